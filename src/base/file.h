@@ -1,0 +1,64 @@
+// Files: whole, mapped, and written so that a crash leaves either the old or the new one.
+//
+// Every failure is a UserError with the path, the operation and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace espalier {
+
+std::string read_file(const std::filesystem::path& path);
+
+// Writes beside the target, fsyncs, renames.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+void fsync_directory(const std::filesystem::path& directory);
+
+int64_t file_size_bytes(const std::filesystem::path& path);
+
+// A read-only mapping of a whole file; an empty file has data() == nullptr and size() == 0. Movable.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An output file: buffered by the caller's calls, positioned, with fsync. Closing without close() drops errors, so
+// call close() on the good path.
+class OutputFile {
+ public:
+  // Creates or truncates.
+  explicit OutputFile(const std::filesystem::path& path);
+  ~OutputFile();
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&& other) noexcept;
+
+  void write(const void* data, size_t size);                      // at the end of what was written so far
+  void write_at(const void* data, size_t size, int64_t offset);   // any thread; does not move the end
+  void sync();
+  void close();
+  int64_t position() const { return position_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  int64_t position_ = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,73 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+namespace espalier {
+namespace {
+
+struct LogState {
+  std::mutex mutex;
+  LogLevel level = LogLevel::kInfo;
+  std::string prefix;
+  std::string live_line;
+  std::set<std::string> said;
+};
+
+LogState& state() {
+  static LogState* instance = new LogState;  // never destroyed: threads may log until the end
+  return *instance;
+}
+
+constexpr const char* kEraseLine = "\r\033[K";
+
+void print_locked(LogState& log, const std::string& message) {
+  std::string text = log.live_line.empty() ? "" : kEraseLine;
+  text += log.prefix + message + "\n" + log.live_line;
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) { state().level = level; }
+LogLevel log_level() { return state().level; }
+void set_log_prefix(const std::string& prefix) { state().prefix = prefix; }
+
+void log_line(LogLevel level, const std::string& message) {
+  LogState& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (level <= log.level) print_locked(log, message);
+}
+
+void warn_once(const std::string& message) {
+  LogState& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (log.level >= LogLevel::kWarning && log.said.insert(message).second) print_locked(log, "warning: " + message);
+}
+
+bool stderr_is_terminal() {
+  static const bool terminal = [] {
+    const char* term = std::getenv("TERM");
+    return isatty(STDERR_FILENO) && term != nullptr && std::strcmp(term, "dumb") != 0;
+  }();
+  return terminal;
+}
+
+void set_live_line(const std::string& text) {
+  if (!stderr_is_terminal()) return;
+  LogState& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (log.level < LogLevel::kInfo) return;
+  log.live_line = text;
+  const std::string output = kEraseLine + text;
+  std::fwrite(output.data(), 1, output.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace espalier

@@ -1,0 +1,45 @@
+// A fixed number of threads for work on text and files. Tensors use at::parallel_for instead.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace espalier {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();  // finishes what was submitted
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Runs `work` on some thread; the future holds its result or the exception that it threw.
+  template <class Work>
+  auto submit(Work work) -> std::future<decltype(work())> {
+    auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));
+    auto result = task->get_future();
+    enqueue([task] { (*task)(); });
+    return result;
+  }
+  int num_threads() const { return static_cast<int>(threads_.size()); }
+
+ private:
+  void enqueue(std::function<void()> task);
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Cores this process may use (its affinity mask).
+int num_usable_cores();
+
+}  // namespace espalier

@@ -1,0 +1,15 @@
+// y = x W^T (+ b): the linear layer, forward and backward, with fp32 accumulation of the weight gradient.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tensor/param.h"
+
+namespace espalier::kernels {
+
+// x: [..., in], compute type, contiguous. weight: [out, in]. bias: [out], or nullptr. Result [..., out].
+// Backward: dx = dy W (returned); weight.grad += dy^T x and bias.grad += column sums of dy in fp32, through `queue`.
+// Products accumulate in fp32; with bf16 operands the weight gradient is never rounded to bf16.
+at::Tensor linear(const at::Tensor& x, tensor::Param& weight, tensor::Param* bias, tensor::GradQueue& queue);
+
+}  // namespace espalier::kernels

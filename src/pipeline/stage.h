@@ -1,0 +1,50 @@
+// A pipeline stage: a consecutive part of the model, as the schedule sees it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/batch.h"
+#include "tensor/param.h"
+
+namespace espalier::pipeline {
+
+// One kind of loss, as sum and count, never as a mean: means of means weigh short micro-batches too much.
+struct LossTerm {
+  std::string name;     // "lm loss"
+  at::Tensor sum;       // scalar fp32, carries the graph during training
+  at::Tensor count;     // scalar fp32: sum of the loss mask (number of predicted tokens)
+  double weight = 1;    // in the sum that is differentiated
+  // Per row of the micro-batch, without graph: [b] fp32 each. Losses by data set come from these.
+  at::Tensor row_sums, row_counts;
+};
+using Loss = std::vector<LossTerm>;
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+struct StageInput {
+  const tensor::Batch* batch = nullptr;
+  std::vector<NamedTensor> tensors;  // from the stage before; empty for the first
+  bool training = true;              // dropout on
+};
+
+struct StageOutput {
+  std::vector<NamedTensor> tensors;  // for the stage behind; empty for the last
+  Loss loss;                         // of the last stage
+};
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  virtual StageOutput forward(const StageInput& input) = 0;
+  virtual void visit(tensor::ParamVisitor& visitor) = 0;
+};
+
+}  // namespace espalier::pipeline

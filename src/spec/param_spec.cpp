@@ -1,0 +1,25 @@
+#include "spec/param_spec.h"
+
+#include "base/format.h"
+
+namespace espalier::spec {
+
+int64_t ParamSpec::num_elements() const {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+int64_t num_elements(const std::vector<ParamSpec>& specs) {
+  int64_t count = 0;
+  for (const ParamSpec& spec : specs) count += spec.num_elements();
+  return count;
+}
+
+std::string file_group(int64_t depth, int64_t num_layers) {
+  if (depth == 0) return "embedding";
+  if (depth > num_layers) return "final";
+  return format_printf("%05lld", static_cast<long long>(depth - 1));
+}
+
+}  // namespace espalier::spec

@@ -1,0 +1,63 @@
+// A parameter as data: everything about it but its numbers, and without torch.
+//
+// For each family a function gives the list of its ParamSpecs from its config (spec/gpt.h). That one list serves
+// initialisation, gradient reduction, the norm (each logical element once), ZeRO ranges, replica checks, checkpoints,
+// export and the planner's counts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace espalier::spec {
+
+// Where the elements of a parameter lie along the tensor axis.
+//
+// Replicated: every tensor rank holds all of it. Split: dimension `dim` consists of `segments` (their sizes add up
+// to the dimension); each segment is divided over the tensor ranks in whole units of `unit` rows, so that query/key/
+// value groups (unit = 3 * head size) and the two halves of a gated unit (two segments) stay one tensor. When the
+// units of a segment do not divide, the last ranks get fewer (a vocabulary that pads differently).
+struct Placement {
+  enum class Kind { kReplicated, kSplit };
+  Kind kind = Kind::kReplicated;
+  int dim = 0;
+  std::vector<int64_t> segments;
+  int64_t unit = 1;
+
+  static Placement replicated() { return {}; }
+  static Placement split(int dim, std::vector<int64_t> segments, int64_t unit = 1) {
+    return {Kind::kSplit, dim, std::move(segments), unit};
+  }
+};
+
+// How values are drawn at the start of a run (docs/numerics.md: counter-based, the same in every layout).
+struct Init {
+  enum class Kind { kNormal, kConstant };
+  Kind kind = Kind::kConstant;
+  double value = 0;  // standard deviation, or the constant
+  static Init normal(double standard_deviation) { return {Kind::kNormal, standard_deviation}; }
+  static Init constant(double value) { return {Kind::kConstant, value}; }
+};
+
+struct ParamSpec {
+  std::string name;              // global: "layers.7.self_attention.query_key_value.weight"
+  std::vector<int64_t> shape;    // global
+  Placement tensor_placement;
+  // Place in the model's depth: 0 embedding, 1..L transformer layers, L+1 what follows the last layer. A partition of
+  // depths over pipeline stages says which stage owns the parameter; elsewhere it is absent.
+  int64_t depth = 0;
+  Init init;
+  bool weight_decay = false;
+  // The stage that owns the last depth uses it too (tied embedding): its gradients are summed over both.
+  bool tied_to_output = false;
+
+  int64_t num_elements() const;
+};
+
+// Number of elements of the whole model, each counted once.
+int64_t num_elements(const std::vector<ParamSpec>& specs);
+
+// Name of the checkpoint file group of a depth: "embedding", "00000" (first transformer layer), ..., "final".
+std::string file_group(int64_t depth, int64_t num_layers);
+
+}  // namespace espalier::spec

@@ -1,0 +1,29 @@
+// One micro-batch as the model sees it. Shapes: b micro-batch size, s sequence length.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace espalier::tensor {
+
+struct Batch {
+  // Position of each row in the order of the run (0 = the first sample ever trained on): the counter of dropout and
+  // the subject of the sample hash. Host memory, b entries.
+  std::vector<int64_t> sample_numbers;
+  // Which data set of the blend each row comes from; b entries, or empty when there is one.
+  std::vector<int32_t> sources;
+  at::Tensor ids;              // [b, s] int64
+  at::Tensor labels;           // [b, s] int64, the next ids
+  at::Tensor loss_mask;        // [b, s] float32, 0 or 1 (or a weight)
+  at::Tensor positions;        // [b, s] int64, restart at document ends with --reset-position-ids
+  // First position whose document a position may attend to: [b, s] int32; undefined when attention crosses document
+  // ends (no --reset-attention-mask).
+  at::Tensor document_starts;
+  std::map<std::string, at::Tensor> extra;  // what only one family needs, by name
+};
+
+}  // namespace espalier::tensor

@@ -1,0 +1,72 @@
+// A parameter: its spec, its values, and the fp32 accumulator of its gradient.
+//
+// Autograd never sees a parameter. The op that owns it captures the Param, returns the gradient of its input, and adds
+// the gradient of the weight in fp32 into `grad` through the run's GradQueue.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "spec/param_spec.h"
+
+namespace espalier::tensor {
+
+struct Param {
+  const spec::ParamSpec* spec = nullptr;  // owned by the model's list, which outlives the Param
+  at::Tensor value;                       // local shape, compute type; the optimizer writes it
+  at::Tensor grad;                        // local shape, fp32, sum over the micro-batches of a step
+};
+
+// Runs (or keeps for later) the work that adds to parameters' gradients.
+//
+// kImmediate: `push` runs the work at once. kDeferred: `drain` runs it, in the order in which it was pushed, so a
+// schedule can separate the weight gradient from the input gradient (zero-bubble). After the last expected piece of
+// work on a parameter in a step has run, `on_complete` is called (reduction starts there). One thread.
+class GradQueue {
+ public:
+  enum class Mode { kImmediate, kDeferred };
+
+  void push(Param& param, std::function<void()> work);
+  void drain();
+  void set_mode(Mode mode);
+  // Called after every piece of work that has run, with the parameter that it added to.
+  void set_on_added(std::function<void(Param&)> on_added) { on_added_ = std::move(on_added); }
+  size_t num_pending() const { return pending_.size(); }
+
+ private:
+  struct Work {
+    Param* param;
+    std::function<void()> run;
+  };
+  void run(Work& work);
+
+  Mode mode_ = Mode::kImmediate;
+  std::vector<Work> pending_;
+  std::function<void(Param&)> on_added_;
+};
+
+// Layers show their parameters to a visitor in the order of the family's ParamSpec list; names are built from the
+// path ("layers.3." + "mlp." + "dense_h_to_4h." + "weight").
+class ParamVisitor {
+ public:
+  explicit ParamVisitor(std::function<void(const std::string& name, Param&)> visit) : visit_(std::move(visit)) {}
+
+  void param(const std::string& name, Param& param) { visit_(prefix_ + name, param); }
+
+  template <class Layer>
+  void child(const std::string& name, Layer& layer) {
+    const std::string outer = prefix_;
+    prefix_ += name + ".";
+    layer.visit(*this);
+    prefix_ = outer;
+  }
+
+ private:
+  std::function<void(const std::string& name, Param&)> visit_;
+  std::string prefix_;
+};
+
+}  // namespace espalier::tensor

@@ -1,0 +1,47 @@
+// The parameters of a model on this process: storage for a list of specs, found by name.
+//
+// Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both in the order of the list,
+// each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them without gaps that matter
+// (the padding between parameters stays zero).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/param.h"
+
+namespace espalier::tensor {
+
+class ParamSet {
+ public:
+  // `with_grad` false: for generation, no gradients are kept.
+  ParamSet(std::vector<spec::ParamSpec> specs, at::ScalarType compute_type, bool with_grad);
+
+  // CHECKs that it is there.
+  Param& at(const std::string& name);
+  std::vector<Param>& params() { return params_; }
+  const std::vector<spec::ParamSpec>& specs() const { return *specs_; }
+  at::ScalarType compute_type() const { return compute_type_; }
+
+  GradQueue& grad_queue() { return grad_queue_; }
+  void zero_grad();
+
+  // Draws every parameter as its spec says, from (seed, name) alone; fp32 values are given to `sink` (the optimizer's
+  // master copy) before they are rounded to the compute type.
+  void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
+
+ private:
+  std::unique_ptr<const std::vector<spec::ParamSpec>> specs_;
+  std::vector<Param> params_;
+  std::unordered_map<std::string, size_t> index_;
+  at::ScalarType compute_type_;
+  at::Tensor flat_values_, flat_grads_;
+  GradQueue grad_queue_;
+};
+
+}  // namespace espalier::tensor
