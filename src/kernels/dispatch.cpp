@@ -1,0 +1,91 @@
+#include "kernels/dispatch.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace espalier::kernels {
+namespace {
+
+constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+
+// The tile registers are 8 KiB of state that Linux saves only for processes that asked: once, for all their threads.
+bool permit_amx_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_amx_bf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
+}
+
+CpuIsa detect() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+    return CpuIsa::kGeneric;
+  }
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return CpuIsa::kAvx2;
+  }
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
+  return has_amx_bf16() && permit_amx_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
+}
+
+CpuIsa chosen() {
+  const char* wanted = std::getenv("ESPALIER_CPU_ISA");
+  return wanted == nullptr || *wanted == '\0' ? best_cpu_isa() : parse_cpu_isa(wanted);
+}
+
+std::atomic<CpuIsa>& in_force() {
+  static std::atomic<CpuIsa> isa{chosen()};
+  return isa;
+}
+
+}  // namespace
+
+CpuIsa best_cpu_isa() {
+  static const CpuIsa best = detect();
+  return best;
+}
+
+CpuIsa cpu_isa() { return in_force().load(std::memory_order_relaxed); }
+
+const char* cpu_isa_name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kGeneric: return "generic";
+    case CpuIsa::kAvx2: return "avx2";
+    case CpuIsa::kAvx512: return "avx512";
+    case CpuIsa::kAvx512Bf16: return "avx512bf16";
+    case CpuIsa::kAmx: return "amx";
+  }
+  return "unknown";
+}
+
+CpuIsa parse_cpu_isa(const char* name) {
+  for (const CpuIsa isa : kLevels) {
+    if (std::strcmp(name, cpu_isa_name(isa)) != 0) continue;
+    if (isa <= best_cpu_isa()) return isa;
+    throw UserError(concat("ESPALIER_CPU_ISA=", name, ": this machine reaches ", cpu_isa_name(best_cpu_isa()),
+                           ". Unset it, or set it to that or a lower level."));
+  }
+  throw UserError(concat("ESPALIER_CPU_ISA=", name, " is not an instruction set. Use generic, avx2, avx512, avx512bf16 "
+                         "or amx, or unset it."));
+}
+
+ForceCpuIsa::ForceCpuIsa(CpuIsa isa) : outer_(cpu_isa()) {
+  ESPALIER_CHECK(isa <= best_cpu_isa(), "forced ", cpu_isa_name(isa), ", the machine has ", cpu_isa_name(best_cpu_isa()));
+  in_force().store(isa);
+}
+ForceCpuIsa::~ForceCpuIsa() { in_force().store(outer_); }
+
+}  // namespace espalier::kernels

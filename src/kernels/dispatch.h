@@ -1,0 +1,40 @@
+// Which instruction set the CPU kernels use: the one place where it is decided, at run time.
+//
+// Each level includes those before it. ESPALIER_CPU_ISA=generic|avx2|avx512|avx512bf16|amx lowers the choice, to
+// compare paths or to reproduce another machine's run; asking for what the machine lacks is a UserError.
+#pragma once
+
+namespace espalier::kernels {
+
+enum class CpuIsa {
+  kGeneric,
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Bf16,  // and BF16 (AMD Zen 4, Intel Cooper Lake)
+  kAmx,         // and AMX tiles with BF16, with the operating system's permission to use them
+};
+
+// The level in force. Decided at the first call (where AMX's permission is asked for), then a load of one integer.
+CpuIsa cpu_isa();
+
+// What the machine can do, whatever is in force.
+CpuIsa best_cpu_isa();
+
+const char* cpu_isa_name(CpuIsa isa);
+
+// The level of that name; a UserError if there is none or the machine lacks it.
+CpuIsa parse_cpu_isa(const char* name);
+
+// Puts a level in force until destroyed, for tests and benchmarks. Not while kernels run. CHECKs that the machine has it.
+class ForceCpuIsa {
+ public:
+  explicit ForceCpuIsa(CpuIsa isa);
+  ~ForceCpuIsa();
+  ForceCpuIsa(const ForceCpuIsa&) = delete;
+  ForceCpuIsa& operator=(const ForceCpuIsa&) = delete;
+
+ private:
+  CpuIsa outer_;
+};
+
+}  // namespace espalier::kernels

@@ -1,0 +1,44 @@
+#include "kernels/dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+
+namespace espalier::kernels {
+namespace dispatch_test {
+
+TEST(Dispatch, ForcingALevelLastsForItsScope) {
+  const CpuIsa before = cpu_isa();
+  {
+    const ForceCpuIsa force(CpuIsa::kGeneric);
+    EXPECT_EQ(cpu_isa(), CpuIsa::kGeneric);
+  }
+  EXPECT_EQ(cpu_isa(), before);
+}
+
+TEST(Dispatch, UnknownNameListsTheLegalOnes) {
+  EXPECT_THROW(
+      try { parse_cpu_isa("sse2"); } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("generic, avx2, avx512, avx512bf16 or amx"), std::string::npos);
+        throw;
+      },
+      UserError);
+}
+
+TEST(Dispatch, EveryNameUpToTheMachinesLevelIsAccepted) {
+  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) {
+    const CpuIsa isa = static_cast<CpuIsa>(level);
+    EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)), isa);
+  }
+}
+
+TEST(Dispatch, LevelAboveTheMachinesIsRefused) {
+  if (best_cpu_isa() == CpuIsa::kAmx) GTEST_SKIP() << "this machine has the highest level";
+  EXPECT_THROW(parse_cpu_isa("amx"), UserError);
+}
+
+}  // namespace dispatch_test
+}  // namespace espalier::kernels

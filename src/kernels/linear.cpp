@@ -1,0 +1,61 @@
+#include "kernels/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/error.h"
+#include "kernels/captured.h"
+#include "kernels/matmul.h"
+#include "tensor/saved.h"
+
+namespace espalier::kernels {
+namespace {
+
+using tensor::GradQueue;
+using tensor::Param;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// [..., features] -> [tokens, features]
+at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+at::Tensor compute(const at::Tensor& x, const Param& weight, const Param* bias) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight.value.size(0);
+  return matmul_forward(as_rows(x), weight.value, bias == nullptr ? at::Tensor() : bias->value).view(shape);
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias, GradQueue* queue) {
+    capture(context, "weight", weight);
+    capture(context, "bias", bias);
+    capture(context, "queue", queue);
+    tensor::save_for_backward(context, "linear", {{"x", x}});
+    return compute(x, *weight, bias);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    Param* weight = captured<Param>(context, "weight");
+    Param* bias = captured<Param>(context, "bias");
+    GradQueue* queue = captured<GradQueue>(context, "queue");
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = as_rows(grads[0].contiguous());
+    const at::Tensor dx = matmul_input_grad(dy, weight->value).view(x.sizes());
+    queue->push(*weight, [weight, dy, rows = as_rows(x)] { matmul_weight_grad(dy, rows, weight->grad); });
+    if (bias != nullptr) queue->push(*bias, [bias, dy] { add_column_sums(dy, bias->grad); });
+    return {dx, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, Param& weight, Param* bias, GradQueue& queue) {
+  ESPALIER_CHECK(x.dim() >= 1 && x.size(-1) == weight.value.size(1), "x is ", x.sizes(), ", weight ", weight.value.sizes());
+  ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
+                 weight.value.scalar_type());
+  ESPALIER_CHECK(x.is_contiguous(), "strides of x: ", x.strides());
+  if (!x.requires_grad() || !at::GradMode::is_enabled()) return compute(x, weight, bias);
+  return LinearFunction::apply(x, &weight, bias, &queue);
+}
+
+}  // namespace espalier::kernels

@@ -1,0 +1,143 @@
+#include "kernels/linear_cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <tuple>
+
+#include "kernels/reference_test.h"
+
+namespace espalier::kernels {
+namespace linear_cross_entropy_test {
+
+using reference::expect_within;
+using reference::random;
+using reference::rounding;
+using reference::TestParam;
+
+at::Tensor wide(const at::Tensor& x) { return x.detach().to(at::kDouble); }
+
+struct Case {
+  int64_t tokens, hidden, vocabulary;
+};
+
+// Labels that include the first and the last id; weights that include 0 and a fraction.
+at::Tensor labels_for(const Case& size) {
+  at::Tensor labels = at::arange(size.tokens, at::kLong).mul(13).remainder(size.vocabulary);
+  labels[size.tokens - 1] = size.vocabulary - 1;
+  return labels;
+}
+at::Tensor mask_for(const Case& size) {
+  at::Tensor mask = at::ones({size.tokens}, at::kFloat);
+  for (int64_t token = 2; token < size.tokens; token += 3) mask[token] = 0.0f;
+  if (size.tokens > 4) mask[4] = 0.5f;
+  return mask;
+}
+
+struct Oracle {
+  at::Tensor losses, sum, dx, dw;
+};
+
+// Plain ATen in double, differentiated by autograd. Logits are rounded to the compute type, as promised; the rounding
+// is a constant shift for autograd.
+Oracle oracle(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, const at::Tensor& mask, double up) {
+  at::Tensor x64 = wide(x).requires_grad_(true), w64 = wide(weight).requires_grad_(true);
+  const at::Tensor exact = x64.mm(w64.t());
+  const at::Tensor logits = exact + (exact.detach().to(x.scalar_type()).to(at::kDouble) - exact.detach());
+  const at::Tensor losses = -at::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).squeeze(1);
+  const at::Tensor sum = (losses * mask.to(at::kDouble)).sum();
+  (sum * up).backward();
+  return {losses.detach(), sum.detach(), x64.grad(), w64.grad()};
+}
+
+class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::ScalarType, int>> {
+ protected:
+  static constexpr Case kCases[] = {{1, 1, 2}, {1, 33, 7}, {7, 7, 33}, {33, 33, 129}, {300, 33, 65}, {259, 64, 1031}};
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+  Case size() const { return kCases[std::get<1>(GetParam())]; }
+};
+
+TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatches) {
+  const Case size = this->size();
+  const double unit = rounding(type());
+  TestParam weight(random({size.vocabulary, size.hidden}, type(), 1));
+  tensor::GradQueue queue;
+  const at::Tensor labels = labels_for(size), mask = mask_for(size);
+  at::Tensor dw = at::zeros({size.vocabulary, size.hidden}, at::kDouble), dw_bound = dw.clone();
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    at::Tensor x = random({size.tokens, size.hidden}, type(), 10 + micro_batch, 0.3).requires_grad_(true);
+    const double up = micro_batch == 0 ? 1.0 : 0.125;
+    const TokenLosses result = linear_cross_entropy(x, weight.param, labels, mask, queue);
+    ASSERT_TRUE(result.sum.requires_grad());
+    ASSERT_FALSE(result.per_token.requires_grad());
+    (result.sum * up).backward();
+
+    const Oracle want = oracle(x, weight.param.value, labels, mask, up);
+    // A logit whose fp32 sum rounds to the neighbour of the exact one's rounding moves the loss by up to one unit.
+    const at::Tensor largest = at::abs(wide(x)).mm(at::abs(wide(weight.param.value)).t()).amax({1});
+    const at::Tensor slack = largest * (2 * unit * (type() == at::kFloat ? 16 : 1)) + 1e-6;
+    expect_within(result.per_token, want.losses, slack, "losses");
+    EXPECT_NEAR(result.sum.item<double>(), want.sum.item<double>(), slack.sum().item<double>() * 0.1 + 1e-5);
+    // Gradients of logits are rounded to the compute type before they enter the products.
+    const double relative = type() == at::kFloat ? 1e-5 : 6 * unit;
+    expect_within(x.grad(), want.dx, at::full({1}, relative * want.dx.norm().item<double>() + 1e-7, at::kDouble), "dx");
+    dw += want.dw;
+    dw_bound += relative * want.dw.norm() + 1e-6;
+  }
+  expect_within(weight.added(), dw, dw_bound, "dW");
+}
+
+INSTANTIATE_TEST_SUITE_P(TypesAndSizes, LinearCrossEntropyTest,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf), testing::Range(0, 6)));
+
+TEST(LinearCrossEntropy, GradientMatchesFiniteDifferences) {
+  const Case size{33, 7, 129};
+  TestParam weight(random({size.vocabulary, size.hidden}, at::kFloat, 1));
+  tensor::GradQueue queue;
+  at::Tensor x = random({size.tokens, size.hidden}, at::kFloat, 2).requires_grad_(true);
+  const at::Tensor labels = labels_for(size), mask = mask_for(size);
+  linear_cross_entropy(x, weight.param, labels, mask, queue).sum.backward();
+  const at::Tensor step = random({size.tokens, size.hidden}, at::kFloat, 3, 3e-3), base = x.detach();
+  const auto objective = [&](const at::Tensor& at) {
+    return (wide(linear_cross_entropy(at, weight.param, labels, mask, queue).per_token) * wide(mask)).sum().item<double>();
+  };
+  const double difference = (objective(base + step) - objective(base - step)) / 2;
+  EXPECT_NEAR((wide(x.grad()) * wide(step)).sum().item<double>(), difference, 2e-5);
+}
+
+TEST(LinearCrossEntropy, MaskedTokensGiveNoLossAndExactlyZeroGradient) {
+  const Case size{33, 7, 65};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
+    tensor::GradQueue queue;
+    at::Tensor x = random({size.tokens, size.hidden}, type, 2).requires_grad_(true);
+    const TokenLosses result =
+        linear_cross_entropy(x, weight.param, labels_for(size), at::zeros({size.tokens}, at::kFloat), queue);
+    result.sum.backward();
+    EXPECT_EQ(result.sum.item<double>(), 0.0);
+    EXPECT_GT(result.per_token.min().item<double>(), 0.0);
+    EXPECT_EQ(x.grad().to(at::kFloat).abs().max().item<double>(), 0.0);
+    EXPECT_EQ(weight.added().abs().max().item<double>(), 0.0);
+  }
+}
+
+TEST(LinearCrossEntropy, LargeLogitsDoNotOverflow) {
+  TestParam weight(at::full({65, 1}, 100.0, at::kFloat));
+  weight.param.value[3] = 200.0f;
+  tensor::GradQueue queue;
+  const TokenLosses result = linear_cross_entropy(at::full({1, 1}, 100.0, at::kFloat), weight.param,
+                                                  at::full({1}, 3, at::kLong), at::ones({1}, at::kFloat), queue);
+  EXPECT_EQ(result.sum.item<double>(), 0.0);
+}
+
+TEST(LinearCrossEntropy, WithoutGradientBuildsNoGraph) {
+  const Case size{7, 7, 33};
+  TestParam weight(random({size.vocabulary, size.hidden}, at::kBFloat16, 1));
+  tensor::GradQueue queue;
+  const at::Tensor x = random({size.tokens, size.hidden}, at::kBFloat16, 2);
+  EXPECT_FALSE(linear_cross_entropy(x, weight.param, labels_for(size), mask_for(size), queue).sum.requires_grad());
+}
+
+}  // namespace linear_cross_entropy_test
+}  // namespace espalier::kernels

@@ -1,0 +1,57 @@
+// For the tests of products: comparison with a reference in double under the bound that rounding allows, no more.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/param.h"
+
+namespace espalier::kernels::reference {
+
+// Half a unit in the last place, relative.
+inline double rounding(at::ScalarType type) {
+  return type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0x1p-24;
+}
+
+// Values of a fixed seed in `type`, scaled so that products of a few hundred stay near one.
+inline at::Tensor random(at::IntArrayRef shape, at::ScalarType type, int64_t seed, double scale = 1) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  return (at::randn(shape, generator, at::kDouble) * scale).to(type);
+}
+
+// |actual - expected| <= bound for every element; prints the worst one.
+inline void expect_within(const at::Tensor& actual, const at::Tensor& expected, const at::Tensor& bound,
+                          const std::string& what) {
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  if (actual.numel() == 0) return;
+  const at::Tensor wide = actual.detach().to(at::kDouble).reshape({-1});
+  const at::Tensor want = expected.detach().to(at::kDouble).reshape({-1});
+  const at::Tensor excess = at::abs(wide - want) - bound.expand(expected.sizes()).reshape({-1});
+  const int64_t worst = excess.argmax().item<int64_t>();
+  EXPECT_LE(excess[worst].item<double>(), 0.0)
+      << what << " " << actual.sizes() << ": element " << worst << " is " << wide[worst].item<double>() << ", expected "
+      << want[worst].item<double>() << ", allowed " << bound.expand(expected.sizes()).reshape({-1})[worst].item<double>();
+  EXPECT_TRUE(at::isfinite(wide).all().item<bool>()) << what;
+}
+
+// Bound of a product a b of `depth` terms summed in fp32 and rounded once to `type`.
+inline at::Tensor product_bound(const at::Tensor& product, const at::Tensor& absolute_product, int64_t depth,
+                                at::ScalarType type) {
+  return at::abs(product) * rounding(type) * 1.01 + absolute_product * (static_cast<double>(depth + 2) * 0x1p-24) + 1e-30;
+}
+
+// A parameter for one test, with a gradient that already holds something.
+struct TestParam {
+  explicit TestParam(const at::Tensor& value) {
+    param.value = value;
+    param.grad = at::full(value.sizes(), 0.25, at::kFloat);
+  }
+  at::Tensor added() const { return param.grad.to(at::kDouble) - 0.25; }
+  tensor::Param param;
+};
+
+}  // namespace espalier::kernels::reference
