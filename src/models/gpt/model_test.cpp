@@ -1,0 +1,47 @@
+#include "models/gpt/model.h"
+
+#include <gtest/gtest.h>
+
+namespace espalier::models {
+namespace {
+
+spec::GptConfig small_config() {
+  spec::GptConfig config;
+  config.num_layers = 3;
+  config.hidden_size = 24;
+  config.ffn_hidden_size = 40;
+  config.num_attention_heads = 3;
+  config.kv_channels = 8;
+  config.max_position_embeddings = 17;
+  config.vocab_size = 29;
+  config.padded_vocab_size = 33;
+  return config;
+}
+
+std::vector<std::string> visited_names(const spec::GptConfig& config) {
+  tensor::ParamSet params(spec::gpt_params(config), at::kFloat, true);
+  GptModel model(params, config, {}, 1);
+  std::vector<std::string> names;
+  tensor::ParamVisitor visitor([&](const std::string& name, tensor::Param& param) {
+    EXPECT_EQ(name, param.spec->name);
+    names.push_back(name);
+  });
+  model.visit(visitor);
+  return names;
+}
+
+TEST(GptModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
+  for (const bool bloom : {false, true})
+    for (const bool tied : {false, true}) {
+      spec::GptConfig config = small_config();
+      config.position_embedding = bloom ? spec::PositionEmbedding::kAlibi : spec::PositionEmbedding::kLearned;
+      config.embed_layernorm = bloom;
+      config.tie_output = tied;
+      std::vector<std::string> expected;
+      for (const spec::ParamSpec& spec : spec::gpt_params(config)) expected.push_back(spec.name);
+      EXPECT_EQ(visited_names(config), expected) << "bloom " << bloom << " tied " << tied;
+    }
+}
+
+}  // namespace
+}  // namespace espalier::models

@@ -1,0 +1,23 @@
+// What every layer of one forward pass shares. Shapes: b micro-batch size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/dropout.h"
+#include "tensor/attention_context.h"
+
+namespace espalier::nn {
+
+struct ForwardContext {
+  tensor::AttentionContext attention;
+  double hidden_dropout = 0;  // 0 in evaluation and generation
+  uint64_t seed = 0;
+  const std::vector<int64_t>* sample_numbers = nullptr;  // [b]; outlives the backward pass
+
+  // The dropout site of that name ("layers.3.mlp").
+  kernels::DropoutSite dropout_site(const std::string& name) const;
+};
+
+}  // namespace espalier::nn

@@ -1,0 +1,20 @@
+#include "nn/layer_norm.h"
+
+#include "kernels/layer_norm.h"
+
+namespace espalier::nn {
+
+LayerNorm::LayerNorm(tensor::ParamSet& params, const std::string& name, double epsilon)
+    : weight_(params.at(name + ".weight")), bias_(params.at(name + ".bias")), queue_(params.grad_queue()),
+      epsilon_(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return kernels::layer_norm(x, weight_, bias_, epsilon_, queue_);
+}
+
+void LayerNorm::visit(tensor::ParamVisitor& visitor) {
+  visitor.param("weight", weight_);
+  visitor.param("bias", bias_);
+}
+
+}  // namespace espalier::nn

@@ -1,0 +1,24 @@
+#include "nn/mlp.h"
+
+#include "kernels/bias_gelu.h"
+#include "kernels/dropout.h"
+
+namespace espalier::nn {
+
+Mlp::Mlp(tensor::ParamSet& params, const std::string& name, spec::Activation activation)
+    : dense_h_to_4h_(params, name + ".dense_h_to_4h", ColumnLinear::Bias::kLeftToCaller),
+      dense_4h_to_h_(params, name + ".dense_4h_to_h"), activation_(activation), name_(name),
+      queue_(params.grad_queue()) {}
+
+at::Tensor Mlp::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {
+  const at::Tensor inner = kernels::bias_gelu(dense_h_to_4h_.forward(x), dense_h_to_4h_.bias(), activation_, queue_);
+  return kernels::bias_dropout_add(dense_4h_to_h_.forward(inner), &dense_4h_to_h_.bias(), residual,
+                                   context.dropout_site(name_), queue_);
+}
+
+void Mlp::visit(tensor::ParamVisitor& visitor) {
+  visitor.child("dense_h_to_4h", dense_h_to_4h_);
+  visitor.child("dense_4h_to_h", dense_4h_to_h_);
+}
+
+}  // namespace espalier::nn

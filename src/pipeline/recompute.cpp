@@ -1,0 +1,73 @@
+#include "pipeline/recompute.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "tensor/saved.h"
+
+namespace espalier::pipeline {
+namespace {
+
+at::Tensor run_all(const LayerRange& range, at::Tensor x, const LayerFunction& run) {
+  for (int64_t layer = range.begin; layer < range.end; ++layer) x = run(layer, x);
+  return x;
+}
+
+struct Recompute : torch::autograd::Function<Recompute> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, LayerRange range,
+                            std::shared_ptr<LayerFunction> run) {
+    tensor::save_for_backward(context, "recompute", {{"input", x}});
+    const at::NoGradGuard no_grad;
+    at::Tensor result = run_all(range, x, *run);
+    context->saved_data["begin"] = range.begin;
+    context->saved_data["end"] = range.end;
+    context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(std::move(run)));
+    return result;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const LayerRange range{context->saved_data["begin"].toInt(), context->saved_data["end"].toInt(), true};
+    const auto holder = c10::static_intrusive_pointer_cast<Holder>(context->saved_data["run"].toCapsule());
+    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    const at::AutoGradMode with_graph(true);
+    const at::Tensor result = run_all(range, x, *holder->run);
+    torch::autograd::backward({result}, {gradients[0]});
+    return {x.grad(), at::Tensor(), at::Tensor()};
+  }
+
+  struct Holder : torch::CustomClassHolder {
+    explicit Holder(std::shared_ptr<LayerFunction> function) : run(std::move(function)) {}
+    std::shared_ptr<LayerFunction> run;
+  };
+};
+
+}  // namespace
+
+std::vector<LayerRange> RecomputePlan::ranges(int64_t total) const {
+  std::vector<LayerRange> ranges;
+  switch (method) {
+    case Method::kNone:
+      ranges.push_back({0, total, false});
+      break;
+    case Method::kUniform:
+      for (int64_t begin = 0; begin < total; begin += num_layers)
+        ranges.push_back({begin, std::min(total, begin + num_layers), true});
+      break;
+    case Method::kBlock:
+      for (int64_t layer = 0; layer < std::min(total, num_layers); ++layer) ranges.push_back({layer, layer + 1, true});
+      if (num_layers < total) ranges.push_back({num_layers, total, false});
+      break;
+  }
+  return ranges;
+}
+
+at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run) {
+  if (!range.recompute || !at::GradMode::is_enabled()) return run_all(range, x, run);
+  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run));
+}
+
+}  // namespace espalier::pipeline

@@ -1,0 +1,36 @@
+// Activation recompute: keep the input of a range of layers, run them again in the backward pass (Chen et al. 2016).
+//
+// Dropout masks are functions of position, so the second run repeats the first without any generator state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace espalier::pipeline {
+
+struct LayerRange {
+  int64_t begin = 0, end = 0;  // layers [begin, end)
+  bool recompute = false;
+};
+
+// Megatron's methods: kUniform recomputes all layers in ranges of num_layers; kBlock recomputes the first num_layers
+// layers one by one and keeps the rest.
+struct RecomputePlan {
+  enum class Method { kNone, kUniform, kBlock };
+  Method method = Method::kNone;
+  int64_t num_layers = 1;
+
+  // Consecutive ranges that cover layers 0 .. total - 1.
+  std::vector<LayerRange> ranges(int64_t total) const;
+};
+
+using LayerFunction = std::function<at::Tensor(int64_t layer, const at::Tensor& x)>;
+
+// Runs the layers of one range on x: [s, b, h]. `run` must stay valid until the backward pass has been through (it is
+// copied), as must what it refers to.
+at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run);
+
+}  // namespace espalier::pipeline

@@ -1,0 +1,53 @@
+#include "pipeline/recompute.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+namespace espalier::pipeline {
+namespace recompute_test {
+
+std::string text(const std::vector<LayerRange>& ranges) {
+  std::string line;
+  for (const LayerRange& range : ranges)
+    line += std::to_string(range.begin) + "-" + std::to_string(range.end) + (range.recompute ? "r " : " ");
+  return line;
+}
+
+TEST(RecomputePlan, RangesCoverAllLayersAsMegatronsMethodsSay) {
+  using Method = RecomputePlan::Method;
+  EXPECT_EQ(text(RecomputePlan{Method::kNone, 1}.ranges(5)), "0-5 ");
+  EXPECT_EQ(text(RecomputePlan{Method::kUniform, 1}.ranges(3)), "0-1r 1-2r 2-3r ");
+  EXPECT_EQ(text(RecomputePlan{Method::kUniform, 2}.ranges(5)), "0-2r 2-4r 4-5r ");
+  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 2}.ranges(5)), "0-1r 1-2r 2-5 ");
+  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 7}.ranges(2)), "0-1r 1-2r ");
+}
+
+TEST(RunLayers, RecomputedGradientEqualsTheKeptOneBitForBit) {
+  const LayerFunction layer = [](int64_t number, const at::Tensor& x) { return at::tanh(x * (number + 1.5)) + x; };
+  const at::Tensor start = at::linspace(-1, 1, 33);
+  at::Tensor results[2], gradients[2];
+  for (const bool recompute : {false, true}) {
+    at::Tensor x = start.clone().requires_grad_(true);
+    const at::Tensor y = run_layers({0, 3, recompute}, x, layer);
+    torch::autograd::backward({y}, {at::linspace(0.5, 2, 33)});
+    results[recompute] = y.detach();
+    gradients[recompute] = x.grad();
+  }
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+  EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
+}
+
+TEST(RunLayers, RunsEachLayerTwiceWhenRecomputing) {
+  int runs = 0;
+  const LayerFunction layer = [&](int64_t, const at::Tensor& x) { return ++runs, x * 2; };
+  at::Tensor x = at::ones({7}).requires_grad_(true);
+  const at::Tensor y = run_layers({0, 4, true}, x, layer);
+  EXPECT_EQ(runs, 4);
+  torch::autograd::backward({y}, {at::ones({7})});
+  EXPECT_EQ(runs, 8);
+  EXPECT_TRUE(at::equal(x.grad(), at::full({7}, 16)));
+}
+
+}  // namespace recompute_test
+}  // namespace espalier::pipeline

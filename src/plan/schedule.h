@@ -1,0 +1,21 @@
+// Pipeline schedules as tables: for each stage the list of what it does, in order. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace espalier::plan {
+
+struct Action {
+  enum class Kind { kForward, kBackward };
+  Kind kind = Kind::kForward;
+  int64_t micro_batch = 0;
+  bool operator==(const Action&) const = default;
+};
+
+// One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): stage `stage` of `num_stages` runs
+// min(num_stages - stage - 1, num_micro_batches) forwards ahead, then alternates, then drains. With one stage every
+// forward is followed by its backward, so one micro-batch's activations are alive at a time.
+std::vector<Action> schedule_1f1b(int64_t num_stages, int64_t stage, int64_t num_micro_batches);
+
+}  // namespace espalier::plan
