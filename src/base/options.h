@@ -11,7 +11,9 @@
 //
 // A row binds a name to a variable of the caller, so libraries receive their own typed struct and never see the table.
 // Spelling: '-' and '_' are the same in names; `--x=1` and `--x 1`; `1_000` is an integer (Python's rules for numbers:
-// `1e3` is none); a repeated option replaces, also for lists; a list takes all words up to the next option.
+// `1e3` is none); a repeated option replaces, also for lists; a list takes all words up to the next option. A flag of
+// a recipe is taken back with `--flag=false`. A negative number after a blank is `-3` or `-0.5`; `-1e-8` needs the '='.
+// docs/options.md tells users the same.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,9 @@ enum class OptionEffect {
   kRefused,    // known, not supported: the text says what to use instead
 };
 
+// What the words of a row are. kTruth takes one word, of which any but "" is true (Python's bool, as Megatron has it).
+enum class OptionKind { kFlag, kInteger, kNumber, kText, kTruth };
+
 // One row. The setters return *this so that a row reads as a sentence.
 class Option {
  public:
@@ -43,7 +48,8 @@ class Option {
   Option& value_name(const std::string& name);            // in the help: "N", "FILE"; derived from the type if unset
   Option& owner(const std::string& library);
   Option& not_in_recipe();                                // only on the command line (--recipe, --help)
-  Option& count(int exactly);                             // a list of exactly so many words
+  Option& count(size_t exactly);                          // a list of exactly so many words
+  Option& common();                                       // shown by -h; a table without such rows shows all
 
   const std::string& name() const { return name_; }       // canonical, with dashes: "--hidden-size"
   std::string key() const;                                // recipe key: "hidden_size"
@@ -51,8 +57,12 @@ class Option {
   const std::string& group() const { return group_; }
   const std::string& help() const { return help_; }
   OptionEffect effect() const { return effect_; }
-  bool is_flag() const { return is_flag_; }
+  OptionKind kind() const { return kind_; }
+  bool is_flag() const { return kind_ == OptionKind::kFlag; }
   bool is_list() const { return is_list_; }
+  const std::vector<std::string>& legal_values() const { return choices_; }
+  const std::string& effect_reason() const { return effect_reason_; }  // of rows without effect, or refused
+  bool in_recipe() const { return in_recipe_; }
   bool given() const { return given_; }                   // on the command line or in a recipe
   const std::string& source() const { return source_; }   // "command line" or "recipes/tiny.toml:14"
   std::vector<std::string> values() const { return get_(); }   // current, as text; empty when an optional is unset
@@ -65,12 +75,17 @@ class Option {
   std::vector<std::string> aliases_, choices_, default_;
   std::optional<double> minimum_, maximum_;
   OptionEffect effect_ = OptionEffect::kUsed;
-  bool is_flag_ = false, is_list_ = false, is_text_ = false, required_ = false, given_ = false, in_recipe_ = true;
-  int count_ = 0;
-  // Parses the words into the bound variable; returns the problem, or "".
-  std::function<std::string(const std::vector<std::string>&)> set_;
+  OptionKind kind_ = OptionKind::kText;
+  bool is_list_ = false, required_ = false, given_ = false, in_recipe_ = true, common_ = false;
+  std::optional<size_t> count_;
+  // Takes checked words (a flag gets "true" or "false") into the bound variable.
+  std::function<void(const std::vector<std::string>&)> set_;
   std::function<std::vector<std::string>()> get_;
+  std::function<void(const std::string&)> enter_name_;  // makes the table find the row by one more name
 };
+
+// "--hidden_size", "hidden-size" and "hidden_size" are one name: "hidden-size".
+std::string normal_option_name(const std::string& name);
 
 class OptionTable {
  public:
@@ -84,6 +99,7 @@ class OptionTable {
   // The bound variable must outlive the table. Its value now is the default.
   Option& add(const std::string& name, bool& target, const std::string& help);       // a flag: sets true
   Option& add_negative(const std::string& name, bool& target, const std::string& help);  // --no-x: sets false
+  Option& add_truth(const std::string& name, bool& target, const std::string& help);     // kTruth: takes a word
   Option& add(const std::string& name, int64_t& target, const std::string& help);
   Option& add(const std::string& name, double& target, const std::string& help);
   Option& add(const std::string& name, std::string& target, const std::string& help);
@@ -103,16 +119,13 @@ class OptionTable {
         if (entry.second == value) return entry.first;
       return std::string();
     };
-    return add_row(name, help, /*is_flag=*/false, /*is_list=*/false, /*is_text=*/true,
-        [&target, names](const std::vector<std::string>& words) -> std::string {
-          for (const auto& entry : names)
-            if (entry.first == words.at(0)) {
-              target = entry.second;
-              return "";
-            }
-          return "is not a choice";  // choices() lists them before this is reached
-        },
-        [&target, find] { return std::vector<std::string>{find(target)}; }).choices(texts);
+    Binding binding;
+    binding.set = [&target, names](const std::vector<std::string>& words) {
+      for (const auto& entry : names)
+        if (entry.first == words.at(0)) target = entry.second;
+    };
+    binding.get = [&target, find] { return std::vector<std::string>{find(target)}; };
+    return add_row(name, help, std::move(binding)).choices(texts);
   }
 
   // Rows of Megatron's that change nothing here (flag or number of values as upstream takes), or that are refused.
@@ -127,19 +140,22 @@ class OptionTable {
   // Unique prefixes of names are accepted (as upstream's stand-alone tools do; never in training).
   void allow_prefixes() { allow_prefixes_ = true; }
   // Adds --recipe FILE...: TOML files whose keys are option names with underscores, in tables that only group them;
-  // read left to right before the flags.
-  void allow_recipes() { allow_recipes_ = true; }
+  // read left to right before the flags. Repeated, it adds files.
+  void allow_recipes();
+  // Off: rows without effect are not remarked on (for the program that hands its arguments on to another).
+  void say_notes(bool say) { say_notes_ = say; }
 
   // Reads recipes and flags, checks types, choices and ranges, and leaves every problem found in `problems` (so that
-  // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed.
+  // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed. May
+  // be called once. -h, --help, --help=GROUP, --help=OPTION and --help-all print to stdout.
   bool parse(const std::vector<std::string>& arguments, Problems& problems);
   // The same, raising at once.
   bool parse(const std::vector<std::string>& arguments);
   // Applies recipe text as if read from a file of that name (for tests and for config.toml of a checkpoint).
   void parse_toml(const std::string& content, const std::string& file_name, Problems& problems);
 
-  std::string help(bool all = true) const;
-  std::string help_of(const std::string& option_or_group) const;
+  std::string help(bool all = true) const;                          // all: also rows that are not common()
+  std::string help_of(const std::string& option_or_group) const;    // UserError if there is none of that name
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
   std::string to_toml() const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
@@ -148,16 +164,42 @@ class OptionTable {
   std::string origin(const std::string& name) const;
 
  private:
-  Option& add_row(const std::string& name, const std::string& help, bool is_flag, bool is_list, bool is_text,
-                  std::function<std::string(const std::vector<std::string>&)> set,
-                  std::function<std::vector<std::string>()> get);
+  struct Binding {
+    OptionKind kind = OptionKind::kText;
+    bool is_list = false;
+    std::function<void(const std::vector<std::string>&)> set;
+    std::function<std::vector<std::string>()> get;
+  };
+  struct Positional {
+    std::string value_name, help;
+    std::vector<std::string>* target = nullptr;
+    size_t minimum = 0, maximum = 0;
+  };
+  struct Reading;  // one pass over the command line
+
+  Option& add_row(const std::string& name, const std::string& help, Binding binding);
+  Option& add_inert(const std::string& name, Takes takes, OptionEffect effect, const std::string& reason);
+  Option* find_row(const std::string& name, bool exact, std::vector<std::string>* ambiguous) const;
+  std::vector<std::string> known_names() const;
+  std::string suggestion(const std::string& unknown, bool as_key) const;
+  bool print_help_if_asked(const std::vector<std::string>& arguments) const;
+  bool is_option_word(const std::string& word) const;
+  void read_recipes(const std::vector<std::string>& arguments, Problems& problems);
+  void read_option(Reading& reading, const std::string& word);
+  void read_positionals(const std::vector<std::string>& words, Problems& problems);
+  void assign(Option& option, const std::vector<std::string>& words, const std::string& source, Problems& problems);
+  void note(const Option& option);
+  void finish(Problems& problems);
+  std::string help_row(const Option& option) const;
+  std::string help_group(const std::string& group, bool all) const;
+  std::vector<std::string> groups() const;
 
   std::string program_, summary_, current_group_ = "options";
   std::vector<std::unique_ptr<Option>> options_;
-  struct Positional;
-  std::unique_ptr<Positional> positional_;
+  std::map<std::string, Option*> rows_by_name_;  // "hidden-size", aliases too
+  std::optional<Positional> positional_;
   std::vector<std::string> recipes_;
-  bool allow_prefixes_ = false, allow_recipes_ = false;
+  bool allow_prefixes_ = false, allow_recipes_ = false, say_notes_ = true;
 };
 
 }  // namespace espalier

@@ -1,0 +1,28 @@
+// The subcommands of `espalier`: one function each, and one visible list of them (commands.cpp).
+//
+// A command parses its arguments (the words after its name), calls one library function, and returns the exit code.
+// Errors are thrown: main catches and prints them (run_main.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+struct Command {
+  const char* name;
+  const char* summary;  // one line of `espalier help`
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+// In the order in which `espalier help` shows them.
+const std::vector<Command>& commands();
+
+int preprocess_main(const std::vector<std::string>& arguments);
+int tokenizer_main(const std::vector<std::string>& arguments);
+int data_main(const std::vector<std::string>& arguments);
+int train_main(const std::vector<std::string>& arguments);
+int generate_main(const std::vector<std::string>& arguments);
+int checkpoint_main(const std::vector<std::string>& arguments);
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+// espalier: finds the subcommand and runs it.
+#include <cstdio>
+#include <map>
+
+#include "base/format.h"
+#include "base/version.h"
+#include "commands.h"
+#include "run_main.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Names of Megatron's scripts, so that its launch lines work with only the interpreter replaced.
+const std::map<std::string, Words> kAliases = {
+    {"pretrain_gpt", {"train", "gpt"}},
+    {"pretrain_bert", {"train", "bert"}},
+    {"pretrain_t5", {"train", "t5"}},
+    {"preprocess_data", {"preprocess"}},
+};
+
+// "tools/preprocess_data.py" -> "preprocess_data"
+std::string script_name(const std::string& word) {
+  const std::string name = word.substr(word.find_last_of('/') + 1);
+  return name.ends_with(".py") ? name.substr(0, name.size() - 3) : name;
+}
+
+std::string usage() {
+  std::string text = "usage: espalier COMMAND [arguments]\n\n";
+  for (const Command& command : commands()) text += format_printf("  %-12s %s\n", command.name, command.summary);
+  return text + "\nespalier COMMAND --help explains a command. Also: espalier help [COMMAND], espalier --version.\n";
+}
+
+int dispatch(Words words) {
+  const bool wants_help = !words.empty() && (words[0] == "help" || words[0] == "--help" || words[0] == "-h");
+  if (wants_help && words.size() > 1) {
+    words.erase(words.begin());
+    words.push_back("--help");
+  } else if (wants_help) {
+    std::fputs(usage().c_str(), stdout);
+    return 0;
+  }
+  if (words.empty()) throw UserError("no command\n" + usage(), ExitCode::kUsage);
+  if (words[0] == "--version") {
+    std::printf("espalier %s\n", kVersion);
+    return 0;
+  }
+  if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
+    words.erase(words.begin());
+    words.insert(words.begin(), alias->second.begin(), alias->second.end());
+  }
+  Words names;
+  for (const Command& command : commands()) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+    names.push_back(command.name);
+  }
+  const Words near = nearest_names(words[0], names);
+  throw UserError(concat("unknown command ", words[0], near.empty() ? "" : "; did you mean " + join(near, ", ") + "?",
+                         ". Commands: ", join(names, ", ")),
+                  ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  return espalier::run_main([&] { return espalier::dispatch({argv + 1, argv + argc}); });
+}

@@ -1,0 +1,115 @@
+// The help of a table: -h, --help-all, --help=GROUP, --help=OPTION.
+#include <algorithm>
+
+#include "base/format.h"
+#include "base/options.h"
+
+namespace espalier {
+namespace {
+
+constexpr size_t kWidth = 110, kIndent = 42;
+
+// Words of `text` in lines of kWidth, all but the first behind kIndent blanks; `column` is where the first begins.
+std::string wrapped(const std::string& text, size_t column) {
+  std::string result;
+  bool line_is_empty = true;
+  for (const std::string& word : split_blanks(text)) {
+    if (!line_is_empty && column + 1 + word.size() > kWidth) {
+      result += "\n" + std::string(kIndent, ' ');
+      column = kIndent;
+      line_is_empty = true;
+    }
+    result += (line_is_empty ? "" : " ") + word;
+    column += word.size() + (line_is_empty ? 0 : 1);
+    line_is_empty = false;
+  }
+  return result;
+}
+
+std::string value_word(const Option& option, const std::string& value_name) {
+  if (option.is_flag()) return "";
+  if (!value_name.empty()) return value_name;
+  if (!option.legal_values().empty()) return join(option.legal_values(), "|");
+  switch (option.kind()) {
+    case OptionKind::kInteger: return "N";
+    case OptionKind::kNumber: return "X";
+    default: return "TEXT";
+  }
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return text;
+}
+
+}  // namespace
+
+std::string OptionTable::help_row(const Option& option) const {
+  std::string left = "  " + option.name();
+  for (const std::string& alias : option.aliases()) left += ", " + alias;
+  const std::string value = value_word(option, option.value_name_);
+  if (!value.empty()) left += " " + value + (option.is_list() ? "..." : "");
+  std::string right = option.help();
+  if (option.effect() == OptionEffect::kNoEffect) right = "(no effect: " + option.effect_reason() + ")";
+  if (option.effect() == OptionEffect::kRefused) right = "(not supported: " + option.effect_reason() + ")";
+  if (option.required_) right += " (required)";
+  const std::vector<std::string> defaults = option.default_values();
+  if (!option.is_flag() && !defaults.empty()) right += " [" + join(defaults, " ") + "]";
+  if (left.size() + 2 > kIndent) {
+    left += "\n" + std::string(kIndent, ' ');
+  } else {
+    left += std::string(kIndent - left.size(), ' ');
+  }
+  return left + wrapped(right, kIndent) + "\n";
+}
+
+std::vector<std::string> OptionTable::groups() const {
+  std::vector<std::string> names;
+  for (const auto& option : options_)
+    if (std::find(names.begin(), names.end(), option->group()) == names.end()) names.push_back(option->group());
+  return names;
+}
+
+std::string OptionTable::help_group(const std::string& group, bool all) const {
+  std::string rows;
+  for (const auto& option : options_)
+    if (option->group() == group && (all || option->common_)) rows += help_row(*option);
+  return rows.empty() ? "" : "\n" + group + ":\n" + rows;
+}
+
+std::string OptionTable::help(bool all) const {
+  const auto is_common = [](const std::unique_ptr<Option>& option) { return option->common_; };
+  const bool has_common = std::any_of(options_.begin(), options_.end(), is_common);
+  std::string text = "usage: " + program_;
+  if (positional_) {
+    const std::string dots = positional_->maximum > 1 ? "..." : "";
+    text += positional_->minimum == 0 ? " [" + positional_->value_name + dots + "]" : " " + positional_->value_name + dots;
+  }
+  text += " [options]\n\n" + summary_ + "\n";
+  if (positional_) text += "\n  " + positional_->value_name + "  " + positional_->help + "\n";
+  for (const std::string& group : groups()) text += help_group(group, all || !has_common);
+  text += "\nhelp:\n  -h, --help, --help-all, --help=GROUP, --help=OPTION\n";
+  if (has_common && !all) text += "\nThese are the common options; --help-all shows all " + std::to_string(options_.size()) +
+                                  ". Groups: " + join(groups(), ", ") + ".\n";
+  return text;
+}
+
+std::string OptionTable::help_of(const std::string& option_or_group) const {
+  std::string text;
+  for (const std::string& group : groups())
+    if (lower_case(group).starts_with(lower_case(option_or_group))) text += help_group(group, true);
+  if (!text.empty()) return text.substr(1);
+  const Option* option = find(option_or_group);
+  if (option == nullptr) {
+    throw UserError(concat("no option and no group of options is called ", option_or_group,
+                           suggestion(option_or_group, /*as_key=*/false), " Groups: ", join(groups(), ", ")),
+                    ExitCode::kUsage);
+  }
+  text = option->group() + ":\n" + help_row(*option);
+  if (option->minimum_) text += "  smallest value: " + format_shortest(*option->minimum_) + "\n";
+  if (option->maximum_) text += "  largest value: " + format_shortest(*option->maximum_) + "\n";
+  if (option->in_recipe()) text += "  in a recipe: " + option->key() + "\n";
+  return text;
+}
+
+}  // namespace espalier

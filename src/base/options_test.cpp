@@ -1,0 +1,252 @@
+#include "base/options.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+enum class Style { kLinear, kCosine };
+
+// A table with one row of each kind, and what it was told.
+struct Example {
+  int64_t layers = 2;
+  double rate = 0.5;
+  bool bf16 = false, fusion = true, eval_only = false;
+  std::string load;
+  std::optional<int64_t> batch;
+  Words data;
+  std::vector<int64_t> ramp;
+  Style style = Style::kLinear;
+  OptionTable table{"espalier example", "An example."};
+  Problems problems;
+
+  Example() {
+    table.group("size");
+    table.add("--num-layers", layers, "transformer blocks").minimum(1).maximum(1000).common();
+    table.add("--global-batch-size", batch, "samples of a step");
+    table.group("rates");
+    table.add("--lr", rate, "learning rate").minimum(0);
+    table.add_choice("--lr-decay-style", style, {{"linear", Style::kLinear}, {"cosine", Style::kCosine}}, "shape");
+    table.group("size");
+    table.add("--bf16", bf16, "compute in bfloat16");
+    table.add_negative("--no-bias-gelu-fusion", fusion, "erf gelu");
+    table.add("--load", load, "folder").alias("--load-from");
+    table.add("--data-path", data, "weights and prefixes");
+    table.add("--rampup-batch-size", ramp, "start, increment, samples").count(3);
+    table.add_truth("--eval-only", eval_only, "no training");
+    table.add_without_effect("--mmap-warmup", OptionTable::Takes::kFlag, "files are mapped");
+    table.add_refused("--warmup", OptionTable::Takes::kOne, "use --lr-warmup-fraction");
+    table.allow_recipes();
+  }
+  const Words& parse(const Words& arguments) {
+    table.say_notes(false);
+    table.parse(arguments, problems);
+    return problems.messages();
+  }
+  const Words& parse_toml(const std::string& text) {
+    table.parse_toml(text, "r.toml", problems);
+    return problems.messages();
+  }
+};
+
+TEST(Options, DashesUnderscoresAndEqualSignsAreOneSpelling) {
+  Example e;
+  EXPECT_EQ(e.parse({"--num_layers", "1_0", "--lr=1e-3", "--lr_decay-style", "cosine", "--bf16", "--load_from=a=b"}), Words{});
+  EXPECT_EQ(e.layers, 10);
+  EXPECT_EQ(e.rate, 1e-3);
+  EXPECT_EQ(e.style, Style::kCosine);
+  EXPECT_TRUE(e.bf16);
+  EXPECT_EQ(e.load, "a=b");
+}
+
+TEST(Options, ListTakesAllWordsUpToTheNextOption) {
+  Example e;
+  EXPECT_EQ(e.parse({"--data-path", "0.3", "a", "-0.7", "b", "--rampup-batch-size", "2", "+2", "1_000", "--bf16"}), Words{});
+  EXPECT_EQ(e.data, (Words{"0.3", "a", "-0.7", "b"}));
+  EXPECT_EQ(e.ramp, (std::vector<int64_t>{2, 2, 1000}));
+  EXPECT_TRUE(e.bf16);
+}
+
+TEST(Options, RepeatedOptionReplacesAlsoLists) {
+  Example e;
+  EXPECT_EQ(e.parse({"--data-path", "a", "b", "--num-layers", "3", "--data-path", "c", "--num-layers", "4"}), Words{});
+  EXPECT_EQ(e.data, Words{"c"});
+  EXPECT_EQ(e.layers, 4);
+}
+
+TEST(Options, WordWithBlankIsAValueEvenIfItBeginsWithADash) {
+  Example e;
+  EXPECT_EQ(e.parse({"--data-path", "- odd name", "--load", "-"}), Words{});
+  EXPECT_EQ(e.data, Words{"- odd name"});
+  EXPECT_EQ(e.load, "-");
+}
+
+TEST(Options, NegativeNumberWithExponentNeedsTheEqualSign) {
+  Example e;
+  EXPECT_EQ(e.parse({"--lr", "-1e-8"}), (Words{"--lr expects a value (a negative one in the form --lr=-1e-8)", "unknown option -1e-8"}));
+  Example f;
+  EXPECT_EQ(f.parse({"--lr=-1e-8"}), Words{"--lr -1e-8 (command line) is below the smallest value, 0"});
+}
+
+TEST(Options, FlagsCanBeTakenBack) {
+  Example e;
+  EXPECT_EQ(e.parse({"--no-bias-gelu-fusion", "--bf16", "--bf16=false"}), Words{});
+  EXPECT_FALSE(e.fusion);
+  EXPECT_FALSE(e.bf16);
+}
+
+TEST(Options, TruthTakesAnyTextForTrueAsPythonDoes) {
+  Example e;
+  EXPECT_EQ(e.parse({"--eval-only", "False"}), Words{});
+  EXPECT_TRUE(e.eval_only);
+  EXPECT_EQ(e.parse({"--eval-only="}), Words{});
+  EXPECT_FALSE(e.eval_only);
+}
+
+TEST(Options, EveryProblemIsReportedInOneGo) {
+  Example e;
+  EXPECT_EQ(e.parse({"--num-layer", "2", "--lr", "fast", "--lr-decay-style", "cosin", "--num-layers", "1e3",
+                     "--rampup-batch-size", "1", "2", "--bf16", "yes", "--warmup", "3", "--global-batch-size"}),
+            (Words{"unknown option --num-layer; did you mean --num-layers?", "--lr fast (command line) is not a number",
+                   "--lr-decay-style cosin (command line) is not one of linear, cosine; did you mean cosine?",
+                   "--num-layers 1e3 (command line) is not an integer; write 1000",
+                   "--rampup-batch-size (command line) takes 3 values, found 2", "unexpected word yes: --bf16 takes no value",
+                   "--warmup (command line) is not supported: use --lr-warmup-fraction",
+                   "--global-batch-size expects a value (a negative one in the form --global-batch-size=-1e-8)"}));
+  EXPECT_EQ(e.layers, 2) << "bad words leave the variable alone";
+  try {
+    Example().table.parse({"--num-layers", "0", "word"});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_STREQ(error.what(), "2 problems:\n  - --num-layers 0 (command line) is below the smallest value, 1\n"
+                               "  - unexpected word word: options begin with --");
+  }
+}
+
+TEST(Options, NoAbbreviationsUnlessAllowed) {
+  Example e;
+  EXPECT_EQ(e.parse({"--num", "3"}), Words{"unknown option --num"});
+  Example f;
+  f.table.allow_prefixes();
+  EXPECT_EQ(f.parse({"--num", "3", "--lr-d", "cosine", "--lo", "x"}), Words{});
+  EXPECT_EQ(f.layers, 3);
+  EXPECT_EQ(f.load, "x") << "two spellings of one row are no ambiguity";
+  Example g;
+  g.table.allow_prefixes();
+  EXPECT_EQ(g.parse({"--l", "3"}), Words{"option --l is the beginning of --load, --lr, --lr-decay-style; write one of them in full"});
+}
+
+TEST(Options, RequiredRowsAndWords) {
+  Words inputs, files;
+  const auto build = [&](OptionTable& table) {
+    table.add("--input", inputs, "JSONL files").required();
+    table.positional("FILE", files, "what to read", 1, 2);
+  };
+  OptionTable table("p", "s"), other("p", "s");
+  build(table);
+  build(other);
+  Problems problems, none;
+  table.parse({"a", "b", "c", "--input"}, problems);
+  EXPECT_EQ(problems.messages(), (Words{"expected 1 to 2 FILE (what to read), found 3: a b c", "--input is required: JSONL files"}));
+  other.parse({"--input", "x", "--", "--odd"}, none);
+  EXPECT_EQ(none.messages(), Words{});
+  EXPECT_EQ(files, Words{"--odd"});
+}
+
+TEST(Options, RecipeIsReadWithItsLinesAndFlagsWinOverIt) {
+  const auto folder = std::filesystem::temp_directory_path() / "espalier_options_test";
+  std::filesystem::create_directories(folder);
+  write_file_atomically(folder / "a.toml", "[any.table]\nnum_layers = 7\nlr = 1\nbf16 = true\n");
+  write_file_atomically(folder / "b.toml", "num_layers = 8\ndata_path = [0.5, \"a\"]\n");
+  const std::string a = folder / "a.toml", b = folder / "b.toml";
+  Example e;
+  EXPECT_EQ(e.parse({"--lr", "2", "--recipe", a, b}), Words{});
+  EXPECT_EQ(e.layers, 8);
+  EXPECT_EQ(e.rate, 2);
+  EXPECT_TRUE(e.bf16);
+  EXPECT_EQ(e.data, (Words{"0.5", "a"}));
+  EXPECT_EQ(e.table.origin("--num-layers"), "--num-layers 8 (" + b + ":1)");
+  EXPECT_EQ(e.table.origin("--lr"), "--lr 2.0 (command line)");
+  EXPECT_EQ(e.table.origin("--load"), "--load (default)");
+  Example f;
+  ASSERT_EQ(f.parse({"--recipe", "/none.toml"}).size(), 1U);
+  EXPECT_NE(f.problems.messages()[0].find("/none.toml"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Options, RecipeProblemsNameFileAndLine) {
+  Example e;
+  EXPECT_EQ(e.parse_toml("num_layer = 2\n[a]\nlr_decay_style = \"cosinus\"\nbf16 = 1\nnum_layers = 4.0\n[b]\nbf16 = true\n"
+                         "load = [\"a\"]\nrecipe = [\"x\"]\nlr = true\nrampup_batch_size = [1, 2020-01-01, 2]\n"),
+            (Words{"r.toml:1: unknown key num_layer; did you mean num_layers?",
+                   "--lr-decay-style cosinus (r.toml:3) is not one of linear, cosine; did you mean cosine?",
+                   "r.toml:4: bf16 is a flag: expected true or false",
+                   "--num-layers 4.0 (r.toml:5) is not an integer; write 4",
+                   "r.toml:7: bf16 was given before, in line 4", "r.toml:8: load takes one value, found a list",
+                   "r.toml:9: recipe belongs on the command line only, as --recipe",
+                   "r.toml:10: lr expects a value, found true",
+                   "r.toml:11: rampup_batch_size holds an element that is neither text nor a number"}));
+  Example f;
+  ASSERT_EQ(f.parse_toml("lr = 1\nlr = \n").size(), 1U);
+  EXPECT_EQ(f.problems.messages()[0].find("r.toml:2: not TOML: "), 0U) << f.problems.messages()[0];
+}
+
+TEST(Options, ResolvedConfigurationReadsBack) {
+  Example e;
+  EXPECT_EQ(e.parse({"--num-layers", "5", "--lr=4294967296", "--no-bias-gelu-fusion", "--load", "a \"b\"\\\tü",
+                     "--data-path", "1", "x", "--rampup-batch-size", "1", "2", "3", "--eval-only", "yes", "--mmap-warmup"}), Words{});
+  const std::string text = e.table.to_toml();
+  EXPECT_EQ(text,
+            "[size]\nnum_layers = 5\nbf16 = false\nno_bias_gelu_fusion = true\nload = \"a \\\"b\\\"\\\\\\u0009ü\"\n"
+            "data_path = [\"1\", \"x\"]\nrampup_batch_size = [1, 2, 3]\neval_only = true\n"
+            "\n[rates]\nlr = 4294967296.0\nlr_decay_style = \"linear\"\n");
+  Example f;
+  EXPECT_EQ(f.parse_toml(text), Words{});
+  EXPECT_EQ(f.table.to_toml(), text);
+  EXPECT_EQ(f.load, "a \"b\"\\\tü");
+  EXPECT_FALSE(f.batch.has_value());
+}
+
+TEST(Options, HelpShowsCommonRowsAllRowsAGroupOrOneRow) {
+  const Example e;
+  const std::string common = e.table.help(false), all = e.table.help(true);
+  EXPECT_NE(common.find("--num-layers N"), std::string::npos);
+  EXPECT_EQ(common.find("--lr"), std::string::npos);
+  EXPECT_NE(all.find("--lr-decay-style linear|cosine          shape [linear]"), std::string::npos) << all;
+  EXPECT_NE(all.find("(no effect: files are mapped)"), std::string::npos);
+  EXPECT_NE(all.find("--load, --load-from TEXT"), std::string::npos);
+  EXPECT_EQ(e.table.help_of("RATES").find("rates:\n  --lr X"), 0U) << e.table.help_of("RATES");
+  EXPECT_NE(e.table.help_of("num_layers").find("largest value: 1000"), std::string::npos);
+  try {
+    e.table.help_of("num-layer");
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("did you mean --num-layers?"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Options, HelpIsPrintedAndNothingElseDone) {
+  Example e;
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(e.table.parse({"--bad", "--help"}, e.problems));
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(text.find("usage: espalier example [options]"), 0U) << text;
+  EXPECT_TRUE(e.problems.empty());
+}
+
+TEST(Options, RowsWithoutEffectSayWhyOnce) {
+  Example e;
+  testing::internal::CaptureStderr();
+  e.table.parse({"--mmap-warmup", "--mmap-warmup"}, e.problems);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: --mmap-warmup (command line) has no effect: files are mapped\n");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,148 @@
+// Recipes and resolved configurations: the option table as TOML. The only file that sees toml++.
+#include <algorithm>
+#include <toml++/toml.h>
+
+#include "base/format.h"
+#include "base/literal.h"
+#include "base/options.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Entry {
+  std::string key;
+  const toml::node* node = nullptr;
+  int64_t line = 0;
+};
+
+// Tables only group: their keys are one flat list, in the order of the file.
+void collect_entries(const toml::table& table, std::vector<Entry>& entries) {
+  for (const auto& [key, node] : table) {
+    if (const toml::table* inner = node.as_table()) {
+      collect_entries(*inner, entries);
+    } else {
+      entries.push_back({std::string(key.str()), &node, static_cast<int64_t>(key.source().begin.line)});
+    }
+  }
+}
+
+// The word that the command line would hold for a value, or nothing (a date, a table in a list).
+std::optional<std::string> word_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
+  if (const auto* number = node.as_floating_point()) return format_python_float(number->get());
+  if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+// Returns what is wrong with the value, or "" and the words.
+std::string words_of(const Option& option, const toml::node& node, Words& words) {
+  if (option.is_flag()) {
+    if (!node.is_boolean()) return "is a flag: expected true or false";
+  } else if (node.is_boolean() && option.kind() == OptionKind::kTruth) {
+    words.push_back(node.as_boolean()->get() ? "true" : "");
+    return "";
+  } else if (node.is_boolean()) {
+    return "expects a value, found " + *word_of(node);
+  }
+  if (const toml::array* list = node.as_array()) {
+    if (!option.is_list()) return "takes one value, found a list";
+    for (const toml::node& element : *list) {
+      const std::optional<std::string> word = word_of(element);
+      if (!word) return "holds an element that is neither text nor a number";
+      words.push_back(*word);
+    }
+    return "";
+  }
+  const std::optional<std::string> word = word_of(node);
+  if (!word) return "is neither text nor a number";
+  words.push_back(*word);
+  return "";
+}
+
+std::string quoted_toml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += std::string("\\") + c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += format_printf("\\u%04x", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string table_name(const std::string& group) {
+  std::string name = group;
+  for (char& c : name) c = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ? c : (c == ' ' ? '_' : '-');
+  return name;
+}
+
+}  // namespace
+
+void OptionTable::parse_toml(const std::string& content, const std::string& file_name, Problems& problems) {
+  toml::table table;
+  try {
+    table = toml::parse(content, file_name);
+  } catch (const toml::parse_error& error) {
+    problems.add(file_name, ":", error.source().begin.line, ": not TOML: ", error.description());
+    return;
+  }
+  std::vector<Entry> entries;
+  collect_entries(table, entries);
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.line < b.line; });
+  std::map<const Option*, int64_t> line_of;
+  for (const Entry& entry : entries) {
+    const std::string place = concat(file_name, ":", entry.line);
+    Option* option = find_row(entry.key, /*exact=*/true, nullptr);
+    if (option == nullptr) {
+      problems.add(place, ": unknown key ", entry.key, suggestion(entry.key, /*as_key=*/true));
+      continue;
+    }
+    const auto [first, is_first] = line_of.emplace(option, entry.line);
+    Words words;
+    const std::string wrong = words_of(*option, *entry.node, words);
+    if (!is_first) {
+      problems.add(place, ": ", entry.key, " was given before, in line ", first->second);
+    } else if (!option->in_recipe()) {
+      problems.add(place, ": ", entry.key, " belongs on the command line only, as ", option->name());
+    } else if (!wrong.empty()) {
+      problems.add(place, ": ", entry.key, " ", wrong);
+    } else {
+      assign(*option, words, place, problems);
+    }
+  }
+}
+
+std::string Option::toml_value() const {
+  const auto text_of = [this](const std::string& word) {
+    const bool bare = kind_ != OptionKind::kText;
+    return bare ? word : quoted_toml(word);
+  };
+  const Words words = values();
+  if (!is_list_) return words.empty() ? "\"\"" : text_of(words[0]);
+  Words parts;
+  for (const std::string& word : words) parts.push_back(text_of(word));
+  return "[" + join(parts, ", ") + "]";
+}
+
+std::string OptionTable::to_toml() const {
+  std::string text;
+  for (const std::string& group : groups()) {
+    std::string rows;
+    for (const auto& option : options_) {
+      if (option->group() != group || option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;
+      if (option->values().empty() && option->default_values().empty()) continue;  // not set; there is no text for that
+      rows += option->key() + " = " + option->toml_value() + "\n";
+    }
+    if (!rows.empty()) text += (text.empty() ? "[" : "\n[") + table_name(group) + "]\n" + rows;
+  }
+  return text;
+}
+
+}  // namespace espalier
