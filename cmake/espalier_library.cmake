@@ -57,3 +57,4 @@ endfunction()
 find_package(GTest REQUIRED)
 add_library(espalier_gtest INTERFACE)
 target_link_libraries(espalier_gtest INTERFACE GTest::gtest GTest::gtest_main)
+target_include_directories(espalier_gtest INTERFACE ${CMAKE_SOURCE_DIR})  # tests/support

@@ -1,0 +1,59 @@
+#include "data/index_array.h"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace espalier::data {
+namespace {
+
+// The header as np.save pads it: magic, version 1.0, length, a Python dictionary, blanks to a multiple of 64 bytes.
+std::string npy_header(IndexArray::Type type, int64_t rows, int64_t columns) {
+  constexpr size_t kAlignment = 64, kPrefixBytes = 10;
+  const char* descr = type == IndexArray::Type::kInt32 ? "<i4" : type == IndexArray::Type::kUint32 ? "<u4" : "<i8";
+  const std::string shape = columns == 1 ? concat("(", rows, ",)") : concat("(", rows, ", ", columns, ")");
+  std::string text = concat("{'descr': '", descr, "', 'fortran_order': False, 'shape': ", shape, ", }");
+  const size_t unpadded = kPrefixBytes + text.size() + 1;
+  text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string header = "\x93NUMPY";
+  header += {'\x01', '\x00', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
+  return header + text;
+}
+
+}  // namespace
+
+IndexArray::IndexArray(Type type, int64_t rows, int64_t columns) : type_(type), rows_(rows), columns_(columns) {
+  data_ = std::shared_ptr<void>(::operator new(std::max<size_t>(size_bytes(), 1)), [](void* p) { ::operator delete(p); });
+}
+
+size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * (type_ == Type::kInt64 ? 8 : 4); }
+
+void IndexArray::write_npy(const std::filesystem::path& path) const {
+  const std::string header = npy_header(type_, rows_, columns_);
+  OutputFile file(path);
+  file.write(header.data(), header.size());
+  file.write(data_.get(), size_bytes());
+  file.sync();
+  file.close();
+}
+
+IndexArray IndexArray::map_npy(const std::filesystem::path& path, Type type, int64_t rows, int64_t columns) {
+  auto file = std::make_shared<MappedFile>(path);
+  const std::string header = npy_header(type, rows, columns);
+  IndexArray array;
+  array.type_ = type, array.rows_ = rows, array.columns_ = columns;
+  const size_t expected = header.size() + array.size_bytes();
+  if (file->size() != expected)
+    throw UserError(concat("'", path.string(), "': expected ", expected, " bytes, found ", file->size()), ExitCode::kBadData);
+  if (std::memcmp(file->data(), header.data(), header.size()) != 0)
+    throw UserError(concat("'", path.string(), "': the header is not that of ", rows, " x ", columns, " numbers"),
+                    ExitCode::kBadData);
+  // The mapping is read-only; visit() on such an array is for reading.
+  array.data_ = std::shared_ptr<void>(file, const_cast<uint8_t*>(file->data()) + header.size());
+  return array;
+}
+
+}  // namespace espalier::data
