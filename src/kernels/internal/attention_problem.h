@@ -1,0 +1,59 @@
+// One call of attention as raw pointers and numbers: what the CPU kernels see. Plain header, no torch.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/rng.h"
+
+namespace espalier::kernels {
+
+enum class AttentionType { kFloat, kBFloat16, kHalf };
+
+// A matrix per (row of the batch, head): element (position, feature) of pair (row, head) lies at
+// data + row * row_stride + head * head_stride + position * position_stride + feature, strides in elements.
+struct AttentionOperand {
+  void* data = nullptr;
+  int64_t row_stride = 0, head_stride = 0, position_stride = 0;
+};
+
+struct AttentionProblem {
+  AttentionType type = AttentionType::kFloat;
+  int64_t batch = 0, heads = 0, head_size = 0;
+  int64_t num_queries = 0;
+  int64_t first_query = 0;  // position of query 0 in its row: the length of the cache
+  // Keys 0 .. first_query + num_queries - 1 exist; query i stands at position first_query + i and sees keys up to it.
+  AttentionOperand query, key, value, result;
+  float* log_sum_exp = nullptr;  // [b, heads, num_queries]; null: not wanted
+
+  // The mask, beside causality.
+  const int32_t* first_key = nullptr;  // [b, num_queries]; null: 0
+  int64_t window = 0;                  // 0: unlimited
+  const float* slopes = nullptr;       // [heads]; null: no ALiBi
+  float scale = 1;
+
+  // Dropout of probabilities (kernels/dropout.h); keep_scale = 1 / (1 - probability).
+  bool dropout = false;
+  uint32_t drop_below = 0;
+  float keep_scale = 1;
+  tensor::PhiloxKey key_of_site{};
+  const int64_t* sample_numbers = nullptr;  // [b]
+};
+
+struct AttentionGradients {
+  AttentionOperand result;            // in: gradient of the result
+  AttentionOperand query, key, value;  // out: written, not accumulated
+};
+
+// First key that query `query` (counted from num_queries' 0) of a row sees.
+inline int64_t first_visible_key(const AttentionProblem& problem, int64_t row, int64_t query) {
+  const int64_t position = problem.first_query + query;
+  int64_t first = problem.first_key != nullptr ? problem.first_key[row * problem.num_queries + query] : 0;
+  if (problem.window > 0 && position - problem.window + 1 > first) first = position - problem.window + 1;
+  return first;
+}
+
+// Parallel over (row, head); every element of a result is computed by one thread in a fixed order.
+void attention_forward(const AttentionProblem& problem);
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients);
+
+}  // namespace espalier::kernels
