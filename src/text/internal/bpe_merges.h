@@ -1,0 +1,67 @@
+// The merges of a byte-pair encoding: which two neighbouring symbols become which one, and in what order.
+//
+// merge() repeatedly joins the leftmost pair of the lowest rank until no neighbours have a merge. Short words are
+// scanned, long ones kept in a heap: O(n log n), so a word of a megabyte takes a fraction of a second.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace espalier::text::internal {
+
+struct Merge {
+  uint32_t rank;    // position in the list of merges; kNoMerge if there is none
+  int32_t merged;   // the symbol that takes the place of both
+};
+constexpr uint32_t kNoMerge = UINT32_MAX;
+
+class BpeMerges {
+ public:
+  // Buffers of merge(), reused between calls; one per thread.
+  struct Scratch {
+    std::vector<uint32_t> ranks;
+    std::vector<uint64_t> heap;
+    std::vector<int32_t> next, previous;
+  };
+
+  explicit BpeMerges(size_t expected = 0);
+
+  // The next merge has the next rank. A pair that was there before gets the new rank and result.
+  void add(int32_t left, int32_t right, int32_t merged);
+
+  Merge find(int32_t left, int32_t right) const {
+    for (size_t slot = slot_of(left, right);; slot = (slot + 1) & mask_) {
+      const Entry& entry = entries_[slot];
+      if (entry.left == left && entry.right == right) return {entry.rank, entry.merged};
+      if (entry.rank == kNoMerge) return {kNoMerge, 0};
+    }
+  }
+
+  // Merges in place: symbols[0 .. count) become symbols[0 .. returned).
+  size_t merge(int32_t* symbols, size_t count, Scratch& scratch) const;
+
+  size_t size() const { return num_merges_; }
+
+ private:
+  struct Entry {
+    int32_t left, right;
+    uint32_t rank;
+    int32_t merged;
+  };
+
+  size_t slot_of(int32_t left, int32_t right) const {
+    const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+    return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
+  }
+  void grow();
+  size_t merge_short(int32_t* symbols, size_t count, uint32_t* ranks) const;
+  size_t merge_long(int32_t* symbols, size_t count, Scratch& scratch) const;
+
+  std::vector<Entry> entries_;  // open addressing, at most half full
+  size_t mask_ = 0, num_merges_ = 0;
+  int shift_ = 0;
+  uint32_t next_rank_ = 0;
+};
+
+}  // namespace espalier::text::internal
