@@ -1,0 +1,183 @@
+// A whole training run as typed structs: what the options of `espalier train gpt` fill, and what libraries receive.
+//
+//   RunConfig config;
+//   OptionTable table("espalier train gpt", "Trains a GPT.");
+//   add_gpt_options(table, config);
+//   Problems problems;
+//   if (!table.parse(arguments, problems)) return 0;       // help was printed
+//   resolve(config, table, problems);
+//   problems.raise();
+//
+// Field names are those of the options. Fields under "resolved" are derived by resolve(): read those, not the options
+// they come from. The rules are those of Megatron-DeepSpeed's arguments.py; docs/options.md lists where we differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "spec/gpt.h"
+#include "spec/grid.h"
+
+namespace espalier::plan {
+
+enum class Precision { kFp32, kBf16, kFp16 };
+enum class LossAverage { kToken, kMicroBatch };
+enum class DecayStyle { kConstant, kLinear, kCosine };
+enum class RecomputeGranularity { kNone, kSelective, kFull };
+enum class RecomputeMethod { kUniform, kBlock };
+enum class SampleOrder { kMegatron };
+enum class DataloaderType { kSingle };
+enum class OptimizerType { kAdam };
+
+// What of the activations is computed again in the backward pass instead of being kept.
+//   kNone     nothing but what the kernels themselves recompute (attention probabilities are never kept)
+//   kUniform  layers in chunks of num_layers; the input of each chunk is kept
+//   kBlock    the first num_layers layers, each with its own input kept; the others keep everything
+struct Recompute {
+  enum class Kind { kNone, kUniform, kBlock };
+  Kind kind = Kind::kNone;
+  int64_t num_layers = 0;
+  bool operator==(const Recompute&) const = default;
+};
+
+struct TrainingConfig {
+  int64_t micro_batch_size = 0;
+  std::optional<int64_t> global_batch_size;    // set after resolve(): micro-batch size * data-parallel size unless given
+  std::vector<int64_t> rampup_batch_size;      // empty, or start, increment, samples (BatchRamp)
+  std::optional<int64_t> train_iters, train_samples;  // exactly one
+  int64_t seed = 1234;
+  bool fp16 = false, bf16 = false;
+  LossAverage loss_average = LossAverage::kToken;
+  bool checkpoint_activations = false;         // older spelling of --recompute-granularity full
+  std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
+  RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
+  RecomputeMethod recompute_method = RecomputeMethod::kUniform;
+  std::optional<int64_t> exit_interval;        // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_duration_in_mins;
+  std::string kill_switch_path;                // a file that stops the run while it exists
+  std::optional<int64_t> num_threads;          // set after resolve(): usable cores unless given
+  // The trace covers the steps after the first so many, up to and including the second.
+  std::optional<int64_t> profile_step_start, profile_step_end;
+
+  // resolved
+  Precision precision = Precision::kFp32;
+  Recompute recompute;
+  int64_t num_steps = 0;                       // of the whole run; train_iters, or from train_samples and the ramp
+  int64_t num_samples = 0;                     // of train_iters full batches, or train_samples
+};
+
+struct OptimizerConfig {
+  OptimizerType optimizer = OptimizerType::kAdam;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_grad = 1.0;                      // 0: no clipping
+  std::optional<double> loss_scale;            // fp16: constant scale; unset or 0: dynamic
+  double initial_loss_scale = 4294967296.0, min_loss_scale = 1.0;
+  double loss_scale_window = 1000;             // a number, not an integer, upstream
+  int64_t hysteresis = 2;
+};
+
+struct ScheduleConfig {
+  std::optional<double> lr;
+  double min_lr = 0;
+  DecayStyle lr_decay_style = DecayStyle::kLinear;
+  std::optional<int64_t> lr_decay_iters, lr_decay_samples, lr_decay_tokens;
+  std::optional<double> lr_warmup_fraction;
+  int64_t lr_warmup_iters = 0, lr_warmup_samples = 0;
+  bool override_lr_scheduler = false, use_checkpoint_lr_scheduler = false;
+
+  // resolved: schedules count samples. The warm-up is no whole number when it comes from a fraction.
+  double warmup_samples = 0;
+  int64_t decay_samples = 0;
+};
+
+struct DataConfig {
+  std::vector<std::string> data_path;          // one prefix, or weight prefix weight prefix ...
+  std::string split;                           // "969, 30, 1" after resolve() when data_path is given
+  // "NAME: W a:b PATH, W a:b PATH", one text per group; the second form is a file with one line of quoted groups.
+  std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
+  std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
+  std::string data_cache_path;
+  std::string data_impl = "infer";             // infer | mmap
+  std::optional<int64_t> seq_length, encoder_seq_length;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  SampleOrder sample_order = SampleOrder::kMegatron;
+  DataloaderType dataloader_type = DataloaderType::kSingle;
+  int64_t eval_iters = 100, eval_interval = 1000;
+  bool eval_only = false;
+
+  // resolved
+  int64_t sequence_length = 0;
+  bool weighted_splits = false;                // the sets come from *_weighted_split_paths, not from data_path
+};
+
+struct TokenizerConfig {
+  std::string tokenizer_type = "GPT2BPETokenizer";  // | PretrainedFromHF
+  std::string vocab_file, merge_file, tokenizer_name_or_path;
+  int64_t make_vocab_size_divisible_by = 128;
+  std::optional<int64_t> pad_vocab_size_to;
+};
+
+struct CheckpointConfig {
+  std::string save, load;
+  std::optional<int64_t> save_interval, ckpt_step;
+  bool finetune = false, no_load_optim = false, no_load_rng = false;
+  std::vector<std::string> overrides;          // --override: option names that may differ from the checkpoint's
+};
+
+struct LoggingConfig {
+  int64_t log_interval = 100, tensorboard_log_interval = 1;
+  std::string tensorboard_dir;
+  bool log_params_norm = false, log_num_zeros_in_grad = false;
+  bool log_timers_to_tensorboard = false, log_batch_size_to_tensorboard = false;
+  bool log_learning_rate_to_tensorboard = true, log_loss_scale_to_tensorboard = true;
+  bool log_validation_ppl_to_tensorboard = false;
+  std::string log_level = "info";
+};
+
+struct ParallelConfig {
+  int64_t zero_stage = 1;
+  std::string pp_partition_method;             // "type:transformer|embedding"; empty: the default
+  std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
+};
+
+struct RunConfig {
+  spec::GptConfig model;                       // vocab_size and padded_vocab_size are set by set_vocabulary()
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  DataConfig data;
+  TokenizerConfig tokenizer;
+  CheckpointConfig checkpoint;
+  LoggingConfig logging;
+  spec::GridShape grid;                        // data is resolved from num_ranks
+  ParallelConfig parallel;
+  std::optional<int64_t> num_ranks;            // not an option: the launcher's; tensor * context * pipeline when unset
+  bool validate_only = false;                  // check everything, print the resolved options, start nothing
+};
+
+// Every option of BigScience's Megatron-DeepSpeed (used, accepted without effect, or refused with what to use
+// instead) and ours. Defaults are upstream's.
+void add_gpt_options(OptionTable& table, RunConfig& config);
+
+// Derives what is not given and checks everything that needs no file; adds each problem with the nearest legal choice.
+// After a problem the resolved fields may be unset.
+void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
+
+// What must exist or be writable before a run: data, tokenizer, --load and --save folders, files with groups.
+void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
+
+// What validates and cannot run yet: more than one process.
+void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
+
+// Sets vocab_size and padded_vocab_size for a tokenizer with ids 0 to vocab_size - 1: --pad-vocab-size-to, or rounded
+// up to a multiple of --make-vocab-size-divisible-by * tensor-parallel size. UserError if the former is too small.
+void set_vocabulary(RunConfig& config, int64_t vocab_size);
+
+// "bf16"
+std::string to_string(Precision precision);
+
+}  // namespace espalier::plan
