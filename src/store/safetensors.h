@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace espalier::store {
 enum class DType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool };
 int64_t size_bytes(DType dtype);
 std::string to_string(DType dtype);  // "F32", "BF16", ...
+std::optional<DType> dtype_from_string(const std::string& name);
 
 struct TensorEntry {
   std::string name;

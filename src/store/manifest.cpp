@@ -1,0 +1,312 @@
+#include "store/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+
+namespace espalier::store {
+namespace {
+
+// Keeps the order in which members were written, so that the file reads in the order of the structs.
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormatName = "espalier-checkpoint";
+constexpr const char* kChecksumMark = "\"checksum\": \"";
+constexpr const char* kNoChecksum = "0000000000000000";
+
+[[noreturn]] void refuse(const std::string& origin, const std::string& what) {
+  throw UserError(concat(origin, ": ", what), ExitCode::kBadData);
+}
+
+// JSON has no NaN and no infinity; they are written as text.
+Json encode(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+Json encode(int64_t value) { return value; }
+Json encode(const std::string& value) { return value; }
+template <class Value>
+Json encode(const std::map<std::string, Value>& values) {
+  Json object = Json::object();
+  for (const auto& [key, value] : values) object[key] = encode(value);
+  return object;
+}
+
+// Each returns what was expected where the value is of another kind, "" where it is right.
+std::string decode(const Json& json, int64_t& value) {
+  if (!json.is_number_integer()) return "an integer";
+  value = json;
+  return "";
+}
+std::string decode(const Json& json, double& value) {
+  if (json.is_number()) value = json;
+  else if (json == "nan") value = std::nan("");
+  else if (json == "inf") value = HUGE_VAL;
+  else if (json == "-inf") value = -HUGE_VAL;
+  else return "a number";
+  return "";
+}
+std::string decode(const Json& json, std::string& value) {
+  if (!json.is_string()) return "text";
+  value = json;
+  return "";
+}
+template <class Value>
+std::string decode(const Json& json, std::map<std::string, Value>& values) {
+  if (!json.is_object()) return "an object";
+  for (const auto& [key, value] : json.items())
+    if (std::string expected = decode(value, values[key]); !expected.empty()) return expected;
+  return "";
+}
+
+template <class Struct>
+Json encode_struct(const Struct& value) {
+  Json object = Json::object();
+  Struct::visit_fields(value, [&](const char* name, const auto& field) { object[name] = encode(field); });
+  return object;
+}
+
+// Takes members out of an object; finish() refuses what nobody asked for. A member that this program does not know
+// would otherwise be lost without a word.
+class ObjectReader {
+ public:
+  ObjectReader(const Json& object, std::string where, const std::string& origin)
+      : object_(object), where_(std::move(where)), origin_(origin) {
+    if (!object.is_object()) refuse(origin_, concat(where_, ": expected an object, found ", object.type_name()));
+  }
+
+  const Json& at(const char* name) {
+    seen_.insert(name);
+    const auto found = object_.find(name);
+    if (found == object_.end()) refuse(origin_, concat(where_, ".", name, ": expected a value, found nothing"));
+    return *found;
+  }
+
+  template <class Value>
+  void read(const char* name, Value& value) {
+    const Json& json = at(name);
+    const std::string expected = decode(json, value);
+    if (!expected.empty()) refuse(origin_, concat(where_, ".", name, ": expected ", expected, ", found ", json.dump()));
+  }
+
+  const Json& array(const char* name) {
+    const Json& json = at(name);
+    if (!json.is_array()) refuse(origin_, concat(where_, ".", name, ": expected a list, found ", json.type_name()));
+    return json;
+  }
+
+  void finish() {
+    for (const auto& [key, value] : object_.items())
+      if (!seen_.count(key))
+        refuse(origin_, concat(where_, ".", key, ": not known to format version ", kFormatVersion));
+  }
+
+ private:
+  const Json& object_;
+  std::string where_;
+  const std::string& origin_;
+  std::set<std::string> seen_;
+};
+
+template <class Struct>
+void decode_struct(const Json& json, const std::string& where, const std::string& origin, Struct& value) {
+  ObjectReader reader(json, where, origin);
+  Struct::visit_fields(value, [&](const char* name, auto& field) { reader.read(name, field); });
+  reader.finish();
+}
+
+uint64_t decode_checksum(const std::string& text, const std::string& where, const std::string& origin) {
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    refuse(origin, concat(where, ": expected 16 hexadecimal digits, found '", text, "'"));
+  return std::strtoull(text.c_str(), nullptr, 16);
+}
+
+Json encode_file(const StoredFile& file) {
+  return {{"path", file.path}, {"bytes", file.bytes}, {"hashed_bytes", file.hashed_bytes}, {"xxh3", hex64(file.checksum)}};
+}
+
+StoredFile decode_file(const Json& json, const std::string& where, const std::string& origin) {
+  StoredFile file;
+  std::string checksum;
+  ObjectReader reader(json, where, origin);
+  reader.read("path", file.path);
+  reader.read("bytes", file.bytes);
+  reader.read("hashed_bytes", file.hashed_bytes);
+  reader.read("xxh3", checksum);
+  reader.finish();
+  file.checksum = decode_checksum(checksum, where + ".xxh3", origin);
+  const std::filesystem::path path = file.path;
+  const bool inside = !path.empty() && path.is_relative() &&
+                      std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
+  if (!inside) refuse(origin, concat(where, ".path: expected a path inside the checkpoint, found '", file.path, "'"));
+  if (file.hashed_bytes < 0 || file.hashed_bytes > file.bytes)
+    refuse(origin, concat(where, ".hashed_bytes: expected 0 to ", file.bytes, ", found ", file.hashed_bytes));
+  return file;
+}
+
+Json encode_tensor(const StoredTensor& tensor) {
+  Json blocks = Json::array();
+  for (const Block& block : tensor.blocks) blocks.push_back({block.offset, block.bytes, hex64(block.checksum)});
+  return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"file", tensor.file},
+          {"blocks", blocks}};
+}
+
+Block decode_block(const Json& json, const std::string& where, const std::string& origin) {
+  if (!json.is_array() || json.size() != 3 || !json[0].is_number_integer() || !json[1].is_number_integer() ||
+      !json[2].is_string())
+    refuse(origin, concat(where, ": expected [offset, bytes, checksum], found ", json.dump()));
+  return {.offset = json[0], .bytes = json[1], .checksum = decode_checksum(json[2], where, origin)};
+}
+
+// The blocks of a tensor follow one another and end where it ends.
+void check_blocks(const StoredTensor& tensor, const std::string& where, const std::string& origin) {
+  int64_t position = 0;
+  for (const Block& block : tensor.blocks) {
+    if (block.offset != position || block.bytes <= 0)
+      refuse(origin, concat(where, ".blocks: expected a block at byte ", position, ", found ", block.bytes,
+                            " bytes at ", block.offset));
+    position += block.bytes;
+  }
+  if (position != tensor.num_bytes())
+    refuse(origin, concat(where, ".blocks: expected ", tensor.num_bytes(), " bytes in all, found ", position));
+}
+
+StoredTensor decode_tensor(const Json& json, const std::string& at, const std::string& origin) {
+  StoredTensor tensor;
+  std::string dtype;
+  ObjectReader reader(json, at, origin);
+  reader.read("name", tensor.name);
+  reader.read("dtype", dtype);
+  reader.read("file", tensor.file);
+  const std::string where = "tensor '" + tensor.name + "'";
+  const std::optional<DType> known = dtype_from_string(dtype);
+  if (!known) refuse(origin, concat(where, ".dtype: expected a type of safetensors, found '", dtype, "'"));
+  tensor.dtype = *known;
+  for (const Json& size : reader.array("shape")) {
+    if (!size.is_number_unsigned()) refuse(origin, concat(where, ".shape: expected sizes, found ", size.dump()));
+    tensor.shape.push_back(size);
+  }
+  for (const Json& block : reader.array("blocks")) tensor.blocks.push_back(decode_block(block, where + ".blocks", origin));
+  reader.finish();
+  check_blocks(tensor, where, origin);
+  return tensor;
+}
+
+// One line per element: a manifest of thousands of tensors stays searchable.
+template <class Element, class Encode>
+std::string lines(const std::vector<Element>& elements, Encode encode_element) {
+  std::string text = "[";
+  for (const Element& element : elements) text += (text.size() == 1 ? "\n    " : ",\n    ") + encode_element(element).dump();
+  return text + (elements.empty() ? "]" : "\n  ]");
+}
+
+void check_manifest_checksum(const std::string& text, const std::string& origin) {
+  const size_t mark = text.find(kChecksumMark);
+  const size_t digits = mark + std::string(kChecksumMark).size();
+  if (mark == std::string::npos || digits + 16 > text.size())
+    refuse(origin, "checksum: expected 16 digits, found none; this is no checkpoint manifest, or it is damaged");
+  const std::string found = text.substr(digits, 16);
+  std::string zeroed = text;
+  zeroed.replace(digits, 16, kNoChecksum);
+  const std::string expected = hex64(hash64(zeroed));
+  if (found != expected)
+    refuse(origin, concat("checksum: the file says ", found, ", its content has ", expected, "; it is damaged"));
+}
+
+void decode_header(ObjectReader& reader, Manifest& manifest, const std::string& origin) {
+  std::string format;
+  reader.read("format", format);
+  if (format != kFormatName) refuse(origin, concat("format: expected '", kFormatName, "', found '", format, "'"));
+  reader.read("version", manifest.version);
+  if (manifest.version < 1 || manifest.version > kFormatVersion)
+    refuse(origin, concat("version: this program reads 1 to ", kFormatVersion, ", found ", manifest.version,
+                          "; use the release that wrote it, or a newer one"));
+}
+
+void check_unique_and_known(const Manifest& manifest, const std::string& origin) {
+  std::set<std::string> files, tensors;
+  for (const StoredFile& file : manifest.files)
+    if (!files.insert(file.path).second) refuse(origin, concat("files: '", file.path, "' stands there twice"));
+  for (const StoredTensor& tensor : manifest.tensors) {
+    if (!tensors.insert(tensor.name).second) refuse(origin, concat("tensors: '", tensor.name, "' stands there twice"));
+    if (!files.count(tensor.file))
+      refuse(origin, concat("tensor '", tensor.name, "'.file: '", tensor.file, "' is not in the list of files"));
+  }
+}
+
+}  // namespace
+
+int64_t StoredTensor::num_elements() const {
+  int64_t product = 1;
+  for (const int64_t size : shape) product *= size;
+  return product;
+}
+
+const StoredTensor* Manifest::find(const std::string& name) const {
+  for (const StoredTensor& tensor : tensors)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+const StoredFile* Manifest::find_file(const std::string& path) const {
+  for (const StoredFile& file : files)
+    if (file.path == path) return &file;
+  return nullptr;
+}
+
+int64_t Manifest::tensor_bytes() const {
+  int64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors) bytes += tensor.num_bytes();
+  return bytes;
+}
+
+std::string to_json(const Manifest& manifest) {
+  std::string text = concat("{\n  \"format\": \"", kFormatName, "\",\n  \"version\": ", manifest.version, ",\n  ",
+                            kChecksumMark, kNoChecksum, "\",\n  \"model\": ", encode_struct(manifest.model).dump(),
+                            ",\n  \"state\": ", encode_struct(manifest.state).dump(),
+                            ",\n  \"config\": ", Json(manifest.config).dump(), ",\n  \"files\": ",
+                            lines(manifest.files, encode_file), ",\n  \"tensors\": ",
+                            lines(manifest.tensors, encode_tensor), "\n}\n");
+  text.replace(text.find(kChecksumMark) + std::string(kChecksumMark).size(), 16, hex64(hash64(text)));
+  return text;
+}
+
+Manifest manifest_from_json(const std::string& text, const std::string& origin) {
+  check_manifest_checksum(text, origin);
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse(origin, concat("expected JSON, found ", error.what()));
+  }
+  Manifest manifest;
+  ObjectReader reader(json, "manifest", origin);
+  decode_header(reader, manifest, origin);
+  reader.at("checksum");
+  decode_struct(reader.at("model"), "model", origin, manifest.model);
+  decode_struct(reader.at("state"), "state", origin, manifest.state);
+  reader.read("config", manifest.config);
+  for (const Json& file : reader.array("files")) manifest.files.push_back(decode_file(file, "files", origin));
+  for (const Json& tensor : reader.array("tensors")) manifest.tensors.push_back(decode_tensor(tensor, "tensors", origin));
+  reader.finish();
+  check_unique_and_known(manifest, origin);
+  return manifest;
+}
+
+Manifest read_manifest(const std::filesystem::path& step_folder) {
+  const std::filesystem::path path = step_folder / kManifestName;
+  return manifest_from_json(read_file(path), path.string());
+}
+
+std::string weights_file(const std::string& group) { return "weights-" + group + ".safetensors"; }
+std::string optimizer_file(const std::string& group) { return "optimizer-" + group + ".safetensors"; }
+bool is_weight(const StoredTensor& tensor) { return tensor.file.rfind("optimizer-", 0) != 0; }
+
+}  // namespace espalier::store

@@ -1,0 +1,46 @@
+#include "store/prune.h"
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace espalier::store {
+
+namespace fs = std::filesystem;
+
+PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
+  PrunePlan plan;
+  const auto total = static_cast<int64_t>(listing.complete.size());
+  for (int64_t index = 0; index < total; ++index) {
+    const StepEntry& entry = listing.complete[static_cast<size_t>(index)];
+    const int64_t newer = total - 1 - index;
+    const bool is_last = newer == 0 || newer < rule.keep_last;
+    const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
+    (is_last || is_milestone ? plan.keep : plan.remove).push_back(entry);
+  }
+  plan.leftovers = listing.partial;
+  plan.leftovers.insert(plan.leftovers.end(), listing.superseded.begin(), listing.superseded.end());
+  return plan;
+}
+
+void remove_step_folder(const StepEntry& entry) {
+  fs::path doomed = entry.folder;
+  try {
+    if (doomed.extension() != ".removing") {
+      doomed += ".removing";
+      fs::rename(entry.folder, doomed);
+      fsync_directory(doomed.parent_path());
+    }
+    fs::remove_all(doomed);
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(concat("cannot remove '", entry.folder.string(), "': ", error.code().message()), ExitCode::kInputOutput);
+  }
+}
+
+int64_t folder_bytes(const fs::path& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) bytes += static_cast<int64_t>(entry.file_size());
+  return bytes;
+}
+
+}  // namespace espalier::store

@@ -1,0 +1,209 @@
+#include "store/step_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <set>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/progress.h"
+#include "base/thread_pool.h"
+
+namespace espalier::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A block is read and hashed in pieces, so that the second use finds it in the cache.
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+// No header of ours is longer; a manifest that says otherwise must not become an allocation.
+constexpr int64_t kLongestHeader = 100'000'008;
+
+}  // namespace
+
+// A file of the checkpoint, open for reading. Where every tensor begins is taken from its own header, which the
+// manifest's checksum covers.
+struct StepReader::OpenFile {
+  explicit OpenFile(fs::path file_path) : path(std::move(file_path)) {
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+      throw UserError(concat(path.string(), ": expected by ", kManifestName, ", cannot be opened: ", std::strerror(errno)),
+                      errno == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput);
+  }
+  ~OpenFile() { ::close(descriptor); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int64_t size() const {
+    struct stat status;
+    ESPALIER_CHECK(::fstat(descriptor, &status) == 0, path.string(), ": ", std::strerror(errno));
+    return status.st_size;
+  }
+
+  void read(void* destination, int64_t bytes, int64_t offset) const {
+    auto* to = static_cast<char*>(destination);
+    while (bytes > 0) {
+      const ssize_t got = ::pread(descriptor, to, static_cast<size_t>(bytes), offset);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0)
+        throw UserError(concat(path.string(), ": cannot read ", bytes, " bytes at ", offset, ": ", std::strerror(errno)),
+                        ExitCode::kInputOutput);
+      if (got == 0)
+        throw UserError(concat(path.string(), ": expected ", bytes, " more bytes at ", offset, ", the file ends there"),
+                        ExitCode::kBadData);
+      to += got, offset += got, bytes -= got;
+    }
+  }
+
+  fs::path path;
+  int descriptor = -1;
+  std::map<std::string, int64_t> tensor_begins;  // from the start of the file
+};
+
+namespace {
+
+// Begin of every tensor of a file: they follow one another in the order in which the manifest names them, so the
+// header need not be parsed; its checksum proves that it is the one that was written.
+std::map<std::string, int64_t> tensor_begins(const Manifest& manifest, const StoredFile& file) {
+  std::map<std::string, int64_t> begins;
+  int64_t position = file.hashed_bytes;
+  for (const StoredTensor& tensor : manifest.tensors)
+    if (tensor.file == file.path) begins[tensor.name] = position, position += tensor.num_bytes();
+  if (!begins.empty() && position != file.bytes)
+    throw UserError(concat(kManifestName, ": '", file.path, "': expected ", position, " bytes for its tensors, found ",
+                           file.bytes),
+                    ExitCode::kBadData);
+  return begins;
+}
+
+}  // namespace
+
+StepReader::StepReader(const fs::path& step_folder)
+    : folder_(step_folder), manifest_(read_manifest(step_folder)), mutex_(std::make_unique<std::mutex>()) {}
+StepReader::~StepReader() = default;
+StepReader::StepReader(StepReader&&) noexcept = default;
+
+const StepReader::OpenFile& StepReader::open(const std::string& path) {
+  const std::lock_guard lock(*mutex_);
+  std::unique_ptr<OpenFile>& slot = files_[path];
+  if (slot != nullptr) return *slot;
+  const StoredFile* expected = manifest_.find_file(path);
+  ESPALIER_CHECK(expected != nullptr, path);
+  auto file = std::make_unique<OpenFile>(folder_ / path);
+  if (const int64_t size = file->size(); size != expected->bytes)
+    throw UserError(concat(file->path.string(), ": expected ", format_count(expected->bytes), " bytes, found ",
+                           format_count(size), size < expected->bytes ? "; it is cut off" : "; it is too long"),
+                    ExitCode::kBadData);
+  if (expected->hashed_bytes > kLongestHeader)
+    throw UserError(concat(file->path.string(), ": expected a header of at most ", kLongestHeader, " bytes, found ",
+                           expected->hashed_bytes),
+                    ExitCode::kBadData);
+  std::string head(static_cast<size_t>(expected->hashed_bytes), '\0');
+  file->read(head.data(), expected->hashed_bytes, 0);
+  if (const uint64_t found = hash64(head); found != expected->checksum)
+    throw UserError(concat(file->path.string(), expected->hashed_bytes == expected->bytes ? "" : ": header",
+                           ": expected checksum ", hex64(expected->checksum), ", found ", hex64(found)),
+                    ExitCode::kBadData);
+  file->tensor_begins = tensor_begins(manifest_, *expected);
+  slot = std::move(file);
+  return *slot;
+}
+
+void StepReader::check_files(const std::vector<std::string>& paths) {
+  Problems problems;
+  for (const std::string& path : paths) {
+    try {
+      open(path);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+  }
+  problems.raise(ExitCode::kBadData);
+}
+
+void StepReader::read_block(const StoredTensor& tensor, size_t index, void* destination) {
+  const OpenFile& file = open(tensor.file);
+  const Block& block = tensor.blocks.at(index);
+  const int64_t begin = file.tensor_begins.at(tensor.name) + block.offset;
+  Hasher hasher;
+  for (int64_t done = 0; done < block.bytes;) {
+    const int64_t piece = std::min(kPieceBytes, block.bytes - done);
+    uint8_t* to = static_cast<uint8_t*>(destination) + done;
+    file.read(to, piece, begin + done);
+    hasher.update(to, static_cast<size_t>(piece));
+    done += piece;
+  }
+  if (const uint64_t found = hasher.digest(); found != block.checksum)
+    throw UserError(concat(file.path.string(), ": tensor '", tensor.name, "', block ", index + 1, " of ",
+                           tensor.blocks.size(), " (bytes ", begin, " to ", begin + block.bytes,
+                           " of the file): expected checksum ", hex64(block.checksum), ", found ", hex64(found)),
+                    ExitCode::kBadData);
+}
+
+std::string StepReader::read_extra_file(const std::string& path) const {
+  const StoredFile* expected = manifest_.find_file(path);
+  if (expected == nullptr) {
+    std::vector<std::string> paths;
+    for (const StoredFile& file : manifest_.files) paths.push_back(file.path);
+    throw UserError(concat("checkpoint '", folder_.string(), "' has no file '", path, "'; it has ", join(paths, ", ")),
+                    ExitCode::kMissingInput);
+  }
+  std::string content = read_file(folder_ / path);
+  const uint64_t found = hash64(content);
+  if (static_cast<int64_t>(content.size()) != expected->bytes || found != expected->checksum)
+    throw UserError(concat((folder_ / path).string(), ": expected ", expected->bytes, " bytes with checksum ",
+                           hex64(expected->checksum), ", found ", content.size(), " bytes with ", hex64(found)),
+                    ExitCode::kBadData);
+  return content;
+}
+
+std::vector<std::string> verify_step(const fs::path& step_folder, int num_threads, bool weights_only) {
+  std::vector<std::string> problems;
+  try {
+    StepReader reader(step_folder);
+    const Manifest& manifest = reader.manifest();
+    std::set<std::string> broken;  // files whose tensors need no look
+    const auto wanted = [&](const std::string& path) { return !weights_only || path.rfind("optimizer-", 0) != 0; };
+    for (const StoredFile& file : manifest.files) {
+      if (!wanted(file.path)) continue;
+      try {
+        reader.check_files({file.path});
+      } catch (const UserError& error) {
+        problems.push_back(error.what());
+        broken.insert(file.path);
+      }
+    }
+    Progress progress("verify " + step_folder.filename().string(), manifest.tensor_bytes(), Progress::Unit::kBytes);
+    ThreadPool pool(num_threads);
+    std::vector<std::future<void>> results;
+    for (const StoredTensor& tensor : manifest.tensors) {
+      if (!wanted(tensor.file) || broken.count(tensor.file)) continue;
+      for (size_t block = 0; block < tensor.blocks.size(); ++block)
+        results.push_back(pool.submit([&reader, &tensor, &progress, block] {
+          std::vector<uint8_t> content(static_cast<size_t>(tensor.blocks[block].bytes));
+          reader.read_block(tensor, block, content.data());
+          progress.advance(tensor.blocks[block].bytes);
+        }));
+    }
+    for (std::future<void>& result : results) {
+      try {
+        result.get();
+      } catch (const UserError& error) {
+        problems.push_back(error.what());
+      }
+    }
+    progress.finish();
+  } catch (const UserError& error) {
+    problems.push_back(error.what());
+  }
+  return problems;
+}
+
+}  // namespace espalier::store

@@ -1,0 +1,52 @@
+// Reads tensors of a step folder, checking every block against the manifest.
+//
+// Only files that are asked for need to be there, so a copy of `manifest.json` and `weights-*` serves generation.
+// Thread-safe. Reading does not map: a bad disk gives an error with a name instead of a signal.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "store/manifest.h"
+
+namespace espalier::store {
+
+class StepReader {
+ public:
+  explicit StepReader(const std::filesystem::path& step_folder);
+  ~StepReader();
+  StepReader(StepReader&&) noexcept;
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+  // Opens the files, compares their sizes and headers with the manifest: every problem in one UserError (kBadData).
+  void check_files(const std::vector<std::string>& paths);
+
+  // Reads one block of a tensor of this manifest into `destination` (block.bytes) and checks it. Throws UserError
+  // (kBadData) naming tensor, file, block, expected and found checksum; `destination` then holds rubbish.
+  void read_block(const StoredTensor& tensor, size_t block, void* destination);
+
+  // The content of a file that is no safetensors file ("tokenizer/vocab.json"), checked.
+  std::string read_extra_file(const std::string& path) const;
+
+ private:
+  struct OpenFile;
+  const OpenFile& open(const std::string& path);
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::unique_ptr<std::mutex> mutex_;
+  std::map<std::string, std::unique_ptr<OpenFile>> files_;
+};
+
+// Every problem of a step folder, as one line each, empty when it is whole: files that are missing or of another
+// length, headers and blocks whose checksum differs. Uses `num_threads`; shows progress on stderr.
+std::vector<std::string> verify_step(const std::filesystem::path& step_folder, int num_threads, bool weights_only);
+
+}  // namespace espalier::store
