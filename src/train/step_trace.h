@@ -1,48 +1,23 @@
-// A trace of some steps in Chrome's JSON format, which Perfetto opens: one slice per part of the step.
+// A trace of some steps (--profile-step-start, --profile-step-end) in Chrome's JSON format, which Perfetto opens.
 //
-//   StepTrace trace;                       // records nothing until start()
-//   { const auto slice = trace.slice("forward"); ... }
+// Records every ATen op, every autograd node and the parts of a step (RECORD_FUNCTION scopes), through libtorch's own
+// profiler. One trace at a time in a process.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 namespace espalier::train {
 
 class StepTrace {
  public:
-  class Slice {
-   public:
-    Slice(StepTrace* trace, std::string name);
-    ~Slice();
-    Slice(const Slice&) = delete;
-    Slice& operator=(const Slice&) = delete;
-
-   private:
-    StepTrace* trace_;
-    std::string name_;
-    int64_t begin_us_;
-  };
-
+  ~StepTrace();  // drops what was recorded and not written
   void start();
-  // Writes what was recorded since start() and stops recording.
+  // Stops recording and writes the file.
   void write(const std::filesystem::path& path);
   bool recording() const { return recording_; }
-  Slice slice(const std::string& name) { return Slice(this, name); }
 
  private:
-  friend class Slice;
-  struct Event {
-    std::string name;
-    int64_t begin_us, duration_us;
-  };
-  int64_t now_us() const;
   bool recording_ = false;
-  std::chrono::steady_clock::time_point origin_;
-  std::vector<Event> events_;
 };
 
 }  // namespace espalier::train
