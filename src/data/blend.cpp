@@ -1,0 +1,100 @@
+#include "data/blend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/progress.h"
+
+namespace espalier::data {
+namespace {
+
+constexpr double kSurplus = 1.005;
+
+}  // namespace
+
+double numpy_sum(std::span<const double> values) {
+  constexpr size_t kLanes = 8, kUnsplit = 128;
+  const size_t count = values.size();
+  if (count < kLanes) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+  if (count > kUnsplit) {
+    const size_t half = count / 2 - count / 2 % kLanes;
+    return numpy_sum(values.first(half)) + numpy_sum(values.subspan(half));
+  }
+  double lanes[kLanes];
+  const size_t whole = count - count % kLanes;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    lanes[lane] = values[lane];
+    for (size_t at = kLanes + lane; at < whole; at += kLanes) lanes[lane] += values[at];
+  }
+  double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  for (size_t at = whole; at < count; ++at) sum += values[at];
+  return sum;
+}
+
+std::vector<double> normalized_weights(std::span<const double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> result(weights.begin(), weights.end());
+  for (double& weight : result) weight /= sum;
+  return result;
+}
+
+std::vector<int64_t> samples_per_set(std::span<const double> weights, int64_t num_samples) {
+  std::vector<int64_t> counts;
+  for (const double weight : weights)
+    counts.push_back(static_cast<int64_t>(std::ceil(static_cast<double>(num_samples) * weight * kSurplus)));
+  return counts;
+}
+
+BlendIndex BlendIndex::build(std::span<const double> weights, std::span<const int64_t> lengths) {
+  ESPALIER_CHECK(!weights.empty() && weights.size() == lengths.size());
+  ESPALIER_CHECK(weights.size() <= std::numeric_limits<uint16_t>::max());
+  const double sum = numpy_sum(weights);
+  std::vector<double> shares(weights.begin(), weights.end());
+  for (double& share : shares) share /= sum;
+  const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const size_t num_sets = shares.size();
+
+  BlendIndex index;
+  index.num_sets_ = static_cast<int64_t>(num_sets);
+  index.sets_.reserve(static_cast<size_t>(total));
+  std::vector<double> counts(num_sets, 0.0);  // whole numbers, exact in doubles to 2^53
+  Progress progress(concat("blend ", num_sets, " data sets"), total, Progress::Unit::kItems, "samples");
+  for (int64_t sample = 0; sample < total; ++sample) {
+    if (sample % kBlock == 0) {
+      for (const double count : counts) index.counts_at_block_.push_back(static_cast<int64_t>(count));
+      progress.advance(sample == 0 ? 0 : kBlock);
+    }
+    const auto so_far = std::max(static_cast<double>(sample), 1.0);
+    size_t furthest_behind = 0;
+    double largest = shares[0] * so_far - counts[0];
+    for (size_t set = 1; set < num_sets; ++set) {
+      const double behind = shares[set] * so_far - counts[set];
+      furthest_behind = behind > largest ? set : furthest_behind;
+      largest = behind > largest ? behind : largest;
+    }
+    if (counts[furthest_behind] >= static_cast<double>(lengths[furthest_behind])) break;
+    counts[furthest_behind] += 1;
+    index.sets_.push_back(static_cast<uint16_t>(furthest_behind));
+  }
+  progress.finish();
+  return index;
+}
+
+BlendIndex::Place BlendIndex::place(int64_t sample) const {
+  ESPALIER_CHECK(sample >= 0 && sample < size(), "sample ", sample, " of ", size());
+  const int64_t block = sample / kBlock;
+  const uint16_t set = sets_[static_cast<size_t>(sample)];
+  const auto begin = sets_.begin() + block * kBlock;
+  const int64_t in_block = std::count(begin, sets_.begin() + sample, set);
+  return {set, counts_at_block_[static_cast<size_t>(block * num_sets_ + set)] + in_block};
+}
+
+}  // namespace espalier::data
