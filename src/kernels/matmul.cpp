@@ -2,19 +2,53 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "kernels/matmul_blocked.h"
 
 namespace espalier::kernels {
+namespace {
+
+// With fewer tokens packing the weights costs more than the product: ATen's matrix-vector code reads them once.
+constexpr int64_t kMinTokens = 32;
+// Operands of the wide products are converted this many tokens at a time.
+constexpr int64_t kWideTokens = 1024;
+
+const Bf16Kernels* kernels_for(const at::Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 && x.size(0) >= kMinTokens ? bf16_kernels() : nullptr;
+}
+
+void check_operand(const at::Tensor& x) {
+  ESPALIER_CHECK(x.dim() == 2 && x.is_contiguous(), "sizes ", x.sizes(), ", strides ", x.strides());
+}
+
+}  // namespace
 
 at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  check_operand(x);
+  check_operand(weight);
+  if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_forward(*kernels, x, weight, bias);
   return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
 }
 
-at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) { return at::mm(dy, weight); }
+at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
+  check_operand(dy);
+  check_operand(weight);
+  if (const Bf16Kernels* kernels = kernels_for(dy)) return blocked_input_grad(*kernels, dy, weight);
+  return at::mm(dy, weight);
+}
 
 void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
+  check_operand(dy);
+  check_operand(x);
+  ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
+  if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
   at::Tensor out = grad;
-  out.addmm_(dy.to(at::kFloat).t(), x.to(at::kFloat));
+  for (int64_t first = 0; first < dy.size(0); first += kWideTokens) {
+    const int64_t tokens = std::min(kWideTokens, dy.size(0) - first);
+    out.addmm_(dy.narrow(0, first, tokens).to(at::kFloat).t(), x.narrow(0, first, tokens).to(at::kFloat));
+  }
 }
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {

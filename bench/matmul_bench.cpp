@@ -1,0 +1,87 @@
+// GFLOP/s of the three products of a linear layer in bf16, ours beside ATen's, alternating, best and median of repeats.
+//
+//   OMP_NUM_THREADS=2 matmul_bench [repeats]
+//
+// For the weight gradient ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what PyTorch's users
+// do; ours accumulates in fp32 directly.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "kernels/matmul.h"
+
+namespace {
+
+using espalier::kernels::CpuIsa;
+
+// With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
+double now() {
+  timespec time;
+  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const double start = now();
+  work();
+  return now() - start;
+}
+
+struct Times {
+  double best, median;
+};
+
+Times summary(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds.front(), seconds[seconds.size() / 2]};
+}
+
+void compare(const char* name, double flop, int repeats, const std::function<void()>& ours, const std::function<void()>& aten) {
+  std::vector<double> our_seconds, aten_seconds;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    our_seconds.push_back(seconds_of(ours));
+    aten_seconds.push_back(seconds_of(aten));
+  }
+  const Times a = summary(our_seconds), b = summary(aten_seconds);
+  std::printf("  %-14s ours %6.0f (median %6.0f)   ATen %6.0f (median %6.0f)   x%.2f\n", name, flop / a.best / 1e9,
+              flop / a.median / 1e9, flop / b.best / 1e9, flop / b.median / 1e9, b.best / a.best);
+  std::fflush(stdout);
+}
+
+void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
+  using namespace espalier::kernels;
+  const double flop = 2.0 * tokens * inputs * outputs;
+  const auto bf16 = at::TensorOptions().dtype(at::kBFloat16);
+  const at::Tensor x = at::randn({tokens, inputs}, bf16), weight = at::randn({outputs, inputs}, bf16);
+  const at::Tensor dy = at::randn({tokens, outputs}, bf16);
+  at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat);
+  std::printf("%ld tokens, %ld -> %ld\n", tokens, inputs, outputs);
+  compare("y = x W^T", flop, repeats, [&] { matmul_forward(x, weight, {}); }, [&] { at::mm(x, weight.t()); });
+  compare("dx = dy W", flop, repeats, [&] { matmul_input_grad(dy, weight); }, [&] { at::mm(dy, weight); });
+  compare("dW += dy^T x", flop, repeats, [&] { matmul_weight_grad(dy, x, grad); },
+          [&] { grad.add_(at::mm(dy.t(), x)); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
+  std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::kernels::cpu_isa()));
+  for (const int64_t tokens : {1024, 4096}) {
+    measure(tokens, 768, 2304, repeats);
+    measure(tokens, 768, 768, repeats);
+    measure(tokens, 768, 3072, repeats);
+    measure(tokens, 3072, 768, repeats);
+  }
+  measure(2048, 256, 1024, repeats);
+  measure(2048, 512, 8192, repeats);
+  return 0;
+}

@@ -1,0 +1,110 @@
+// bf16 products on AMX tiles (Intel Sapphire Rapids and later): 2 x 2 tiles of C, so that each tile of A and of B that
+// is loaded is used twice.
+#include <immintrin.h>
+
+#include "kernels/matmul_bf16.h"
+#include "kernels/matmul_tile.h"
+
+namespace espalier::kernels {
+namespace amx {
+namespace {
+
+// Eight tiles of 16 rows of 64 bytes: 0-3 C, 4-5 A, 6-7 B.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Tiles 0..3 += A panel * B panel.
+inline void multiply(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t depth) {
+  constexpr int64_t kRowBytes = 64;
+  const int64_t a_bytes = a_stride * 2;
+    const uint16_t* lower = a + 16 * a_stride;
+  for (int64_t at = 0; at < depth; at += kDepthUnit) {
+    const uint16_t* b_rows = b + at * kPanel;
+    _tile_stream_loadd(6, b_rows, kRowBytes);
+    _tile_loadd(4, a + at, a_bytes);
+    _tile_stream_loadd(7, b_rows + kDepthUnit * 16, kRowBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, lower + at, a_bytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
+inline void clear_tiles() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+inline void store_tiles(float* c, int64_t c_stride) {
+  const int64_t bytes = c_stride * 4;
+  _tile_stored(0, c, bytes);
+  _tile_stored(1, c + 16, bytes);
+  _tile_stored(2, c + 16 * c_stride, bytes);
+  _tile_stored(3, c + 16 * c_stride + 16, bytes);
+}
+
+inline void load_tiles(const float* c, int64_t c_stride) {
+  const int64_t bytes = c_stride * 4;
+  _tile_loadd(0, c, bytes);
+  _tile_loadd(1, c + 16, bytes);
+  _tile_loadd(2, c + 16 * c_stride, bytes);
+  _tile_loadd(3, c + 16 * c_stride + 16, bytes);
+}
+
+// Calls finish(first column, columns) with the product of each panel in tiles 0..3; start(...) fills them before.
+template <class Start, class Finish>
+inline void for_each_tile(const PanelProduct& product, Start start, Finish finish) {
+  static const TileConfig config;
+  _tile_loadconfig(&config);
+  for (int64_t column = 0; column < product.columns; column += kPanel) {
+    const int64_t columns = product.columns - column < kPanel ? product.columns - column : kPanel;
+    start(column, columns);
+    multiply(product.a, product.a_stride, product.b + column * product.depth, product.depth);
+    finish(column, columns);
+  }
+  _tile_release();
+}
+
+void write(const PanelProduct& product, bool add, float* c, int64_t c_stride) {
+  alignas(64) float tile[kPanel * kPanel];
+  const auto whole = [&](int64_t columns) { return columns == kPanel && product.rows == kPanel; };
+  for_each_tile(
+      product,
+      [&](int64_t column, int64_t columns) {
+        if (add && whole(columns)) return load_tiles(c + column, c_stride);
+        clear_tiles();
+      },
+      [&](int64_t column, int64_t columns) {
+        if (whole(columns)) return store_tiles(c + column, c_stride);
+        store_tiles(tile, kPanel);
+        write_partial(tile, product.rows, columns, add, c + column, c_stride);
+      });
+}
+
+void store(const PanelProduct& product, float* c, int64_t c_stride) { write(product, false, c, c_stride); }
+void add(const PanelProduct& product, float* c, int64_t c_stride) { write(product, true, c, c_stride); }
+
+void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride) {
+  alignas(64) float tile[kPanel * kPanel];
+  for_each_tile(
+      product, [](int64_t, int64_t) { clear_tiles(); },
+      [&](int64_t column, int64_t columns) {
+        store_tiles(tile, kPanel);
+        write_bf16(tile, product.rows, columns, bias == nullptr ? nullptr : bias + column, y + column, y_stride);
+      });
+}
+
+}  // namespace
+}  // namespace amx
+
+const Bf16Kernels kAmxKernels = {amx::store, amx::add, amx::store_bf16};
+
+}  // namespace espalier::kernels

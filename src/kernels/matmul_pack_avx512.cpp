@@ -1,0 +1,110 @@
+// Rearranges bf16 operands into the panels of matmul_bf16.h.
+#include <immintrin.h>
+
+#include "kernels/matmul_bf16.h"
+
+namespace espalier::kernels {
+namespace {
+
+int64_t round_up_depth(int64_t depth) { return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit; }
+
+inline __mmask32 first_values(int64_t count) {
+  return count >= 32 ? ~__mmask32{0} : count <= 0 ? __mmask32{0} : (__mmask32{1} << count) - 1;
+}
+
+// rows[r] holds 16 words of row r; afterwards rows[c] holds word c of all 16 rows.
+inline void transpose_words(__m512i (&rows)[16]) {
+  __m512i pairs[16], quads[16];
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+  // quads[4g + j]: in lane l, word 4l + j of rows 4g..4g+3.
+  for (int j = 0; j < 4; ++j) {
+    const __m512i low01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0x88);     // lanes 0, 2 of groups 0 and 1
+    const __m512i high01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0xDD);    // lanes 1, 3
+    const __m512i low23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0x88);
+    const __m512i high23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0xDD);
+    rows[j] = _mm512_shuffle_i32x4(low01, low23, 0x88);        // lane 0 of every group
+    rows[4 + j] = _mm512_shuffle_i32x4(high01, high23, 0x88);  // lane 1
+    rows[8 + j] = _mm512_shuffle_i32x4(low01, low23, 0xDD);    // lane 2
+    rows[12 + j] = _mm512_shuffle_i32x4(high01, high23, 0xDD); // lane 3
+  }
+}
+
+// Two rows of 32 values -> 32 pairs (first, second), in order: the low 16 in `left`, the high 16 in `right`.
+inline void interleave(__m512i first, __m512i second, __m512i& left, __m512i& right) {
+  alignas(64) static constexpr uint16_t kLeft[32] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+                                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i left_index = _mm512_load_si512(kLeft);
+  const __m512i right_index = _mm512_add_epi16(left_index, _mm512_set1_epi16(16));
+  left = _mm512_permutex2var_epi16(first, left_index, second);
+  right = _mm512_permutex2var_epi16(first, right_index, second);
+}
+
+inline __m512i load_row(const PackSource& source, int64_t row, int64_t num_rows, int64_t first, __mmask32 lanes) {
+  return row < num_rows ? _mm512_maskz_loadu_epi16(lanes, source.values + row * source.stride + first)
+                        : _mm512_setzero_si512();
+}
+
+}  // namespace
+
+void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel) {
+  for (int64_t at = 0; at < depth; at += kDepthUnit) {
+    const __mmask32 lanes = first_values(depth - at);
+    for (int64_t half = 0; half < 2; ++half) {
+      __m512i rows[16];
+      for (int64_t row = 0; row < 16; ++row) rows[row] = load_row(source, half * 16 + row, columns, at, lanes);
+      transpose_words(rows);
+      for (int64_t pair = 0; pair < 16; ++pair) {
+        _mm512_store_si512(panel + at * kPanel + half * kDepthUnit * 16 + pair * 32, rows[pair]);
+      }
+    }
+  }
+}
+
+void pack_b(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel) {
+  const __mmask32 lanes = first_values(columns);
+  for (int64_t at = 0; at < round_up_depth(depth); at += 2) {
+    __m512i left, right;
+    interleave(load_row(source, at, depth, 0, lanes), load_row(source, at + 1, depth, 0, lanes), left, right);
+    uint16_t* tile = panel + at / kDepthUnit * kDepthUnit * kPanel + at % kDepthUnit * 16;
+    _mm512_store_si512(tile, left);
+    _mm512_store_si512(tile + kDepthUnit * 16, right);
+  }
+}
+
+void pack_a_transposed(const PackSource& source, int64_t rows, int64_t depth, uint16_t* panel) {
+  const int64_t stride = round_up_depth(depth);
+  const __mmask32 lanes = first_values(rows);
+  for (int64_t at = 0; at < stride; at += kDepthUnit) {
+    __m512i left[16], right[16];
+    for (int64_t pair = 0; pair < 16; ++pair) {
+      const int64_t row = at + 2 * pair;
+      interleave(load_row(source, row, depth, 0, lanes), load_row(source, row + 1, depth, 0, lanes), left[pair], right[pair]);
+    }
+    transpose_words(left);
+    transpose_words(right);
+    for (int64_t row = 0; row < 16; ++row) {
+      _mm512_store_si512(panel + row * stride + at, left[row]);
+      _mm512_store_si512(panel + (16 + row) * stride + at, right[row]);
+    }
+  }
+}
+
+void pack_a(const PackSource& source, int64_t rows, int64_t depth, uint16_t* panel) {
+  const int64_t stride = round_up_depth(depth);
+  for (int64_t row = 0; row < kPanel; ++row) {
+    for (int64_t at = 0; at < stride; at += kDepthUnit) {
+      _mm512_store_si512(panel + row * stride + at, load_row(source, row, rows, at, first_values(depth - at)));
+    }
+  }
+}
+
+}  // namespace espalier::kernels
