@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "data/blend.h"
 #include "data/splits.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
@@ -215,6 +216,38 @@ TEST(SampleIndexOracle, ProbesAtTheEdges) {
     EXPECT_EQ(sha256_of(index.starts()), probe["sha256"]["sample_idx"]);
     EXPECT_EQ(sha256_of(index.order()), probe["sha256"]["shuffle_idx"]);
   }
+}
+
+// Two ranges of one file, blended: the arrays of both, and of the blend.
+TEST(SampleIndexOracle, BlendedGroupOfTwoRanges) {
+  const std::string folder = "megatron-oracle/gpt_index/group_valid_three/";
+  const auto expected = [&](const std::string& name) {
+    return test::read_npy(test::find_data(folder + name + ".npy")).as<int64_t>();
+  };
+  const std::vector<double> weights = normalized_weights(std::vector<double>{0.7, 0.3});
+  const std::vector<int64_t> counts = samples_per_set(weights, 48);
+  const FractionRange ranges[] = {{0.949, 0.98}, {0.98, 1}};
+  std::vector<int64_t> lengths;
+  for (int set = 0; set < 2; ++set) {
+    const SampleIndex index = SampleIndex::build(
+        std::span(owt_sizes()), {documents_in_range(ranges[set], 1000), 64, counts[set], 77, "valid_three"});
+    const std::string name = concat("set", set, "_");
+    EXPECT_EQ(values_of(index.documents()), expected(name + "doc_idx"));
+    EXPECT_EQ(values_of(index.starts()), expected(name + "sample_idx"));
+    EXPECT_EQ(values_of(index.order()), expected(name + "shuffle_idx"));
+    lengths.push_back(index.size());
+  }
+  const std::vector<int64_t> sets = expected("dataset_index"), samples = expected("dataset_sample_index");
+  const int64_t total = lengths[0] + lengths[1];
+  EXPECT_EQ(static_cast<int64_t>(sets.size()), total);
+  const BlendIndex endless = BlendIndex::build(weights, std::vector<int64_t>{total, total});
+  for (int64_t at = 0; at < total; ++at)
+    ASSERT_EQ(endless.place(at), (BlendIndex::Place{sets[at], samples[at]})) << "sample " << at;
+
+  // Upstream promises all of these and fails at the first that lies beyond its set.
+  int64_t usable = 0;
+  while (usable < total && samples[usable] < lengths[sets[usable]]) ++usable;
+  EXPECT_EQ(BlendIndex::build(weights, lengths).size(), usable);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/document_sizes.h"
 
 namespace espalier::data {
 
@@ -45,6 +46,8 @@ class TokenStore {
 
   // Tokens of one sequence. An int32 in the file; inline, because index builders call it for every sequence.
   int64_t size(int64_t sequence) const { return load<int32_t>(sizes_, sequence); }
+  // All of them, for index builders; the store must outlive the view.
+  DocumentSizes sizes() const { return {sizes_, num_sequences_}; }
   // Sequences first_sequence(d) .. first_sequence(d + 1) - 1 are document d; d = num_documents() gives the end.
   int64_t first_sequence(int64_t document) const { return load<int64_t>(document_marks_, document); }
 

@@ -1,0 +1,57 @@
+// Which token files the training, validation and test sets read, and in which shares.
+//
+// Two ways, Megatron's both: --data-path (one prefix, or weight prefix weight prefix ...) cut by --split, or
+// --train-weighted-split-paths "NAME: WEIGHT a:b PREFIX, WEIGHT a:b PREFIX" and its valid and test forms, which may
+// hold several named groups.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/splits.h"
+
+namespace espalier::data {
+
+// As the command line gives them.
+struct DataSetOptions {
+  std::vector<std::string> data_path;
+  std::string split;  // empty: "969, 30, 1"
+  std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
+  // The same from a file: one line of quoted groups.
+  std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
+  int64_t sequence_length = 0;
+  int64_t seed = 1234;
+  int64_t train_samples = 0, valid_samples = 0, test_samples = 0;  // asked for; each group gets the full number
+  std::string cache_path;                                          // --data-cache-path; empty: keep nothing
+};
+
+struct DataSource {
+  std::string prefix;                  // of .bin and .idx
+  double weight = 1;                   // as given
+  std::optional<FractionRange> range;  // unset: the set's part of DataPlan::split
+};
+
+struct DataGroup {
+  std::string name;                 // "train", "valid", "test" or the group's own
+  std::vector<DataSource> sources;  // a weight counts only among several
+};
+
+struct DataPlan {
+  DataGroup train;
+  std::vector<DataGroup> valid, test;
+  Split split;
+};
+
+// Adds every problem found, among them files that are not there (with the nearest that are). Opens no token file.
+DataPlan plan_data(const DataSetOptions& options, Problems& problems);
+
+// "NAME: WEIGHT a:b PREFIX, ...". Throws a UserError that quotes the text.
+DataGroup parse_data_group(const std::string& text);
+
+// The groups of a weighted-split-paths file: texts in double quotes, blanks between them.
+std::vector<std::string> parse_quoted_groups(const std::string& content, const std::string& file_name);
+
+}  // namespace espalier::data

@@ -1,0 +1,66 @@
+// The samples of GPT: token files, their orders and the blend of them, behind one numbering.
+//
+//   const GptDataSets sets = GptDataSets::open(options);
+//   std::vector<int64_t> ids(sequence_length + 1);
+//   const int64_t source = sets.train->sample(17, ids);   // which data set of the blend it comes from
+//
+// Opening builds the orders (seconds for 10^8 documents, with progress) and maps the token files; a sample is read
+// where it lies. Immutable afterwards; any number of threads may read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/blend.h"
+#include "data/data_plan.h"
+#include "data/sample_index.h"
+#include "data/token_store.h"
+
+namespace espalier::data {
+
+class GptDataset {
+ public:
+  const std::string& name() const { return name_; }  // "train" or the name of its group
+  // At least as many as were asked for.
+  int64_t size() const { return blend_ ? blend_->size() : parts_.front().index.size(); }
+  int64_t sequence_length() const { return sequence_length_; }
+
+  // Writes sequence length + 1 ids (the inputs are all but the last, the labels all but the first) and returns the
+  // source, an index into source_names().
+  int64_t sample(int64_t number, std::span<int64_t> ids) const;
+
+  // One name for each data set of the blend: the last part of its prefix, longer where two would be equal.
+  const std::vector<std::string>& source_names() const { return source_names_; }
+  // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source.
+  std::string description() const;
+
+ private:
+  friend class GptDatasetBuilder;
+  struct Part {
+    std::shared_ptr<const TokenStore> store;
+    SampleIndex index;
+    DocumentRange documents;
+  };
+
+  std::string name_;
+  int64_t sequence_length_ = 0;
+  std::vector<Part> parts_;
+  std::vector<std::string> source_names_;
+  std::optional<BlendIndex> blend_;  // with several parts
+};
+
+struct GptDataSets {
+  std::unique_ptr<const GptDataset> train;
+  // One for each group; a group whose split holds no documents is left out, with a warning if samples of it were
+  // asked for.
+  std::vector<std::unique_ptr<const GptDataset>> valid, test;
+
+  // Throws one UserError with every problem of the options; bad token files are UserErrors with their numbers.
+  static GptDataSets open(const DataSetOptions& options);
+};
+
+}  // namespace espalier::data
