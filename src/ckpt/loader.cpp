@@ -16,12 +16,6 @@ namespace {
 
 using store::StoredTensor;
 
-std::string describe(store::DType dtype, const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
-  return store::to_string(dtype) + " [" + join(sizes, ", ") + "]";
-}
-
 std::string missing_message(const LoadedCheckpoint& checkpoint, const std::string& name) {
   std::vector<std::string> names;
   for (const StoredTensor& tensor : checkpoint.manifest().tensors) names.push_back(tensor.name);
@@ -46,8 +40,8 @@ std::vector<const StoredTensor*> match(const LoadedCheckpoint& checkpoint, const
     }
     const at::Tensor& destination = request.destination;
     ESPALIER_CHECK(destination.is_contiguous() && destination.device().is_cpu(), request.name);
-    const std::string wanted = describe(dtype_of(destination.scalar_type()), destination.sizes().vec());
-    const std::string found = describe(tensor->dtype, tensor->shape);
+    const std::string wanted = store::describe(dtype_of(destination.scalar_type()), destination.sizes().vec());
+    const std::string found = store::describe(*tensor);
     if (wanted != found)
       problems.add("tensor '", request.name, "': this run needs ", wanted, ", ", tensor->file, " has ", found);
     tensors.push_back(tensor);

@@ -305,6 +305,12 @@ Manifest read_manifest(const std::filesystem::path& step_folder) {
   return manifest_from_json(read_file(path), path.string());
 }
 
+std::string describe(DType dtype, const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return to_string(dtype) + " [" + join(sizes, ", ") + "]";
+}
+
 std::string weights_file(const std::string& group) { return "weights-" + group + ".safetensors"; }
 std::string optimizer_file(const std::string& group) { return "optimizer-" + group + ".safetensors"; }
 bool is_weight(const StoredTensor& tensor) { return tensor.file.rfind("optimizer-", 0) != 0; }

@@ -146,6 +146,9 @@ Manifest read_manifest(const std::filesystem::path& step_folder);
 // Names of the files of a group (spec::file_group): "weights-00000.safetensors", "optimizer-embedding.safetensors".
 std::string weights_file(const std::string& group);
 std::string optimizer_file(const std::string& group);
+// "BF16 [33, 7]"
+std::string describe(DType dtype, const std::vector<int64_t>& shape);
+inline std::string describe(const StoredTensor& tensor) { return describe(tensor.dtype, tensor.shape); }
 // False for optimizer state.
 bool is_weight(const StoredTensor& tensor);
 

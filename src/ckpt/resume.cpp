@@ -1,0 +1,293 @@
+#include "ckpt/resume.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/format.h"
+#include "base/hash.h"
+
+namespace espalier::ckpt {
+namespace {
+
+using Rule = ResumeRule;
+
+// One row per option that is not of the last class (kOverride: what changes the data or the arithmetic of training).
+const std::map<std::string, ResumeRule>& rules() {
+  static const std::map<std::string, ResumeRule> table = {
+      // The shape of the model.
+      {"num_layers", Rule::kRefused},
+      {"hidden_size", Rule::kRefused},
+      {"ffn_hidden_size", Rule::kRefused},
+      {"num_attention_heads", Rule::kRefused},
+      {"kv_channels", Rule::kRefused},
+      {"max_position_embeddings", Rule::kRefused},
+      {"position_embedding_type", Rule::kRefused},
+      {"embed_layernorm", Rule::kRefused},
+      {"untie_embeddings_and_output_weights", Rule::kRefused},
+
+      // The learning rate, as Megatron's scheduler compares it.
+      {"lr", Rule::kLearningRate},
+      {"min_lr", Rule::kLearningRate},
+      {"lr_decay_style", Rule::kLearningRate},
+      {"lr_decay_iters", Rule::kLearningRate},
+      {"lr_decay_samples", Rule::kLearningRate},
+      {"lr_decay_tokens", Rule::kLearningRate},
+      {"lr_warmup_fraction", Rule::kLearningRate},
+      {"lr_warmup_iters", Rule::kLearningRate},
+      {"lr_warmup_samples", Rule::kLearningRate},
+
+      // Layout: where the work is done.
+      {"micro_batch_size", Rule::kFree},
+      {"tensor_model_parallel_size", Rule::kFree},
+      {"pipeline_model_parallel_size", Rule::kFree},
+      {"num_layers_per_virtual_pipeline_stage", Rule::kFree},
+      {"context_parallel_size", Rule::kFree},
+      {"sequence_parallel", Rule::kFree},
+      {"pp_partition_method", Rule::kFree},
+      {"zero_stage", Rule::kFree},
+      {"num_threads", Rule::kFree},
+      {"num_workers", Rule::kFree},
+      {"valid_num_workers", Rule::kFree},
+      {"distributed_backend", Rule::kFree},
+      {"deepspeed_config", Rule::kFree},
+      // The padded vocabulary belongs to the model and is compared as such (check_model).
+      {"make_vocab_size_divisible_by", Rule::kFree},
+      {"pad_vocab_size_to", Rule::kFree},
+
+      // Memory for time: the same numbers.
+      {"checkpoint_activations", Rule::kFree},
+      {"checkpoint_num_layers", Rule::kFree},
+      {"recompute_granularity", Rule::kFree},
+      {"recompute_method", Rule::kFree},
+      {"recompute_num_layers", Rule::kFree},
+
+      // Length and stop conditions. A length that the decay is derived from counts as learning rate (rule_of).
+      {"train_iters", Rule::kFree},
+      {"train_samples", Rule::kFree},
+      {"exit_interval", Rule::kFree},
+      {"exit_duration_in_mins", Rule::kFree},
+      {"kill_switch_path", Rule::kFree},
+      {"eval_only", Rule::kFree},
+
+      // Intervals and logging.
+      {"save_interval", Rule::kFree},
+      {"eval_interval", Rule::kFree},
+      {"eval_iters", Rule::kFree},
+      {"log_interval", Rule::kFree},
+      {"tensorboard_log_interval", Rule::kFree},
+      {"tensorboard_queue_size", Rule::kFree},
+      {"log_params_norm", Rule::kFree},
+      {"log_num_zeros_in_grad", Rule::kFree},
+      {"log_timers_to_tensorboard", Rule::kFree},
+      {"log_batch_size_to_tensorboard", Rule::kFree},
+      {"no_log_learnig_rate_to_tensorboard", Rule::kFree},  // upstream's spelling
+      {"no_log_loss_scale_to_tensorboard", Rule::kFree},
+      {"log_validation_ppl_to_tensorboard", Rule::kFree},
+      {"log_level", Rule::kFree},
+      {"log_level_replica", Rule::kFree},
+      {"log_style", Rule::kFree},
+      {"profile_step_start", Rule::kFree},
+      {"profile_step_end", Rule::kFree},
+
+      // Paths. The tokenizer's files are compared by content (check_tokenizer).
+      {"save", Rule::kFree},
+      {"load", Rule::kFree},
+      {"data_cache_path", Rule::kFree},
+      {"data_impl", Rule::kFree},
+      {"tensorboard_dir", Rule::kFree},
+      {"log_path", Rule::kFree},
+      {"trace_dir", Rule::kFree},
+      {"vocab_file", Rule::kFree},
+      {"merge_file", Rule::kFree},
+      {"tokenizer_name_or_path", Rule::kFree},
+
+      // How to load and save.
+      {"ckpt_step", Rule::kFree},
+      {"override", Rule::kFree},
+      {"override_lr_scheduler", Rule::kFree},
+      {"use_checkpoint_lr_scheduler", Rule::kFree},
+      {"finetune", Rule::kFree},
+      {"no_load_optim", Rule::kFree},
+      {"no_load_rng", Rule::kFree},
+      {"no_save_optim", Rule::kFree},
+      {"no_save_rng", Rule::kFree},
+      {"validate_only", Rule::kFree},
+  };
+  return table;
+}
+
+// Facts that --override may name although they are no options.
+const std::vector<std::string>& extra_names() {
+  static const std::vector<std::string> names = {"sample_order", "random_scheme", "tokenizer"};
+  return names;
+}
+
+std::string value_of(const OptionTable& table, const std::string& key) {
+  const Option* option = table.find("--" + key);
+  return option == nullptr || option->values().empty() ? "(unset)" : option->toml_value();
+}
+
+bool is_set(const OptionTable& table, const std::string& key) { return value_of(table, key) != "(unset)"; }
+
+// Without --lr-decay-* the decay ends with the run, so that the length of the run is part of the schedule.
+bool decay_follows_length(const OptionTable& table) {
+  return !is_set(table, "lr_decay_iters") && !is_set(table, "lr_decay_samples") && !is_set(table, "lr_decay_tokens") &&
+         value_of(table, "lr_decay_style") != "\"constant\"";
+}
+
+ResumeRule rule_of(const std::string& key, const OptionTable& saved, const OptionTable& present) {
+  if ((key == "train_iters" || key == "train_samples") && (decay_follows_length(saved) || decay_follows_length(present)))
+    return Rule::kLearningRate;
+  // With ALiBi no parameter has this size.
+  if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"") return Rule::kOverride;
+  const auto found = rules().find(key);
+  return found == rules().end() ? Rule::kOverride : found->second;
+}
+
+std::string key_of(std::string name) {
+  name.erase(0, name.find_first_not_of('-'));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+bool overridden(const ResumeFlags& flags, const std::string& key) {
+  return std::any_of(flags.overrides.begin(), flags.overrides.end(),
+                     [&](const std::string& name) { return key_of(name) == key; });
+}
+
+std::string flag_of(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+void check_difference(const OptionDifference& difference, const ResumeFlags& flags, Problems& problems) {
+  const std::string what = concat(flag_of(difference.key), ": the checkpoint has ", difference.saved,
+                                  ", the command line ", difference.present);
+  switch (difference.rule) {
+    case Rule::kFree: return;
+    case Rule::kRefused:
+      problems.add(what, ". The shape of a model cannot change: give the checkpoint's value.");
+      return;
+    case Rule::kLearningRate:
+      if (!flags.override_lr_scheduler && !flags.use_checkpoint_lr_scheduler)
+        problems.add(what, ". Say which counts: --override-lr-scheduler (the command line) or "
+                     "--use-checkpoint-lr-scheduler (the checkpoint).");
+      return;
+    case Rule::kOverride:
+      if (!overridden(flags, difference.key))
+        problems.add(what, ". It changes what is learnt: give the checkpoint's value, or --override ", difference.key, ".");
+      return;
+  }
+}
+
+// A misspelt name must not pass for a permission that was not needed.
+void check_override_names(const OptionTable& present, const ResumeFlags& flags, Problems& problems) {
+  std::vector<std::string> known = extra_names();
+  for (const auto& option : present.options()) known.push_back(option->key());
+  for (const std::string& name : flags.overrides) {
+    const std::string key = key_of(name);
+    const bool is_extra = std::find(extra_names().begin(), extra_names().end(), key) != extra_names().end();
+    if (is_extra || present.find("--" + key) != nullptr) continue;
+    const std::vector<std::string> nearest = nearest_names(key, known);
+    problems.add("--override ", name, ": no such option", nearest.empty() ? "" : "; nearest: " + join(nearest, ", "));
+  }
+}
+
+std::string rule_text(const OptionDifference& difference) {
+  return difference.use_saved ? "the checkpoint's" : "the command line's";
+}
+
+}  // namespace
+
+std::vector<OptionDifference> compare_options(const OptionTable& saved, const OptionTable& present,
+                                              const ResumeFlags& flags, Problems& problems) {
+  if (flags.override_lr_scheduler && flags.use_checkpoint_lr_scheduler)
+    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other: give one");
+  check_override_names(present, flags, problems);
+  std::vector<OptionDifference> differences;
+  for (const auto& option : present.options()) {
+    if (option->effect() != OptionEffect::kUsed) continue;
+    OptionDifference difference{.key = option->key(), .saved = value_of(saved, option->key()),
+                                .present = value_of(present, option->key())};
+    if (difference.saved == difference.present) continue;
+    difference.rule = rule_of(difference.key, saved, present);
+    if (flags.finetune && difference.rule != Rule::kRefused) difference.rule = Rule::kFree;
+    difference.use_saved = difference.rule == Rule::kLearningRate && flags.use_checkpoint_lr_scheduler;
+    check_difference(difference, flags, problems);
+    differences.push_back(difference);
+  }
+  return differences;
+}
+
+bool uses_saved_schedule(const std::vector<OptionDifference>& differences) {
+  return std::any_of(differences.begin(), differences.end(), [](const auto& difference) { return difference.use_saved; });
+}
+
+std::string to_table(const std::vector<OptionDifference>& differences) {
+  if (differences.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"option", "checkpoint", "command line", "used"}};
+  for (const OptionDifference& difference : differences)
+    rows.push_back({difference.key, difference.saved, difference.present, rule_text(difference)});
+  std::vector<size_t> widths(4, 0);
+  for (const auto& row : rows)
+    for (size_t column = 0; column < 4; ++column) widths[column] = std::max(widths[column], row[column].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t column = 0; column < 4; ++column)
+      line += "  " + row[column] + (column == 3 ? "" : std::string(widths[column] - row[column].size(), ' '));
+    text += line + "\n";
+  }
+  return text;
+}
+
+void check_model(const store::ModelFacts& saved, const store::ModelFacts& present, Problems& problems) {
+  if (saved.family != present.family)
+    problems.add("the checkpoint is of model family '", saved.family, "', this run trains '", present.family, "'");
+  if (saved.padded_vocab_size != present.padded_vocab_size)
+    problems.add("padded vocabulary: the checkpoint has ", format_count(saved.padded_vocab_size), " rows, this run would have ",
+                 format_count(present.padded_vocab_size), ". It was fixed when the model was created: leave out "
+                 "--pad-vocab-size-to, or give --pad-vocab-size-to ", saved.padded_vocab_size, ".");
+  if (present.vocab_size > saved.padded_vocab_size)
+    problems.add("the tokenizer has ", format_count(present.vocab_size), " tokens, the checkpoint's embedding ",
+                 format_count(saved.padded_vocab_size), " rows");
+}
+
+void check_tokenizer(const store::Manifest& saved, const std::vector<store::ExtraFile>& present,
+                     const ResumeFlags& flags, Problems& problems) {
+  if (flags.finetune || overridden(flags, "tokenizer")) return;
+  for (const store::ExtraFile& file : present) {
+    const store::StoredFile* stored = saved.find_file(file.path);
+    const uint64_t found = hash64(file.content);
+    if (stored != nullptr && stored->checksum == found) continue;
+    problems.add(file.path, ": the checkpoint was trained with ", stored == nullptr ? "none of that name" :
+                 "checksum " + hex64(stored->checksum), ", this run has ", hex64(found),
+                 ". Another tokenizer changes what is learnt: give the checkpoint's, or --override tokenizer.");
+  }
+}
+
+void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
+                 Problems& problems) {
+  if (flags.finetune) return;
+  if (saved.sample_order != present.sample_order && !overridden(flags, "sample_order"))
+    problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order, ", now ",
+                 present.sample_order, "): a data file has changed, or the run now needs more epochs of it. Samples "
+                 "would be seen twice or never. Restore the data and the length, or give --override sample_order.");
+  if (saved.random_scheme != present.random_scheme && !overridden(flags, "random_scheme"))
+    problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme, ", this program has scheme ",
+                 present.random_scheme, ": dropout masks would change. Use the release that saved it, or give --override random_scheme.");
+}
+
+std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
+  std::vector<std::string> lines;
+  const auto compare = [&](const char* what, const auto& then, const auto& now) {
+    if (then != now) lines.push_back(concat(what, ": ", then, " when saved, now ", now));
+  };
+  compare("layout", saved.layout, present.layout);
+  compare("threads", saved.num_threads, present.num_threads);
+  compare("CPU", saved.cpu_type, present.cpu_type);
+  compare("libtorch", saved.libtorch_version, present.libtorch_version);
+  return lines;
+}
+
+}  // namespace espalier::ckpt

@@ -1,0 +1,72 @@
+// The contract of resuming: which options may differ from those a checkpoint was saved with.
+//
+//   RunConfig saved;                                           // bound to `then`, filled from manifest.config
+//   ResumeFlags flags{config.checkpoint.overrides, ...};
+//   const auto differences = compare_options(then, now, flags, problems);
+//   check_model(manifest, ...), check_tokenizer(...), check_sample_order(...)  // what no option shows
+//   problems.raise();                                          // everything in one report
+//   if (uses_saved_schedule(differences)) config.schedule = saved.schedule;
+//
+// One visible table of rules stands in resume.cpp; what it does not name needs --override. Without libtorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "store/manifest.h"
+#include "store/step_writer.h"
+
+namespace espalier::ckpt {
+
+enum class ResumeRule {
+  kFree,          // layout, micro-batch, intervals, paths, stop conditions, logging
+  kLearningRate,  // --override-lr-scheduler or --use-checkpoint-lr-scheduler decides
+  kOverride,      // only with --override NAME: it changes what is learnt
+  kRefused,       // the shape of the model
+};
+
+struct ResumeFlags {
+  std::vector<std::string> overrides;  // --override NAME...
+  bool override_lr_scheduler = false;
+  bool use_checkpoint_lr_scheduler = false;
+  bool finetune = false;  // weights only, a new run: nothing but the model has to agree
+};
+
+struct OptionDifference {
+  std::string key;             // "global_batch_size"
+  std::string saved, present;  // as in config.toml; "(unset)"
+  ResumeRule rule = ResumeRule::kOverride;
+  bool use_saved = false;      // the checkpoint's value goes on to hold
+};
+
+// Every used option whose value differs, in the order of the table. Both tables hold resolved values and have the
+// same rows. What the contract forbids becomes a problem, also a name in --override that is none.
+std::vector<OptionDifference> compare_options(const OptionTable& saved, const OptionTable& present,
+                                              const ResumeFlags& flags, Problems& problems);
+
+// True when the checkpoint's learning-rate schedule replaces that of the command line.
+bool uses_saved_schedule(const std::vector<OptionDifference>& differences);
+
+// The differences as lines "name | checkpoint | command line | used", for people; "" when there are none.
+std::string to_table(const std::vector<OptionDifference>& differences);
+
+// `present` has the facts of the model that is about to be built.
+void check_model(const store::ModelFacts& saved, const store::ModelFacts& present, Problems& problems);
+
+// The vocabulary and the other files of the tokenizer by content, so that moving them is free. "tokenizer" in
+// --override lets them differ.
+void check_tokenizer(const store::Manifest& saved, const std::vector<store::ExtraFile>& present,
+                     const ResumeFlags& flags, Problems& problems);
+
+// The order of samples and the scheme of randomness, which may change although no option differs (a data file was
+// rebuilt; a longer run needs one more epoch). "sample_order" and "random_scheme" in --override let them differ.
+void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
+                 Problems& problems);
+
+// What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said once.
+std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present);
+
+}  // namespace espalier::ckpt

@@ -1,0 +1,236 @@
+// Writing and reading step folders: round trip, damage of every kind, a full disk, and SIGKILL at any moment.
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "base/hash.h"
+#include "store/internal/test_folder.h"
+#include "store/run_folder.h"
+#include "store/step_reader.h"
+
+namespace espalier::store {
+namespace {
+
+namespace fs = std::filesystem;
+using test::error_of;
+using test::flip_bit;
+using test::SmallCheckpoint;
+using test::write_text;
+
+using Step = test::TestFolder;
+using Lines = std::vector<std::string>;
+
+Lines verify(const fs::path& step_folder) { return verify_step(step_folder, 2, /*weights_only=*/false); }
+
+std::string read_tensor(StepReader& reader, const std::string& name) {
+  const StoredTensor& tensor = *reader.manifest().find(name);
+  std::string content(static_cast<size_t>(tensor.num_bytes()), '\0');
+  for (size_t block = 0; block < tensor.blocks.size(); ++block)
+    reader.read_block(tensor, block, content.data() + tensor.blocks[block].offset);
+  return content;
+}
+
+TEST_F(Step, EveryTensorComesBackAndThePartsAreSafetensors) {
+  SmallCheckpoint small;
+  small.save(folder_, 1000);
+  const fs::path step = folder_ / "step_00001000";
+  StepReader reader(step);
+  for (size_t index = 0; index < small.tensors().size(); ++index) {
+    const TensorData& tensor = small.tensors()[index];
+    EXPECT_EQ(read_tensor(reader, tensor.name), small.bytes(index)) << tensor.name;
+    const SafetensorsFile file(step / tensor.file);
+    const TensorEntry* entry = file.find(tensor.name);
+    ASSERT_NE(entry, nullptr) << tensor.name;
+    EXPECT_EQ(entry->shape, tensor.shape);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.data(*entry)), small.bytes(index).size()), small.bytes(index));
+  }
+  EXPECT_EQ(reader.read_extra_file("tokenizer/vocab.json"), "{\"a\": 0}");
+  EXPECT_EQ(verify(step), Lines{});
+}
+
+TEST_F(Step, ATensorLongerThanABlockIsStoredInBlocksOfAtMost64MiB) {
+  std::string content(static_cast<size_t>(kBlockBytes) + 6, 'x');
+  content.back() = 'y';
+  Manifest manifest;
+  manifest.state.step = 1;
+  const int64_t elements = static_cast<int64_t>(content.size()) / 2;
+  write_step(folder_, manifest, {{.name = "long", .file = "weights-final.safetensors", .dtype = DType::kFloat16,
+                                  .shape = {elements}, .data = content.data()}}, {});
+  StepReader reader(folder_ / "step_00000001");
+  const StoredTensor& tensor = reader.manifest().tensors[0];
+  ASSERT_EQ(tensor.blocks.size(), 2u);
+  EXPECT_EQ(tensor.blocks[0].bytes, int64_t{64} << 20);
+  EXPECT_EQ(tensor.blocks[1].bytes, 6);
+  EXPECT_TRUE(read_tensor(reader, "long") == content);
+}
+
+// Any bit of any file of the folder.
+TEST_F(Step, AFlippedBitAnywhereIsFoundByVerifyAndByReading) {
+  SmallCheckpoint small;
+  small.save(folder_, 1);
+  const fs::path step = folder_ / "step_00000001";
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(step))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  ASSERT_EQ(files.size(), 5u);  // manifest, two of weights, one of optimizer state, the tokenizer
+  std::mt19937 random(20261121);
+  for (int trial = 0; trial < 400; ++trial) {
+    const fs::path& file = files[random() % files.size()];
+    const int64_t byte = static_cast<int64_t>(random() % static_cast<uint64_t>(fs::file_size(file)));
+    const int bit = static_cast<int>(random() % 8);
+    flip_bit(file, byte, bit);
+    const Lines found = verify(step);
+    ASSERT_FALSE(found.empty()) << file << " byte " << byte << " bit " << bit;
+    EXPECT_NE(found[0].find(file.filename().string()), std::string::npos) << found[0];
+    const std::string error = error_of([&] {
+      StepReader reader(step);
+      for (const TensorData& tensor : small.tensors()) read_tensor(reader, tensor.name);
+      reader.check_files({weights_file("final")});
+      reader.read_extra_file("tokenizer/vocab.json");
+    });
+    EXPECT_NE(error, "no error") << file << " byte " << byte << " bit " << bit;
+    flip_bit(file, byte, bit);
+  }
+  EXPECT_EQ(verify(step), Lines{});
+}
+
+TEST_F(Step, ADamagedBlockIsReportedWithTensorFileBlockAndBothChecksums) {
+  SmallCheckpoint small;
+  small.save(folder_, 1);
+  const fs::path file = folder_ / "step_00000001" / weights_file("00000");
+  const int64_t begin = SafetensorsFile(file).data_offset();
+  flip_bit(file, begin + 33 * 7 * 2, 0);  // first byte of the bias
+  StepReader reader(folder_ / "step_00000001");
+  std::string damaged = small.bytes(1);
+  const uint64_t expected = hash64(damaged);
+  damaged[0] ^= 1;
+  const std::string message = concat(file.string(), ": tensor 'layers.0.mlp.bias', block 1 of 1 (bytes ", begin + 462, " to ",
+                                     begin + 476, " of the file): expected checksum ", hex64(expected), ", found ",
+                                     hex64(hash64(damaged)));
+  EXPECT_EQ(error_of([&] { read_tensor(reader, "layers.0.mlp.bias"); }), message);
+  EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{message});
+}
+
+TEST_F(Step, MissingShortAndLongFilesAreReportedTogetherByName) {
+  SmallCheckpoint().save(folder_, 1);
+  const fs::path step = folder_ / "step_00000001";
+  fs::remove(step / optimizer_file("00000"));
+  const auto size = static_cast<int64_t>(fs::file_size(step / weights_file("00000")));
+  fs::resize_file(step / weights_file("00000"), static_cast<uintmax_t>(size - 1));
+  fs::resize_file(step / "tokenizer/vocab.json", 9);
+  const Lines found = verify(step);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0], concat((step / weights_file("00000")).string(), ": expected ", size, " bytes, found ", size - 1, "; it is cut off"));
+  EXPECT_EQ(found[1], (step / optimizer_file("00000")).string() + ": expected by manifest.json, cannot be opened: No such file or directory");
+  EXPECT_EQ(found[2], (step / "tokenizer/vocab.json").string() + ": expected 8 bytes, found 9; it is too long");
+}
+
+TEST_F(Step, ACopyOfTheWeightsAloneServesReadingAndVerifiesAsSuch) {
+  SmallCheckpoint small;
+  small.save(folder_, 1);
+  const fs::path step = folder_ / "step_00000001";
+  fs::remove(step / optimizer_file("00000"));
+  StepReader reader(step);
+  EXPECT_EQ(read_tensor(reader, "layers.0.mlp.weight"), small.bytes(0));
+  EXPECT_EQ(verify_step(step, 1, /*weights_only=*/true), Lines{});
+}
+
+TEST_F(Step, AnExistingStepIsNeverRewritten) {
+  SmallCheckpoint(1).save(folder_, 5);
+  const std::string before = read_file(folder_ / "step_00000005" / weights_file("00000"));
+  EXPECT_EQ(error_of([&] { SmallCheckpoint(2).save(folder_, 5); }),
+            concat("'", (folder_ / "step_00000005").string(), "' is already there, and a checkpoint is never rewritten. "
+                   "Continue that run with --load ", folder_.string(), ", or use another --save."));
+  EXPECT_EQ(read_file(folder_ / "step_00000005" / weights_file("00000")), before);
+}
+
+TEST_F(Step, APartialFolderOfAnEarlierAttemptIsReplaced) {
+  fs::create_directories(folder_ / "step_00000001.partial");
+  write_text(folder_ / "step_00000001.partial" / "weights-old.safetensors", "rubbish");
+  SmallCheckpoint().save(folder_, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000001.partial"));
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000001" / "weights-old.safetensors"));
+}
+
+// A file-size limit stands for a disk that fills up in the middle: the write fails with a reason of the system.
+TEST_F(Step, AWriteThatFailsNamesPathAndReasonRemovesThePartAndLeavesOlderOnes) {
+  SmallCheckpoint().save(folder_, 1);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {16384, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = error_of([&] { SmallCheckpoint(2, /*rows=*/1000).save(folder_, 2); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(message, concat("checkpoint '", (folder_ / "step_00000002").string(), "' was not saved: cannot write '",
+                            (folder_ / "step_00000002.partial" / optimizer_file("00000")).string(),
+                            "': File too large. Checkpoints saved earlier are untouched."));
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000002.partial"));
+  EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{});
+}
+
+TEST_F(Step, AFullDiskIsNoticedBeforeWritingAndWhileWriting) {
+  if (::mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=256k") != 0)
+    GTEST_SKIP() << "cannot mount a tmpfs here: " << std::strerror(errno);
+  SmallCheckpoint().save(folder_, 1);
+  const std::string before_writing = error_of([&] { check_free_space(folder_, int64_t{1} << 20, 2); });
+  const std::string while_writing = error_of([&] { SmallCheckpoint(2, /*rows=*/5000).save(folder_, 2); });
+  const RunListing listing = list_steps(folder_);
+  const Lines found = verify(folder_ / "step_00000001");
+  ::umount2(folder_.c_str(), MNT_DETACH);
+
+  EXPECT_NE(before_writing.find("no room for checkpoint step_00000002 in '" + folder_.string() +
+                                "': it needs 1,048,576 bytes (1.00 MiB), "), std::string::npos) << before_writing;
+  EXPECT_NE(while_writing.find("No space left on device. Checkpoints saved earlier are untouched."), std::string::npos) << while_writing;
+  EXPECT_EQ(listing.complete.size(), 1u);
+  EXPECT_EQ(listing.partial.size(), 0u);
+  EXPECT_EQ(found, Lines{});
+}
+
+// Saves one checkpoint after another from `first` on, until it is killed.
+[[noreturn]] void save_for_ever(const fs::path& folder, int64_t first) {
+  for (int64_t step = first;; ++step) SmallCheckpoint(static_cast<uint32_t>(step), /*rows=*/3000).save(folder, step);
+}
+
+TEST_F(Step, KilledAtAnyMomentEveryCompleteCheckpointIsWholeAndTheNextAttemptGoesOn) {
+  std::mt19937 random(7);
+  int64_t newest = 0, num_partial = 0;
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) save_for_ever(folder_, newest + 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 25000));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
+
+    const RunListing listing = list_steps(folder_);
+    num_partial += static_cast<int64_t>(listing.partial.size());
+    for (const StepEntry& entry : listing.complete)
+      if (entry.step >= newest) {
+        EXPECT_EQ(verify(entry.folder), Lines{}) << entry.folder;
+      }
+    const int64_t found = listing.complete.empty() ? 0 : listing.complete.back().step;
+    EXPECT_GE(found, newest);
+    newest = found;
+    if (newest > 0) {
+      SmallCheckpoint expected(static_cast<uint32_t>(newest), 3000);
+      StepReader reader(listing.complete.back().folder);
+      EXPECT_TRUE(read_tensor(reader, "layers.0.mlp.weight.exp_avg") == expected.bytes(5)) << newest;
+    }
+    for (const StepEntry& entry : listing.complete)
+      if (entry.step < newest) fs::remove_all(entry.folder);
+  }
+  RecordProperty("partial_folders_seen", static_cast<int>(num_partial));
+  EXPECT_GT(num_partial, 0) << "no kill came in the middle of a save; the test proves nothing";
+  EXPECT_GT(newest, 0) << "no save ever ended";
+}
+
+}  // namespace
+}  // namespace espalier::store
