@@ -38,6 +38,16 @@ Option& Option::choices(std::vector<std::string> names) {
   return *this;
 }
 
+Option& Option::refuse_value(const std::string& value, const std::string& reason) {
+  refused_values_[value] = reason;
+  return *this;
+}
+
+Option& Option::default_text(const std::string& text) {
+  default_text_ = text;
+  return *this;
+}
+
 Option& Option::minimum(double value) {
   minimum_ = value;
   return *this;

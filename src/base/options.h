@@ -43,8 +43,11 @@ class Option {
   Option& alias(const std::string& name);                 // another spelling, same meaning
   Option& required();
   Option& choices(std::vector<std::string> names);        // legal values of a string or of each list element
+  // A value of Megatron's that is not a choice here: the message says why, or what to use instead.
+  Option& refuse_value(const std::string& value, const std::string& reason);
   Option& minimum(double value);                          // inclusive
   Option& maximum(double value);
+  Option& default_text(const std::string& text);          // in the help, for a default that is derived: "4 * hidden"
   Option& value_name(const std::string& name);            // in the help: "N", "FILE"; derived from the type if unset
   Option& owner(const std::string& library);
   Option& not_in_recipe();                                // only on the command line (--recipe, --help)
@@ -71,8 +74,9 @@ class Option {
 
  private:
   friend class OptionTable;
-  std::string name_, group_, help_, owner_, value_name_, source_, effect_reason_;
+  std::string name_, group_, help_, owner_, value_name_, source_, effect_reason_, default_text_;
   std::vector<std::string> aliases_, choices_, default_;
+  std::map<std::string, std::string> refused_values_;
   std::optional<double> minimum_, maximum_;
   OptionEffect effect_ = OptionEffect::kUsed;
   OptionKind kind_ = OptionKind::kText;

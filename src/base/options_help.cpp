@@ -54,7 +54,8 @@ std::string OptionTable::help_row(const Option& option) const {
   if (option.effect() == OptionEffect::kRefused) right = "(not supported: " + option.effect_reason() + ")";
   if (option.required_) right += " (required)";
   const std::vector<std::string> defaults = option.default_values();
-  if (!option.is_flag() && !defaults.empty()) right += " [" + join(defaults, " ") + "]";
+  const std::string default_text = option.default_text_.empty() ? join(defaults, " ") : option.default_text_;
+  if (!option.is_flag() && !option.required_ && !default_text.empty()) right += " [" + default_text + "]";
   if (left.size() + 2 > kIndent) {
     left += "\n" + std::string(kIndent, ' ');
   } else {

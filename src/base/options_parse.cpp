@@ -197,7 +197,10 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
       refuse(word, concat("is below the smallest value, ", format_shortest(*option.minimum_)));
     if (number && option.maximum_ && !(*number <= *option.maximum_))
       refuse(word, concat("is above the largest value, ", format_shortest(*option.maximum_)));
-    if (!option.choices_.empty() && std::find(option.choices_.begin(), option.choices_.end(), word) == option.choices_.end())
+    const auto refused = option.refused_values_.find(word);
+    if (refused != option.refused_values_.end())
+      refuse(word, "is not supported: " + refused->second);
+    else if (!option.choices_.empty() && std::find(option.choices_.begin(), option.choices_.end(), word) == option.choices_.end())
       refuse(word, "is not one of " + join(option.choices_, ", ") + did_you_mean(nearest_names(word, option.choices_)));
   }
   if (good) option.set_(words);

@@ -145,6 +145,8 @@ struct ParallelConfig {
 };
 
 struct RunConfig {
+  // Give model.tie_output and model.activation.
+  bool untie_output = false, gelu_is_fused = true, openai_gelu = false;
   spec::GptConfig model;                       // vocab_size and padded_vocab_size are set by set_vocabulary()
   TrainingConfig training;
   OptimizerConfig optimizer;

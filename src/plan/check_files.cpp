@@ -1,0 +1,154 @@
+// What must exist, or be possible to create, before a run starts.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/format.h"
+#include "plan/run_config.h"
+
+namespace espalier::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FileChecks {
+  const RunConfig& config;
+  const OptionTable& table;
+  Problems& problems;
+
+  std::string origin(const char* name) const { return table.origin(name); }
+  bool exists(const fs::path& path) const {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+  }
+
+  void check_data_prefix(const std::string& prefix);
+  void check_data();
+  void check_tokenizer();
+  void check_folder_to_write(const char* name, const std::string& folder);
+  void check_load();
+};
+
+std::vector<std::string> prefixes_beside(const std::string& prefix) {
+  std::vector<std::string> found;
+  const fs::path folder = fs::path(prefix).parent_path();
+  const std::string stem = fs::path(prefix).filename();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    if (entry.path().extension() != ".idx") continue;
+    const std::string candidate = entry.path().stem();
+    if (candidate.starts_with(stem) || edit_distance(candidate, stem) <= 2) found.push_back((folder / candidate).string());
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() > 3) found.resize(3);
+  return found;
+}
+
+void FileChecks::check_data_prefix(const std::string& prefix) {
+  const bool has_index = exists(prefix + ".idx"), has_tokens = exists(prefix + ".bin");
+  if (has_index && has_tokens) return;
+  const std::string place = " (" + table.find("--data-path")->source() + ")";
+  const std::string extension = fs::path(prefix).extension();
+  if ((extension == ".bin" || extension == ".idx") && exists(prefix)) {
+    problems.add("--data-path ", prefix, place, ": leave out the ending ", extension);
+    return;
+  }
+  const std::vector<std::string> near = prefixes_beside(prefix);
+  problems.add("--data-path ", prefix, place, ": there is no file ", prefix, has_index ? ".bin" : ".idx",
+               near.empty() || has_index ? "; `espalier preprocess` makes both" : "; did you mean " + join(near, ", ") + "?");
+}
+
+void FileChecks::check_data() {
+  const DataConfig& data = config.data;
+  if (data.data_path.size() == 1) check_data_prefix(data.data_path[0]);
+  for (size_t i = 1; i < data.data_path.size(); i += 2) check_data_prefix(data.data_path[i]);
+  const auto check_file = [&](const char* name, const std::string& file) {
+    if (!file.empty() && !exists(file)) problems.add(origin(name), ": there is no such file");
+  };
+  check_file("--train-weighted-split-paths-path", data.train_weighted_split_paths_path);
+  check_file("--valid-weighted-split-paths-path", data.valid_weighted_split_paths_path);
+  check_file("--test-weighted-split-paths-path", data.test_weighted_split_paths_path);
+}
+
+void FileChecks::check_tokenizer() {
+  const TokenizerConfig& tokenizer = config.tokenizer;
+  const auto check_file = [&](const char* name, const std::string& file, const char* meaning) {
+    if (file.empty() && !config.validate_only)
+      problems.add(name, " is required with --tokenizer-type ", tokenizer.tokenizer_type, ": ", meaning);
+    if (!file.empty() && !exists(file)) problems.add(origin(name), ": there is no such file");
+  };
+  if (tokenizer.tokenizer_type == "GPT2BPETokenizer") {
+    check_file("--vocab-file", tokenizer.vocab_file, "vocab.json");
+    check_file("--merge-file", tokenizer.merge_file, "merges.txt");
+    return;
+  }
+  const std::string& path = tokenizer.tokenizer_name_or_path;
+  std::error_code error;
+  if (path.empty()) {
+    check_file("--tokenizer-name-or-path", path, "tokenizer.json or its folder");
+  } else if (!exists(path)) {
+    problems.add(origin("--tokenizer-name-or-path"), ": there is no such file or folder, and names of the Hugging Face Hub "
+                 "are not fetched; download its tokenizer.json and name that file");
+  } else if (fs::is_directory(path, error) && !exists(fs::path(path) / "tokenizer.json")) {
+    problems.add(origin("--tokenizer-name-or-path"), ": the folder holds no tokenizer.json");
+  }
+}
+
+void FileChecks::check_folder_to_write(const char* name, const std::string& folder) {
+  if (folder.empty()) return;
+  fs::path existing = fs::absolute(folder).lexically_normal();
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  if (!fs::is_directory(existing, error)) {
+    problems.add(origin(name), ": ", existing.string(), " is a file, not a folder");
+  } else if (access(existing.c_str(), W_OK | X_OK) != 0) {
+    problems.add(origin(name), ": cannot write in ", existing.string());
+  }
+}
+
+// "step_00001000" -> 1000, or nothing.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with("step_") || name.size() == 5) return std::nullopt;
+  if (name.find_first_not_of("0123456789", 5) != std::string::npos || name.size() > 20) return std::nullopt;
+  return std::stoll(name.substr(5));
+}
+
+void FileChecks::check_load() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.load.empty()) return;
+  std::error_code error;
+  const bool may_be_missing = !checkpoint.save.empty() && !checkpoint.ckpt_step &&
+      fs::absolute(checkpoint.load).lexically_normal() == fs::absolute(checkpoint.save).lexically_normal();
+  if (!fs::is_directory(checkpoint.load, error)) {
+    if (!may_be_missing) problems.add(origin("--load"), ": there is no such folder");
+    return;
+  }
+  if (exists(fs::path(checkpoint.load) / "manifest.json")) return;  // a step folder
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(checkpoint.load, error)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename());
+    if (step && exists(entry.path() / "manifest.json")) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::string listed;
+  for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
+  if (steps.empty() && !may_be_missing)
+    problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)");
+  if (checkpoint.ckpt_step && !steps.empty() && std::find(steps.begin(), steps.end(), *checkpoint.ckpt_step) == steps.end())
+    problems.add(origin("--ckpt-step"), " is not in ", checkpoint.load, "; its complete steps are ", listed);
+}
+
+}  // namespace
+
+void check_files(const RunConfig& config, const OptionTable& table, Problems& problems) {
+  FileChecks checks{config, table, problems};
+  checks.check_data();
+  checks.check_tokenizer();
+  checks.check_load();
+  checks.check_folder_to_write("--save", config.checkpoint.save);
+  checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
+  checks.check_folder_to_write("--data-cache-path", config.data.data_cache_path);
+}
+
+}  // namespace espalier::plan

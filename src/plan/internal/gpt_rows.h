@@ -1,0 +1,25 @@
+// The rows of `espalier train gpt` that Megatron's scripts may hold and that change nothing here, or are refused.
+// Each function adds them to the group in which upstream has them.
+#pragma once
+
+#include "base/options.h"
+
+namespace espalier::plan::internal {
+
+void add_network_size_inert(OptionTable& table);
+void add_regularization_inert(OptionTable& table);
+void add_training_inert(OptionTable& table);
+void add_recompute_inert(OptionTable& table);
+void add_initialization_inert(OptionTable& table);
+void add_learning_rate_inert(OptionTable& table);
+void add_checkpointing_inert(OptionTable& table);
+void add_mixed_precision_inert(OptionTable& table);
+void add_distributed_inert(OptionTable& table);
+void add_data_inert(OptionTable& table);
+void add_logging_inert(OptionTable& table);
+void add_zero_inert(OptionTable& table);
+// Rows of other model families: autoresume, retrieval, vision.
+void add_families_inert(OptionTable& table);
+void add_deepspeed_inert(OptionTable& table);
+
+}  // namespace espalier::plan::internal

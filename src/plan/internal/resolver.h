@@ -1,0 +1,46 @@
+// The parts of resolve(): each derives what it names and reports what is wrong with it.
+#pragma once
+
+#include <string>
+
+#include "plan/run_config.h"
+
+namespace espalier::plan::internal {
+
+class Resolver {
+ public:
+  Resolver(RunConfig& config, const OptionTable& table, Problems& problems)
+      : config(config), table(table), problems(problems) {}
+
+  void resolve_length();
+  void resolve_model();
+  void resolve_precision();
+  void resolve_grid();
+  void resolve_batch();
+  void resolve_num_steps();
+  void resolve_schedule();
+  void resolve_recompute();
+  void resolve_data();
+  void resolve_checkpoint();
+  void resolve_run();
+
+ private:
+  std::string origin(const char* name) const { return table.origin(name); }
+  bool given(const char* name) const { return table.find(name)->given(); }
+  void check_ramp(int64_t batch, int64_t samples_at_once);
+  void check_exclusive_schedule();
+  void check_weighted_groups();
+  void check_data_path();
+
+  RunConfig& config;
+  const OptionTable& table;
+  Problems& problems;
+  bool ramp_is_good_ = true;
+};
+
+// "16 or 24": the multiples of `of` around `value`.
+std::string multiples_near(int64_t value, int64_t of);
+// "8 or 16": the divisors of `number` around `value`.
+std::string divisors_near(int64_t value, int64_t number);
+
+}  // namespace espalier::plan::internal

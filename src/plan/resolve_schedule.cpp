@@ -1,0 +1,170 @@
+// Cross-checks of learning rate, recompute, data and checkpoint options.
+#include <algorithm>
+#include <cmath>
+
+#include "base/format.h"
+#include "base/literal.h"
+#include "plan/internal/resolver.h"
+
+namespace espalier::plan::internal {
+namespace {
+
+// Weight of a blend or share of a split; upstream's float(), but finite and not negative.
+std::optional<double> parse_share(const std::string& word) {
+  const std::optional<double> share = parse_python_float(word);
+  return share && std::isfinite(*share) && *share >= 0 ? share : std::nullopt;
+}
+
+}  // namespace
+
+void Resolver::check_exclusive_schedule() {
+  const ScheduleConfig& schedule = config.schedule;
+  const bool by_iters = config.training.train_iters.has_value();
+  const char* length = by_iters ? "--train-iters" : "--train-samples";
+  const auto refuse = [&](const char* name, const char* instead) {
+    problems.add(origin(name), " does not go with ", length, "; use ", instead);
+  };
+  if (by_iters && schedule.lr_decay_samples) refuse("--lr-decay-samples", "--lr-decay-iters");
+  if (by_iters && schedule.lr_warmup_samples > 0) refuse("--lr-warmup-samples", "--lr-warmup-iters");
+  if (!by_iters && schedule.lr_decay_iters) refuse("--lr-decay-iters", "--lr-decay-samples");
+  if (!by_iters && schedule.lr_warmup_iters > 0) refuse("--lr-warmup-iters", "--lr-warmup-samples");
+  const char* warmup = by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
+  if (schedule.lr_warmup_fraction && (by_iters ? schedule.lr_warmup_iters : schedule.lr_warmup_samples) > 0)
+    problems.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
+}
+
+void Resolver::resolve_schedule() {
+  ScheduleConfig& schedule = config.schedule;
+  const TrainingConfig& training = config.training;
+  if (schedule.override_lr_scheduler && schedule.use_checkpoint_lr_scheduler)
+    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
+  if (!schedule.lr && !config.data.eval_only) problems.add("--lr is required: the largest learning rate, such as 3e-4");
+  if (!schedule.lr) schedule.lr = 0;
+  if (!std::isfinite(*schedule.lr)) problems.add(origin("--lr"), " is not finite");
+  if (schedule.min_lr > *schedule.lr && given("--lr"))
+    problems.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
+  if (!training.train_iters && !training.train_samples) return;
+  check_exclusive_schedule();
+  if (training.num_steps == 0) return;  // after a problem
+  const int64_t batch = *training.global_batch_size;
+  const bool by_iters = training.train_iters.has_value();
+  schedule.decay_samples = by_iters ? schedule.lr_decay_iters.value_or(*training.train_iters) * batch
+                                    : schedule.lr_decay_samples.value_or(*training.train_samples);
+  const double decay = static_cast<double>(schedule.decay_samples);
+  schedule.warmup_samples = static_cast<double>(by_iters ? schedule.lr_warmup_iters * batch : schedule.lr_warmup_samples);
+  if (schedule.lr_warmup_fraction) schedule.warmup_samples = *schedule.lr_warmup_fraction * decay;
+  if (schedule.warmup_samples < decay) return;
+  const char* warmup = schedule.lr_warmup_fraction ? "--lr-warmup-fraction" : by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
+  const char* end = by_iters ? "--lr-decay-iters" : "--lr-decay-samples";
+  const int64_t unit = by_iters ? batch : 1;
+  problems.add(origin(warmup), " does not end before the decay does, at ", schedule.decay_samples / unit,
+               by_iters ? " steps" : " samples", given(end) ? "" : " (the whole run)", "; use ",
+               schedule.lr_warmup_fraction ? "a share below 1" : concat("at most ", schedule.decay_samples / unit - 1),
+               " or a later ", end);
+}
+
+void Resolver::resolve_recompute() {
+  TrainingConfig& training = config.training;
+  const bool is_full = training.checkpoint_activations || training.recompute_granularity == RecomputeGranularity::kFull;
+  if (training.checkpoint_activations && training.recompute_granularity == RecomputeGranularity::kSelective)
+    problems.add("--checkpoint-activations means --recompute-granularity full, not selective; give one");
+  if (!is_full) {
+    for (const char* name : {"--recompute-method", "--recompute-num-layers"})
+      if (given(name) && training.recompute_granularity != RecomputeGranularity::kNone)
+        problems.add(origin(name), " needs --recompute-granularity full");
+    return;
+  }
+  if (training.checkpoint_num_layers && training.recompute_num_layers &&
+      *training.checkpoint_num_layers != *training.recompute_num_layers)
+    problems.add(origin("--checkpoint-num-layers"), " and ", origin("--recompute-num-layers"), " are the same option; give one");
+  const int64_t layers = training.recompute_num_layers.value_or(training.checkpoint_num_layers.value_or(1));
+  const bool is_block = training.recompute_method == RecomputeMethod::kBlock;
+  training.recompute = {is_block ? Recompute::Kind::kBlock : Recompute::Kind::kUniform, layers};
+  if (layers > config.model.num_layers && config.model.num_layers > 0)
+    problems.add(origin(training.recompute_num_layers ? "--recompute-num-layers" : "--checkpoint-num-layers"), " is more than ",
+                 origin("--num-layers"), "; use at most ", config.model.num_layers);
+}
+
+void Resolver::resolve_data() {
+  DataConfig& data = config.data;
+  const auto has_groups = [](const std::vector<std::string>& groups, const std::string& file) {
+    return !groups.empty() || !file.empty();
+  };
+  data.weighted_splits = has_groups(data.train_weighted_split_paths, data.train_weighted_split_paths_path);
+  const bool other_groups = has_groups(data.valid_weighted_split_paths, data.valid_weighted_split_paths_path) ||
+                            has_groups(data.test_weighted_split_paths, data.test_weighted_split_paths_path);
+  if ((data.weighted_splits || other_groups) && (!data.data_path.empty() || !data.split.empty()))
+    problems.add(origin(data.data_path.empty() ? "--split" : "--data-path"),
+                 " and weighted split paths exclude each other; give the training data one way");
+  if (other_groups && !data.weighted_splits)
+    problems.add("--valid-weighted-split-paths and --test-weighted-split-paths need --train-weighted-split-paths");
+  if (!data.weighted_splits && !other_groups && data.data_path.empty() && !config.validate_only)
+    problems.add("no training data: give --data-path PREFIX (of .bin and .idx, from `espalier preprocess`) or "
+                 "--train-weighted-split-paths");
+  check_weighted_groups();
+  if (data.data_path.empty()) return;
+  if (data.split.empty()) data.split = "969, 30, 1";
+  check_data_path();
+}
+
+void Resolver::check_weighted_groups() {
+  const DataConfig& data = config.data;
+  const auto check = [&](const char* name, const std::vector<std::string>& groups, const std::string& file) {
+    if (!groups.empty() && !file.empty()) problems.add("--", name, " and --", name, "-path exclude each other; give one");
+  };
+  check("train-weighted-split-paths", data.train_weighted_split_paths, data.train_weighted_split_paths_path);
+  check("valid-weighted-split-paths", data.valid_weighted_split_paths, data.valid_weighted_split_paths_path);
+  check("test-weighted-split-paths", data.test_weighted_split_paths, data.test_weighted_split_paths_path);
+  if (data.train_weighted_split_paths.size() > 1)
+    problems.add("--train-weighted-split-paths takes one group, found ", data.train_weighted_split_paths.size(),
+                 "; write all training data as \"NAME: WEIGHT BEGIN:END PREFIX, WEIGHT BEGIN:END PREFIX\"");
+}
+
+void Resolver::check_data_path() {
+  const DataConfig& data = config.data;
+  const std::string place = "(" + table.find("--data-path")->source() + ")";
+  double sum = 0;
+  if (data.data_path.size() > 1) {
+    if (data.data_path.size() % 2 != 0)
+      problems.add("--data-path ", place, " takes one prefix or pairs of weight and prefix, found ", data.data_path.size(), " words");
+    for (size_t i = 0; i + 1 < data.data_path.size(); i += 2) {
+      const std::optional<double> weight = parse_share(data.data_path[i]);
+      if (!weight)
+        problems.add("--data-path ", place, ": ", data.data_path[i], " stands where the weight of ", data.data_path[i + 1],
+                     " belongs; use a number of 0 or more");
+      sum += weight.value_or(1);
+    }
+    if (sum == 0) problems.add("--data-path ", place, ": all weights are 0");
+  }
+  const char separator = data.split.find(',') != std::string::npos ? ',' : '/';
+  const std::vector<std::string> shares = espalier::split(data.split, separator);
+  double total = 0;
+  bool all_good = true;
+  for (size_t i = 0; i < std::min<size_t>(3, shares.size()); ++i) {
+    const std::optional<double> share = parse_share(shares[i]);
+    all_good &= share.has_value();
+    total += share.value_or(0);
+  }
+  if (!all_good || total <= 0)
+    problems.add(origin("--split"), " is not a list of shares of training, validation and test; use numbers such as 969,30,1");
+}
+
+void Resolver::resolve_checkpoint() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (!checkpoint.save.empty() && !checkpoint.save_interval)
+    problems.add(origin("--save"), " needs --save-interval: steps between checkpoints");
+  if (checkpoint.load.empty()) {
+    for (const char* name : {"--ckpt-step", "--finetune", "--no-load-optim"})
+      if (given(name) && !table.find(name)->values().empty() && table.find(name)->values()[0] != "false")
+        problems.add(origin(name), " needs --load: the folder to load from");
+  }
+  for (const std::string& name : checkpoint.overrides) {
+    if (table.find(name) != nullptr) continue;
+    std::vector<std::string> names;
+    for (const auto& option : table.options()) names.push_back(normal_option_name(option->name()));
+    const std::vector<std::string> near = nearest_names(normal_option_name(name), names);
+    problems.add("--override ", name, " names no option", near.empty() ? "" : "; did you mean " + join(near, ", ") + "?");
+  }
+}
+
+}  // namespace espalier::plan::internal
