@@ -1,0 +1,272 @@
+#include "data/preprocess.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+#include "base/format.h"
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "data/token_store.h"
+
+namespace espalier::data {
+namespace {
+
+constexpr int64_t kBlocksPerWorker = 8;  // read ahead, so that a slow block does not stop the others
+
+// The texts of one key in one block, tokenized.
+struct EncodedTexts {
+  std::vector<int32_t> ids;
+  std::vector<int64_t> ends;  // of each document in `ids`
+  int64_t num_empty = 0;
+};
+
+// All of one block. Lines count from 0 at the block's first record.
+struct EncodedBlock {
+  size_t file = 0;
+  int64_t first_byte = 0, input_bytes = 0, record_bytes = 0;
+  int64_t num_records = 0;
+  std::vector<EncodedTexts> keys;
+  MalformedTally malformed;
+  int64_t num_replaced_bytes = 0, num_replaced_surrogates = 0;
+};
+
+// What one thread needs to turn blocks into ids; reused from block to block, with its caches.
+class BlockEncoder {
+ public:
+  BlockEncoder(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
+      : record_(options.json_keys, options.replace_lone_surrogates), encoder_(tokenizer.new_encoder()),
+        num_keys_(options.json_keys.size()) {
+    if (options.append_eod) eod_ = tokenizer.eod();
+  }
+
+  EncodedBlock encode(const RecordBlock& block) {
+    EncodedBlock result;
+    result.file = block.file;
+    result.first_byte = block.first_byte;
+    result.input_bytes = block.input_bytes;
+    result.record_bytes = static_cast<int64_t>(block.bytes.size()) + block.skipped_bytes;
+    result.keys.resize(num_keys_);
+    const int64_t bytes_before = encoder_->num_replaced(), surrogates_before = record_.num_replaced();
+    RecordCursor cursor(block.bytes);
+    std::string_view record;
+    while (cursor.next(record)) {
+      if (record_.parse(record)) encode_texts(result);
+      else result.malformed.add(malformed_record(record, record_.problem(), block.file, cursor.count() - 1));
+    }
+    result.num_records = cursor.count();
+    if (block.skipped_bytes > 0) {
+      result.num_records = 1;
+      result.malformed.add(oversized_record(block, 0));
+    }
+    result.num_replaced_bytes = encoder_->num_replaced() - bytes_before;
+    result.num_replaced_surrogates = record_.num_replaced() - surrogates_before;
+    return result;
+  }
+
+ private:
+  void encode_texts(EncodedBlock& result) {
+    for (size_t key = 0; key < num_keys_; ++key) {
+      EncodedTexts& texts = result.keys[key];
+      const size_t before = texts.ids.size();
+      encoder_->encode(record_.text(key), texts.ids);
+      if (texts.ids.size() == before) {
+        ++texts.num_empty;
+        continue;
+      }
+      if (eod_) texts.ids.push_back(*eod_);
+      texts.ends.push_back(static_cast<int64_t>(texts.ids.size()));
+    }
+  }
+
+  JsonRecord record_;
+  std::unique_ptr<text::Encoder> encoder_;
+  size_t num_keys_;
+  std::optional<int32_t> eod_;
+};
+
+// Encoders that no thread is using. The one given back last goes out first: its caches are warm.
+class EncoderShelf {
+ public:
+  EncoderShelf(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer) {}
+
+  EncodedBlock encode(const RecordBlock& block) {
+    std::unique_ptr<BlockEncoder> encoder = take();
+    EncodedBlock result = encoder->encode(block);
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(encoder));
+    return result;
+  }
+
+ private:
+  std::unique_ptr<BlockEncoder> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<BlockEncoder> encoder = std::move(idle_.back());
+        idle_.pop_back();
+        return encoder;
+      }
+    }
+    return std::make_unique<BlockEncoder>(options_, tokenizer_);
+  }
+
+  const PreprocessOptions& options_;
+  const text::Tokenizer& tokenizer_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BlockEncoder>> idle_;
+};
+
+// Takes the blocks in the order of the input: writes them, numbers the lines, sums up.
+class OrderedWriter {
+ public:
+  OrderedWriter(const PreprocessOptions& options, const text::Tokenizer& tokenizer) : options_(options) {
+    for (const std::string& key : options.json_keys) {
+      summary_.keys.push_back({key, options.output_prefix + "_" + key + "_document", 0, 0, 0});
+      writers_.push_back(
+          std::make_unique<TokenStoreWriter>(summary_.keys.back().prefix, token_type_for(tokenizer.vocab_size())));
+    }
+  }
+
+  void write(const EncodedBlock& block) {
+    number_lines(block);
+    for (size_t key = 0; key < writers_.size(); ++key) {
+      const EncodedTexts& texts = block.keys[key];
+      int64_t begin = 0;
+      for (const int64_t end : texts.ends) {
+        writers_[key]->add_sequence({texts.ids.data() + begin, static_cast<size_t>(end - begin)});
+        writers_[key]->end_document();
+        begin = end;
+      }
+      summary_.keys[key].num_empty += texts.num_empty;
+    }
+    summary_.num_records += block.num_records;
+    summary_.input_bytes += block.input_bytes;
+    summary_.record_bytes += block.record_bytes;
+    summary_.num_replaced_bytes += block.num_replaced_bytes;
+    summary_.num_replaced_surrogates += block.num_replaced_surrogates;
+  }
+
+  int64_t num_records() const { return summary_.num_records; }
+
+  PreprocessSummary finish(double seconds) {
+    summary_.seconds = seconds;
+    for (size_t key = 0; key < writers_.size(); ++key) {
+      summary_.keys[key].num_documents = writers_[key]->num_documents();
+      summary_.keys[key].num_tokens = writers_[key]->num_tokens();
+    }
+    refuse_if_nothing_was_usable();
+    for (const auto& writer : writers_) writer->finish();
+    return summary_;
+  }
+
+ private:
+  void number_lines(const EncodedBlock& block) {
+    if (summary_.num_records == 0 || block.file != file_) {
+      file_ = block.file;
+      lines_ = 0;
+      // A shard that begins inside a file: its line numbers are counted only if one has to be told.
+      unread_bytes_ = block.first_byte;
+    }
+    if (block.malformed.count > 0) {
+      if (unread_bytes_ > 0) lines_ += count_records(options_.inputs[file_], unread_bytes_);
+      unread_bytes_ = 0;
+      for (MalformedRecord record : block.malformed.first) {
+        record.line += lines_ + 1;
+        if (options_.stop_at_malformed)
+          throw UserError(concat(describe(record, options_.inputs), ". No token files were written. Mend the line, or ",
+                                 "leave such lines out with --on-malformed skip."),
+                          ExitCode::kBadData);
+        summary_.malformed.add(std::move(record));
+      }
+      summary_.malformed.count += block.malformed.count - static_cast<int64_t>(block.malformed.first.size());
+    }
+    lines_ += block.num_records;
+  }
+
+  void refuse_if_nothing_was_usable() const {
+    if (summary_.num_records == 0 || summary_.malformed.count < summary_.num_records || options_.shard.count > 1) return;
+    throw UserError(concat("none of the ", format_count(summary_.num_records), " records can be used; no token files were ",
+                           "written. The first: ", describe(summary_.malformed.first.front(), options_.inputs)),
+                    ExitCode::kBadData);
+  }
+
+  const PreprocessOptions& options_;
+  std::vector<std::unique_ptr<TokenStoreWriter>> writers_;
+  PreprocessSummary summary_;
+  size_t file_ = 0;
+  int64_t lines_ = 0;         // before the current block, without those in unread_bytes_
+  int64_t unread_bytes_ = 0;  // at the head of the file, not read by this shard
+};
+
+void show(Progress& progress, const EncodedBlock& block, int64_t num_records) {
+  const double seconds = progress.seconds();
+  const double rate = seconds > 0 ? static_cast<double>(num_records) / seconds : 0;
+  progress.set_note(concat(format_count(num_records), " documents (", format_count(static_cast<int64_t>(rate)), "/s)"));
+  progress.advance(block.input_bytes);
+}
+
+}  // namespace
+
+void check(const PreprocessOptions& options, const text::Tokenizer& tokenizer, Problems& problems) {
+  for (const std::string& input : options.inputs) {
+    std::error_code error;
+    if (input == "-") continue;
+    if (!std::filesystem::exists(input, error)) problems.add("--input ", input, ": no such file");
+    else if (std::filesystem::is_directory(input, error))
+      problems.add("--input ", input, " is a folder; name the files in it, for example ", input, "/*.jsonl");
+    else if (::access(input.c_str(), R_OK) != 0) problems.add("--input ", input, ": no permission to read it");
+  }
+  if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
+    problems.add("--input names standard input (-) more than once");
+  std::vector<std::string> keys = options.json_keys;
+  std::sort(keys.begin(), keys.end());
+  for (size_t at = 1; at < keys.size(); ++at)
+    if (keys[at] == keys[at - 1]) problems.add("--json-keys names '", keys[at], "' more than once");
+  if (options.append_eod && !tokenizer.eod())
+    problems.add("--append-eod: ", tokenizer.description(), " has no end-of-document token");
+}
+
+PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer) {
+  const std::vector<InputSlice> slices = slices_of_shard(options.inputs, options.shard);
+  Progress progress("preprocess", total_bytes(options.inputs, slices), Progress::Unit::kBytes);
+  OrderedWriter writer(options, tokenizer);
+  RecordReader reader(options.inputs, slices);
+  EncoderShelf encoders(options, tokenizer);
+  ThreadPool pool(static_cast<int>(options.workers));
+
+  // Bounded by the bytes of the records between reader and writer.
+  struct InFlight {
+    int64_t bytes;
+    std::future<EncodedBlock> result;
+  };
+  std::deque<InFlight> in_flight;
+  int64_t bytes_in_flight = 0;
+  const int64_t limit_bytes = options.workers * kBlocksPerWorker * kBlockBytes;
+  const auto write_oldest = [&] {
+    const EncodedBlock block = in_flight.front().result.get();
+    bytes_in_flight -= in_flight.front().bytes;
+    in_flight.pop_front();
+    writer.write(block);
+    show(progress, block, writer.num_records());
+  };
+
+  RecordBlock block;
+  while (reader.next(block)) {
+    const int64_t bytes = static_cast<int64_t>(block.bytes.size());
+    while (!in_flight.empty() && bytes_in_flight + bytes > limit_bytes) write_oldest();
+    bytes_in_flight += bytes;
+    in_flight.push_back({bytes, pool.submit([&encoders, block = std::move(block)] { return encoders.encode(block); })});
+  }
+  while (!in_flight.empty()) write_oldest();
+  const PreprocessSummary summary = writer.finish(progress.seconds());
+  progress.finish();
+  return summary;
+}
+
+}  // namespace espalier::data

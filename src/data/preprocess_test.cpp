@@ -1,0 +1,269 @@
+#include "data/preprocess.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "data/internal/compress.h"
+#include "data/internal/test_folder.h"
+#include "data/token_store.h"
+
+namespace espalier::data {
+namespace {
+
+using testing::error_of;
+using testing::gzipped;
+using testing::TestFolder;
+using testing::write_text;
+using testing::zstandard;
+
+const std::string kOracle = "tests/data/megatron-oracle/preprocess/tricky/";
+const std::string kShared = "../shared/data/";  // beside the project, not part of it
+
+std::unique_ptr<text::Tokenizer> gpt2(const std::string& folder) {
+  text::TokenizerOptions options;
+  options.type = "GPT2BPETokenizer";
+  options.vocab_file = folder + "/vocab.json";
+  options.merge_file = folder + "/merges.txt";
+  return text::load_tokenizer(options);
+}
+
+const text::Tokenizer& tiny() {
+  static const std::unique_ptr<text::Tokenizer> tokenizer = gpt2("tests/data/gpt2-tiny");
+  return *tokenizer;
+}
+
+PreprocessOptions options_for(std::vector<std::string> inputs, const std::string& prefix) {
+  PreprocessOptions options;
+  options.inputs = std::move(inputs);
+  options.output_prefix = prefix;
+  options.append_eod = true;
+  return options;
+}
+
+void expect_same_store(const std::string& prefix, const std::string& expected) {
+  for (const char* ending : {".bin", ".idx"})
+    EXPECT_TRUE(read_file(prefix + ending) == read_file(expected + ending)) << prefix << ending << " differs from " << expected;
+}
+
+// About 4 MB of records in many blocks: awkward ends, malformed and empty ones.
+std::string large_corpus() {
+  const std::string documents = read_file("tests/data/owt-20.jsonl");
+  std::string corpus;
+  for (int round = 0; round < 40; ++round) {
+    corpus += documents;
+    corpus += "{\"text\": \"\"}\r\n{\"text\": oops}\r{\"text\": \"round " + std::to_string(round) + "\"}\r\n";
+  }
+  return corpus;
+}
+
+TEST(Preprocess, WritesMegatronsBytesForRealText) {
+  TestFolder folder;
+  const PreprocessSummary summary = preprocess(options_for({"tests/data/owt-20.jsonl"}, folder / "a"), tiny());
+  expect_same_store(folder / "a_text_document", "tests/data/owt-20_text_document");
+  EXPECT_EQ(summary.num_records, 20);
+  EXPECT_EQ(summary.input_bytes, file_size_bytes("tests/data/owt-20.jsonl"));
+  ASSERT_EQ(summary.keys.size(), 1u);
+  EXPECT_EQ(summary.keys[0].num_documents, 20);
+  EXPECT_EQ(summary.keys[0].num_tokens * 2, file_size_bytes("tests/data/owt-20_text_document.bin"));
+}
+
+TEST(Preprocess, WritesMegatronsBytesForTrickyRecords) {
+  TestFolder folder;
+  PreprocessOptions lines = options_for({kOracle + "lines.jsonl"}, folder / "lines_tiny");
+  lines.json_keys = {"text", "title"};
+  const PreprocessSummary summary = preprocess(lines, tiny());
+  for (const char* key : {"text", "title"})
+    expect_same_store(concat(folder / "lines_tiny_", key, "_document"), concat(kOracle, "lines_tiny_", key, "_document"));
+  EXPECT_EQ(summary.num_records, 9);
+  EXPECT_EQ(summary.keys[0].num_empty, 2);
+  EXPECT_EQ(summary.malformed.count, 0);
+
+  preprocess(options_for({kOracle + "unicode.jsonl"}, folder / "unicode_tiny"), tiny());
+  expect_same_store(folder / "unicode_tiny_text_document", kOracle + "unicode_tiny_text_document");
+}
+
+TEST(Preprocess, WritesMegatronsBytesWithTheWholeVocabulary) {
+  if (!std::filesystem::exists(kShared + "gpt2")) GTEST_SKIP() << "needs " << kShared << "gpt2";
+  const std::unique_ptr<text::Tokenizer> tokenizer = gpt2(kShared + "gpt2");
+  TestFolder folder;
+  for (const bool append_eod : {true, false}) {
+    const std::string mark = append_eod ? "" : "_noeod";
+    for (const std::string name : {"lines", "unicode"}) {
+      PreprocessOptions options = options_for({kOracle + name + ".jsonl"}, folder / name + mark);
+      options.append_eod = append_eod;
+      if (name == "lines") options.json_keys = {"title", "text"};
+      preprocess(options, *tokenizer);
+      for (const std::string& key : options.json_keys)
+        expect_same_store(folder / name + mark + "_" + key + "_document", kOracle + name + mark + "_" + key + "_document");
+    }
+  }
+}
+
+TEST(Preprocess, WritesMegatronsBytesForAThousandDocuments) {
+  if (!std::filesystem::exists(kShared + "openwebtext-1000.jsonl")) GTEST_SKIP() << "needs " << kShared;
+  TestFolder folder;
+  PreprocessOptions options = options_for({kShared + "openwebtext-1000.jsonl"}, folder / "owt");
+  options.workers = 2;
+  preprocess(options, tiny());
+  expect_same_store(folder / "owt_text_document", kShared + "owt_text_document");
+}
+
+TEST(Preprocess, DoesNotDependOnTheNumberOfWorkers) {
+  TestFolder folder;
+  write_text(folder / "corpus", large_corpus());
+  for (const int64_t workers : {1, 2, 7}) {
+    PreprocessOptions options = options_for({folder / "corpus"}, folder / std::to_string(workers));
+    options.workers = workers;
+    const PreprocessSummary summary = preprocess(options, tiny());
+    EXPECT_EQ(summary.num_records, 40 * 23);
+    EXPECT_EQ(summary.keys[0].num_documents, 40 * 21);
+    EXPECT_EQ(summary.keys[0].num_empty, 40);
+    EXPECT_EQ(summary.malformed.count, 40);
+    EXPECT_EQ(summary.malformed.first[9].line, 9 * 23 + 22);
+    expect_same_store(folder / std::to_string(workers) + "_text_document", folder / "1_text_document");
+  }
+}
+
+TEST(Preprocess, ShardsMergedInOrderAreTheWhole) {
+  TestFolder folder;
+  const std::string corpus = large_corpus();
+  write_text(folder / "a", corpus);
+  write_text(folder / "b.gz", gzipped("{\"text\": \"from a compressed file\"}\n"));
+  write_text(folder / "c", corpus.substr(0, corpus.find('\n') + 1));
+  const std::vector<std::string> inputs = {folder / "a", folder / "b.gz", folder / "c"};
+  preprocess(options_for(inputs, folder / "whole"), tiny());
+  TokenStoreWriter merged(folder / "merged", TokenType::kUint16);
+  int64_t malformed = 0;
+  std::vector<int64_t> lines;
+  for (int64_t index = 0; index < 5; ++index) {
+    PreprocessOptions options = options_for(inputs, folder / concat("shard", index));
+    options.shard = {index, 5};
+    const PreprocessSummary summary = preprocess(options, tiny());
+    merged.append(TokenStore(folder / concat("shard", index, "_text_document")));
+    malformed += summary.malformed.count;
+    for (const MalformedRecord& record : summary.malformed.first) lines.push_back(record.line);
+  }
+  merged.finish();
+  expect_same_store(folder / "merged", folder / "whole_text_document");
+  EXPECT_EQ(malformed, 40);
+  ASSERT_EQ(lines.size(), 40u);
+  for (size_t round = 0; round < 40; ++round) EXPECT_EQ(lines[round], static_cast<int64_t>(round) * 23 + 22);
+}
+
+TEST(Preprocess, ReadsCompressedFilesAsPlainOnes) {
+  TestFolder folder;
+  const std::string corpus = large_corpus();
+  write_text(folder / "plain", corpus);
+  write_text(folder / "gz", gzipped(corpus));
+  write_text(folder / "zst", zstandard(corpus));
+  preprocess(options_for({folder / "plain"}, folder / "plain"), tiny());
+  for (const char* name : {"gz", "zst"}) {
+    const PreprocessSummary summary = preprocess(options_for({folder / name}, folder / name), tiny());
+    expect_same_store(concat(folder / name, "_text_document"), folder / "plain_text_document");
+    EXPECT_EQ(summary.input_bytes, file_size_bytes(folder / name));
+    EXPECT_EQ(summary.record_bytes, static_cast<int64_t>(corpus.size()));
+  }
+}
+
+TEST(Preprocess, JoinsSeveralFilesWithoutAnEndAtTheLastLine) {
+  TestFolder folder;
+  write_text(folder / "a", "{\"text\": \"one\"}");
+  write_text(folder / "b", "");
+  write_text(folder / "c", "{\"text\": \"two\"}\n");
+  write_text(folder / "both", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  preprocess(options_for({folder / "a", folder / "b", folder / "c"}, folder / "three"), tiny());
+  preprocess(options_for({folder / "both"}, folder / "one"), tiny());
+  expect_same_store(folder / "three_text_document", folder / "one_text_document");
+}
+
+TEST(Preprocess, CountsReplacedBytesAndSurrogates) {
+  TestFolder folder;
+  write_text(folder / "a", "{\"text\": \"caf\xe9 \xff\", \"x\": \"\xff\"}\n{\"text\": \"half \\ud83d\"}\n");
+  PreprocessOptions options = options_for({folder / "a"}, folder / "a");
+  PreprocessSummary summary = preprocess(options, tiny());
+  EXPECT_EQ(summary.num_replaced_bytes, 2);
+  EXPECT_EQ(summary.malformed.count, 1) << "upstream's tokenizer fails on half a pair";
+  options.replace_lone_surrogates = true;
+  summary = preprocess(options, tiny());
+  EXPECT_EQ(summary.malformed.count, 0);
+  EXPECT_EQ(summary.num_replaced_surrogates, 1);
+  const TokenStore store(folder / "a_text_document");
+  std::vector<int32_t> ids(static_cast<size_t>(store.size(1)));
+  store.read(1, 0, store.size(1), ids.data());
+  EXPECT_EQ(tiny().decode(ids), "half \ufffd<|endoftext|>");
+}
+
+TEST(Preprocess, StopsAtTheFirstMalformedLineIfAsked) {
+  TestFolder folder;
+  write_text(folder / "a", large_corpus());
+  PreprocessOptions options = options_for({folder / "a"}, folder / "out");
+  options.stop_at_malformed = true;
+  options.workers = 3;
+  EXPECT_EQ(error_of([&] { preprocess(options, tiny()); }),
+            (folder / "a") + ":22: Expecting value (column 10). No token files were written. Mend the line, or leave such "
+                             "lines out with --on-malformed skip.");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a file is left";
+}
+
+TEST(Preprocess, RefusesAnInputWithoutAUsableRecord) {
+  TestFolder folder;
+  write_text(folder / "a", "{\"body\": \"x\"}\n{\"body\": \"y\"}\n");
+  EXPECT_EQ(error_of([&] { preprocess(options_for({folder / "a"}, folder / "out"), tiny()); }),
+            "none of the 2 records can be used; no token files were written. The first: " + (folder / "a") +
+                ":1: No key 'text'");
+}
+
+TEST(Preprocess, ReportsADamagedFileAndLeavesTheOldTokens) {
+  TestFolder folder;
+  preprocess(options_for({"tests/data/owt-20.jsonl"}, folder / "out"), tiny());
+  std::string packed = gzipped(large_corpus());
+  write_text(folder / "a", packed.substr(0, packed.size() / 2));
+  const std::string message = error_of([&] { preprocess(options_for({folder / "a"}, folder / "out"), tiny()); });
+  EXPECT_EQ(message.find("'" + (folder / "a") + "': the gzip data is cut off after "), 0u) << message;
+  expect_same_store(folder / "out_text_document", "tests/data/owt-20_text_document");
+}
+
+TEST(Preprocess, FindsEveryProblemOfItsOptionsAtOnce) {
+  TestFolder folder;
+  PreprocessOptions options = options_for({folder / "none", folder.path(), "-", "-"}, folder / "out");
+  options.json_keys = {"text", "title", "text"};
+  Problems problems;
+  check(options, tiny(), problems);
+  EXPECT_EQ(problems.messages(),
+            (std::vector<std::string>{concat("--input ", folder / "none", ": no such file"),
+                                      concat("--input ", folder.path(), " is a folder; name the files in it, for example ",
+                                             folder.path(), "/*.jsonl"),
+                                      "--input names standard input (-) more than once",
+                                      "--json-keys names 'text' more than once"}));
+}
+
+// A process killed half-way leaves no index.
+TEST(Preprocess, LooksUnfinishedWhenKilled) {
+  TestFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      preprocess(options_for({folder / "pipe"}, folder / "out"), tiny());
+    } catch (...) {
+    }
+    ::_exit(0);
+  }
+  std::ofstream pipe(folder / "pipe", std::ios::binary);
+  pipe << large_corpus() << std::flush;  // more than the child reads ahead: it has begun to write
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out_text_document.idx"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out_text_document.bin"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out_text_document.idx.tmp"));
+  const std::string unfinished = read_file(folder / "out_text_document.idx.tmp").substr(0, 7);
+  EXPECT_NE(unfinished, "MMIDIDX") << "not even under its real name would it be an index";
+}
+
+}  // namespace
+}  // namespace espalier::data
