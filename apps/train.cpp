@@ -26,8 +26,10 @@ void check_data(const plan::RunConfig& config, Problems& problems) {
   options.test_weighted_split_paths_path = from.test_weighted_split_paths_path;
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
   options.seed = config.training.seed;
-  const bool has_data = !from.data_path.empty() || from.weighted_splits || !from.split.empty();
-  if (has_data || !config.validate_only) data::plan_data(options, problems);
+  const bool names_data = !from.data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
+                          !from.valid_weighted_split_paths_path.empty() || !from.test_weighted_split_paths.empty() ||
+                          !from.test_weighted_split_paths_path.empty();
+  if (names_data || !config.validate_only) data::plan_data(options, problems);  // a recipe alone has no data
 }
 
 // The resolved options on stdout, what they amount to on stderr.
