@@ -46,7 +46,8 @@ function(espalier_isa_sources target sources)
   foreach(source ${sources})
     if(source MATCHES "_(avx2|avx512|avx512bf16|amx)\\.cpp$")
       set(isa_avx2 -mavx2 -mfma -mf16c)
-      set(isa_avx512 ${isa_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+      # GCC 12 warns of the undefined lanes that its own headers start from.
+      set(isa_avx512 ${isa_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -Wno-uninitialized -Wno-maybe-uninitialized)
       set(isa_avx512bf16 ${isa_avx512} -mavx512bf16)
       set(isa_amx ${isa_avx512bf16} -mamx-tile -mamx-bf16)
       set_source_files_properties(${source} PROPERTIES

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/captured.h"
+#include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
 namespace {
@@ -13,43 +14,40 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [s, b, h] fp32: 0 where dropped, else 1 / (1 - probability).
-at::Tensor mask(const DropoutSite& site, at::IntArrayRef shape) {
-  const double threshold = std::ceil(site.probability * 0x1p32);
-  const float scale = static_cast<float>(1.0 / (1.0 - site.probability));
-  at::Tensor result = at::empty(shape, at::TensorOptions().dtype(at::kFloat));
-  float* out = result.data_ptr<float>();
-  for (int64_t position = 0; position < shape[0]; ++position) {
-    for (int64_t row = 0; row < shape[1]; ++row, out += shape[2]) {
-      const uint64_t sample = static_cast<uint64_t>((*site.sample_numbers)[row]);
-      for (int64_t feature = 0; feature < shape[2]; ++feature) {
-        const tensor::PhiloxBlock bits = tensor::philox4x32(
-            site.key, {{static_cast<uint32_t>(feature / 4), static_cast<uint32_t>(position),
-                        static_cast<uint32_t>(sample >> 32 << 16), static_cast<uint32_t>(sample)}});
-        out[feature] = bits.word[feature % 4] < threshold ? 0.0f : scale;
-      }
-    }
-  }
-  return result;
-}
-
-at::Tensor masked(const at::Tensor& fp32, const DropoutSite& site) {
-  return site.probability > 0 ? fp32 * mask(site, fp32.sizes()) : fp32;
-}
-
 void check(const at::Tensor& x, const DropoutSite& site) {
   ESPALIER_CHECK(x.dim() == 3 && x.is_contiguous(), "x must be [s, b, h], is ", x.sizes());
-  ESPALIER_CHECK(site.probability >= 0 && site.probability < 1, "dropout probability ", site.probability);
+  ESPALIER_CHECK(site.probability >= 0 && site.probability <= 1 - 0x1p-32, "dropout probability ", site.probability);
   ESPALIER_CHECK(site.probability == 0 || (site.sample_numbers != nullptr &&
                                            static_cast<int64_t>(site.sample_numbers->size()) == x.size(1)),
                  "one sample number for each of ", x.size(1), " rows");
 }
 
-at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, const at::Tensor& residual,
+// Everything of the arguments but bias, residual and y. x: [s, b, h].
+DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
+  return {.x = x.const_data_ptr(),
+          .bias = nullptr,
+          .residual = nullptr,
+          .y = nullptr,
+          .columns = x.size(2),
+          .masked = site.probability > 0,
+          .keys = round_keys(site.key),
+          .sample_numbers = site.probability > 0 ? site.sample_numbers->data() : nullptr,
+          .num_samples = x.size(1),
+          .threshold = static_cast<uint32_t>(std::ceil(site.probability * 0x1p32)),
+          .scale = static_cast<float>(1 / (1 - site.probability))};
+}
+
+at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, const at::Tensor* residual,
                         const DropoutSite& site) {
-  at::Tensor y = x.to(at::kFloat);
-  if (bias != nullptr) y = y + bias->value.to(at::kFloat);
-  return (residual.to(at::kFloat) + masked(y, site)).to(x.scalar_type());
+  at::Tensor y = at::empty_like(x);
+  DropoutRows args = rows_of(x, site);
+  if (bias != nullptr) args.bias = bias->value.const_data_ptr();
+  if (residual != nullptr) args.residual = residual->const_data_ptr();
+  args.y = y.data_ptr();
+  const TypedRowKernels& kernels = row_kernels(x.scalar_type());
+  for_each_block(RowBlocks(x.size(0) * x.size(1)), x.size(2),
+                 [&](int64_t, int64_t first, int64_t last) { kernels.dropout(args, first, last, nullptr); });
+  return y;
 }
 
 struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
@@ -61,28 +59,37 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& residual, State state) {
     capture_state(context, state);
-    return forward_rows(x, state.bias, residual, state.site);
+    return forward_rows(x, state.bias, &residual, state.site);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
-    const at::Tensor dx = masked(grads[0].to(at::kFloat), state.site);
-    tensor::Param* bias = state.bias;
-    if (bias != nullptr && bias->grad.defined()) {
-      state.queue->push(*bias, [bias, sum = dx.view({-1, dx.size(2)}).sum(0)] { bias->grad.add_(sum); });
-    }
-    return {dx.to(grads[0].scalar_type()), grads[0], {}};
+    const at::Tensor dy = grads[0].contiguous();
+    const bool masked = state.site.probability > 0;
+    const bool summed = state.bias != nullptr && state.bias->grad.defined();
+    at::Tensor dx = masked ? at::empty_like(dy) : dy;
+    if (!masked && !summed) return {dx, dy, {}};
+    DropoutRows args = rows_of(dy, state.site);
+    if (masked) args.y = dx.data_ptr();
+    const RowBlocks blocks(dy.size(0) * dy.size(1));
+    ColumnSums sums(blocks, summed ? 1 : 0, dy.size(2));
+    const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
+    for_each_block(blocks, dy.size(2), [&](int64_t block, int64_t first, int64_t last) {
+      kernels.dropout(args, first, last, summed ? sums.partial(block) : nullptr);
+    });
+    if (summed) push_grad(*state.queue, *state.bias, sums.total()[0]);
+    return {dx, dy, {}};
   }
 };
 
 struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, DropoutSite site) {
     capture_state(context, site);
-    return masked(x.to(at::kFloat), site).to(x.scalar_type());
+    return forward_rows(x, nullptr, nullptr, site);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    return {masked(grads[0].to(at::kFloat), captured_state<DropoutSite>(context)).to(grads[0].scalar_type()), {}};
+    return {forward_rows(grads[0].contiguous(), nullptr, nullptr, captured_state<DropoutSite>(context)), {}};
   }
 };
 
@@ -91,16 +98,19 @@ struct Dropout : torch::autograd::Function<Dropout> {
 at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual, const DropoutSite& site,
                             tensor::GradQueue& queue) {
   check(x, site);
-  ESPALIER_CHECK(residual.sizes() == x.sizes() && residual.is_contiguous(), "x ", x.sizes(), ", residual ",
-                 residual.sizes());
-  if (!builds_graph(x) && !builds_graph(residual)) return forward_rows(x, bias, residual, site);
+  ESPALIER_CHECK(residual.sizes() == x.sizes() && residual.is_contiguous() && residual.scalar_type() == x.scalar_type(),
+                 "x ", x.sizes(), " ", x.scalar_type(), ", residual ", residual.sizes(), " ", residual.scalar_type());
+  ESPALIER_CHECK(bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == x.size(2) &&
+                                     bias->value.scalar_type() == x.scalar_type()),
+                 "x ", x.sizes(), " ", x.scalar_type(), ", bias ", bias->value.sizes(), " ", bias->value.scalar_type());
+  if (!builds_graph(x) && !builds_graph(residual)) return forward_rows(x, bias, &residual, site);
   return BiasDropoutAdd::apply(x, residual, BiasDropoutAdd::State{bias, site, &queue});
 }
 
 at::Tensor dropout(const at::Tensor& x, const DropoutSite& site) {
   check(x, site);
   if (site.probability == 0) return x;
-  if (!builds_graph(x)) return masked(x.to(at::kFloat), site).to(x.scalar_type());
+  if (!builds_graph(x)) return forward_rows(x, nullptr, nullptr, site);
   return Dropout::apply(x, site);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/captured.h"
+#include "kernels/internal/row_dispatch.h"
 #include "tensor/saved.h"
 
 namespace espalier::kernels {
@@ -13,13 +14,26 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Normalized {
-  at::Tensor y, mean, rstd;
+  at::Tensor y;           // as x
+  at::Tensor mean, rstd;  // [rows] fp32
 };
 
-Normalized forward_rows(const at::Tensor& x, const tensor::Param& weight, const tensor::Param& bias, double epsilon) {
-  auto [y, mean, rstd] = at::native_layer_norm(x.to(at::kFloat), weight.value.sizes(), weight.value.to(at::kFloat),
-                                               bias.value.to(at::kFloat), epsilon);
-  return {y.to(x.scalar_type()), mean, rstd};
+Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  const int64_t columns = weight.size(0), rows = x.numel() / columns;
+  const auto fp32 = at::TensorOptions().dtype(at::kFloat);
+  Normalized result{at::empty_like(x), at::empty({rows}, fp32), at::empty({rows}, fp32)};
+  const LayerNormForward args{.x = x.const_data_ptr(),
+                              .weight = weight.const_data_ptr(),
+                              .bias = bias.const_data_ptr(),
+                              .y = result.y.data_ptr(),
+                              .mean = result.mean.data_ptr<float>(),
+                              .rstd = result.rstd.data_ptr<float>(),
+                              .columns = columns,
+                              .epsilon = static_cast<float>(epsilon)};
+  const TypedRowKernels& kernels = row_kernels(x.scalar_type());
+  for_each_block(RowBlocks(rows), columns,
+                 [&](int64_t, int64_t first, int64_t last) { kernels.layer_norm_forward(args, first, last); });
+  return result;
 }
 
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
@@ -30,7 +44,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, State state, double epsilon) {
-    Normalized result = forward_rows(x, *state.weight, *state.bias, epsilon);
+    Normalized result = forward_rows(x, state.weight->value, state.bias->value, epsilon);
     tensor::save_for_backward(context, "layer_norm", {{"x", x}, {"mean", result.mean}, {"rstd", result.rstd}});
     capture_state(context, state);
     return result.y;
@@ -39,14 +53,26 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const variable_list saved = context->get_saved_variables();
-    tensor::Param& weight = *state.weight;
-    tensor::Param& bias = *state.bias;
-    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        grads[0].to(at::kFloat).contiguous(), saved[0].to(at::kFloat), weight.value.sizes(), saved[1], saved[2],
-        weight.value.to(at::kFloat), bias.value.to(at::kFloat), {true, true, true});
-    if (weight.grad.defined()) state.queue->push(weight, [&weight, sum = dweight] { weight.grad.add_(sum); });
-    if (bias.grad.defined()) state.queue->push(bias, [&bias, sum = dbias] { bias.grad.add_(sum); });
-    return {dx.to(saved[0].scalar_type()), {}, {}};
+    const at::Tensor dy = grads[0].contiguous();
+    at::Tensor dx = at::empty_like(dy);
+    const int64_t columns = dy.size(-1);
+    const LayerNormBackward args{.x = saved[0].const_data_ptr(),
+                                 .weight = state.weight->value.const_data_ptr(),
+                                 .dy = dy.const_data_ptr(),
+                                 .dx = dx.data_ptr(),
+                                 .mean = saved[1].const_data_ptr<float>(),
+                                 .rstd = saved[2].const_data_ptr<float>(),
+                                 .columns = columns};
+    const RowBlocks blocks(saved[1].numel());
+    ColumnSums sums(blocks, 2, columns);
+    const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
+    for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
+      kernels.layer_norm_backward(args, first, last, sums.partial(block, 0), sums.partial(block, 1));
+    });
+    const at::Tensor total = sums.total();
+    push_grad(*state.queue, *state.weight, total[0]);
+    push_grad(*state.queue, *state.bias, total[1]);
+    return {dx, {}, {}};
   }
 };
 
@@ -54,9 +80,12 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
 
 at::Tensor layer_norm(const at::Tensor& x, tensor::Param& weight, tensor::Param& bias, double epsilon,
                       tensor::GradQueue& queue) {
-  ESPALIER_CHECK(x.is_contiguous() && weight.value.dim() == 1 && x.size(-1) == weight.value.size(0),
-                 "x ", x.sizes(), ", weight ", weight.value.sizes());
-  if (!builds_graph(x)) return forward_rows(x, weight, bias, epsilon).y;
+  ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous() && weight.value.dim() == 1 && x.size(-1) == weight.value.size(0) &&
+                     bias.value.sizes() == weight.value.sizes(),
+                 "x ", x.sizes(), ", weight ", weight.value.sizes(), ", bias ", bias.value.sizes());
+  ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type() && x.scalar_type() == bias.value.scalar_type(), "x ",
+                 x.scalar_type(), ", weight ", weight.value.scalar_type(), ", bias ", bias.value.scalar_type());
+  if (!builds_graph(x)) return forward_rows(x, weight.value, bias.value, epsilon).y;
   return LayerNorm::apply(x, LayerNorm::State{&weight, &bias, &queue}, epsilon);
 }
 

@@ -17,6 +17,11 @@ inline double rounding(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0x1p-24;
 }
 
+// Half the distance between denormal numbers: what rounding may add however small the value is.
+inline double half_denormal(at::ScalarType type) {
+  return type == at::kBFloat16 ? 0x1p-134 : type == at::kHalf ? 0x1p-25 : 0x1p-150;
+}
+
 // Values of a fixed seed in `type`, scaled so that products of a few hundred stay near one.
 inline at::Tensor random(at::IntArrayRef shape, at::ScalarType type, int64_t seed, double scale = 1) {
   at::Generator generator = at::detail::createCPUGenerator(seed);

@@ -1,0 +1,79 @@
+// Adam and the measures of gradients, over a range of elements.
+#pragma once
+
+#include "kernels/internal/row_kernels.h"
+#include "kernels/internal/vector_loops.h"
+
+namespace espalier::kernels {
+
+template <class V, class T>
+void adam_elements(const AdamElements& args, int64_t first, int64_t last) {
+  const V beta1 = V::all(args.beta1), beta2 = V::all(args.beta2);
+  const V one_minus_beta1 = V::all(args.one_minus_beta1), one_minus_beta2 = V::all(args.one_minus_beta2);
+  const V correction1 = V::all(args.correction1), correction2 = V::all(args.correction2);
+  const V minus_lr = V::all(-args.lr), epsilon = V::all(args.epsilon), decay = V::all(args.weight_decay);
+  const V scale = V::all(args.grad_scale);
+  for_each_vector<V>(last - first, [&](int64_t offset, auto lanes) {
+    const int64_t i = first + offset;
+    const V g = lanes.load(args.grad + i) * scale;
+    const V m = fma(beta1, lanes.load(args.exp_avg + i), one_minus_beta1 * g);
+    const V v = fma(beta2, lanes.load(args.exp_avg_sq + i), one_minus_beta2 * (g * g));
+    const V p = lanes.load(args.master + i);
+    const V update = fma(decay, p, (m * correction1) / (sqrt(v * correction2) + epsilon));
+    const V next = fma(minus_lr, update, p);
+    lanes.store(args.exp_avg + i, m);
+    lanes.store(args.exp_avg_sq + i, v);
+    lanes.store(args.master + i, next);
+    if (args.value != nullptr) lanes.store(static_cast<T*>(args.value) + i, next);
+  });
+}
+
+// The loops below leave vectorisation to the compiler: sixteen running sums, added in order at the end, so that the
+// result does not depend on the instruction set. The square of a float is exact in double.
+template <class V>
+double sum_of_squares(const float* values, int64_t count) {
+  double sums[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (int lane = 0; lane < 16; ++lane) {
+      const double value = values[i + lane];
+      sums[lane] += value * value;
+    }
+  }
+  for (int lane = 0; i < count; ++i, ++lane) sums[lane] += static_cast<double>(values[i]) * values[i];
+  double total = 0;
+  for (const double part : sums) total += part;
+  return total;
+}
+
+template <class V>
+int64_t count_zeros(const float* values, int64_t count) {
+  int64_t zeros = 0;
+  for (int64_t i = 0; i < count; ++i) zeros += values[i] == 0;
+  return zeros;
+}
+
+// x - x is NaN for infinity and NaN, else zero.
+template <class V>
+int64_t count_not_finite(const float* values, int64_t count) {
+  int64_t bad = 0;
+  for (int64_t i = 0; i < count; ++i) bad += !(values[i] - values[i] == 0);
+  return bad;
+}
+
+template <class V>
+void add_partials(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last, float* sums) {
+  for (int64_t column = first; column < last; ++column) sums[column] = partials[column];
+  for (int64_t part = 1; part < num_partials; ++part) {
+    const float* row = partials + part * columns;
+    for (int64_t column = first; column < last; ++column) sums[column] += row[column];
+  }
+}
+
+template <class V, class T>
+void add_to_row(float* sum, const void* row, int64_t count) {
+  const T* values = static_cast<const T*>(row);
+  for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.store(sum + i, lanes.load(sum + i) + lanes.load(values + i)); });
+}
+
+}  // namespace espalier::kernels

@@ -1,0 +1,120 @@
+// The element-wise and row-wise CPU kernels as a table of functions on raw pointers: one table per instruction set,
+// all made from the same templates (*_rows.h) over a vector of 16 floats, so that they give the same bits.
+//
+// Plain header: the units compiled for one instruction set include it.
+#pragma once
+
+#include <cstdint>
+
+namespace espalier::kernels {
+
+// Storage of the two short types. Bits only: conversions belong to the vectors.
+struct Bf16 {
+  uint16_t bits;
+};
+struct Fp16 {
+  uint16_t bits;
+};
+
+// Tensors are row-major [rows, columns]. `void` is the compute type of the table that the function is in.
+struct LayerNormForward {
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  float* mean;  // [rows]
+  float* rstd;  // [rows], 1 / sqrt(variance + epsilon)
+  int64_t columns;
+  float epsilon;
+};
+struct LayerNormBackward {
+  const void* x;
+  const void* weight;
+  const void* dy;
+  void* dx;
+  const float* mean;
+  const float* rstd;
+  int64_t columns;
+};
+
+struct BiasGeluForward {
+  const void* x;
+  const void* bias;
+  void* y;
+  int64_t columns;
+};
+struct BiasGeluBackward {
+  const void* x;
+  const void* bias;
+  const void* dy;
+  void* dx;
+  int64_t columns;
+};
+
+inline constexpr int kPhiloxWords = 64;  // words of one call: 16 counters
+// The key of every round: word i of the key plus round times Weyl constant i.
+struct PhiloxRoundKeys {
+  uint32_t first[10];
+  uint32_t second[10];
+};
+
+// y = residual + mask(x + bias) * scale; rows are [position][sample].
+struct DropoutRows {
+  const void* x;
+  const void* bias;      // [columns] or nullptr
+  const void* residual;  // nullptr: none
+  void* y;               // nullptr: only sums
+  int64_t columns;
+  bool masked;           // false: nothing is dropped, scale is not used
+  PhiloxRoundKeys keys;
+  const int64_t* sample_numbers;
+  int64_t num_samples;   // rows of one position
+  uint32_t threshold;    // dropped when word < threshold
+  float scale;
+};
+
+struct AdamElements {
+  float* master;
+  float* exp_avg;
+  float* exp_avg_sq;
+  const float* grad;
+  void* value;  // nullptr: the master is the value
+  float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, correction1, correction2, epsilon, weight_decay, grad_scale;
+};
+
+// Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).
+struct TypedRowKernels {
+  void (*layer_norm_forward)(const LayerNormForward&, int64_t first, int64_t last);
+  void (*layer_norm_backward)(const LayerNormBackward&, int64_t first, int64_t last, float* weight_sums, float* bias_sums);
+  void (*bias_gelu_tanh_forward)(const BiasGeluForward&, int64_t first, int64_t last);
+  void (*bias_gelu_tanh_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
+  void (*bias_gelu_erf_forward)(const BiasGeluForward&, int64_t first, int64_t last);
+  void (*bias_gelu_erf_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
+  void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
+  void (*adam)(const AdamElements&, int64_t first, int64_t last);
+  void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
+};
+
+struct RowKernels {
+  TypedRowKernels fp32, bf16, fp16;
+  // sums[c] = partials[0][c] + partials[1][c] + ..., in that order, for c in first .. last - 1
+  void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last, float* sums);
+  double (*sum_of_squares)(const float* values, int64_t count);
+  int64_t (*count_zeros)(const float* values, int64_t count);
+  int64_t (*count_not_finite)(const float* values, int64_t count);
+  // The words of 16 successive counters whose word 0 starts at `first`.
+  void (*philox_words)(const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
+                       uint32_t* words);
+};
+
+namespace generic {
+const RowKernels& row_kernels();
+}
+namespace avx2 {
+const RowKernels& row_kernels();
+}
+namespace avx512 {
+const RowKernels& row_kernels();
+}
+
+}  // namespace espalier::kernels

@@ -1,0 +1,42 @@
+// The table of one vector type; included once in the unit of each instruction set, after its vector.
+#pragma once
+
+#include "kernels/internal/adam_rows.h"
+#include "kernels/internal/bias_gelu_rows.h"
+#include "kernels/internal/dropout_rows.h"
+#include "kernels/internal/layer_norm_rows.h"
+
+namespace espalier::kernels {
+
+template <class V, class T>
+constexpr TypedRowKernels typed_row_kernels() {
+  return {.layer_norm_forward = layer_norm_forward<V, T>,
+          .layer_norm_backward = layer_norm_backward<V, T>,
+          .bias_gelu_tanh_forward = bias_gelu_forward<V, T, GeluTanh<V>>,
+          .bias_gelu_tanh_backward = bias_gelu_backward<V, T, GeluTanh<V>>,
+          .bias_gelu_erf_forward = bias_gelu_forward<V, T, GeluErf<V>>,
+          .bias_gelu_erf_backward = bias_gelu_backward<V, T, GeluErf<V>>,
+          .dropout = dropout_rows<V, T>,
+          .adam = adam_elements<V, T>,
+          .add_to_row = add_to_row<V, T>};
+}
+
+template <class V>
+void philox_words_of(const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
+                     uint32_t* words) {
+  philox_words(V::all(0), keys, first, word1, word2, word3, words);
+}
+
+template <class V>
+constexpr RowKernels make_row_kernels() {
+  return {.fp32 = typed_row_kernels<V, float>(),
+          .bf16 = typed_row_kernels<V, Bf16>(),
+          .fp16 = typed_row_kernels<V, Fp16>(),
+          .add_partials = add_partials<V>,
+          .sum_of_squares = sum_of_squares<V>,
+          .count_zeros = count_zeros<V>,
+          .count_not_finite = count_not_finite<V>,
+          .philox_words = philox_words_of<V>};
+}
+
+}  // namespace espalier::kernels

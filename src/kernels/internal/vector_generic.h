@@ -1,0 +1,115 @@
+// Sixteen floats for any processor, one lane after another: what every other vector must equal bit for bit. Its fused
+// multiply-add is libm's (exact, slow where the processor has none).
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/internal/row_kernels.h"
+#include "tensor/rng.h"
+
+namespace espalier::kernels::generic {
+
+struct Floats {
+  static constexpr int64_t kWidth = 16;
+  float v[kWidth];
+
+  // The vector whose lane i is f(i).
+  template <class F>
+  static Floats lanes(const F& f) {
+    Floats result;
+    for (int i = 0; i < kWidth; ++i) result.v[i] = f(i);
+    return result;
+  }
+  static Floats all(float value) {
+    return lanes([&](int) { return value; });
+  }
+  static Floats load(const float* from) {
+    return lanes([&](int i) { return from[i]; });
+  }
+  static Floats load(const Bf16* from) {
+    return lanes([&](int i) { return std::bit_cast<float>(uint32_t{from[i].bits} << 16); });
+  }
+  static Floats load(const Fp16* from) {
+    return lanes([&](int i) { return static_cast<float>(std::bit_cast<_Float16>(from[i].bits)); });
+  }
+  void store(float* to) const {
+    for (int i = 0; i < kWidth; ++i) to[i] = v[i];
+  }
+  void store(Bf16* to) const {
+    for (int i = 0; i < kWidth; ++i) {
+      const uint32_t bits = std::bit_cast<uint32_t>(v[i]);
+      const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;  // to nearest even
+      to[i].bits = static_cast<uint16_t>(std::isnan(v[i]) ? 0x7FC0 : rounded);
+    }
+  }
+  void store(Fp16* to) const {
+    for (int i = 0; i < kWidth; ++i) to[i].bits = std::bit_cast<uint16_t>(static_cast<_Float16>(v[i]));
+  }
+
+  // This vector where words[lane] >= threshold, else zero.
+  Floats keep(const uint32_t* words, uint32_t threshold) const {
+    return lanes([&](int i) { return words[i] >= threshold ? v[i] : 0.0f; });
+  }
+};
+
+inline Floats operator+(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline Floats operator-(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] - b.v[i]; });
+}
+inline Floats operator*(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline Floats operator/(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] / b.v[i]; });
+}
+inline Floats fma(Floats a, Floats b, Floats c) {
+  return Floats::lanes([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
+}
+inline Floats sqrt(Floats a) {
+  return Floats::lanes([&](int i) { return std::sqrt(a.v[i]); });
+}
+// b when either is NaN.
+inline Floats max(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline Floats min(Floats a, Floats b) {
+  return Floats::lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline Floats abs(Floats a) {
+  return Floats::lanes([&](int i) { return std::fabs(a.v[i]); });
+}
+inline Floats round(Floats a) {
+  return Floats::lanes([&](int i) { return std::nearbyint(a.v[i]); });
+}
+inline Floats select_positive(Floats x, Floats yes, Floats no) {
+  return Floats::lanes([&](int i) { return x.v[i] > 0 ? yes.v[i] : no.v[i]; });
+}
+// 2^n for integers -127 <= n <= 128, where the ends give zero and infinity.
+inline Floats power_of_two(Floats n) {
+  return Floats::lanes([&](int i) {
+    return std::bit_cast<float>((static_cast<uint32_t>(std::isnan(n.v[i]) ? 0 : static_cast<int32_t>(n.v[i])) + 127) << 23);
+  });
+}
+inline float first_lane(Floats a) { return a.v[0]; }
+// Halves are added until one lane is left.
+inline float sum(Floats a) {
+  for (int half = Floats::kWidth / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
+  }
+  return a.v[0];
+}
+
+inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
+                         uint32_t* words) {
+  for (uint32_t counter = 0; counter < kPhiloxWords / 4; ++counter, words += 4) {
+    const tensor::PhiloxBlock block =
+        tensor::philox4x32({{keys.first[0], keys.second[0]}}, {{first + counter, word1, word2, word3}});
+    for (int i = 0; i < 4; ++i) words[i] = block.word[i];
+  }
+}
+
+}  // namespace espalier::kernels::generic

@@ -1,0 +1,85 @@
+// exp and GELU on vectors. Coefficients: tests/oracle/gelu_polynomials.py.
+//
+// Against double (bias_gelu_test.cpp, u = 2^-24): the erf form within 8 u of the value, and of the sum of the absolute
+// terms of the derivative; the tanh form within (5 + 8 |inner argument|) u, for the rounding of that argument is what
+// exp multiplies. Below 2^-126.5 exp is zero.
+#pragma once
+
+namespace espalier::kernels {
+
+// exp(x) within 1.5 units in the last place; 0 below -87.68, infinity above 88.38.
+template <class V>
+inline V exp(V x) {
+  // NaN passes through: min and max return their second operand when either is NaN.
+  x = min(V::all(88.722839f), max(V::all(-88.029692f), x));
+  const V n = round(x * V::all(1.44269504f));
+  // ln 2 in two parts; the first has few bits, so that n times it is exact.
+  const V r = fma(n, V::all(2.12194440e-4f), fma(n, V::all(-0.693359375f), x));
+  V p = V::all(1.316782914e-3f);
+  p = fma(p, r, V::all(8.353460596e-3f));
+  p = fma(p, r, V::all(4.167633554e-2f));
+  p = fma(p, r, V::all(1.666671013e-1f));
+  p = fma(p, r, V::all(4.999999202e-1f));
+  return fma(p, r * r, r + V::all(1)) * power_of_two(n);
+}
+
+template <class V>
+struct GeluTanh {
+  // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3). With e = exp(-|2u|) and r = 1 / (1 + e)
+  // it is r or e r: nothing overflows or cancels.
+  static V twice_u(V x) {
+    return x * fma(x * x, V::all(0.0713548163f), V::all(1.59576912f));
+  }
+  static V value(V x) {
+    const V u2 = twice_u(x);
+    const V e = exp(V::all(0) - abs(u2));
+    const V r = V::all(1) / (V::all(1) + e);
+    return x * select_positive(x, r, e * r);
+  }
+  static V derivative(V x) {
+    x = min(V::all(16), max(V::all(-16), x));  // beyond, it is 0 or 1, and its factors must stay finite
+    const V e = exp(V::all(0) - abs(twice_u(x)));
+    const V r = V::all(1) / (V::all(1) + e);
+    const V er = e * r;
+    const V slope = fma(x * x, V::all(0.2140644489f), V::all(1.59576912f));
+    return fma(x * slope, er * r, select_positive(x, r, er));
+  }
+};
+
+template <class V>
+struct GeluErf {
+  struct Normal {
+    V below;    // Phi(x), the normal distribution
+    V density;  // exp(-x^2 / 2)
+  };
+  // Phi(-a) = exp(-a^2 / 2) t P(t), t = 1 / (1 + 0.3 a), a = |x|; the rounding of a^2 / 2 is put back.
+  static Normal normal(V x) {
+    const V a = min(V::all(16), abs(x));
+    const V t = V::all(1) / fma(a, V::all(0.3f), V::all(1));
+    V p = V::all(-0.0205899145f);
+    p = fma(p, t, V::all(0.112246753f));
+    p = fma(p, t, V::all(-0.227752059f));
+    p = fma(p, t, V::all(0.191142983f));
+    p = fma(p, t, V::all(-0.0788656424f));
+    p = fma(p, t, V::all(0.0958428352f));
+    p = fma(p, t, V::all(0.0785038049f));
+    p = fma(p, t, V::all(0.110209634f));
+    p = fma(p, t, V::all(0.119575093f));
+    p = fma(p, t, V::all(0.119686511f));
+    const V half = a * V::all(0.5f);
+    const V square = a * half;
+    const V lost = fma(a, half, V::all(0) - square);
+    V density = exp(V::all(0) - square);
+    density = fma(V::all(0) - density, lost, density);
+    const V tail = density * (t * p);
+    return {select_positive(x, V::all(1) - tail, tail), density};
+  }
+  static V value(V x) { return x * normal(x).below; }
+  static V derivative(V x) {
+    const Normal n = normal(x);
+    const V bounded = min(V::all(16), max(V::all(-16), x));
+    return fma(bounded * V::all(0.398942280f), n.density, n.below);
+  }
+};
+
+}  // namespace espalier::kernels
