@@ -24,5 +24,6 @@ int data_main(const std::vector<std::string>& arguments);
 int train_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
+int completion_main(const std::vector<std::string>& arguments);
 
 }  // namespace espalier

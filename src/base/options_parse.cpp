@@ -246,6 +246,9 @@ bool OptionTable::print_help_if_asked(const std::vector<std::string>& arguments)
       text = help(false);
     } else if (word.starts_with("--help=") || word.starts_with("--help-all=") || word.starts_with("--help_all=")) {
       text = help_of(word.substr(word.find('=') + 1));
+    } else if (word == "--help-names") {  // for completion
+      for (const auto& option : options_)
+        if (option->effect() == OptionEffect::kUsed) text += option->name() + "\n";
     } else if (word.starts_with("--") && name == "help-all") {
       text = help(true);
     } else {

@@ -77,9 +77,13 @@ std::string quoted_toml(const std::string& text) {
   return quoted + "\"";
 }
 
+// "ZeRO configurations" -> "zero_configurations"
 std::string table_name(const std::string& group) {
-  std::string name = group;
-  for (char& c : name) c = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ? c : (c == ' ' ? '_' : '-');
+  std::string name;
+  for (const char c : group) {
+    const bool is_upper = c >= 'A' && c <= 'Z', is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    name += is_upper ? static_cast<char>(c + 32) : is_plain ? c : '_';
+  }
   return name;
 }
 

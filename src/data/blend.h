@@ -39,7 +39,7 @@ class BlendIndex {
 
  private:
   // What place() would need 8 bytes for, it counts: the samples of each set before every block are kept.
-  static constexpr int64_t kBlock = 4096;
+  static constexpr int64_t kBlock = 1024;
 
   int64_t num_sets_ = 0;
   std::vector<uint16_t> sets_;            // of each sample

@@ -3,14 +3,31 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "kernels/captured.h"
-#include "kernels/matmul.h"
+#include "kernels/cross_entropy_blocks.h"
+#include "kernels/matmul_blocked.h"
 #include "tensor/saved.h"
 
 namespace espalier::kernels {
+
+CrossEntropyRows finish_rows(const std::vector<RowSums>& sums) {
+  const int64_t tokens = static_cast<int64_t>(sums.size());
+  CrossEntropyRows rows{at::empty({tokens}, at::TensorOptions().dtype(at::kFloat)),
+                        at::empty({tokens}, at::TensorOptions().dtype(at::kFloat))};
+  float* losses = rows.losses.mutable_data_ptr<float>();
+  float* log_sum_exp = rows.log_sum_exp.mutable_data_ptr<float>();
+  for (int64_t token = 0; token < tokens; ++token) {
+    const double logarithm = std::log(sums[token].sum);
+    log_sum_exp[token] = static_cast<float>(sums[token].largest + logarithm);
+    // The difference first: with large logits it is small, and the loss keeps its digits.
+    losses[token] = static_cast<float>(static_cast<double>(sums[token].largest) - sums[token].label_logit + logarithm);
+  }
+  return rows;
+}
+
 namespace {
 
 using tensor::GradQueue;
@@ -18,27 +35,17 @@ using tensor::Param;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kChunkTokens = 256;
-
-struct RowResults {
-  at::Tensor losses;        // [tokens] fp32, unmasked
-  at::Tensor log_sum_exp;   // [tokens] fp32
-};
-
-RowResults forward_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels) {
-  const int64_t tokens = x.size(0);
-  RowResults results{at::empty({tokens}, at::kFloat), at::empty({tokens}, at::kFloat)};
-  for (int64_t first = 0; first < tokens; first += kChunkTokens) {
-    const int64_t count = std::min(kChunkTokens, tokens - first);
-    const at::Tensor logits = matmul_forward(x.narrow(0, first, count), weight, {}).to(at::kFloat);
-    const at::Tensor log_sum_exp = at::logsumexp(logits, {1});
-    const at::Tensor label_logits = logits.gather(1, labels.narrow(0, first, count).unsqueeze(1)).squeeze(1);
-    results.log_sum_exp.narrow(0, first, count).copy_(log_sum_exp);
-    results.losses.narrow(0, first, count).copy_(log_sum_exp - label_logits);
-  }
-  return results;
+// The bf16 kernels, if they can serve x.
+const Bf16Kernels* kernels_for(const at::Tensor& x) {
+  return x.scalar_type() == at::kBFloat16 ? bf16_kernels() : nullptr;
 }
 
+CrossEntropyRows forward_rows(const CrossEntropyInput& input) {
+  if (const Bf16Kernels* kernels = kernels_for(input.x)) return panel_cross_entropy_forward(*kernels, input);
+  return wide_cross_entropy_forward(input);
+}
+
+// A masked token counts for nothing, even if its loss is not finite.
 at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
   return at::where(loss_mask == 0, at::zeros_like(losses), losses * loss_mask).sum();
 }
@@ -46,7 +53,7 @@ at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, const at::Tensor& labels,
                                const at::Tensor& loss_mask, GradQueue* queue) {
-    const RowResults rows = forward_rows(x, weight->value, labels);
+    const CrossEntropyRows rows = forward_rows({x, weight->value, labels});
     capture(context, "weight", weight);
     capture(context, "queue", queue);
     tensor::save_for_backward(context, "linear_cross_entropy",
@@ -59,20 +66,15 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     Param* weight = captured<Param>(context, "weight");
     GradQueue* queue = captured<GradQueue>(context, "queue");
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &labels = saved[1], &log_sum_exp = saved[3];
-    const at::Tensor token_grads = saved[2] * grads[0];
-    const at::Tensor dx = at::empty_like(x);
-    for (int64_t first = 0; first < x.size(0); first += kChunkTokens) {
-      const int64_t count = std::min(kChunkTokens, x.size(0) - first);
-      const at::Tensor rows = x.narrow(0, first, count);
-      at::Tensor dlogits = matmul_forward(rows, weight->value, {}).to(at::kFloat);
-      dlogits.sub_(log_sum_exp.narrow(0, first, count).unsqueeze(1)).exp_();
-      dlogits.scatter_add_(1, labels.narrow(0, first, count).unsqueeze(1), at::full({count, 1}, -1.0, at::kFloat));
-      dlogits = dlogits.mul_(token_grads.narrow(0, first, count).unsqueeze(1)).to(x.scalar_type());
-      dx.narrow(0, first, count).copy_(matmul_input_grad(dlogits, weight->value));
-      // One piece of work per chunk would be announced as several additions: the last chunk's push covers all.
-      matmul_weight_grad(dlogits, rows, weight->grad);
-    }
+    const at::Tensor &x = saved[0], &labels = saved[1], &loss_mask = saved[2], &log_sum_exp = saved[3];
+    ESPALIER_CHECK(weight->grad.defined(), "no gradient is kept for the output weight");
+    const at::Tensor token_grads = (loss_mask * grads[0]).to(at::kFloat);
+    const CrossEntropyInput input{x, weight->value, labels};
+    const CrossEntropyBackward backward{log_sum_exp, token_grads, weight->grad};
+    const Bf16Kernels* kernels = kernels_for(x);
+    const at::Tensor dx = kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
+                                             : wide_cross_entropy_backward(input, backward);
+    // The weight's gradient needs the same logits as dx and is already there; the queue only learns that it is complete.
     queue->push(*weight, [] {});
     return {dx, {}, {}, {}, {}};
   }
@@ -85,11 +87,12 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::T
   ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ", weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
                  weight.value.scalar_type());
+  ESPALIER_CHECK(x.is_contiguous() && weight.value.is_contiguous() && labels.is_contiguous());
   ESPALIER_CHECK(labels.dim() == 1 && labels.size(0) == x.size(0) && labels.scalar_type() == at::kLong, labels.sizes());
   ESPALIER_CHECK(loss_mask.dim() == 1 && loss_mask.size(0) == x.size(0) && loss_mask.scalar_type() == at::kFloat,
                  loss_mask.sizes());
   if (!x.requires_grad() || !at::GradMode::is_enabled()) {
-    const RowResults rows = forward_rows(x, weight.value, labels);
+    const CrossEntropyRows rows = forward_rows({x, weight.value, labels});
     return {masked_sum(rows.losses, loss_mask), rows.losses};
   }
   const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, labels, loss_mask, &queue);

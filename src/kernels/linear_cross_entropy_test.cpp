@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <tuple>
 
+#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {
@@ -51,11 +53,20 @@ Oracle oracle(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& l
   return {losses.detach(), sum.detach(), x64.grad(), w64.grad()};
 }
 
-class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::ScalarType, int>> {
+class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::ScalarType, int, CpuIsa>> {
  protected:
-  static constexpr Case kCases[] = {{1, 1, 2}, {1, 33, 7}, {7, 7, 33}, {33, 33, 129}, {300, 33, 65}, {259, 64, 1031}};
+  void SetUp() override {
+    const CpuIsa isa = std::get<2>(GetParam());
+    if (isa > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
+    force_.emplace(isa);
+  }
+
+  static constexpr Case kCases[] = {{1, 1, 2}, {1, 33, 7}, {7, 7, 33}, {33, 33, 129}, {300, 33, 65}, {259, 64, 1031}, {1050, 40, 4130}};
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   Case size() const { return kCases[std::get<1>(GetParam())]; }
+
+ private:
+  std::optional<ForceCpuIsa> force_;
 };
 
 TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatches) {
@@ -88,8 +99,12 @@ TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatch
   expect_within(weight.added(), dw, dw_bound, "dW");
 }
 
-INSTANTIATE_TEST_SUITE_P(TypesAndSizes, LinearCrossEntropyTest,
-                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf), testing::Range(0, 6)));
+INSTANTIATE_TEST_SUITE_P(Bf16, LinearCrossEntropyTest,
+                         testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, 7),
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
+INSTANTIATE_TEST_SUITE_P(Others, LinearCrossEntropyTest,
+                         testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, 7),
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
 
 TEST(LinearCrossEntropy, GradientMatchesFiniteDifferences) {
   const Case size{33, 7, 129};

@@ -2,94 +2,52 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
-#include <algorithm>
-
-#include "base/error.h"
 #include "kernels/dispatch.h"
 
 namespace espalier::kernels {
 namespace {
 
-// What may stay in a core's second-level cache beside what streams through it: 1 MiB on Zen 4, 2 MiB on Sapphire Rapids.
-constexpr int64_t kCacheBytes = 768 << 10;
-// Tokens summed in registers before the weight gradient in memory is added to.
-constexpr int64_t kGradTokens = 1024;
-
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-int64_t num_panels(int64_t size) { return (size + kPanel - 1) / kPanel; }
 
-const uint16_t* data(const at::Tensor& x) { return static_cast<const uint16_t*>(x.const_data_ptr()); }
 at::Tensor scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
-uint16_t* scratch_data(const at::Tensor& x) { return static_cast<uint16_t*>(x.mutable_data_ptr()); }
 
-// The A panel that begins at `row`: in place where all of it is readable, else a padded copy.
-class RowPanels {
- public:
-  RowPanels(const at::Tensor& a, int64_t depth)
-      : values_(data(a)), rows_(a.size(0)), stride_(a.size(1)), depth_(depth), copy_(scratch(kPanel * depth)) {}
+// What may stay in a core's second-level cache beside what streams through it: five eighths.
+int64_t cached_bytes() {
+  static const int64_t bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 5, 256 << 10, 1280 << 10);
+  return bytes;
+}
 
-  PanelProduct product(int64_t row) const {
-    const int64_t rows = std::min(kPanel, rows_ - row);
-    const uint16_t* first = values_ + row * stride_;
-    if (rows == kPanel && stride_ == depth_) return {.a = first, .a_stride = stride_, .b = nullptr, .depth = depth_, .rows = rows, .columns = 0};
-    uint16_t* copy = scratch_data(copy_);
-    pack_a({first, stride_}, rows, stride_, copy);
-    return {.a = copy, .a_stride = depth_, .b = nullptr, .depth = depth_, .rows = rows, .columns = 0};
-  }
-
- private:
-  const uint16_t* values_;
-  int64_t rows_, stride_, depth_;
-  at::Tensor copy_;
-};
+// Calls pack(first column, columns, panel) for each panel of B, on all threads.
+template <class Pack>
+PackedB pack_panels(int64_t columns, int64_t depth, Pack pack) {
+  PackedB b{.values = {}, .depth = round_up(depth, kDepthUnit), .columns = columns};
+  b.values = scratch(round_up(columns, kPanel) * b.depth);
+  uint16_t* panels = mutable_bf16_data(b.values);
+  at::parallel_for(0, num_panels(columns), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t column = begin * kPanel; column < std::min(end * kPanel, columns); column += kPanel) {
+      pack(column, std::min(kPanel, columns - column), panels + column * b.depth);
+    }
+  });
+  return b;
+}
 
 // y [rows, b.columns] = round(a b + bias), `a` row-major.
 void multiply_rows(const Bf16Kernels& kernels, const at::Tensor& a, const PackedB& b, const at::Tensor& bias,
                    const at::Tensor& y) {
-  const int64_t columns = b.columns;
-  const int64_t block = std::max(kPanel, kCacheBytes / (b.depth * 2) / kPanel * kPanel);
-  const uint16_t* bias_values = bias.defined() ? data(bias) : nullptr;
-  uint16_t* out = scratch_data(y);
+  const int64_t columns = b.columns, block = cached_columns(b.depth);
+  const uint16_t* bias_values = bias.defined() ? bf16_data(bias) : nullptr;
+  uint16_t* out = mutable_bf16_data(y);
   at::parallel_for(0, num_panels(a.size(0)), 1, [&](int64_t begin, int64_t end) {
     const RowPanels panels(a, b.depth);
     for (int64_t first = 0; first < columns; first += block) {
-      for (int64_t panel = begin; panel < end; ++panel) {
-        PanelProduct product = panels.product(panel * kPanel);
+      for (int64_t row = begin * kPanel; row < end * kPanel; row += kPanel) {
+        PanelProduct product = panels.product(row);
         product.b = b.panel(first);
         product.columns = std::min(block, columns - first);
-        kernels.store_bf16(product, bias_values == nullptr ? nullptr : bias_values + first,
-                           out + panel * kPanel * columns + first, columns);
-      }
-    }
-  });
-}
-
-// grad += dy^T x over the tokens of one block. dy [tokens, outputs], x [tokens, inputs] start at the block.
-void add_block(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
-  const int64_t tokens = dy.size(0), outputs = dy.size(1), inputs = x.size(1);
-  const PackedB b = pack_rows(x);
-  float* out = grad.mutable_data_ptr<float>();
-  const int64_t panel_elements = kPanel * b.depth;
-  const int64_t cached = std::max<int64_t>(1, kCacheBytes / (panel_elements * 2));
-  // Two thirds of the cache for panels of dy^T, one for x.
-  const int64_t group = cached, block = std::max(kPanel, cached * 2 / 3 * kPanel);
-  at::parallel_for(0, num_panels(outputs), 1, [&](int64_t begin, int64_t end) {
-    const at::Tensor packed = scratch(std::min(group, end - begin) * panel_elements);
-    uint16_t* a = scratch_data(packed);
-    for (int64_t first = begin; first < end; first += group) {
-      const int64_t last = std::min(end, first + group);
-      for (int64_t panel = first; panel < last; ++panel) {
-        pack_a_transposed({data(dy) + panel * kPanel, outputs}, std::min(kPanel, outputs - panel * kPanel), tokens,
-                          a + (panel - first) * panel_elements);
-      }
-      for (int64_t column = 0; column < inputs; column += block) {
-        for (int64_t panel = first; panel < last; ++panel) {
-          const PanelProduct product{.a = a + (panel - first) * panel_elements, .a_stride = b.depth, .b = b.panel(column),
-                                     .depth = b.depth, .rows = std::min(kPanel, outputs - panel * kPanel),
-                                     .columns = std::min(block, inputs - column)};
-          kernels.add(product, out + panel * kPanel * inputs + column, inputs);
-        }
+        kernels.store_bf16(product, bias_values == nullptr ? nullptr : bias_values + first, out + row * columns + first,
+                           columns);
       }
     }
   });
@@ -105,32 +63,64 @@ const Bf16Kernels* bf16_kernels() {
   }
 }
 
-const uint16_t* PackedB::panel(int64_t column) const { return data(values) + column * depth; }
+int64_t cached_columns(int64_t depth) { return std::max(kPanel, cached_bytes() / (depth * 2) / kPanel * kPanel); }
 
 PackedB pack_columns(const at::Tensor& weight) {
-  const int64_t columns = weight.size(0), inner = weight.size(1);
-  PackedB b{.values = {}, .depth = round_up(inner, kDepthUnit), .columns = columns};
-  b.values = scratch(round_up(columns, kPanel) * b.depth);
-  at::parallel_for(0, num_panels(columns), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      pack_b_transposed({data(weight) + panel * kPanel * inner, inner}, std::min(kPanel, columns - panel * kPanel), inner,
-                        scratch_data(b.values) + panel * kPanel * b.depth);
-    }
+  const int64_t depth = weight.size(1);
+  const uint16_t* values = bf16_data(weight);
+  return pack_panels(weight.size(0), depth, [=](int64_t first, int64_t columns, uint16_t* panel) {
+    pack_b_transposed({values + first * depth, depth}, columns, depth, panel);
   });
-  return b;
 }
 
 PackedB pack_rows(const at::Tensor& weight) {
-  const int64_t inner = weight.size(0), columns = weight.size(1);
-  PackedB b{.values = {}, .depth = round_up(inner, kDepthUnit), .columns = columns};
-  b.values = scratch(round_up(columns, kPanel) * b.depth);
-  at::parallel_for(0, num_panels(columns), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      pack_b({data(weight) + panel * kPanel, columns}, std::min(kPanel, columns - panel * kPanel), inner,
-             scratch_data(b.values) + panel * kPanel * b.depth);
+  const int64_t depth = weight.size(0), stride = weight.size(1);
+  const uint16_t* values = bf16_data(weight);
+  return pack_panels(stride, depth, [=](int64_t first, int64_t columns, uint16_t* panel) {
+    pack_b({values + first, stride}, columns, depth, panel);
+  });
+}
+
+RowPanels::RowPanels(const at::Tensor& a, int64_t padded_depth)
+    : values_(bf16_data(a)), rows_(a.size(0)), stride_(a.size(1)), depth_(padded_depth) {
+  if (rows_ % kPanel != 0 || stride_ != depth_) copy_ = scratch(kPanel * depth_);
+}
+
+PanelProduct RowPanels::product(int64_t row) const {
+  const int64_t rows = std::min(kPanel, rows_ - row);
+  PanelProduct product{.a = values_ + row * stride_, .a_stride = stride_, .b = nullptr, .depth = depth_, .rows = rows, .columns = 0};
+  if (rows == kPanel && stride_ == depth_) return product;
+  pack_a({product.a, stride_}, rows, stride_, mutable_bf16_data(copy_));
+  product.a = bf16_data(copy_);
+  product.a_stride = depth_;
+  return product;
+}
+
+void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product) {
+  const PackedB& b = product.b;
+  const int64_t panel_elements = kPanel * b.depth;
+  // Panels of A fill the cache; a few of B pass by, each used by all of them.
+  const int64_t group = cached_columns(b.depth) / kPanel, block = std::max<int64_t>(1, group / 8) * kPanel;
+  at::parallel_for(0, num_panels(product.rows), 1, [&](int64_t begin, int64_t end) {
+    const at::Tensor packed = scratch(std::min(group, end - begin) * panel_elements);
+    uint16_t* a = mutable_bf16_data(packed);
+    for (int64_t first = begin; first < end; first += group) {
+      const int64_t last = std::min(end, first + group);
+      for (int64_t panel = first; panel < last; ++panel) {
+        const int64_t row = panel * kPanel;
+        pack_a_transposed({product.a + row, product.stride}, std::min(kPanel, product.rows - row), product.depth,
+                          a + (panel - first) * panel_elements);
+      }
+      for (int64_t column = 0; column < b.columns; column += block) {
+        for (int64_t panel = first; panel < last; ++panel) {
+          const int64_t row = panel * kPanel;
+          kernels.add({.a = a + (panel - first) * panel_elements, .a_stride = b.depth, .b = b.panel(column), .depth = b.depth,
+                       .rows = std::min(kPanel, product.rows - row), .columns = std::min(block, b.columns - column)},
+                      product.c + row * b.columns + column, b.columns);
+        }
+      }
     }
   });
-  return b;
 }
 
 at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -146,9 +136,12 @@ at::Tensor blocked_input_grad(const Bf16Kernels& kernels, const at::Tensor& dy, 
 }
 
 void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
+  const int64_t outputs = dy.size(1);
   for (int64_t first = 0; first < dy.size(0); first += kGradTokens) {
     const int64_t tokens = std::min(kGradTokens, dy.size(0) - first);
-    add_block(kernels, dy.narrow(0, first, tokens), x.narrow(0, first, tokens), grad);
+    const PackedB b = pack_rows(x.narrow(0, first, tokens));
+    add_transposed(kernels, {.a = bf16_data(dy) + first * outputs, .stride = outputs, .depth = tokens, .rows = outputs,
+                             .b = b, .c = grad.mutable_data_ptr<float>()});
   }
 }
 

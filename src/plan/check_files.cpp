@@ -1,10 +1,9 @@
-// What must exist, or be possible to create, before a run starts.
+// What must exist, or be possible to create, before a run starts; token files are the data library's to check.
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "base/format.h"
 #include "plan/run_config.h"
 
 namespace espalier::plan {
@@ -23,53 +22,10 @@ struct FileChecks {
     return fs::exists(path, ignored);
   }
 
-  void check_data_prefix(const std::string& prefix);
-  void check_data();
   void check_tokenizer();
   void check_folder_to_write(const char* name, const std::string& folder);
   void check_load();
 };
-
-std::vector<std::string> prefixes_beside(const std::string& prefix) {
-  std::vector<std::string> found;
-  const fs::path folder = fs::path(prefix).parent_path();
-  const std::string stem = fs::path(prefix).filename();
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
-    if (entry.path().extension() != ".idx") continue;
-    const std::string candidate = entry.path().stem();
-    if (candidate.starts_with(stem) || edit_distance(candidate, stem) <= 2) found.push_back((folder / candidate).string());
-  }
-  std::sort(found.begin(), found.end());
-  if (found.size() > 3) found.resize(3);
-  return found;
-}
-
-void FileChecks::check_data_prefix(const std::string& prefix) {
-  const bool has_index = exists(prefix + ".idx"), has_tokens = exists(prefix + ".bin");
-  if (has_index && has_tokens) return;
-  const std::string place = " (" + table.find("--data-path")->source() + ")";
-  const std::string extension = fs::path(prefix).extension();
-  if ((extension == ".bin" || extension == ".idx") && exists(prefix)) {
-    problems.add("--data-path ", prefix, place, ": leave out the ending ", extension);
-    return;
-  }
-  const std::vector<std::string> near = prefixes_beside(prefix);
-  problems.add("--data-path ", prefix, place, ": there is no file ", prefix, has_index ? ".bin" : ".idx",
-               near.empty() || has_index ? "; `espalier preprocess` makes both" : "; did you mean " + join(near, ", ") + "?");
-}
-
-void FileChecks::check_data() {
-  const DataConfig& data = config.data;
-  if (data.data_path.size() == 1) check_data_prefix(data.data_path[0]);
-  for (size_t i = 1; i < data.data_path.size(); i += 2) check_data_prefix(data.data_path[i]);
-  const auto check_file = [&](const char* name, const std::string& file) {
-    if (!file.empty() && !exists(file)) problems.add(origin(name), ": there is no such file");
-  };
-  check_file("--train-weighted-split-paths-path", data.train_weighted_split_paths_path);
-  check_file("--valid-weighted-split-paths-path", data.valid_weighted_split_paths_path);
-  check_file("--test-weighted-split-paths-path", data.test_weighted_split_paths_path);
-}
 
 void FileChecks::check_tokenizer() {
   const TokenizerConfig& tokenizer = config.tokenizer;
@@ -143,7 +99,6 @@ void FileChecks::check_load() {
 
 void check_files(const RunConfig& config, const OptionTable& table, Problems& problems) {
   FileChecks checks{config, table, problems};
-  checks.check_data();
   checks.check_tokenizer();
   checks.check_load();
   checks.check_folder_to_write("--save", config.checkpoint.save);

@@ -1,22 +1,10 @@
-// Cross-checks of learning rate, recompute, data and checkpoint options.
-#include <algorithm>
+// Cross-checks of learning rate, recompute and checkpoint options.
 #include <cmath>
 
 #include "base/format.h"
-#include "base/literal.h"
 #include "plan/internal/resolver.h"
 
 namespace espalier::plan::internal {
-namespace {
-
-// Weight of a blend or share of a split; upstream's float(), but finite and not negative.
-std::optional<double> parse_share(const std::string& word) {
-  const std::optional<double> share = parse_python_float(word);
-  return share && std::isfinite(*share) && *share >= 0 ? share : std::nullopt;
-}
-
-}  // namespace
-
 void Resolver::check_exclusive_schedule() {
   const ScheduleConfig& schedule = config.schedule;
   const bool by_iters = config.training.train_iters.has_value();
@@ -87,66 +75,8 @@ void Resolver::resolve_recompute() {
 
 void Resolver::resolve_data() {
   DataConfig& data = config.data;
-  const auto has_groups = [](const std::vector<std::string>& groups, const std::string& file) {
-    return !groups.empty() || !file.empty();
-  };
-  data.weighted_splits = has_groups(data.train_weighted_split_paths, data.train_weighted_split_paths_path);
-  const bool other_groups = has_groups(data.valid_weighted_split_paths, data.valid_weighted_split_paths_path) ||
-                            has_groups(data.test_weighted_split_paths, data.test_weighted_split_paths_path);
-  if ((data.weighted_splits || other_groups) && (!data.data_path.empty() || !data.split.empty()))
-    problems.add(origin(data.data_path.empty() ? "--split" : "--data-path"),
-                 " and weighted split paths exclude each other; give the training data one way");
-  if (other_groups && !data.weighted_splits)
-    problems.add("--valid-weighted-split-paths and --test-weighted-split-paths need --train-weighted-split-paths");
-  if (!data.weighted_splits && !other_groups && data.data_path.empty() && !config.validate_only)
-    problems.add("no training data: give --data-path PREFIX (of .bin and .idx, from `espalier preprocess`) or "
-                 "--train-weighted-split-paths");
-  check_weighted_groups();
-  if (data.data_path.empty()) return;
-  if (data.split.empty()) data.split = "969, 30, 1";
-  check_data_path();
-}
-
-void Resolver::check_weighted_groups() {
-  const DataConfig& data = config.data;
-  const auto check = [&](const char* name, const std::vector<std::string>& groups, const std::string& file) {
-    if (!groups.empty() && !file.empty()) problems.add("--", name, " and --", name, "-path exclude each other; give one");
-  };
-  check("train-weighted-split-paths", data.train_weighted_split_paths, data.train_weighted_split_paths_path);
-  check("valid-weighted-split-paths", data.valid_weighted_split_paths, data.valid_weighted_split_paths_path);
-  check("test-weighted-split-paths", data.test_weighted_split_paths, data.test_weighted_split_paths_path);
-  if (data.train_weighted_split_paths.size() > 1)
-    problems.add("--train-weighted-split-paths takes one group, found ", data.train_weighted_split_paths.size(),
-                 "; write all training data as \"NAME: WEIGHT BEGIN:END PREFIX, WEIGHT BEGIN:END PREFIX\"");
-}
-
-void Resolver::check_data_path() {
-  const DataConfig& data = config.data;
-  const std::string place = "(" + table.find("--data-path")->source() + ")";
-  double sum = 0;
-  if (data.data_path.size() > 1) {
-    if (data.data_path.size() % 2 != 0)
-      problems.add("--data-path ", place, " takes one prefix or pairs of weight and prefix, found ", data.data_path.size(), " words");
-    for (size_t i = 0; i + 1 < data.data_path.size(); i += 2) {
-      const std::optional<double> weight = parse_share(data.data_path[i]);
-      if (!weight)
-        problems.add("--data-path ", place, ": ", data.data_path[i], " stands where the weight of ", data.data_path[i + 1],
-                     " belongs; use a number of 0 or more");
-      sum += weight.value_or(1);
-    }
-    if (sum == 0) problems.add("--data-path ", place, ": all weights are 0");
-  }
-  const char separator = data.split.find(',') != std::string::npos ? ',' : '/';
-  const std::vector<std::string> shares = espalier::split(data.split, separator);
-  double total = 0;
-  bool all_good = true;
-  for (size_t i = 0; i < std::min<size_t>(3, shares.size()); ++i) {
-    const std::optional<double> share = parse_share(shares[i]);
-    all_good &= share.has_value();
-    total += share.value_or(0);
-  }
-  if (!all_good || total <= 0)
-    problems.add(origin("--split"), " is not a list of shares of training, validation and test; use numbers such as 969,30,1");
+  data.weighted_splits = !data.train_weighted_split_paths.empty() || !data.train_weighted_split_paths_path.empty();
+  if (!data.data_path.empty() && !data.weighted_splits && data.split.empty()) data.split = "969, 30, 1";
 }
 
 void Resolver::resolve_checkpoint() {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/options.h"
 #include "spec/gpt.h"
 #include "spec/grid.h"
@@ -169,15 +170,22 @@ void add_gpt_options(OptionTable& table, RunConfig& config);
 // After a problem the resolved fields may be unset.
 void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
 
-// What must exist or be writable before a run: data, tokenizer, --load and --save folders, files with groups.
+// What must exist or be writable before a run: tokenizer, --load and --save folders. Where the data are is checked by
+// data::plan_data, which knows the rules of its options.
 void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // What validates and cannot run yet: more than one process.
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
+// Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false when help was printed. `config.num_ranks`
+// comes from the environment (WORLD_SIZE).
+bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table, Problems& problems);
+
 // Sets vocab_size and padded_vocab_size for a tokenizer with ids 0 to vocab_size - 1: --pad-vocab-size-to, or rounded
 // up to a multiple of --make-vocab-size-divisible-by * tensor-parallel size. UserError if the former is too small.
 void set_vocabulary(RunConfig& config, int64_t vocab_size);
+
+LogLevel log_level(const LoggingConfig& logging);
 
 // "bf16"
 std::string to_string(Precision precision);

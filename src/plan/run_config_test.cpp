@@ -182,10 +182,6 @@ TEST(RunConfig, EachBrokenRuleIsNamedWithTheNearestLegalChoice) {
       {kGood + "--pipeline-model-parallel-size 3", "--pipeline-model-parallel-size 3 (command line) is more than --num-layers 2 (command line); use at most 2"},
       {kGood + "--num-layers-per-virtual-pipeline-stage 1", "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size above 2"},
       {kGood + "--hidden-dropout 1", "--hidden-dropout 1.0 (command line) drops everything; use a share below 1, such as 0.1"},
-      {kGood + "--train-weighted-split-paths x", "--data-path owt (command line) and weighted split paths exclude each other; give the training data one way"},
-      {kGood + "--data-path 0.5 a b", "--data-path (command line) takes one prefix or pairs of weight and prefix, found 3 words"},
-      {kGood + "--data-path a b", "--data-path (command line): a stands where the weight of b belongs; use a number of 0 or more"},
-      {kGood + "--split 1,x", "--split 1,x (command line) is not a list of shares of training, validation and test; use numbers such as 969,30,1"},
       {kGood + "--profile-step-start 5 --profile-step-end 5", "--profile-step-end 5 (command line) is not after --profile-step-start 5 (command line); use 6 or more"},
       {kGood + "--fp16-lm-cross-entropy", "--fp16-lm-cross-entropy needs --fp16; leave it out"},
       {kGood + "--position-embedding-type rotary", "--position-embedding-type rotary (command line) is not supported: rotary positions come with the Llama family; use absolute or alibi"},
@@ -239,7 +235,7 @@ class RunFiles : public testing::Test {
     std::filesystem::remove_all(folder_);
     for (const char* name : {"step_00000010", "step_00000020", "step_00000030.partial"})
       std::filesystem::create_directories(folder_ / "run" / name);
-    for (const char* name : {"owt_text_document.bin", "owt_text_document.idx", "half.bin", "vocab.json", "merges.txt",
+    for (const char* name : {"vocab.json", "merges.txt",
                              "run/step_00000010/manifest.json", "run/step_00000020/manifest.json"})
       write_file_atomically(folder_ / name, "x");
   }
@@ -260,7 +256,7 @@ class RunFiles : public testing::Test {
   }
 
   const std::filesystem::path folder_ = std::filesystem::temp_directory_path() / "espalier_run_files_test";
-  const std::string good_ = kGood + "--data-path D/owt_text_document --vocab-file D/vocab.json --merge-file D/merges.txt ";
+  const std::string good_ = kGood + "--vocab-file D/vocab.json --merge-file D/merges.txt ";
 };
 
 TEST_F(RunFiles, GoodOnesPass) {
@@ -271,11 +267,6 @@ TEST_F(RunFiles, GoodOnesPass) {
 }
 
 TEST_F(RunFiles, MissingOnesAreNamed) {
-  EXPECT_EQ(check(good_ + "--data-path D/owt"),
-            Words{"--data-path D/owt (command line): there is no file D/owt.idx; did you mean D/owt_text_document?"});
-  EXPECT_EQ(check(good_ + "--data-path 1 D/half 2 D/owt_text_document.bin"),
-            (Words{"--data-path D/half (command line): there is no file D/half.idx; `espalier preprocess` makes both",
-                   "--data-path D/owt_text_document.bin (command line): leave out the ending .bin"}));
   EXPECT_EQ(check(good_ + "--vocab-file D/v.json"), Words{"--vocab-file D/v.json (command line): there is no such file"});
   EXPECT_EQ(check(good_ + "--tokenizer-type PretrainedFromHF"),
             Words{"--tokenizer-name-or-path is required with --tokenizer-type PretrainedFromHF: tokenizer.json or its folder"});

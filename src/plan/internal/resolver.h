@@ -29,8 +29,6 @@ class Resolver {
   bool given(const char* name) const { return table.find(name)->given(); }
   void check_ramp(int64_t batch, int64_t samples_at_once);
   void check_exclusive_schedule();
-  void check_weighted_groups();
-  void check_data_path();
 
   RunConfig& config;
   const OptionTable& table;

@@ -1,0 +1,12 @@
+// espalier starts in milliseconds and has no tensors; espalier-engine, which lies beside it, has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+// Replaces this process by `espalier-engine COMMAND ARGUMENTS`. Returns only by throwing.
+[[noreturn]] void become_engine(const std::string& command, const std::vector<std::string>& arguments);
+
+}  // namespace espalier

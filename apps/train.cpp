@@ -1,0 +1,77 @@
+// espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
+#include <algorithm>
+#include <cstdio>
+
+#include "base/format.h"
+#include "become_engine.h"
+#include "commands.h"
+#include "data/data_plan.h"
+#include "plan/flops.h"
+#include "plan/run_config.h"
+
+namespace espalier {
+namespace {
+
+// Token files, splits and weights.
+void check_data(const plan::RunConfig& config, Problems& problems) {
+  const plan::DataConfig& from = config.data;
+  data::DataSetOptions options;
+  options.data_path = from.data_path;
+  options.split = from.split;
+  options.train_weighted_split_paths = from.train_weighted_split_paths;
+  options.valid_weighted_split_paths = from.valid_weighted_split_paths;
+  options.test_weighted_split_paths = from.test_weighted_split_paths;
+  options.train_weighted_split_paths_path = from.train_weighted_split_paths_path;
+  options.valid_weighted_split_paths_path = from.valid_weighted_split_paths_path;
+  options.test_weighted_split_paths_path = from.test_weighted_split_paths_path;
+  options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
+  options.seed = config.training.seed;
+  const bool names_data = !from.data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
+                          !from.valid_weighted_split_paths_path.empty() || !from.test_weighted_split_paths.empty() ||
+                          !from.test_weighted_split_paths_path.empty();
+  if (names_data || !config.validate_only) data::plan_data(options, problems);  // a recipe alone has no data
+}
+
+// The resolved options on stdout, what they amount to on stderr.
+void print_validated(plan::RunConfig& config, const OptionTable& table) {
+  std::fputs(table.to_toml().c_str(), stdout);
+  const plan::TrainingConfig& training = config.training;
+  std::string model = concat(format_count(plan::num_parameters_without_embeddings(config.model)), " parameters without embeddings");
+  if (config.tokenizer.pad_vocab_size_to) {
+    plan::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
+    model = concat(format_count(plan::num_parameters(config.model)), " parameters");
+  }
+  const int64_t tokens = training.num_samples * config.data.sequence_length;
+  log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps), " steps, ",
+           format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ", spec::to_string(config.grid));
+  if (config.grid.num_ranks() > 1)
+    log_warning("a run has one process for now: this layout is checked but does not start");
+}
+
+int train_gpt(const std::vector<std::string>& arguments) {
+  plan::RunConfig config;
+  OptionTable table("espalier train gpt", "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
+  Problems problems;
+  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  check_data(config, problems);
+  problems.raise();
+  if (!config.validate_only) become_engine("train", arguments);
+  print_validated(config, table);
+  return 0;
+}
+
+}  // namespace
+
+int train_main(const std::vector<std::string>& arguments) {
+  const std::string usage = "usage: espalier train gpt [options]; espalier train gpt --help explains them";
+  if (arguments.empty()) throw UserError("no model family\n" + usage, ExitCode::kUsage);
+  const std::string& family = arguments[0];
+  if (family == "gpt") return train_gpt(arguments);
+  if (family.starts_with("-") && family.find("help") != std::string::npos) {
+    std::printf("%s\n", usage.c_str());
+    return 0;
+  }
+  throw UserError(concat("cannot train ", family, ": the model families are gpt\n", usage), ExitCode::kUsage);
+}
+
+}  // namespace espalier

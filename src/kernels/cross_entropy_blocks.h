@@ -1,0 +1,48 @@
+// The work of linear_cross_entropy, block of vocabulary by block, so that logits of all tokens never exist at once.
+//
+// Forward: per block, logits = x W_b^T, and each row's running softmax sum. Backward, with the row's log-sum-exp known:
+// per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x: each row of dW is visited
+// once. Recomputing the logits costs one product more; keeping them would cost tokens x vocabulary x 2 bytes, and
+// reading them back takes about as long as the product on AMX.
+//
+// Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products of ATen on operands
+// widened block by block.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "kernels/matmul_bf16.h"
+#include "kernels/softmax_rows.h"
+
+namespace espalier::kernels {
+
+struct CrossEntropyInput {
+  const at::Tensor& x;       // [tokens, hidden]
+  const at::Tensor& weight;  // [vocabulary, hidden], type of x
+  const at::Tensor& labels;  // [tokens] int64
+};
+
+struct CrossEntropyRows {
+  at::Tensor losses;       // [tokens] fp32
+  at::Tensor log_sum_exp;  // [tokens] fp32
+};
+
+struct CrossEntropyBackward {
+  const at::Tensor& log_sum_exp;
+  const at::Tensor& token_grads;  // [tokens] fp32: upstream gradient of each token's loss
+  const at::Tensor& weight_grad;  // [vocabulary, hidden] fp32, added to
+};
+
+// The rows' results from their finished sums.
+CrossEntropyRows finish_rows(const std::vector<RowSums>& sums);
+
+CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);
+at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
+                                        const CrossEntropyBackward& backward);
+
+CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input);
+at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const CrossEntropyBackward& backward);
+
+}  // namespace espalier::kernels

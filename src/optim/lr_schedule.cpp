@@ -1,0 +1,51 @@
+#include "optim/lr_schedule.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace espalier::optim {
+
+LrSchedule::LrSchedule(const LrConfig& config) : config_(config) {
+  ESPALIER_CHECK(config.min_lr >= 0 && config.max_lr >= config.min_lr, config.min_lr, " ", config.max_lr);
+  ESPALIER_CHECK(config.decay_samples > 0 && config.warmup_samples < static_cast<double>(config.decay_samples),
+                 config.warmup_samples, " ", config.decay_samples);
+  lr_ = rate();
+}
+
+void LrSchedule::step(int64_t num_samples, int64_t num_tokens) {
+  state_.num_samples += num_samples;
+  state_.num_tokens = num_tokens;
+  lr_ = rate();
+}
+
+void LrSchedule::restore(const LrState& state) {
+  state_ = state;
+  lr_ = rate();
+}
+
+// The order of operations is upstream's: the results are equal to the last bit.
+double LrSchedule::rate() {
+  const auto samples = static_cast<double>(state_.num_samples);
+  if (config_.warmup_samples > 0 && samples <= config_.warmup_samples) {
+    // The end of the warm-up in tokens is noted only when it falls on the end of a step; else it stays 0, as upstream.
+    if (samples == config_.warmup_samples && config_.decay_tokens) state_.warmup_tokens = state_.num_tokens;
+    return config_.max_lr * samples / config_.warmup_samples;
+  }
+  if (config_.decay == LrDecay::kConstant) return config_.max_lr;
+  double decayed = 1;
+  if (!config_.decay_tokens) {
+    const auto end = static_cast<double>(config_.decay_samples);
+    decayed = (samples - config_.warmup_samples) / (end - config_.warmup_samples);
+  } else if (state_.num_tokens < *config_.decay_tokens) {
+    decayed = static_cast<double>(state_.num_tokens - state_.warmup_tokens) /
+              static_cast<double>(*config_.decay_tokens - state_.warmup_tokens);
+  }
+  if (decayed >= 1) return config_.min_lr;
+  const double share = config_.decay == LrDecay::kLinear ? 1.0 - decayed
+                                                         : 0.5 * (std::cos(std::numbers::pi * decayed) + 1.0);
+  return config_.min_lr + share * (config_.max_lr - config_.min_lr);
+}
+
+}  // namespace espalier::optim

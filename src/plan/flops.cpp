@@ -1,0 +1,36 @@
+#include "plan/flops.h"
+
+namespace espalier::plan {
+
+double model_flops(const spec::GptConfig& model, int64_t sequence_length) {
+  const double tokens = static_cast<double>(sequence_length), hidden = static_cast<double>(model.hidden_size);
+  const double projection = static_cast<double>(model.num_attention_heads * model.kv_channels);
+  const double ffn = static_cast<double>(model.ffn_hidden_size);
+  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP.
+  const double linear = 4 * hidden * projection + 2 * hidden * ffn;
+  // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value.
+  const double pairs = tokens * (tokens + 1) / 2;
+  const double layer = tokens * linear + 2 * pairs * projection;
+  const double output = tokens * hidden * static_cast<double>(model.padded_vocab_size);
+  return 3 * 2 * (static_cast<double>(model.num_layers) * layer + output);
+}
+
+double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute) {
+  const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
+  const double l = static_cast<double>(model.num_layers), v = static_cast<double>(model.padded_vocab_size);
+  double recomputed_share = 0;
+  if (recompute.kind == Recompute::Kind::kUniform) recomputed_share = 1;
+  if (recompute.kind == Recompute::Kind::kBlock) recomputed_share = static_cast<double>(recompute.num_layers) / l;
+  return 24 * (3 + recomputed_share) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+}
+
+int64_t num_parameters(const spec::GptConfig& model) { return spec::num_elements(spec::gpt_params(model)); }
+
+int64_t num_parameters_without_embeddings(const spec::GptConfig& model) {
+  int64_t count = 0;
+  for (const spec::ParamSpec& param : spec::gpt_params(model))
+    if (param.name != "word_embeddings.weight" && param.name != "position_embeddings.weight") count += param.num_elements();
+  return count;
+}
+
+}  // namespace espalier::plan

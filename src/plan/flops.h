@@ -1,0 +1,26 @@
+// What one sample costs, counted two ways; and the number of parameters.
+//
+// Model FLOPs: what the mathematics needs. Two per multiply-add of the matrices that every token passes (linear layers,
+// the output layer over the padded vocabulary, attention over the positions it may see), three times for forward and
+// backward. Recompute and other work of an implementation do not count: the figure compares machines and programs.
+//
+// Hardware FLOPs: what BLOOM's log line calls TFLOPs: 24 (3 + recomputed share) s l h^2 (1 + s / 6h + V / 16lh), four
+// passes instead of three with full recompute. Attention counts as if it were not causal, and an MLP as 4h wide.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/run_config.h"
+
+namespace espalier::plan {
+
+// Of one sample of so many tokens, forward and backward.
+double model_flops(const spec::GptConfig& model, int64_t sequence_length);
+double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute);
+
+// Each parameter once; `without_embeddings` leaves out the tables of words and positions (an untied output layer
+// counts).
+int64_t num_parameters(const spec::GptConfig& model);
+int64_t num_parameters_without_embeddings(const spec::GptConfig& model);
+
+}  // namespace espalier::plan

@@ -1,0 +1,131 @@
+// The program as a user meets it: exit codes, streams, time, and that nothing is written when something is wrong.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output, errors;
+  double seconds = 0;
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "work");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Runs `command` by bash in an empty folder, with the programs in front of PATH.
+  Outcome bash(const std::string& command) const {
+    write_file_atomically(folder_ / "script", command + "\n");
+    const std::string programs = fs::path(ESPALIER_PROGRAM).parent_path();
+    const std::string line = concat("cd ", (folder_ / "work").string(), " && PATH=", programs, ":$PATH bash ",
+                                    (folder_ / "script").string(), " >", (folder_ / "out").string(), " 2>",
+                                    (folder_ / "err").string());
+    const auto start = std::chrono::steady_clock::now();
+    const int status = std::system(line.c_str());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err"), seconds};
+  }
+  std::string root() const { return fs::current_path(); }
+
+  const fs::path folder_ = fs::temp_directory_path() / "espalier_command_test";
+};
+
+TEST_F(Command, MisspeltFlagIsNamedWithItsNeighbour) {
+  const Outcome outcome = bash("espalier train gpt --hiden-size 64");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("unknown option --hiden-size; did you mean --hidden-size?"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(outcome.output, "");
+}
+
+TEST_F(Command, FiveProblemsComeInOneGoWithinTwoSecondsAndNothingIsWritten) {
+  const Outcome outcome = bash(
+      "espalier train gpt --num-layers 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 "
+      "--micro-batch-size 3 --global-batch-size 7 --train-iters 10 --lr 1e-3 --lr-warmup-iters 12 --bf16 --fp16 "
+      "--data-path nowhere --vocab-file v.json --merge-file m.txt --save run --save-interval 2 --tensorboard-dir tb");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_LT(outcome.seconds, 2);
+  EXPECT_NE(outcome.errors.find("error: 7 problems:\n"), std::string::npos) << outcome.errors;
+  for (const char* part : {"48 or 52", "6 or 9", "at most 9", "--fp16 (command line) and --bf16", "nowhere", "v.json", "m.txt"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
+  EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+TEST_F(Command, ProblemsOfARecipeHaveFileAndLine) {
+  const Outcome outcome = bash("printf '[size]\\nnum_layer = 2\\n' > a.toml; espalier train gpt --recipe a.toml");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("a.toml:2: unknown key num_layer; did you mean num_layers?"), std::string::npos) << outcome.errors;
+}
+
+TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayWhyTheyDoNotStart) {
+  for (const char* name : {"bloom-176b", "gpt3-175b"}) {
+    const std::string recipe = concat(root(), "/recipes/", name, ".toml");
+    const Outcome valid = bash("espalier train gpt --validate-only --recipe " + recipe);
+    EXPECT_EQ(valid.exit_code, 0) << valid.errors;
+    EXPECT_NE(valid.errors.find("this layout is checked but does not start"), std::string::npos) << valid.errors;
+    const Outcome run = bash("espalier train gpt --recipe " + recipe);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_NE(run.errors.find("cannot run yet: a run has one process; use 1"), std::string::npos) << run.errors;
+  }
+}
+
+TEST_F(Command, ResolvedOptionsAreARecipe) {
+  const Outcome first = bash("espalier train gpt --validate-only --lr 0.5 --recipe " + root() + "/recipes/tiny.toml");
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  write_file_atomically(folder_ / "work/config.toml", first.output);
+  const Outcome again = bash("espalier train gpt --validate-only --recipe config.toml");
+  EXPECT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(again.output, first.output);
+  EXPECT_NE(first.output.find("lr = 0.5\n"), std::string::npos);
+}
+
+TEST_F(Command, MegatronsScriptNamesAreCommands) {
+  const Outcome outcome = bash("espalier megatron/pretrain_gpt.py --num_layer=2");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("did you mean --num-layers?"), std::string::npos) << outcome.errors;
+}
+
+TEST_F(Command, UnknownCommandIsNamedWithItsNeighbour) {
+  const Outcome outcome = bash("espalier tran gpt");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("unknown command tran; did you mean train?"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(bash("espalier").exit_code, 2);
+  EXPECT_EQ(bash("espalier help").exit_code, 0);
+  EXPECT_EQ(bash("espalier --version").output.substr(0, 9), "espalier ");
+}
+
+TEST_F(Command, HelpGoesToStandardOutput) {
+  const Outcome common = bash("espalier train gpt -h"), all = bash("espalier train gpt --help-all");
+  EXPECT_EQ(common.exit_code, 0);
+  EXPECT_LT(common.output.size(), all.output.size());
+  EXPECT_NE(common.output.find("--num-layers"), std::string::npos);
+  EXPECT_NE(bash("espalier train gpt --help=learning").output.find("--lr-warmup-fraction"), std::string::npos);
+  EXPECT_EQ(bash("espalier help train gpt").output, common.output);
+}
+
+TEST_F(Command, BashCompletesCommandsAndOptions) {
+  const Outcome outcome = bash(
+      "source <(espalier completion bash)\n"
+      "COMP_WORDS=(espalier tra); COMP_CWORD=1; _espalier; echo ${COMPREPLY[@]}\n"
+      "COMP_WORDS=(espalier train gpt --lr-w); COMP_CWORD=3; _espalier; echo ${COMPREPLY[@]}");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "train\n--lr-warmup-fraction --lr-warmup-iters --lr-warmup-samples\n");
+}
+
+}  // namespace
+}  // namespace espalier
