@@ -25,7 +25,8 @@ int completion_main(const std::vector<std::string>& arguments) {
   COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" "${command[@]}" --help-names 2>/dev/null)" -- "$word"))
 }
 complete -o filenames -F _espalier espalier
-)script", names.c_str());
+)script",
+              names.c_str());
   return 0;
 }
 

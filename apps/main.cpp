@@ -56,9 +56,10 @@ int dispatch(Words words) {
     names.push_back(command.name);
   }
   const Words near = nearest_names(words[0], names);
-  throw UserError(concat("unknown command ", words[0], near.empty() ? "; " : "; did you mean " + join(near, " or ") + "? ",
-                         "The commands are ", join(names, ", ")),
-                  ExitCode::kUsage);
+  throw UserError(
+      concat("unknown command ", words[0], near.empty() ? "; " : "; did you mean " + join(near, " or ") + "? ",
+             "The commands are ", join(names, ", ")),
+      ExitCode::kUsage);
 }
 
 }  // namespace

@@ -36,21 +36,24 @@ void check_data(const plan::RunConfig& config, Problems& problems) {
 void print_validated(plan::RunConfig& config, const OptionTable& table) {
   std::fputs(table.to_toml().c_str(), stdout);
   const plan::TrainingConfig& training = config.training;
-  std::string model = concat(format_count(plan::num_parameters_without_embeddings(config.model)), " parameters without embeddings");
+  std::string model =
+      concat(format_count(plan::num_parameters_without_embeddings(config.model)), " parameters without embeddings");
   if (config.tokenizer.pad_vocab_size_to) {
     plan::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
     model = concat(format_count(plan::num_parameters(config.model)), " parameters");
   }
   const int64_t tokens = training.num_samples * config.data.sequence_length;
-  log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps), " steps, ",
-           format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ", spec::to_string(config.grid));
+  log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps),
+           " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
+           spec::to_string(config.grid));
   if (config.grid.num_ranks() > 1)
     log_warning("a run has one process for now: this layout is checked but does not start");
 }
 
 int train_gpt(const std::vector<std::string>& arguments) {
   plan::RunConfig config;
-  OptionTable table("espalier train gpt", "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
+  OptionTable table("espalier train gpt",
+                    "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   check_data(config, problems);

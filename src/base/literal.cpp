@@ -34,7 +34,8 @@ void take_sign(const std::string& text, size_t& at, std::string& plain) {
 
 bool is_named_number(const std::string& text, size_t at) {
   std::string lower;
-  for (; at < text.size(); ++at) lower += text[at] >= 'A' && text[at] <= 'Z' ? static_cast<char>(text[at] + 32) : text[at];
+  for (; at < text.size(); ++at)
+    lower += text[at] >= 'A' && text[at] <= 'Z' ? static_cast<char>(text[at] + 32) : text[at];
   return lower == "inf" || lower == "infinity" || lower == "nan";
 }
 

@@ -15,7 +15,8 @@ TEST(Literal, IntegersAreThoseOfPython) {
   EXPECT_EQ(parse_python_int(" 5 "), 5);
   EXPECT_EQ(parse_python_int("-007"), -7);
   EXPECT_EQ(parse_python_int("9223372036854775807"), std::numeric_limits<int64_t>::max());
-  for (const char* bad : {"", " ", "1e3", "5.0", "_5", "5_", "1__0", "0x10", "+-5", "5 5", "- 5", "9223372036854775808"})
+  for (const char* bad :
+       {"", " ", "1e3", "5.0", "_5", "5_", "1__0", "0x10", "+-5", "5 5", "- 5", "9223372036854775808"})
     EXPECT_EQ(parse_python_int(bad), std::nullopt) << bad;
 }
 

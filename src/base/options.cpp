@@ -135,15 +135,17 @@ Option& OptionTable::add_truth(const std::string& name, bool& target, const std:
 }
 
 Option& OptionTable::add(const std::string& name, int64_t& target, const std::string& help) {
-  return add_row(name, help,
-                 {OptionKind::kInteger, false, [&target](const Words& words) { target = *parse_python_int(words.at(0)); },
-                  [&target] { return Words{std::to_string(target)}; }});
+  return add_row(
+      name, help,
+      {OptionKind::kInteger, false, [&target](const Words& words) { target = *parse_python_int(words.at(0)); },
+       [&target] { return Words{std::to_string(target)}; }});
 }
 
 Option& OptionTable::add(const std::string& name, double& target, const std::string& help) {
-  return add_row(name, help,
-                 {OptionKind::kNumber, false, [&target](const Words& words) { target = *parse_python_float(words.at(0)); },
-                  [&target] { return Words{format_python_float(target)}; }});
+  return add_row(
+      name, help,
+      {OptionKind::kNumber, false, [&target](const Words& words) { target = *parse_python_float(words.at(0)); },
+       [&target] { return Words{format_python_float(target)}; }});
 }
 
 Option& OptionTable::add(const std::string& name, std::string& target, const std::string& help) {
@@ -153,20 +155,23 @@ Option& OptionTable::add(const std::string& name, std::string& target, const std
 }
 
 Option& OptionTable::add(const std::string& name, std::optional<int64_t>& target, const std::string& help) {
-  return add_row(name, help,
-                 {OptionKind::kInteger, false, [&target](const Words& words) { target = parse_python_int(words.at(0)); },
-                  [&target] { return target ? Words{std::to_string(*target)} : Words{}; }});
+  return add_row(
+      name, help,
+      {OptionKind::kInteger, false, [&target](const Words& words) { target = parse_python_int(words.at(0)); },
+       [&target] { return target ? Words{std::to_string(*target)} : Words{}; }});
 }
 
 Option& OptionTable::add(const std::string& name, std::optional<double>& target, const std::string& help) {
-  return add_row(name, help,
-                 {OptionKind::kNumber, false, [&target](const Words& words) { target = parse_python_float(words.at(0)); },
-                  [&target] { return target ? Words{format_python_float(*target)} : Words{}; }});
+  return add_row(
+      name, help,
+      {OptionKind::kNumber, false, [&target](const Words& words) { target = parse_python_float(words.at(0)); },
+       [&target] { return target ? Words{format_python_float(*target)} : Words{}; }});
 }
 
 Option& OptionTable::add(const std::string& name, std::vector<std::string>& target, const std::string& help) {
-  return add_row(name, help,
-                 {OptionKind::kText, true, [&target](const Words& words) { target = words; }, [&target] { return target; }});
+  return add_row(
+      name, help,
+      {OptionKind::kText, true, [&target](const Words& words) { target = words; }, [&target] { return target; }});
 }
 
 Option& OptionTable::add(const std::string& name, std::vector<int64_t>& target, const std::string& help) {
@@ -213,7 +218,9 @@ void OptionTable::allow_recipes() {
   const std::string group = current_group_;
   current_group_ = "recipe";
   add("--recipe", recipes_, "TOML files of options, read from left to right; flags win over them")
-      .value_name("FILE").not_in_recipe().common();
+      .value_name("FILE")
+      .not_in_recipe()
+      .common();
   current_group_ = group;
 }
 
@@ -233,7 +240,9 @@ Option* OptionTable::find_row(const std::string& name, bool exact, std::vector<s
   return nullptr;
 }
 
-const Option* OptionTable::find(const std::string& name_or_alias) const { return find_row(name_or_alias, true, nullptr); }
+const Option* OptionTable::find(const std::string& name_or_alias) const {
+  return find_row(name_or_alias, true, nullptr);
+}
 
 std::string OptionTable::origin(const std::string& name) const {
   const Option* option = find(name);

@@ -30,8 +30,8 @@ namespace espalier {
 
 enum class OptionEffect {
   kUsed,
-  kNoEffect,   // accepted; said once why it changes nothing here
-  kRefused,    // known, not supported: the text says what to use instead
+  kNoEffect,  // accepted; said once why it changes nothing here
+  kRefused,   // known, not supported: the text says what to use instead
 };
 
 // What the words of a row are. kTruth takes one word, of which any but "" is true (Python's bool, as Megatron has it).
@@ -40,22 +40,22 @@ enum class OptionKind { kFlag, kInteger, kNumber, kText, kTruth };
 // One row. The setters return *this so that a row reads as a sentence.
 class Option {
  public:
-  Option& alias(const std::string& name);                 // another spelling, same meaning
+  Option& alias(const std::string& name);  // another spelling, same meaning
   Option& required();
-  Option& choices(std::vector<std::string> names);        // legal values of a string or of each list element
+  Option& choices(std::vector<std::string> names);  // legal values of a string or of each list element
   // A value of Megatron's that is not a choice here: the message says why, or what to use instead.
   Option& refuse_value(const std::string& value, const std::string& reason);
-  Option& minimum(double value);                          // inclusive
+  Option& minimum(double value);  // inclusive
   Option& maximum(double value);
-  Option& default_text(const std::string& text);          // in the help, for a default that is derived: "4 * hidden"
-  Option& value_name(const std::string& name);            // in the help: "N", "FILE"; derived from the type if unset
+  Option& default_text(const std::string& text);  // in the help, for a default that is derived: "4 * hidden"
+  Option& value_name(const std::string& name);    // in the help: "N", "FILE"; derived from the type if unset
   Option& owner(const std::string& library);
-  Option& not_in_recipe();                                // only on the command line (--recipe, --help)
-  Option& count(size_t exactly);                          // a list of exactly so many words
-  Option& common();                                       // shown by -h; a table without such rows shows all
+  Option& not_in_recipe();        // only on the command line (--recipe, --help)
+  Option& count(size_t exactly);  // a list of exactly so many words
+  Option& common();               // shown by -h; a table without such rows shows all
 
-  const std::string& name() const { return name_; }       // canonical, with dashes: "--hidden-size"
-  std::string key() const;                                // recipe key: "hidden_size"
+  const std::string& name() const { return name_; }  // canonical, with dashes: "--hidden-size"
+  std::string key() const;                           // recipe key: "hidden_size"
   const std::vector<std::string>& aliases() const { return aliases_; }
   const std::string& group() const { return group_; }
   const std::string& help() const { return help_; }
@@ -66,11 +66,11 @@ class Option {
   const std::vector<std::string>& legal_values() const { return choices_; }
   const std::string& effect_reason() const { return effect_reason_; }  // of rows without effect, or refused
   bool in_recipe() const { return in_recipe_; }
-  bool given() const { return given_; }                   // on the command line or in a recipe
-  const std::string& source() const { return source_; }   // "command line" or "recipes/tiny.toml:14"
-  std::vector<std::string> values() const { return get_(); }   // current, as text; empty when an optional is unset
+  bool given() const { return given_; }                       // on the command line or in a recipe
+  const std::string& source() const { return source_; }       // "command line" or "recipes/tiny.toml:14"
+  std::vector<std::string> values() const { return get_(); }  // current, as text; empty when an optional is unset
   std::vector<std::string> default_values() const { return default_; }
-  std::string toml_value() const;                         // as it stands in config.toml
+  std::string toml_value() const;  // as it stands in config.toml
 
  private:
   friend class OptionTable;
@@ -101,7 +101,7 @@ class OptionTable {
   void group(const std::string& name);  // of the rows that follow
 
   // The bound variable must outlive the table. Its value now is the default.
-  Option& add(const std::string& name, bool& target, const std::string& help);       // a flag: sets true
+  Option& add(const std::string& name, bool& target, const std::string& help);           // a flag: sets true
   Option& add_negative(const std::string& name, bool& target, const std::string& help);  // --no-x: sets false
   Option& add_truth(const std::string& name, bool& target, const std::string& help);     // kTruth: takes a word
   Option& add(const std::string& name, int64_t& target, const std::string& help);
@@ -158,8 +158,8 @@ class OptionTable {
   // Applies recipe text as if read from a file of that name (for tests and for config.toml of a checkpoint).
   void parse_toml(const std::string& content, const std::string& file_name, Problems& problems);
 
-  std::string help(bool all = true) const;                          // all: also rows that are not common()
-  std::string help_of(const std::string& option_or_group) const;    // UserError if there is none of that name
+  std::string help(bool all = true) const;                        // all: also rows that are not common()
+  std::string help_of(const std::string& option_or_group) const;  // UserError if there is none of that name
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
   std::string to_toml() const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }

@@ -84,14 +84,16 @@ std::string OptionTable::help(bool all) const {
   std::string text = "usage: " + program_;
   if (positional_) {
     const std::string dots = positional_->maximum > 1 ? "..." : "";
-    text += positional_->minimum == 0 ? " [" + positional_->value_name + dots + "]" : " " + positional_->value_name + dots;
+    text +=
+        positional_->minimum == 0 ? " [" + positional_->value_name + dots + "]" : " " + positional_->value_name + dots;
   }
   text += " [options]\n\n" + summary_ + "\n";
   if (positional_) text += "\n  " + positional_->value_name + "  " + positional_->help + "\n";
   for (const std::string& group : groups()) text += help_group(group, all || !has_common);
   text += "\nhelp:\n  -h, --help, --help-all, --help=GROUP, --help=OPTION\n";
-  if (has_common && !all) text += "\nThese are the common options; --help-all shows all " + std::to_string(options_.size()) +
-                                  ". Groups: " + join(groups(), ", ") + ".\n";
+  if (has_common && !all)
+    text += "\nThese are the common options; --help-all shows all " + std::to_string(options_.size()) +
+            ". Groups: " + join(groups(), ", ") + ".\n";
   return text;
 }
 

@@ -52,8 +52,8 @@ struct OptionTable::Reading {
   const Words& arguments;
   Problems& problems;
   size_t at = 0;
-  Words words;               // those that belong to no option
-  std::string last_flag;     // a word after it was perhaps meant as its value
+  Words words;            // those that belong to no option
+  std::string last_flag;  // a word after it was perhaps meant as its value
 };
 
 bool OptionTable::parse(const std::vector<std::string>& arguments) {
@@ -96,15 +96,18 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   const size_t equals = word.find('=');
   const std::string name = option_part(word);
   reading.last_flag.clear();
-  const auto next_is_value = [&] { return reading.at < reading.arguments.size() && reading.arguments[reading.at] != "--" &&
-                                          !is_option_word(reading.arguments[reading.at]); };
+  const auto next_is_value = [&] {
+    return reading.at < reading.arguments.size() && reading.arguments[reading.at] != "--" &&
+           !is_option_word(reading.arguments[reading.at]);
+  };
   Words ambiguous;
   Option* option = find_row(name, !allow_prefixes_, &ambiguous);
   if (option == nullptr) {
     if (ambiguous.empty()) {
       reading.problems.add("unknown option ", name, suggestion(name, /*as_key=*/false));
     } else {
-      reading.problems.add("option ", name, " is the beginning of ", join(ambiguous, ", "), "; write one of them in full");
+      reading.problems.add("option ", name, " is the beginning of ", join(ambiguous, ", "),
+                           "; write one of them in full");
     }
     while (next_is_value()) ++reading.at;
     return;
@@ -162,8 +165,8 @@ void OptionTable::read_positionals(const std::vector<std::string>& words, Proble
     return concat(positional_->minimum, " to ", positional_->maximum);
   };
   if (words.size() < positional_->minimum || words.size() > positional_->maximum)
-    problems.add("expected ", amount(), " ", positional_->value_name, " (", positional_->help, "), found ", words.size(),
-                 words.empty() ? "" : ": ", join(words, " "));
+    problems.add("expected ", amount(), " ", positional_->value_name, " (", positional_->help, "), found ",
+                 words.size(), words.empty() ? "" : ": ", join(words, " "));
   *positional_->target = words;
 }
 
@@ -200,7 +203,8 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
     const auto refused = option.refused_values_.find(word);
     if (refused != option.refused_values_.end())
       refuse(word, "is not supported: " + refused->second);
-    else if (!option.choices_.empty() && std::find(option.choices_.begin(), option.choices_.end(), word) == option.choices_.end())
+    else if (!option.choices_.empty() &&
+             std::find(option.choices_.begin(), option.choices_.end(), word) == option.choices_.end())
       refuse(word, "is not one of " + join(option.choices_, ", ") + did_you_mean(nearest_names(word, option.choices_)));
   }
   if (good) option.set_(words);

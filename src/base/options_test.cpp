@@ -56,7 +56,8 @@ struct Example {
 
 TEST(Options, DashesUnderscoresAndEqualSignsAreOneSpelling) {
   Example e;
-  EXPECT_EQ(e.parse({"--num_layers", "1_0", "--lr=1e-3", "--lr_decay-style", "cosine", "--bf16", "--load_from=a=b"}), Words{});
+  EXPECT_EQ(e.parse({"--num_layers", "1_0", "--lr=1e-3", "--lr_decay-style", "cosine", "--bf16", "--load_from=a=b"}),
+            Words{});
   EXPECT_EQ(e.layers, 10);
   EXPECT_EQ(e.rate, 1e-3);
   EXPECT_EQ(e.style, Style::kCosine);
@@ -66,7 +67,8 @@ TEST(Options, DashesUnderscoresAndEqualSignsAreOneSpelling) {
 
 TEST(Options, ListTakesAllWordsUpToTheNextOption) {
   Example e;
-  EXPECT_EQ(e.parse({"--data-path", "0.3", "a", "-0.7", "b", "--rampup-batch-size", "2", "+2", "1_000", "--bf16"}), Words{});
+  EXPECT_EQ(e.parse({"--data-path", "0.3", "a", "-0.7", "b", "--rampup-batch-size", "2", "+2", "1_000", "--bf16"}),
+            Words{});
   EXPECT_EQ(e.data, (Words{"0.3", "a", "-0.7", "b"}));
   EXPECT_EQ(e.ramp, (std::vector<int64_t>{2, 2, 1000}));
   EXPECT_TRUE(e.bf16);
@@ -88,7 +90,8 @@ TEST(Options, WordWithBlankIsAValueEvenIfItBeginsWithADash) {
 
 TEST(Options, NegativeNumberWithExponentNeedsTheEqualSign) {
   Example e;
-  EXPECT_EQ(e.parse({"--lr", "-1e-8"}), (Words{"--lr expects a value (a negative one in the form --lr=-1e-8)", "unknown option -1e-8"}));
+  EXPECT_EQ(e.parse({"--lr", "-1e-8"}),
+            (Words{"--lr expects a value (a negative one in the form --lr=-1e-8)", "unknown option -1e-8"}));
   Example f;
   EXPECT_EQ(f.parse({"--lr=-1e-8"}), Words{"--lr -1e-8 (command line) is below the smallest value, 0"});
 }
@@ -110,22 +113,24 @@ TEST(Options, TruthTakesAnyTextForTrueAsPythonDoes) {
 
 TEST(Options, EveryProblemIsReportedInOneGo) {
   Example e;
-  EXPECT_EQ(e.parse({"--num-layer", "2", "--lr", "fast", "--lr-decay-style", "cosin", "--num-layers", "1e3",
-                     "--rampup-batch-size", "1", "2", "--bf16", "yes", "--warmup", "3", "--global-batch-size"}),
-            (Words{"unknown option --num-layer; did you mean --num-layers?", "--lr fast (command line) is not a number",
-                   "--lr-decay-style cosin (command line) is not one of linear, cosine; did you mean cosine?",
-                   "--num-layers 1e3 (command line) is not an integer; write 1000",
-                   "--rampup-batch-size (command line) takes 3 values, found 2", "unexpected word yes: --bf16 takes no value",
-                   "--warmup (command line) is not supported: use --lr-warmup-fraction",
-                   "--global-batch-size expects a value (a negative one in the form --global-batch-size=-1e-8)"}));
+  EXPECT_EQ(
+      e.parse({"--num-layer", "2", "--lr", "fast", "--lr-decay-style", "cosin", "--num-layers", "1e3",
+               "--rampup-batch-size", "1", "2", "--bf16", "yes", "--warmup", "3", "--global-batch-size"}),
+      (Words{"unknown option --num-layer; did you mean --num-layers?", "--lr fast (command line) is not a number",
+             "--lr-decay-style cosin (command line) is not one of linear, cosine; did you mean cosine?",
+             "--num-layers 1e3 (command line) is not an integer; write 1000",
+             "--rampup-batch-size (command line) takes 3 values, found 2", "unexpected word yes: --bf16 takes no value",
+             "--warmup (command line) is not supported: use --lr-warmup-fraction",
+             "--global-batch-size expects a value (a negative one in the form --global-batch-size=-1e-8)"}));
   EXPECT_EQ(e.layers, 2) << "bad words leave the variable alone";
   try {
     Example().table.parse({"--num-layers", "0", "word"});
     FAIL() << "no error";
   } catch (const UserError& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_STREQ(error.what(), "2 problems:\n  - --num-layers 0 (command line) is below the smallest value, 1\n"
-                               "  - unexpected word word: options begin with --");
+    EXPECT_STREQ(error.what(),
+                 "2 problems:\n  - --num-layers 0 (command line) is below the smallest value, 1\n"
+                 "  - unexpected word word: options begin with --");
   }
 }
 
@@ -139,7 +144,8 @@ TEST(Options, NoAbbreviationsUnlessAllowed) {
   EXPECT_EQ(f.load, "x") << "two spellings of one row are no ambiguity";
   Example g;
   g.table.allow_prefixes();
-  EXPECT_EQ(g.parse({"--l", "3"}), Words{"option --l is the beginning of --load, --lr, --lr-decay-style; write one of them in full"});
+  EXPECT_EQ(g.parse({"--l", "3"}),
+            Words{"option --l is the beginning of --load, --lr, --lr-decay-style; write one of them in full"});
 }
 
 TEST(Options, RequiredRowsAndWords) {
@@ -153,7 +159,8 @@ TEST(Options, RequiredRowsAndWords) {
   build(other);
   Problems problems, none;
   table.parse({"a", "b", "c", "--input"}, problems);
-  EXPECT_EQ(problems.messages(), (Words{"expected 1 to 2 FILE (what to read), found 3: a b c", "--input is required: JSONL files"}));
+  EXPECT_EQ(problems.messages(),
+            (Words{"expected 1 to 2 FILE (what to read), found 3: a b c", "--input is required: JSONL files"}));
   other.parse({"--input", "x", "--", "--odd"}, none);
   EXPECT_EQ(none.messages(), Words{});
   EXPECT_EQ(files, Words{"--odd"});
@@ -182,16 +189,16 @@ TEST(Options, RecipeIsReadWithItsLinesAndFlagsWinOverIt) {
 
 TEST(Options, RecipeProblemsNameFileAndLine) {
   Example e;
-  EXPECT_EQ(e.parse_toml("num_layer = 2\n[a]\nlr_decay_style = \"cosinus\"\nbf16 = 1\nnum_layers = 4.0\n[b]\nbf16 = true\n"
-                         "load = [\"a\"]\nrecipe = [\"x\"]\nlr = true\nrampup_batch_size = [1, 2020-01-01, 2]\n"),
-            (Words{"r.toml:1: unknown key num_layer; did you mean num_layers?",
-                   "--lr-decay-style cosinus (r.toml:3) is not one of linear, cosine; did you mean cosine?",
-                   "r.toml:4: bf16 is a flag: expected true or false",
-                   "--num-layers 4.0 (r.toml:5) is not an integer; write 4",
-                   "r.toml:7: bf16 was given before, in line 4", "r.toml:8: load takes one value, found a list",
-                   "r.toml:9: recipe belongs on the command line only, as --recipe",
-                   "r.toml:10: lr expects a value, found true",
-                   "r.toml:11: rampup_batch_size holds an element that is neither text nor a number"}));
+  EXPECT_EQ(
+      e.parse_toml("num_layer = 2\n[a]\nlr_decay_style = \"cosinus\"\nbf16 = 1\nnum_layers = 4.0\n[b]\nbf16 = true\n"
+                   "load = [\"a\"]\nrecipe = [\"x\"]\nlr = true\nrampup_batch_size = [1, 2020-01-01, 2]\n"),
+      (Words{
+          "r.toml:1: unknown key num_layer; did you mean num_layers?",
+          "--lr-decay-style cosinus (r.toml:3) is not one of linear, cosine; did you mean cosine?",
+          "r.toml:4: bf16 is a flag: expected true or false", "--num-layers 4.0 (r.toml:5) is not an integer; write 4",
+          "r.toml:7: bf16 was given before, in line 4", "r.toml:8: load takes one value, found a list",
+          "r.toml:9: recipe belongs on the command line only, as --recipe", "r.toml:10: lr expects a value, found true",
+          "r.toml:11: rampup_batch_size holds an element that is neither text nor a number"}));
   Example f;
   ASSERT_EQ(f.parse_toml("lr = 1\nlr = \n").size(), 1U);
   EXPECT_EQ(f.problems.messages()[0].find("r.toml:2: not TOML: "), 0U) << f.problems.messages()[0];
@@ -199,8 +206,10 @@ TEST(Options, RecipeProblemsNameFileAndLine) {
 
 TEST(Options, ResolvedConfigurationReadsBack) {
   Example e;
-  EXPECT_EQ(e.parse({"--num-layers", "5", "--lr=4294967296", "--no-bias-gelu-fusion", "--load", "a \"b\"\\\tü",
-                     "--data-path", "1", "x", "--rampup-batch-size", "1", "2", "3", "--eval-only", "yes", "--mmap-warmup"}), Words{});
+  EXPECT_EQ(
+      e.parse({"--num-layers", "5", "--lr=4294967296", "--no-bias-gelu-fusion", "--load", "a \"b\"\\\tü", "--data-path",
+               "1", "x", "--rampup-batch-size", "1", "2", "3", "--eval-only", "yes", "--mmap-warmup"}),
+      Words{});
   const std::string text = e.table.to_toml();
   EXPECT_EQ(text,
             "[size]\nnum_layers = 5\nbf16 = false\nno_bias_gelu_fusion = true\nload = \"a \\\"b\\\"\\\\\\u0009ü\"\n"
@@ -245,7 +254,8 @@ TEST(Options, RowsWithoutEffectSayWhyOnce) {
   Example e;
   testing::internal::CaptureStderr();
   e.table.parse({"--mmap-warmup", "--mmap-warmup"}, e.problems);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: --mmap-warmup (command line) has no effect: files are mapped\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: --mmap-warmup (command line) has no effect: files are mapped\n");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Recipes and resolved configurations: the option table as TOML. The only file that sees toml++.
-#include <algorithm>
 #include <toml++/toml.h>
+#include <algorithm>
 
 #include "base/format.h"
 #include "base/literal.h"

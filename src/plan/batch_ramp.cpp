@@ -12,8 +12,8 @@ BatchRamp::BatchRamp(int64_t global_batch_size) : final_(global_batch_size), sta
 
 BatchRamp::BatchRamp(int64_t start, int64_t increment, int64_t ramp_samples, int64_t global_batch_size)
     : final_(global_batch_size), start_(start), increment_(increment), ramp_samples_(ramp_samples) {
-  ESPALIER_CHECK(start > 0 && start < global_batch_size && increment > 0 && ramp_samples >= 0, start, " ", increment, " ",
-                 ramp_samples, " ", global_batch_size);
+  ESPALIER_CHECK(start > 0 && start < global_batch_size && increment > 0 && ramp_samples >= 0, start, " ", increment,
+                 " ", ramp_samples, " ", global_batch_size);
   ESPALIER_CHECK((global_batch_size - start) % increment == 0, start, " ", increment, " ", global_batch_size);
   num_increments_ = (global_batch_size - start) / increment;
 }

@@ -44,7 +44,8 @@ void FileChecks::check_tokenizer() {
   if (path.empty()) {
     check_file("--tokenizer-name-or-path", path, "tokenizer.json or its folder");
   } else if (!exists(path)) {
-    problems.add(origin("--tokenizer-name-or-path"), ": there is no such file or folder, and names of the Hugging Face Hub "
+    problems.add(origin("--tokenizer-name-or-path"),
+                 ": there is no such file or folder, and names of the Hugging Face Hub "
                  "are not fetched; download its tokenizer.json and name that file");
   } else if (fs::is_directory(path, error) && !exists(fs::path(path) / "tokenizer.json")) {
     problems.add(origin("--tokenizer-name-or-path"), ": the folder holds no tokenizer.json");
@@ -74,7 +75,8 @@ void FileChecks::check_load() {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.load.empty()) return;
   std::error_code error;
-  const bool may_be_missing = !checkpoint.save.empty() && !checkpoint.ckpt_step &&
+  const bool may_be_missing =
+      !checkpoint.save.empty() && !checkpoint.ckpt_step &&
       fs::absolute(checkpoint.load).lexically_normal() == fs::absolute(checkpoint.save).lexically_normal();
   if (!fs::is_directory(checkpoint.load, error)) {
     if (!may_be_missing) problems.add(origin("--load"), ": there is no such folder");
@@ -91,7 +93,8 @@ void FileChecks::check_load() {
   for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
   if (steps.empty() && !may_be_missing)
     problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)");
-  if (checkpoint.ckpt_step && !steps.empty() && std::find(steps.begin(), steps.end(), *checkpoint.ckpt_step) == steps.end())
+  if (checkpoint.ckpt_step && !steps.empty() &&
+      std::find(steps.begin(), steps.end(), *checkpoint.ckpt_step) == steps.end())
     problems.add(origin("--ckpt-step"), " is not in ", checkpoint.load, "; its complete steps are ", listed);
 }
 

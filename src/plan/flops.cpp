@@ -29,7 +29,8 @@ int64_t num_parameters(const spec::GptConfig& model) { return spec::num_elements
 int64_t num_parameters_without_embeddings(const spec::GptConfig& model) {
   int64_t count = 0;
   for (const spec::ParamSpec& param : spec::gpt_params(model))
-    if (param.name != "word_embeddings.weight" && param.name != "position_embeddings.weight") count += param.num_elements();
+    if (param.name != "word_embeddings.weight" && param.name != "position_embeddings.weight")
+      count += param.num_elements();
   return count;
 }
 

@@ -28,7 +28,7 @@ TEST(Flops, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(num_parameters(bloom(24, 1024, 16)), 559214592);       // bigscience/bloom-560m
   spec::GptConfig gpt2 = shape(12, 768, 12, 50257);
   gpt2.max_position_embeddings = 1024;
-  EXPECT_EQ(num_parameters(gpt2), 124439808);                      // openai-community/gpt2
+  EXPECT_EQ(num_parameters(gpt2), 124439808);  // openai-community/gpt2
   EXPECT_EQ(num_parameters_without_embeddings(gpt2), 124439808 - (50257 + 1024) * 768);
 }
 

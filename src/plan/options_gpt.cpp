@@ -12,28 +12,38 @@ void add_network_size(OptionTable& table, RunConfig& config) {
   table.group("network size");
   table.add("--num-layers", model.num_layers, "transformer blocks").required().minimum(1).common();
   table.add("--hidden-size", model.hidden_size, "width of the residual stream").required().minimum(1).common();
-  table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP").minimum(1)
+  table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP")
+      .minimum(1)
       .default_text("4 * hidden size");
   table.add("--num-attention-heads", model.num_attention_heads, "attention heads").required().minimum(1).common();
   table.add("--kv-channels", model.kv_channels, "width of one head").minimum(1).default_text("hidden size / heads");
-  table.add("--max-position-embeddings", model.max_position_embeddings,
-            "longest sequence of the model; at least the sequence length, also with alibi").minimum(1).default_text("none").common();
-  table.add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
-            "round the vocabulary up to a multiple of this and of the tensor-parallel size").minimum(1);
+  table
+      .add("--max-position-embeddings", model.max_position_embeddings,
+           "longest sequence of the model; at least the sequence length, also with alibi")
+      .minimum(1)
+      .default_text("none")
+      .common();
+  table
+      .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
+           "round the vocabulary up to a multiple of this and of the tensor-parallel size")
+      .minimum(1);
   table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly").minimum(1);
   table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in layer norms").minimum(0);
   table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
             "residual branches start after the layer norm (BERT's order)");
   table.add("--embed-layernorm", model.embed_layernorm, "layer norm after the word embedding (BLOOM)").common();
-  table.add_choice("--position-embedding-type", model.position_embedding,
-                   {{"absolute", spec::PositionEmbedding::kLearned}, {"alibi", spec::PositionEmbedding::kAlibi},
-                    {"learned_absolute", spec::PositionEmbedding::kLearned}},
-                   "learned positions, or ALiBi").common()
+  table
+      .add_choice("--position-embedding-type", model.position_embedding,
+                  {{"absolute", spec::PositionEmbedding::kLearned},
+                   {"alibi", spec::PositionEmbedding::kAlibi},
+                   {"learned_absolute", spec::PositionEmbedding::kLearned}},
+                  "learned positions, or ALiBi")
+      .common()
       .refuse_value("rotary", "rotary positions come with the Llama family; use absolute or alibi")
       .refuse_value("rope", "rotary positions come with the Llama family; use absolute or alibi");
-  table.add("--untie-embeddings-and-output-weights", config.untie_output,
-            "the output layer has weights of its own");
-  table.add_negative("--no-bias-gelu-fusion", config.gelu_is_fused, "exact (erf) gelu instead of the tanh form, as upstream");
+  table.add("--untie-embeddings-and-output-weights", config.untie_output, "the output layer has weights of its own");
+  table.add_negative("--no-bias-gelu-fusion", config.gelu_is_fused,
+                     "exact (erf) gelu instead of the tanh form, as upstream");
   table.add("--openai-gelu", config.openai_gelu, "tanh gelu also with --no-bias-gelu-fusion");
   internal::add_network_size_inert(table);
 }
@@ -41,10 +51,14 @@ void add_network_size(OptionTable& table, RunConfig& config) {
 void add_regularization(OptionTable& table, RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   table.group("regularization");
-  table.add("--attention-dropout", config.model.attention_dropout, "dropout of attention probabilities").minimum(0).common();
+  table.add("--attention-dropout", config.model.attention_dropout, "dropout of attention probabilities")
+      .minimum(0)
+      .common();
   table.add("--hidden-dropout", config.model.hidden_dropout, "dropout before residual additions").minimum(0).common();
   table.add("--weight-decay", optimizer.weight_decay, "decoupled; not on biases and layer norms").minimum(0).common();
-  table.add("--clip-grad", optimizer.clip_grad, "largest norm of the whole gradient; 0: no clipping").minimum(0).common();
+  table.add("--clip-grad", optimizer.clip_grad, "largest norm of the whole gradient; 0: no clipping")
+      .minimum(0)
+      .common();
   table.add("--adam-beta1", optimizer.adam_beta1, "decay of the first moment").minimum(0).maximum(1);
   table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
   table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
@@ -56,17 +70,29 @@ void add_regularization(OptionTable& table, RunConfig& config) {
 void add_training(OptionTable& table, RunConfig& config) {
   TrainingConfig& training = config.training;
   table.group("training");
-  table.add("--micro-batch-size", training.micro_batch_size, "samples that pass through the model at once").required()
-      .minimum(1).common();
-  table.add("--global-batch-size", training.global_batch_size, "samples of one step").minimum(1).maximum(1e6)
-      .default_text("micro-batch size * data-parallel size").common();
-  table.add("--rampup-batch-size", training.rampup_batch_size,
-            "START INCREMENT SAMPLES: the batch grows from START to the global batch size within SAMPLES samples").common();
+  table.add("--micro-batch-size", training.micro_batch_size, "samples that pass through the model at once")
+      .required()
+      .minimum(1)
+      .common();
+  table.add("--global-batch-size", training.global_batch_size, "samples of one step")
+      .minimum(1)
+      .maximum(1e6)
+      .default_text("micro-batch size * data-parallel size")
+      .common();
+  table
+      .add("--rampup-batch-size", training.rampup_batch_size,
+           "START INCREMENT SAMPLES: the batch grows from START to the global batch size within SAMPLES samples")
+      .common();
   table.add("--train-iters", training.train_iters, "steps of the whole run").minimum(1).maximum(1e12).common();
-  table.add("--train-samples", training.train_samples, "samples of the whole run, instead of --train-iters").minimum(1).maximum(1e18).common();
+  table.add("--train-samples", training.train_samples, "samples of the whole run, instead of --train-iters")
+      .minimum(1)
+      .maximum(1e18)
+      .common();
   table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides").minimum(1);
-  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and leave after so many minutes").minimum(0);
-  table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists").value_name("FILE")
+  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and leave after so many minutes")
+      .minimum(0);
+  table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists")
+      .value_name("FILE")
       .alias("--kill-switch-file");
   table.add_choice("--loss-average", training.loss_average,
                    {{"token", LossAverage::kToken}, {"micro-batch", LossAverage::kMicroBatch}},
@@ -74,37 +100,50 @@ void add_training(OptionTable& table, RunConfig& config) {
                    "token is masked");
   table.add("--num-threads", training.num_threads, "threads of one process").minimum(1).default_text("usable cores");
   table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...").minimum(0);
-  table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto").minimum(1)
+  table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
+      .minimum(1)
       .default_text("start + 2");
   table.add("--validate-only", config.validate_only, "check everything, print the resolved options, start nothing")
-      .not_in_recipe().common();
+      .not_in_recipe()
+      .common();
   internal::add_training_inert(table);
 }
 
 void add_recompute(OptionTable& table, RunConfig& config) {
   TrainingConfig& training = config.training;
   table.group("activation recompute");
-  table.add("--checkpoint-activations", training.checkpoint_activations,
-            "keep only layer inputs and compute the rest again in the backward pass").common();
-  table.add("--checkpoint-num-layers", training.checkpoint_num_layers, "layers between two kept inputs").minimum(1)
+  table
+      .add("--checkpoint-activations", training.checkpoint_activations,
+           "keep only layer inputs and compute the rest again in the backward pass")
+      .common();
+  table.add("--checkpoint-num-layers", training.checkpoint_num_layers, "layers between two kept inputs")
+      .minimum(1)
       .default_text("1");
   table.add_choice("--recompute-granularity", training.recompute_granularity,
-                   {{"none", RecomputeGranularity::kNone}, {"selective", RecomputeGranularity::kSelective},
+                   {{"none", RecomputeGranularity::kNone},
+                    {"selective", RecomputeGranularity::kSelective},
                     {"full", RecomputeGranularity::kFull}},
                    "full: whole layers; selective: only the attention probabilities, which are never kept anyway");
   table.add_choice("--recompute-method", training.recompute_method,
                    {{"uniform", RecomputeMethod::kUniform}, {"block", RecomputeMethod::kBlock}},
                    "all layers in chunks, or the first layers only");
   table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
-      .minimum(1).default_text("1");
+      .minimum(1)
+      .default_text("1");
   internal::add_recompute_inert(table);
 }
 
 void add_initialization(OptionTable& table, RunConfig& config) {
   table.group("initialization");
-  table.add("--seed", config.training.seed, "of weights, dropout and the order of samples").minimum(1).maximum(4294967295.0).common();
-  table.add("--init-method-std", config.model.init_method_std,
-            "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)").minimum(0).common();
+  table.add("--seed", config.training.seed, "of weights, dropout and the order of samples")
+      .minimum(1)
+      .maximum(4294967295.0)
+      .common();
+  table
+      .add("--init-method-std", config.model.init_method_std,
+           "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
+      .minimum(0)
+      .common();
   internal::add_initialization_inert(table);
 }
 
@@ -113,23 +152,38 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
   table.group("learning rate");
   table.add("--lr", schedule.lr, "largest learning rate").minimum(0).common();
   table.add("--min-lr", schedule.min_lr, "floor of the schedule").minimum(0).common();
-  table.add_choice("--lr-decay-style", schedule.lr_decay_style,
-                   {{"linear", DecayStyle::kLinear}, {"cosine", DecayStyle::kCosine}, {"constant", DecayStyle::kConstant}},
-                   "shape after the warm-up").common()
+  table
+      .add_choice(
+          "--lr-decay-style", schedule.lr_decay_style,
+          {{"linear", DecayStyle::kLinear}, {"cosine", DecayStyle::kCosine}, {"constant", DecayStyle::kConstant}},
+          "shape after the warm-up")
+      .common()
       .refuse_value("inverse-square-root", "use linear, cosine or constant")
       .refuse_value("infinite-cosine", "use linear, cosine or constant")
       .refuse_value("infinite-inv-square-root", "use linear, cosine or constant");
-  table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor").minimum(1).maximum(1e12).default_text("the whole run");
-  table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor").minimum(1)
-      .default_text("the whole run").common();
-  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above").minimum(1);
-  table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up").minimum(0).maximum(1);
+  table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor")
+      .minimum(1)
+      .maximum(1e12)
+      .default_text("the whole run");
+  table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor")
+      .minimum(1)
+      .default_text("the whole run")
+      .common();
+  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
+      .minimum(1);
+  table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up")
+      .minimum(0)
+      .maximum(1);
   table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up").minimum(0).maximum(1e12).common();
   table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up").minimum(0).common();
-  table.add("--override-lr-scheduler", schedule.override_lr_scheduler,
-            "on --load, these options win over the checkpoint's").alias("--override-opt_param-scheduler");
-  table.add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
-            "on --load, the checkpoint's win over these options").alias("--use-checkpoint-opt_param-scheduler");
+  table
+      .add("--override-lr-scheduler", schedule.override_lr_scheduler,
+           "on --load, these options win over the checkpoint's")
+      .alias("--override-opt_param-scheduler");
+  table
+      .add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
+           "on --load, the checkpoint's win over these options")
+      .alias("--use-checkpoint-opt_param-scheduler");
   internal::add_learning_rate_inert(table);
 }
 
@@ -137,16 +191,21 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   table.group("checkpointing");
   table.add("--save", checkpoint.save, "run folder: checkpoints, logs, metrics").value_name("DIR").common();
-  table.add("--save-interval", checkpoint.save_interval, "steps between checkpoints; required with --save").minimum(1).common();
+  table.add("--save-interval", checkpoint.save_interval, "steps between checkpoints; required with --save")
+      .minimum(1)
+      .common();
   table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
-      .value_name("DIR").common();
+      .value_name("DIR")
+      .common();
   table.add("--ckpt-step", checkpoint.ckpt_step, "step of the run folder to load").minimum(1);
   table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0");
   table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state");
   table.add("--no-load-rng", checkpoint.no_load_rng, "nothing changes: randomness is counter-based and has no state");
-  table.add("--override", checkpoint.overrides,
-            "options that may differ from the checkpoint's although they change what is computed")
-      .value_name("OPTION").not_in_recipe();
+  table
+      .add("--override", checkpoint.overrides,
+           "options that may differ from the checkpoint's although they change what is computed")
+      .value_name("OPTION")
+      .not_in_recipe();
   internal::add_checkpointing_inert(table);
 }
 
@@ -155,11 +214,13 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
   table.group("mixed precision");
   table.add("--fp16", config.training.fp16, "compute in float16 with loss scaling").common();
   table.add("--bf16", config.training.bf16, "compute in bfloat16").common();
-  table.add("--loss-scale", optimizer.loss_scale, "constant scale of the loss, fp16; 0: dynamic").minimum(0)
+  table.add("--loss-scale", optimizer.loss_scale, "constant scale of the loss, fp16; 0: dynamic")
+      .minimum(0)
       .default_text("dynamic");
   table.add("--initial-loss-scale", optimizer.initial_loss_scale, "dynamic scale at the start").minimum(1);
   table.add("--min-loss-scale", optimizer.min_loss_scale, "floor of the dynamic scale").minimum(0);
-  table.add("--loss-scale-window", optimizer.loss_scale_window, "steps without overflow after which it doubles").minimum(1);
+  table.add("--loss-scale-window", optimizer.loss_scale_window, "steps without overflow after which it doubles")
+      .minimum(1);
   table.add("--hysteresis", optimizer.hysteresis, "overflows after which it halves").minimum(1);
   internal::add_mixed_precision_inert(table);
 }
@@ -169,8 +230,10 @@ void add_distributed(OptionTable& table, RunConfig& config) {
   table.add("--tensor-model-parallel-size", config.grid.tensor, "processes that share each layer").minimum(1);
   table.add("--pipeline-model-parallel-size", config.grid.pipeline, "stages the layers are divided into").minimum(1);
   table.add("--context-parallel-size", config.grid.context, "processes that share each sequence").minimum(1);
-  table.add("--num-layers-per-virtual-pipeline-stage", config.parallel.num_layers_per_virtual_pipeline_stage,
-            "layers of one chunk of an interleaved pipeline").minimum(1);
+  table
+      .add("--num-layers-per-virtual-pipeline-stage", config.parallel.num_layers_per_virtual_pipeline_stage,
+           "layers of one chunk of an interleaved pipeline")
+      .minimum(1);
   table.add("--pp-partition-method", config.parallel.pp_partition_method,
             "how layers are divided: uniform, parameters or type:PATTERN|PATTERN");
   internal::add_distributed_inert(table);
@@ -181,7 +244,8 @@ void add_validation(OptionTable& table, RunConfig& config) {
   table.group("validation");
   table.add("--eval-iters", data.eval_iters, "batches of one evaluation; 0: none").minimum(0).common();
   table.add("--eval-interval", data.eval_interval, "steps between evaluations").minimum(1).common();
-  table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron").value_name("true");
+  table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
+      .value_name("true");
   table.add("--skip-train", data.eval_only, "the same as a flag");
 }
 
@@ -189,18 +253,24 @@ void add_data(OptionTable& table, RunConfig& config) {
   DataConfig& data = config.data;
   TokenizerConfig& tokenizer = config.tokenizer;
   table.group("data and dataloader");
-  table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...").value_name("WORD").common();
-  table.add("--split", data.split, "shares of training, validation and test of --data-path").default_text("969, 30, 1").common();
+  table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...")
+      .value_name("WORD")
+      .common();
+  table.add("--split", data.split, "shares of training, validation and test of --data-path")
+      .default_text("969, 30, 1")
+      .common();
   for (const auto& [set, texts, file] :
        {std::tuple("train", &data.train_weighted_split_paths, &data.train_weighted_split_paths_path),
         std::tuple("valid", &data.valid_weighted_split_paths, &data.valid_weighted_split_paths_path),
         std::tuple("test", &data.test_weighted_split_paths, &data.test_weighted_split_paths_path)}) {
     const std::string name = std::string("--") + set + "-weighted-split-paths";
-    table.add(name, *texts, "groups \"NAME: WEIGHT BEGIN:END PREFIX, ...\", instead of --data-path").value_name("GROUP");
+    table.add(name, *texts, "groups \"NAME: WEIGHT BEGIN:END PREFIX, ...\", instead of --data-path")
+        .value_name("GROUP");
     table.add(name + "-path", *file, "the same from a file with one line of quoted groups").value_name("FILE");
   }
   table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder").value_name("DIR");
-  table.add("--data-impl", data.data_impl, "format of token files").choices({"infer", "mmap"})
+  table.add("--data-impl", data.data_impl, "format of token files")
+      .choices({"infer", "mmap"})
       .refuse_value("lazy", "the old TNTIDX format; preprocess the text again")
       .refuse_value("cached", "the old TNTIDX format; preprocess the text again");
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).common();
@@ -210,17 +280,22 @@ void add_data(OptionTable& table, RunConfig& config) {
   table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
   table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
                    "order of samples: Megatron's shuffled index arrays");
-  table.add_choice("--dataloader-type", data.dataloader_type, {{"single", DataloaderType::kSingle}}, "one pass in order")
+  table
+      .add_choice("--dataloader-type", data.dataloader_type, {{"single", DataloaderType::kSingle}}, "one pass in order")
       .refuse_value("cyclic", "samples are read once, in the order of --sample-order; use single");
-  table.add("--tokenizer-type", tokenizer.tokenizer_type, "GPT-2's files, or a tokenizer.json").common()
+  table.add("--tokenizer-type", tokenizer.tokenizer_type, "GPT-2's files, or a tokenizer.json")
+      .common()
       .choices({"GPT2BPETokenizer", "PretrainedFromHF"})
       .refuse_value("BertWordPieceLowerCase", "it belongs to BERT; use GPT2BPETokenizer or PretrainedFromHF")
       .refuse_value("BertWordPieceCase", "it belongs to BERT; use GPT2BPETokenizer or PretrainedFromHF")
       .refuse_value("HFTokenizer", "this is PretrainedFromHF here");
   table.add("--vocab-file", tokenizer.vocab_file, "vocab.json of GPT2BPETokenizer").value_name("FILE").common();
   table.add("--merge-file", tokenizer.merge_file, "merges.txt of GPT2BPETokenizer").value_name("FILE").common();
-  table.add("--tokenizer-name-or-path", tokenizer.tokenizer_name_or_path,
-            "tokenizer.json of PretrainedFromHF, or its folder").value_name("PATH").common();
+  table
+      .add("--tokenizer-name-or-path", tokenizer.tokenizer_name_or_path,
+           "tokenizer.json of PretrainedFromHF, or its folder")
+      .value_name("PATH")
+      .common();
   internal::add_data_inert(table);
 }
 
@@ -228,15 +303,19 @@ void add_logging(OptionTable& table, RunConfig& config) {
   LoggingConfig& logging = config.logging;
   table.group("logging");
   table.add("--log-interval", logging.log_interval, "steps between log lines").minimum(1).common();
-  table.add("--tensorboard-dir", logging.tensorboard_dir, "folder of TensorBoard files").value_name("DIR")
-      .default_text("tensorboard/ in the --save folder").common();
-  table.add("--tensorboard-log-interval", logging.tensorboard_log_interval, "steps between TensorBoard points").minimum(1);
+  table.add("--tensorboard-dir", logging.tensorboard_dir, "folder of TensorBoard files")
+      .value_name("DIR")
+      .default_text("tensorboard/ in the --save folder")
+      .common();
+  table.add("--tensorboard-log-interval", logging.tensorboard_log_interval, "steps between TensorBoard points")
+      .minimum(1);
   table.add("--log-params-norm", logging.log_params_norm, "norm of all parameters");
   table.add("--log-num-zeros-in-grad", logging.log_num_zeros_in_grad, "zeros of the gradient");
   table.add("--log-timers-to-tensorboard", logging.log_timers_to_tensorboard, "times to TensorBoard");
   table.add("--log-batch-size-to-tensorboard", logging.log_batch_size_to_tensorboard, "batch size to TensorBoard");
-  table.add_negative("--no-log-learnig-rate-to-tensorboard", logging.log_learning_rate_to_tensorboard,
-                     "no learning rate in TensorBoard (spelt as upstream)")
+  table
+      .add_negative("--no-log-learnig-rate-to-tensorboard", logging.log_learning_rate_to_tensorboard,
+                    "no learning rate in TensorBoard (spelt as upstream)")
       .alias("--no-log-learning-rate-to-tensorboard");
   table.add_negative("--no-log-loss-scale-to-tensorboard", logging.log_loss_scale_to_tensorboard,
                      "no loss scale in TensorBoard");
@@ -249,9 +328,13 @@ void add_logging(OptionTable& table, RunConfig& config) {
 
 void add_zero(OptionTable& table, RunConfig& config) {
   table.group("ZeRO configurations");
-  table.add("--zero-stage", config.parallel.zero_stage,
-            "1: each data-parallel process keeps a part of the optimizer; one process keeps all of it").minimum(0).maximum(3)
-      .refuse_value("2", "use 0 or 1").refuse_value("3", "use 0 or 1");
+  table
+      .add("--zero-stage", config.parallel.zero_stage,
+           "1: each data-parallel process keeps a part of the optimizer; one process keeps all of it")
+      .minimum(0)
+      .maximum(3)
+      .refuse_value("2", "use 0 or 1")
+      .refuse_value("3", "use 0 or 1");
   internal::add_zero_inert(table);
 }
 

@@ -11,13 +11,15 @@ std::optional<int64_t> num_ranks_of_environment(Problems& problems) {
   const char* text = std::getenv("WORLD_SIZE");
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::optional<int64_t> count = parse_python_int(text);
-  if (!count || *count < 1) problems.add("environment variable WORLD_SIZE=", text, " is not a number of processes; unset it");
+  if (!count || *count < 1)
+    problems.add("environment variable WORLD_SIZE=", text, " is not a number of processes; unset it");
   return count && *count >= 1 ? count : std::nullopt;
 }
 
 }  // namespace
 
-bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table, Problems& problems) {
+bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
+                      Problems& problems) {
   add_gpt_options(table, config);
   if (!table.parse(arguments, problems)) return false;
   config.num_ranks = num_ranks_of_environment(problems);

@@ -33,7 +33,8 @@ TEST(Recipes, EveryOneValidates) {
     EXPECT_GT(config.training.num_steps, 0) << entry.path();
     names.insert(entry.path().stem());
   }
-  for (const char* name : {"tiny", "gpt2-124m", "bloom-560m", "bloom-176b", "gpt3-175b"}) EXPECT_TRUE(names.contains(name)) << name;
+  for (const char* name : {"tiny", "gpt2-124m", "bloom-560m", "bloom-176b", "gpt3-175b"})
+    EXPECT_TRUE(names.contains(name)) << name;
 }
 
 TEST(Recipes, NumbersAreThoseOfThePublishedModels) {
@@ -42,7 +43,8 @@ TEST(Recipes, NumbersAreThoseOfThePublishedModels) {
       {"bloom-560m", {559214592, 1, 1, 866753}},
       {"gpt2-124m", {124439808 + 47 * 768, 1, 1, 18865}},
       // 96 layers of 12 h^2 + 13 h, two vectors of the last norm, 51,200 words and 2,048 positions.
-      {"gpt3-175b", {96LL * (12LL * 12288 * 12288 + 13 * 12288) + 2 * 12288 + (51200LL + 2048) * 12288, 1024, 8, 111354}},
+      {"gpt3-175b",
+       {96LL * (12LL * 12288 * 12288 + 13 * 12288) + 2 * 12288 + (51200LL + 2048) * 12288, 1024, 8, 111354}},
   };
   for (const auto& [name, published] : models) {
     Problems problems;

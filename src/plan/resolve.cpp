@@ -27,146 +27,153 @@ std::string divisors_near(int64_t value, int64_t number) {
 }
 
 void Resolver::resolve_length() {
-  DataConfig& data = config.data;
+  DataConfig& data = config_.data;
   if (data.seq_length && data.encoder_seq_length) {
-    problems.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"), " are the same option; give one");
+    problems_.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"), " are the same option; give one");
   } else if (!data.seq_length && !data.encoder_seq_length) {
-    problems.add("--seq-length is required: tokens of one sample");
+    problems_.add("--seq-length is required: tokens of one sample");
   }
   data.sequence_length = data.seq_length.value_or(data.encoder_seq_length.value_or(0));
   if (data.sequence_length == 0) return;
-  if (config.model.max_position_embeddings == 0) {
-    problems.add("--max-position-embeddings is required: the longest sequence of the model, at least ",
-                 data.sequence_length, " (the sequence length)");
-  } else if (config.model.max_position_embeddings < data.sequence_length) {
-    problems.add(origin("--max-position-embeddings"), " is below the sequence length ", data.sequence_length, "; use ",
-                 data.sequence_length, " or more");
+  if (config_.model.max_position_embeddings == 0) {
+    problems_.add("--max-position-embeddings is required: the longest sequence of the model, at least ",
+                  data.sequence_length, " (the sequence length)");
+  } else if (config_.model.max_position_embeddings < data.sequence_length) {
+    problems_.add(origin("--max-position-embeddings"), " is below the sequence length ", data.sequence_length, "; use ",
+                  data.sequence_length, " or more");
   }
 }
 
 void Resolver::resolve_model() {
-  spec::GptConfig& model = config.model;
-  model.tie_output = !config.untie_output;
-  const bool is_tanh = config.gelu_is_fused || config.openai_gelu;
+  spec::GptConfig& model = config_.model;
+  model.tie_output = !config_.untie_output;
+  const bool is_tanh = config_.gelu_is_fused || config_.openai_gelu;
   model.activation = is_tanh ? spec::Activation::kGeluTanh : spec::Activation::kGeluErf;
   if (model.hidden_size > 0 && model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
   const int64_t hidden = model.hidden_size, heads = model.num_attention_heads;
   if (hidden > 0 && heads > 0 && model.kv_channels == 0) {
     if (hidden % heads != 0)
-      problems.add(origin("--hidden-size"), " is not a multiple of ", origin("--num-attention-heads"), "; use a hidden size of ",
-                   multiples_near(hidden, heads), ", or ", divisors_near(heads, hidden), " heads, or give --kv-channels");
+      problems_.add(origin("--hidden-size"), " is not a multiple of ", origin("--num-attention-heads"),
+                    "; use a hidden size of ", multiples_near(hidden, heads), ", or ", divisors_near(heads, hidden),
+                    " heads, or give --kv-channels");
     model.kv_channels = hidden / heads;
   }
   for (const char* name : {"--hidden-dropout", "--attention-dropout"}) {
     const double rate = std::string(name) == "--hidden-dropout" ? model.hidden_dropout : model.attention_dropout;
-    if (rate >= 1) problems.add(origin(name), " drops everything; use a share below 1, such as 0.1");
+    if (rate >= 1) problems_.add(origin(name), " drops everything; use a share below 1, such as 0.1");
   }
   for (const char* name : {"--adam-beta1", "--adam-beta2"}) {
-    const double beta = std::string(name) == "--adam-beta1" ? config.optimizer.adam_beta1 : config.optimizer.adam_beta2;
-    if (beta >= 1) problems.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
+    const double beta =
+        std::string(name) == "--adam-beta1" ? config_.optimizer.adam_beta1 : config_.optimizer.adam_beta2;
+    if (beta >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
   }
-  const TokenizerConfig& tokenizer = config.tokenizer;
+  const TokenizerConfig& tokenizer = config_.tokenizer;
   if (tokenizer.pad_vocab_size_to && *tokenizer.pad_vocab_size_to % tokenizer.make_vocab_size_divisible_by != 0) {
     const int64_t divisor = tokenizer.make_vocab_size_divisible_by;
-    problems.add(origin("--pad-vocab-size-to"), ": ", *tokenizer.pad_vocab_size_to, " is not divisible by ", divisor,
-                 " (--make-vocab-size-divisible-by); use ", multiples_near(*tokenizer.pad_vocab_size_to, divisor));
+    problems_.add(origin("--pad-vocab-size-to"), ": ", *tokenizer.pad_vocab_size_to, " is not divisible by ", divisor,
+                  " (--make-vocab-size-divisible-by); use ", multiples_near(*tokenizer.pad_vocab_size_to, divisor));
   }
 }
 
 void Resolver::resolve_precision() {
-  TrainingConfig& training = config.training;
+  TrainingConfig& training = config_.training;
   if (training.fp16 && training.bf16)
-    problems.add(origin("--fp16"), " and ", origin("--bf16"), " exclude each other; give one, or neither for fp32");
+    problems_.add(origin("--fp16"), " and ", origin("--bf16"), " exclude each other; give one, or neither for fp32");
   training.precision = training.bf16 ? Precision::kBf16 : training.fp16 ? Precision::kFp16 : Precision::kFp32;
   if (given("--fp16-lm-cross-entropy") && !training.fp16)
-    problems.add("--fp16-lm-cross-entropy needs --fp16; leave it out");
+    problems_.add("--fp16-lm-cross-entropy needs --fp16; leave it out");
   if (given("--distribute-checkpointed-activations") && !training.checkpoint_activations)
-    problems.add("--distribute-checkpointed-activations needs --checkpoint-activations");
-  const OptimizerConfig& optimizer = config.optimizer;
+    problems_.add("--distribute-checkpointed-activations needs --checkpoint-activations");
+  const OptimizerConfig& optimizer = config_.optimizer;
   if (optimizer.min_loss_scale > optimizer.initial_loss_scale)
-    problems.add(origin("--min-loss-scale"), " is above ", origin("--initial-loss-scale"), "; use at most ",
-                 format_shortest(optimizer.initial_loss_scale));
+    problems_.add(origin("--min-loss-scale"), " is above ", origin("--initial-loss-scale"), "; use at most ",
+                  format_shortest(optimizer.initial_loss_scale));
 }
 
 void Resolver::resolve_grid() {
-  spec::GridShape& grid = config.grid;
-  const spec::GptConfig& model = config.model;
+  spec::GridShape& grid = config_.grid;
+  const spec::GptConfig& model = config_.model;
   const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
-  const int64_t ranks = config.num_ranks.value_or(one_copy);
+  const int64_t ranks = config_.num_ranks.value_or(one_copy);
   if (ranks % one_copy != 0)
-    problems.add(ranks, " processes cannot be divided into copies of the model of ", one_copy, " (tensor ", grid.tensor,
-                 " * context ", grid.context, " * pipeline ", grid.pipeline, "); use ", multiples_near(ranks, one_copy));
+    problems_.add(ranks, " processes cannot be divided into copies of the model of ", one_copy, " (tensor ",
+                  grid.tensor, " * context ", grid.context, " * pipeline ", grid.pipeline, "); use ",
+                  multiples_near(ranks, one_copy));
   grid.data = std::max<int64_t>(1, ranks / one_copy);
   if (model.num_attention_heads > 0 && model.num_attention_heads % grid.tensor != 0)
-    problems.add(origin("--tensor-model-parallel-size"), " does not divide ", origin("--num-attention-heads"), "; use ",
-                 divisors_near(grid.tensor, model.num_attention_heads));
+    problems_.add(origin("--tensor-model-parallel-size"), " does not divide ", origin("--num-attention-heads"),
+                  "; use ", divisors_near(grid.tensor, model.num_attention_heads));
   if (model.ffn_hidden_size % grid.tensor != 0)
-    problems.add(origin("--tensor-model-parallel-size"), " does not divide the MLP's width ", model.ffn_hidden_size,
-                 "; use ", divisors_near(grid.tensor, model.ffn_hidden_size));
-  if (config.data.sequence_length % grid.context != 0)
-    problems.add(origin("--context-parallel-size"), " does not divide the sequence length ", config.data.sequence_length,
-                 "; use ", divisors_near(grid.context, config.data.sequence_length));
+    problems_.add(origin("--tensor-model-parallel-size"), " does not divide the MLP's width ", model.ffn_hidden_size,
+                  "; use ", divisors_near(grid.tensor, model.ffn_hidden_size));
+  if (config_.data.sequence_length % grid.context != 0)
+    problems_.add(origin("--context-parallel-size"), " does not divide the sequence length ",
+                  config_.data.sequence_length, "; use ", divisors_near(grid.context, config_.data.sequence_length));
   if (model.num_layers > 0 && model.num_layers < grid.pipeline)
-    problems.add(origin("--pipeline-model-parallel-size"), " is more than ", origin("--num-layers"), "; use at most ",
-                 model.num_layers);
-  const auto& chunk = config.parallel.num_layers_per_virtual_pipeline_stage;
+    problems_.add(origin("--pipeline-model-parallel-size"), " is more than ", origin("--num-layers"), "; use at most ",
+                  model.num_layers);
+  const auto& chunk = config_.parallel.num_layers_per_virtual_pipeline_stage;
   if (chunk && grid.pipeline <= 2)
-    problems.add(origin("--num-layers-per-virtual-pipeline-stage"), " needs a --pipeline-model-parallel-size above 2");
+    problems_.add(origin("--num-layers-per-virtual-pipeline-stage"), " needs a --pipeline-model-parallel-size above 2");
   if (chunk && grid.pipeline > 2 && model.num_layers % (grid.pipeline * *chunk) != 0)
-    problems.add(origin("--num-layers"), " is not a multiple of pipeline size ", grid.pipeline, " * ",
-                 origin("--num-layers-per-virtual-pipeline-stage"), "; use ",
-                 multiples_near(model.num_layers, grid.pipeline * *chunk), " layers");
+    problems_.add(origin("--num-layers"), " is not a multiple of pipeline size ", grid.pipeline, " * ",
+                  origin("--num-layers-per-virtual-pipeline-stage"), "; use ",
+                  multiples_near(model.num_layers, grid.pipeline * *chunk), " layers");
 }
 
 void Resolver::resolve_batch() {
-  TrainingConfig& training = config.training;
-  const int64_t samples_at_once = training.micro_batch_size * config.grid.data;
+  TrainingConfig& training = config_.training;
+  const int64_t samples_at_once = training.micro_batch_size * config_.grid.data;
   if (samples_at_once == 0) return;  // --micro-batch-size is missing
   if (!training.global_batch_size) training.global_batch_size = samples_at_once;
   const int64_t batch = *training.global_batch_size;
   if (batch % samples_at_once != 0)
-    problems.add(origin("--global-batch-size"), " is not a multiple of ", origin("--micro-batch-size"),
-                 " * data-parallel size ", config.grid.data, "; use ", multiples_near(batch, samples_at_once));
+    problems_.add(origin("--global-batch-size"), " is not a multiple of ", origin("--micro-batch-size"),
+                  " * data-parallel size ", config_.grid.data, "; use ", multiples_near(batch, samples_at_once));
   if (!training.rampup_batch_size.empty()) {
-    const size_t num_problems = problems.messages().size();
+    const size_t num_problems = problems_.messages().size();
     check_ramp(batch, samples_at_once);
-    ramp_is_good_ = problems.messages().size() == num_problems;
+    ramp_is_good_ = problems_.messages().size() == num_problems;
   }
 }
 
 void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
-  const std::vector<int64_t>& ramp = config.training.rampup_batch_size;
+  const std::vector<int64_t>& ramp = config_.training.rampup_batch_size;
   const std::string name = origin("--rampup-batch-size");
   if (ramp.size() != 3) {
-    problems.add(name, " takes 3 values (start, increment, samples), found ", ramp.size());
+    problems_.add(name, " takes 3 values (start, increment, samples), found ", ramp.size());
     return;
   }
   const int64_t start = ramp[0], increment = ramp[1];
-  if (!config.training.train_samples) problems.add(name, " needs --train-samples instead of --train-iters");
+  if (!config_.training.train_samples) problems_.add(name, " needs --train-samples instead of --train-iters");
   if (start < 1 || increment < 1 || ramp[2] < 1) {
-    problems.add(name, ": start, increment and samples must be 1 or more");
+    problems_.add(name, ": start, increment and samples must be 1 or more");
   } else if (start >= batch) {
-    problems.add(name, " starts at ", start, ", not below the global batch size ", batch, "; leave the ramp out or start lower");
+    problems_.add(name, " starts at ", start, ", not below the global batch size ", batch,
+                  "; leave the ramp out or start lower");
   } else if ((batch - start) % increment != 0) {
-    problems.add(name, ": the increment ", increment, " does not divide ", batch, " - ", start, " = ", batch - start, "; use ",
-                 divisors_near(increment, batch - start));
+    problems_.add(name, ": the increment ", increment, " does not divide ", batch, " - ", start, " = ", batch - start,
+                  "; use ", divisors_near(increment, batch - start));
   } else if (start % samples_at_once != 0) {
-    problems.add(name, ": the start ", start, " is not a multiple of micro-batch size * data-parallel size = ", samples_at_once,
-                 "; use ", multiples_near(start, samples_at_once));
+    problems_.add(name, ": the start ", start,
+                  " is not a multiple of micro-batch size * data-parallel size = ", samples_at_once, "; use ",
+                  multiples_near(start, samples_at_once));
   } else if (increment % samples_at_once != 0) {
-    problems.add(name, ": the increment ", increment, " is not a multiple of micro-batch size * data-parallel size = ",
-                 samples_at_once, "; use ", multiples_near(increment, samples_at_once));
+    problems_.add(name, ": the increment ", increment,
+                  " is not a multiple of micro-batch size * data-parallel size = ", samples_at_once, "; use ",
+                  multiples_near(increment, samples_at_once));
   }
 }
 
 void Resolver::resolve_num_steps() {
-  TrainingConfig& training = config.training;
+  TrainingConfig& training = config_.training;
   if (training.train_iters && training.train_samples) {
-    problems.add(origin("--train-iters"), " and ", origin("--train-samples"), " exclude each other; give one");
+    problems_.add(origin("--train-iters"), " and ", origin("--train-samples"), " exclude each other; give one");
     return;
   }
   if (!training.train_iters && !training.train_samples) {
-    if (!config.data.eval_only) problems.add("one of --train-iters and --train-samples is required: how long to train");
+    if (!config_.data.eval_only)
+      problems_.add("one of --train-iters and --train-samples is required: how long to train");
     return;
   }
   if (!training.global_batch_size || !ramp_is_good_) return;
@@ -181,19 +188,21 @@ void Resolver::resolve_num_steps() {
   training.num_samples = *training.train_samples;
   training.num_steps = sizes.num_steps(training.num_samples);
   if (training.num_steps == 0)
-    problems.add(origin("--train-samples"), " is less than the first batch of ", sizes.global_batch_size(0), " samples; use ",
-                 sizes.global_batch_size(0), " or more");
+    problems_.add(origin("--train-samples"), " is less than the first batch of ", sizes.global_batch_size(0),
+                  " samples; use ", sizes.global_batch_size(0), " or more");
 }
 
 void Resolver::resolve_run() {
-  TrainingConfig& training = config.training;
+  TrainingConfig& training = config_.training;
   if (!training.num_threads) training.num_threads = num_usable_cores();
   if (training.profile_step_end && !training.profile_step_start)
-    problems.add(origin("--profile-step-end"), " needs --profile-step-start; use ", std::max<int64_t>(0, *training.profile_step_end - 2));
-  if (training.profile_step_start && !training.profile_step_end) training.profile_step_end = *training.profile_step_start + 2;
+    problems_.add(origin("--profile-step-end"), " needs --profile-step-start; use ",
+                  std::max<int64_t>(0, *training.profile_step_end - 2));
+  if (training.profile_step_start && !training.profile_step_end)
+    training.profile_step_end = *training.profile_step_start + 2;
   if (training.profile_step_start && *training.profile_step_end <= *training.profile_step_start)
-    problems.add(origin("--profile-step-end"), " is not after ", origin("--profile-step-start"), "; use ",
-                 *training.profile_step_start + 1, " or more");
+    problems_.add(origin("--profile-step-end"), " is not after ", origin("--profile-step-start"), "; use ",
+                  *training.profile_step_start + 1, " or more");
 }
 
 }  // namespace internal
@@ -230,9 +239,9 @@ void set_vocabulary(RunConfig& config, int64_t vocab_size) {
   config.model.padded_vocab_size = tokenizer.pad_vocab_size_to.value_or(
       spec::padded_vocab_size(vocab_size, tokenizer.make_vocab_size_divisible_by, config.grid.tensor));
   if (config.model.padded_vocab_size < vocab_size)
-    throw UserError(concat("--pad-vocab-size-to ", config.model.padded_vocab_size, " is below the tokenizer's ", vocab_size,
-                           " entries; use ", spec::padded_vocab_size(vocab_size, tokenizer.make_vocab_size_divisible_by, 1),
-                           " or more"),
+    throw UserError(concat("--pad-vocab-size-to ", config.model.padded_vocab_size, " is below the tokenizer's ",
+                           vocab_size, " entries; use ",
+                           spec::padded_vocab_size(vocab_size, tokenizer.make_vocab_size_divisible_by, 1), " or more"),
                     ExitCode::kUsage);
 }
 

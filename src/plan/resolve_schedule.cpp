@@ -6,11 +6,11 @@
 
 namespace espalier::plan::internal {
 void Resolver::check_exclusive_schedule() {
-  const ScheduleConfig& schedule = config.schedule;
-  const bool by_iters = config.training.train_iters.has_value();
+  const ScheduleConfig& schedule = config_.schedule;
+  const bool by_iters = config_.training.train_iters.has_value();
   const char* length = by_iters ? "--train-iters" : "--train-samples";
   const auto refuse = [&](const char* name, const char* instead) {
-    problems.add(origin(name), " does not go with ", length, "; use ", instead);
+    problems_.add(origin(name), " does not go with ", length, "; use ", instead);
   };
   if (by_iters && schedule.lr_decay_samples) refuse("--lr-decay-samples", "--lr-decay-iters");
   if (by_iters && schedule.lr_warmup_samples > 0) refuse("--lr-warmup-samples", "--lr-warmup-iters");
@@ -18,19 +18,20 @@ void Resolver::check_exclusive_schedule() {
   if (!by_iters && schedule.lr_warmup_iters > 0) refuse("--lr-warmup-iters", "--lr-warmup-samples");
   const char* warmup = by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
   if (schedule.lr_warmup_fraction && (by_iters ? schedule.lr_warmup_iters : schedule.lr_warmup_samples) > 0)
-    problems.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
+    problems_.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
 }
 
 void Resolver::resolve_schedule() {
-  ScheduleConfig& schedule = config.schedule;
-  const TrainingConfig& training = config.training;
+  ScheduleConfig& schedule = config_.schedule;
+  const TrainingConfig& training = config_.training;
   if (schedule.override_lr_scheduler && schedule.use_checkpoint_lr_scheduler)
-    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
-  if (!schedule.lr && !config.data.eval_only) problems.add("--lr is required: the largest learning rate, such as 3e-4");
+    problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
+  if (!schedule.lr && !config_.data.eval_only)
+    problems_.add("--lr is required: the largest learning rate, such as 3e-4");
   if (!schedule.lr) schedule.lr = 0;
-  if (!std::isfinite(*schedule.lr)) problems.add(origin("--lr"), " is not finite");
+  if (!std::isfinite(*schedule.lr)) problems_.add(origin("--lr"), " is not finite");
   if (schedule.min_lr > *schedule.lr && given("--lr"))
-    problems.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
+    problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) return;
   check_exclusive_schedule();
   if (training.num_steps == 0) return;  // after a problem
@@ -39,61 +40,66 @@ void Resolver::resolve_schedule() {
   schedule.decay_samples = by_iters ? schedule.lr_decay_iters.value_or(*training.train_iters) * batch
                                     : schedule.lr_decay_samples.value_or(*training.train_samples);
   const double decay = static_cast<double>(schedule.decay_samples);
-  schedule.warmup_samples = static_cast<double>(by_iters ? schedule.lr_warmup_iters * batch : schedule.lr_warmup_samples);
+  schedule.warmup_samples =
+      static_cast<double>(by_iters ? schedule.lr_warmup_iters * batch : schedule.lr_warmup_samples);
   if (schedule.lr_warmup_fraction) schedule.warmup_samples = *schedule.lr_warmup_fraction * decay;
   if (schedule.warmup_samples < decay) return;
-  const char* warmup = schedule.lr_warmup_fraction ? "--lr-warmup-fraction" : by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
+  const char* warmup = schedule.lr_warmup_fraction ? "--lr-warmup-fraction"
+                       : by_iters                  ? "--lr-warmup-iters"
+                                                   : "--lr-warmup-samples";
   const char* end = by_iters ? "--lr-decay-iters" : "--lr-decay-samples";
   const int64_t unit = by_iters ? batch : 1;
-  problems.add(origin(warmup), " does not end before the decay does, at ", schedule.decay_samples / unit,
-               by_iters ? " steps" : " samples", given(end) ? "" : " (the whole run)", "; use ",
-               schedule.lr_warmup_fraction ? "a share below 1" : concat("at most ", schedule.decay_samples / unit - 1),
-               " or a later ", end);
+  problems_.add(origin(warmup), " does not end before the decay does, at ", schedule.decay_samples / unit,
+                by_iters ? " steps" : " samples", given(end) ? "" : " (the whole run)", "; use ",
+                schedule.lr_warmup_fraction ? "a share below 1" : concat("at most ", schedule.decay_samples / unit - 1),
+                " or a later ", end);
 }
 
 void Resolver::resolve_recompute() {
-  TrainingConfig& training = config.training;
+  TrainingConfig& training = config_.training;
   const bool is_full = training.checkpoint_activations || training.recompute_granularity == RecomputeGranularity::kFull;
   if (training.checkpoint_activations && training.recompute_granularity == RecomputeGranularity::kSelective)
-    problems.add("--checkpoint-activations means --recompute-granularity full, not selective; give one");
+    problems_.add("--checkpoint-activations means --recompute-granularity full, not selective; give one");
   if (!is_full) {
     for (const char* name : {"--recompute-method", "--recompute-num-layers"})
       if (given(name) && training.recompute_granularity != RecomputeGranularity::kNone)
-        problems.add(origin(name), " needs --recompute-granularity full");
+        problems_.add(origin(name), " needs --recompute-granularity full");
     return;
   }
   if (training.checkpoint_num_layers && training.recompute_num_layers &&
       *training.checkpoint_num_layers != *training.recompute_num_layers)
-    problems.add(origin("--checkpoint-num-layers"), " and ", origin("--recompute-num-layers"), " are the same option; give one");
+    problems_.add(origin("--checkpoint-num-layers"), " and ", origin("--recompute-num-layers"),
+                  " are the same option; give one");
   const int64_t layers = training.recompute_num_layers.value_or(training.checkpoint_num_layers.value_or(1));
   const bool is_block = training.recompute_method == RecomputeMethod::kBlock;
   training.recompute = {is_block ? Recompute::Kind::kBlock : Recompute::Kind::kUniform, layers};
-  if (layers > config.model.num_layers && config.model.num_layers > 0)
-    problems.add(origin(training.recompute_num_layers ? "--recompute-num-layers" : "--checkpoint-num-layers"), " is more than ",
-                 origin("--num-layers"), "; use at most ", config.model.num_layers);
+  if (layers > config_.model.num_layers && config_.model.num_layers > 0)
+    problems_.add(origin(training.recompute_num_layers ? "--recompute-num-layers" : "--checkpoint-num-layers"),
+                  " is more than ", origin("--num-layers"), "; use at most ", config_.model.num_layers);
 }
 
 void Resolver::resolve_data() {
-  DataConfig& data = config.data;
+  DataConfig& data = config_.data;
   data.weighted_splits = !data.train_weighted_split_paths.empty() || !data.train_weighted_split_paths_path.empty();
   if (!data.data_path.empty() && !data.weighted_splits && data.split.empty()) data.split = "969, 30, 1";
 }
 
 void Resolver::resolve_checkpoint() {
-  const CheckpointConfig& checkpoint = config.checkpoint;
+  const CheckpointConfig& checkpoint = config_.checkpoint;
   if (!checkpoint.save.empty() && !checkpoint.save_interval)
-    problems.add(origin("--save"), " needs --save-interval: steps between checkpoints");
+    problems_.add(origin("--save"), " needs --save-interval: steps between checkpoints");
   if (checkpoint.load.empty()) {
     for (const char* name : {"--ckpt-step", "--finetune", "--no-load-optim"})
-      if (given(name) && !table.find(name)->values().empty() && table.find(name)->values()[0] != "false")
-        problems.add(origin(name), " needs --load: the folder to load from");
+      if (given(name) && !table_.find(name)->values().empty() && table_.find(name)->values()[0] != "false")
+        problems_.add(origin(name), " needs --load: the folder to load from");
   }
   for (const std::string& name : checkpoint.overrides) {
-    if (table.find(name) != nullptr) continue;
+    if (table_.find(name) != nullptr) continue;
     std::vector<std::string> names;
-    for (const auto& option : table.options()) names.push_back(normal_option_name(option->name()));
+    for (const auto& option : table_.options()) names.push_back(normal_option_name(option->name()));
     const std::vector<std::string> near = nearest_names(normal_option_name(name), names);
-    problems.add("--override ", name, " names no option", near.empty() ? "" : "; did you mean " + join(near, ", ") + "?");
+    problems_.add("--override ", name, " names no option",
+                  near.empty() ? "" : "; did you mean " + join(near, ", ") + "?");
   }
 }
 

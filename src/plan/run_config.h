@@ -46,38 +46,38 @@ struct Recompute {
 
 struct TrainingConfig {
   int64_t micro_batch_size = 0;
-  std::optional<int64_t> global_batch_size;    // set after resolve(): micro-batch size * data-parallel size unless given
-  std::vector<int64_t> rampup_batch_size;      // empty, or start, increment, samples (BatchRamp)
+  std::optional<int64_t> global_batch_size;  // set after resolve(): micro-batch size * data-parallel size unless given
+  std::vector<int64_t> rampup_batch_size;    // empty, or start, increment, samples (BatchRamp)
   std::optional<int64_t> train_iters, train_samples;  // exactly one
   int64_t seed = 1234;
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
-  bool checkpoint_activations = false;         // older spelling of --recompute-granularity full
+  bool checkpoint_activations = false;  // older spelling of --recompute-granularity full
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
-  std::optional<int64_t> exit_interval;        // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_interval;  // leave after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
-  std::string kill_switch_path;                // a file that stops the run while it exists
-  std::optional<int64_t> num_threads;          // set after resolve(): usable cores unless given
+  std::string kill_switch_path;        // a file that stops the run while it exists
+  std::optional<int64_t> num_threads;  // set after resolve(): usable cores unless given
   // The trace covers the steps after the first so many, up to and including the second.
   std::optional<int64_t> profile_step_start, profile_step_end;
 
   // resolved
   Precision precision = Precision::kFp32;
   Recompute recompute;
-  int64_t num_steps = 0;                       // of the whole run; train_iters, or from train_samples and the ramp
-  int64_t num_samples = 0;                     // of train_iters full batches, or train_samples
+  int64_t num_steps = 0;    // of the whole run; train_iters, or from train_samples and the ramp
+  int64_t num_samples = 0;  // of train_iters full batches, or train_samples
 };
 
 struct OptimizerConfig {
   OptimizerType optimizer = OptimizerType::kAdam;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
   double weight_decay = 0.01;
-  double clip_grad = 1.0;                      // 0: no clipping
-  std::optional<double> loss_scale;            // fp16: constant scale; unset or 0: dynamic
+  double clip_grad = 1.0;            // 0: no clipping
+  std::optional<double> loss_scale;  // fp16: constant scale; unset or 0: dynamic
   double initial_loss_scale = 4294967296.0, min_loss_scale = 1.0;
-  double loss_scale_window = 1000;             // a number, not an integer, upstream
+  double loss_scale_window = 1000;  // a number, not an integer, upstream
   int64_t hysteresis = 2;
 };
 
@@ -96,13 +96,13 @@ struct ScheduleConfig {
 };
 
 struct DataConfig {
-  std::vector<std::string> data_path;          // one prefix, or weight prefix weight prefix ...
-  std::string split;                           // "969, 30, 1" after resolve() when data_path is given
+  std::vector<std::string> data_path;  // one prefix, or weight prefix weight prefix ...
+  std::string split;                   // "969, 30, 1" after resolve() when data_path is given
   // "NAME: W a:b PATH, W a:b PATH", one text per group; the second form is a file with one line of quoted groups.
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
   std::string data_cache_path;
-  std::string data_impl = "infer";             // infer | mmap
+  std::string data_impl = "infer";  // infer | mmap
   std::optional<int64_t> seq_length, encoder_seq_length;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   SampleOrder sample_order = SampleOrder::kMegatron;
@@ -112,7 +112,7 @@ struct DataConfig {
 
   // resolved
   int64_t sequence_length = 0;
-  bool weighted_splits = false;                // the sets come from *_weighted_split_paths, not from data_path
+  bool weighted_splits = false;  // the sets come from *_weighted_split_paths, not from data_path
 };
 
 struct TokenizerConfig {
@@ -126,7 +126,7 @@ struct CheckpointConfig {
   std::string save, load;
   std::optional<int64_t> save_interval, ckpt_step;
   bool finetune = false, no_load_optim = false, no_load_rng = false;
-  std::vector<std::string> overrides;          // --override: option names that may differ from the checkpoint's
+  std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's
 };
 
 struct LoggingConfig {
@@ -141,14 +141,14 @@ struct LoggingConfig {
 
 struct ParallelConfig {
   int64_t zero_stage = 1;
-  std::string pp_partition_method;             // "type:transformer|embedding"; empty: the default
+  std::string pp_partition_method;  // "type:transformer|embedding"; empty: the default
   std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
 };
 
 struct RunConfig {
   // Give model.tie_output and model.activation.
   bool untie_output = false, gelu_is_fused = true, openai_gelu = false;
-  spec::GptConfig model;                       // vocab_size and padded_vocab_size are set by set_vocabulary()
+  spec::GptConfig model;  // vocab_size and padded_vocab_size are set by set_vocabulary()
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
@@ -156,10 +156,10 @@ struct RunConfig {
   TokenizerConfig tokenizer;
   CheckpointConfig checkpoint;
   LoggingConfig logging;
-  spec::GridShape grid;                        // data is resolved from num_ranks
+  spec::GridShape grid;  // data is resolved from num_ranks
   ParallelConfig parallel;
-  std::optional<int64_t> num_ranks;            // not an option: the launcher's; tensor * context * pipeline when unset
-  bool validate_only = false;                  // check everything, print the resolved options, start nothing
+  std::optional<int64_t> num_ranks;  // not an option: the launcher's; tensor * context * pipeline when unset
+  bool validate_only = false;        // check everything, print the resolved options, start nothing
 };
 
 // Every option of BigScience's Megatron-DeepSpeed (used, accepted without effect, or refused with what to use
@@ -177,9 +177,10 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
 // What validates and cannot run yet: more than one process.
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
-// Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false when help was printed. `config.num_ranks`
-// comes from the environment (WORLD_SIZE).
-bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table, Problems& problems);
+// Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
+// when help was printed. `config.num_ranks` comes from the environment (WORLD_SIZE).
+bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
+                      Problems& problems);
 
 // Sets vocab_size and padded_vocab_size for a tokenizer with ids 0 to vocab_size - 1: --pad-vocab-size-to, or rounded
 // up to a multiple of --make-vocab-size-divisible-by * tensor-parallel size. UserError if the former is too small.

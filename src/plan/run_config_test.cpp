@@ -53,22 +53,45 @@ TEST(RunConfig, TableKnowsEveryOptionOfMegatronDeepSpeed) {
 
 // From the table of defaults of Megatron-DeepSpeed's arguments.py.
 TEST(RunConfig, DefaultsAreThoseOfMegatronDeepSpeed) {
-  const std::vector<std::pair<const char*, const char*>> expected = {
-      {"--make-vocab-size-divisible-by", "128"}, {"--layernorm-epsilon", "1e-05"}, {"--position-embedding-type", "absolute"},
-      {"--attention-dropout", "0.1"}, {"--hidden-dropout", "0.1"}, {"--weight-decay", "0.01"}, {"--clip-grad", "1.0"},
-      {"--adam-beta1", "0.9"}, {"--adam-beta2", "0.999"}, {"--adam-eps", "1e-08"}, {"--optimizer", "adam"},
-      {"--log-interval", "100"}, {"--seed", "1234"}, {"--init-method-std", "0.02"}, {"--lr-decay-style", "linear"},
-      {"--lr-warmup-iters", "0"}, {"--lr-warmup-samples", "0"}, {"--min-lr", "0.0"}, {"--initial-loss-scale", "4294967296.0"},
-      {"--min-loss-scale", "1.0"}, {"--loss-scale-window", "1000.0"}, {"--hysteresis", "2"},
-      {"--tensor-model-parallel-size", "1"}, {"--pipeline-model-parallel-size", "1"}, {"--eval-iters", "100"},
-      {"--eval-interval", "1000"}, {"--data-impl", "infer"}, {"--zero-stage", "1"}, {"--tensorboard-log-interval", "1"},
-      {"--no-bias-gelu-fusion", "false"}, {"--no-log-learnig-rate-to-tensorboard", "false"}, {"--bf16", "false"}};
+  const std::vector<std::pair<const char*, const char*>> expected = {{"--make-vocab-size-divisible-by", "128"},
+                                                                     {"--layernorm-epsilon", "1e-05"},
+                                                                     {"--position-embedding-type", "absolute"},
+                                                                     {"--attention-dropout", "0.1"},
+                                                                     {"--hidden-dropout", "0.1"},
+                                                                     {"--weight-decay", "0.01"},
+                                                                     {"--clip-grad", "1.0"},
+                                                                     {"--adam-beta1", "0.9"},
+                                                                     {"--adam-beta2", "0.999"},
+                                                                     {"--adam-eps", "1e-08"},
+                                                                     {"--optimizer", "adam"},
+                                                                     {"--log-interval", "100"},
+                                                                     {"--seed", "1234"},
+                                                                     {"--init-method-std", "0.02"},
+                                                                     {"--lr-decay-style", "linear"},
+                                                                     {"--lr-warmup-iters", "0"},
+                                                                     {"--lr-warmup-samples", "0"},
+                                                                     {"--min-lr", "0.0"},
+                                                                     {"--initial-loss-scale", "4294967296.0"},
+                                                                     {"--min-loss-scale", "1.0"},
+                                                                     {"--loss-scale-window", "1000.0"},
+                                                                     {"--hysteresis", "2"},
+                                                                     {"--tensor-model-parallel-size", "1"},
+                                                                     {"--pipeline-model-parallel-size", "1"},
+                                                                     {"--eval-iters", "100"},
+                                                                     {"--eval-interval", "1000"},
+                                                                     {"--data-impl", "infer"},
+                                                                     {"--zero-stage", "1"},
+                                                                     {"--tensorboard-log-interval", "1"},
+                                                                     {"--no-bias-gelu-fusion", "false"},
+                                                                     {"--no-log-learnig-rate-to-tensorboard", "false"},
+                                                                     {"--bf16", "false"}};
   RunConfig config;
   OptionTable table("p", "s");
   add_gpt_options(table, config);
   for (const auto& [name, value] : expected) EXPECT_EQ(table.find(name)->default_values(), Words{value}) << name;
-  for (const char* unset : {"--train-iters", "--train-samples", "--lr", "--lr-decay-iters", "--lr-decay-samples", "--loss-scale",
-                            "--save-interval", "--split", "--exit-interval", "--pad-vocab-size-to", "--global-batch-size"})
+  for (const char* unset :
+       {"--train-iters", "--train-samples", "--lr", "--lr-decay-iters", "--lr-decay-samples", "--loss-scale",
+        "--save-interval", "--split", "--exit-interval", "--pad-vocab-size-to", "--global-batch-size"})
     EXPECT_EQ(table.find(unset)->default_values(), Words{}) << unset;
 }
 
@@ -96,19 +119,22 @@ TEST(RunConfig, StepsFollowTheRamp) {
 }
 
 TEST(RunConfig, TheLaunchLineOfBloomResolvesOnItsGrid) {
-  Parsed run("--pp-partition-method type:transformer|embedding --num-layers 70 --hidden-size 14336 --num-attention-heads 112 "
-          "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 2 --rampup-batch-size 192 16 9_765_625 "
-          "--global-batch-size 2048 --train-samples 220_000_000 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path x "
-          "--init-method-std 0.0048 --embed-layernorm --sync-tp-duplicated-parameters --bf16 --seed 42 "
-          "--position-embedding-type alibi --checkpoint-activations --abort-on-unmet-fused-kernel-constraints "
-          "--kill-switch-path k --pad-vocab-size-to 250880 --optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 1e-8 "
-          "--lr 6e-5 --min-lr 6e-6 --lr-decay-style cosine --lr-decay-samples 200_000_000 --lr-warmup-samples 183_105 "
-          "--clip-grad 1.0 --weight-decay 1e-1 --exit-duration-in-mins 5990 --log-interval 1 --save-interval 100 "
-          "--eval-interval 1000 --eval-iters 1 --tensorboard-dir t --tensorboard-queue-size 5 --log-timers-to-tensorboard "
-          "--log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard --zero-stage 0 "
-          "--deepspeed-activation-checkpointing --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --save P "
-          "--load P --train-weighted-split-paths-path a --valid-weighted-split-paths-path b --num-workers 2 "
-          "--valid-num-workers 0 --data-impl mmap --distributed-backend nccl");
+  Parsed run(
+      "--pp-partition-method type:transformer|embedding --num-layers 70 --hidden-size 14336 --num-attention-heads 112 "
+      "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 2 --rampup-batch-size 192 16 9_765_625 "
+      "--global-batch-size 2048 --train-samples 220_000_000 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path "
+      "x "
+      "--init-method-std 0.0048 --embed-layernorm --sync-tp-duplicated-parameters --bf16 --seed 42 "
+      "--position-embedding-type alibi --checkpoint-activations --abort-on-unmet-fused-kernel-constraints "
+      "--kill-switch-path k --pad-vocab-size-to 250880 --optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps "
+      "1e-8 "
+      "--lr 6e-5 --min-lr 6e-6 --lr-decay-style cosine --lr-decay-samples 200_000_000 --lr-warmup-samples 183_105 "
+      "--clip-grad 1.0 --weight-decay 1e-1 --exit-duration-in-mins 5990 --log-interval 1 --save-interval 100 "
+      "--eval-interval 1000 --eval-iters 1 --tensorboard-dir t --tensorboard-queue-size 5 --log-timers-to-tensorboard "
+      "--log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard --zero-stage 0 "
+      "--deepspeed-activation-checkpointing --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --save P "
+      "--load P --train-weighted-split-paths-path a --valid-weighted-split-paths-path b --num-workers 2 "
+      "--valid-num-workers 0 --data-impl mmap --distributed-backend nccl");
   EXPECT_EQ(run.messages(), Words{});
   EXPECT_EQ(run.config.training.num_steps, 115311);
   EXPECT_EQ(run.config.schedule.warmup_samples, 183105);
@@ -144,63 +170,125 @@ TEST(RunConfig, RecomputeHasOldAndNewSpellings) {
             Words{"--recompute-method block (command line) needs --recompute-granularity full"});
 }
 
-// Every rule: the flags that break it and the one message.
-TEST(RunConfig, EachBrokenRuleIsNamedWithTheNearestLegalChoice) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {kGood + "--fp16 --bf16", "--fp16 (command line) and --bf16 (command line) exclude each other; give one, or neither for fp32"},
-      {kGood + "--hidden-size 50", "--hidden-size 50 (command line) is not a multiple of --num-attention-heads 4 (command line); "
-                                   "use a hidden size of 48 or 52, or 2 or 5 heads, or give --kv-channels"},
-      {kGood + "--global-batch-size 7", "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 3 "
-                                        "(command line) * data-parallel size 1; use 6 or 9"},
-      {kGood + "--max-position-embeddings 32", "--max-position-embeddings 32 (command line) is below the sequence length 33; use 33 or more"},
-      {kGood + "--train-samples 5", "--train-iters 10 (command line) and --train-samples 5 (command line) exclude each other; give one"},
+// Flags that break one rule, and the one message about it with the nearest legal choice.
+using Case = std::pair<std::string, std::string>;
+
+void expect_messages(const std::vector<Case>& cases) {
+  for (const auto& [flags, message] : cases) EXPECT_EQ(Parsed(flags).messages(), Words{message}) << flags;
+}
+
+TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
+  expect_messages({
+      {kGood + "--global-batch-size 7",
+       "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 3 "
+       "(command line) * data-parallel size 1; use 6 or 9"},
+      {kGood + "--train-samples 5",
+       "--train-iters 10 (command line) and --train-samples 5 (command line) exclude each other; give one"},
       {kShape + "--micro-batch-size 1", "one of --train-iters and --train-samples is required: how long to train"},
-      {kSamples + "--train-samples 31", "--train-samples 31 (command line) is less than the first batch of 32 samples; use 32 or more"},
-      {kSamples + "--train-iters 9 --rampup-batch-size 8 8 96", "--rampup-batch-size 8 8 96 (command line) needs --train-samples instead of --train-iters"},
-      {kSamples + "--train-samples 320 --rampup-batch-size 8 5 96", "--rampup-batch-size 8 5 96 (command line): the increment 5 does not divide 32 - 8 = 24; use 4 or 6"},
-      {kSamples + "--train-samples 320 --rampup-batch-size 5 9 96", "--rampup-batch-size 5 9 96 (command line): the start 5 is not a multiple of micro-batch size * data-parallel size = 2; use 4 or 6"},
-      {kSamples + "--train-samples 320 --rampup-batch-size 2 3 96", "--rampup-batch-size 2 3 96 (command line): the increment 3 is not a multiple of micro-batch size * data-parallel size = 2; use 2 or 4"},
-      {kSamples + "--train-samples 320 --rampup-batch-size 32 8 96", "--rampup-batch-size 32 8 96 (command line) starts at 32, not below the global batch size 32; leave the ramp out or start lower"},
-      {kSamples + "--train-samples 320 --rampup-batch-size 8 8", "--rampup-batch-size 8 8 (command line) takes 3 values (start, increment, samples), found 2"},
-      {kGood + "--lr-decay-samples 9", "--lr-decay-samples 9 (command line) does not go with --train-iters; use --lr-decay-iters"},
-      {kGood + "--lr-warmup-samples 9", "--lr-warmup-samples 9 (command line) does not go with --train-iters; use --lr-warmup-iters"},
-      {kSamples + "--train-samples 320 --lr-decay-iters 9", "--lr-decay-iters 9 (command line) does not go with --train-samples; use --lr-decay-samples"},
-      {kSamples + "--train-samples 320 --lr-warmup-iters 9", "--lr-warmup-iters 9 (command line) does not go with --train-samples; use --lr-warmup-samples"},
-      {kGood + "--lr-warmup-iters 2 --lr-warmup-fraction 0.1", "--lr-warmup-fraction 0.1 (command line) and --lr-warmup-iters 2 (command line) exclude each other; give one"},
-      {kGood + "--lr-warmup-iters 10", "--lr-warmup-iters 10 (command line) does not end before the decay does, at 10 steps (the whole run); use at most 9 or a later --lr-decay-iters"},
+      {kSamples + "--train-iters 9 --rampup-batch-size 8 8 96",
+       "--rampup-batch-size 8 8 96 (command line) needs --train-samples instead of --train-iters"},
+      {kSamples + "--train-samples 320 --rampup-batch-size 8 5 96",
+       "--rampup-batch-size 8 5 96 (command line): the increment 5 does not divide 32 - 8 = 24; use 4 or 6"},
+      {kSamples + "--train-samples 320 --rampup-batch-size 5 9 96",
+       "--rampup-batch-size 5 9 96 (command line): the start 5 is not a multiple of micro-batch size * data-parallel "
+       "size = 2; use 4 or 6"},
+      {kSamples + "--train-samples 320 --rampup-batch-size 2 3 96",
+       "--rampup-batch-size 2 3 96 (command line): the increment 3 is not a multiple of micro-batch size * "
+       "data-parallel size = 2; use 2 or 4"},
+      {kSamples + "--train-samples 320 --rampup-batch-size 32 8 96",
+       "--rampup-batch-size 32 8 96 (command line) starts at 32, not below the global batch size 32; leave the ramp "
+       "out or start lower"},
+      {kSamples + "--train-samples 320 --rampup-batch-size 8 8",
+       "--rampup-batch-size 8 8 (command line) takes 3 values (start, increment, samples), found 2"},
+      {kGood + "--batch-size 3",
+       "--batch-size (command line) is not supported: use --micro-batch-size (samples at once) and --global-batch-size "
+       "(samples of a step)"},
+  });
+}
+
+TEST(RunConfig, BrokenRulesOfTheLearningRateAreNamed) {
+  expect_messages({
+      {kGood + "--lr-decay-samples 9",
+       "--lr-decay-samples 9 (command line) does not go with --train-iters; use --lr-decay-iters"},
+      {kGood + "--lr-warmup-samples 9",
+       "--lr-warmup-samples 9 (command line) does not go with --train-iters; use --lr-warmup-iters"},
+      {kSamples + "--train-samples 320 --lr-decay-iters 9",
+       "--lr-decay-iters 9 (command line) does not go with --train-samples; use --lr-decay-samples"},
+      {kSamples + "--train-samples 320 --lr-warmup-iters 9",
+       "--lr-warmup-iters 9 (command line) does not go with --train-samples; use --lr-warmup-samples"},
+      {kGood + "--lr-warmup-iters 2 --lr-warmup-fraction 0.1",
+       "--lr-warmup-fraction 0.1 (command line) and --lr-warmup-iters 2 (command line) exclude each other; give one"},
+      {kGood + "--lr-warmup-iters 10",
+       "--lr-warmup-iters 10 (command line) does not end before the decay does, at 10 steps (the whole run); use at "
+       "most 9 or a later --lr-decay-iters"},
       {kGood + "--min-lr 0.01", "--min-lr 0.01 (command line) is above --lr 0.001 (command line); use at most 0.001"},
       {kGood + "--lr inf", "--lr inf (command line) is not finite"},
-      {kGood + "--override-lr-scheduler --use-checkpoint-lr-scheduler", "--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one"},
-      {kGood + "--pad-vocab-size-to 5121", "--pad-vocab-size-to 5121 (command line): 5121 is not divisible by 128 (--make-vocab-size-divisible-by); use 5120 or 5248"},
-      {kGood + "--pad-vocab-size-to 5121 --make-vocab-size-divisible-by 2", "--pad-vocab-size-to 5121 (command line): 5121 is not divisible by 2 (--make-vocab-size-divisible-by); use 5120 or 5122"},
+      {kGood + "--override-lr-scheduler --use-checkpoint-lr-scheduler",
+       "--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one"},
+  });
+}
+
+TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
+  expect_messages({
+      {kGood + "--fp16 --bf16",
+       "--fp16 (command line) and --bf16 (command line) exclude each other; give one, or neither for fp32"},
+      {kGood + "--hidden-size 50",
+       "--hidden-size 50 (command line) is not a multiple of --num-attention-heads 4 (command line); "
+       "use a hidden size of 48 or 52, or 2 or 5 heads, or give --kv-channels"},
+      {kGood + "--max-position-embeddings 32",
+       "--max-position-embeddings 32 (command line) is below the sequence length 33; use 33 or more"},
+      {kGood + "--pad-vocab-size-to 5121",
+       "--pad-vocab-size-to 5121 (command line): 5121 is not divisible by 128 (--make-vocab-size-divisible-by); use "
+       "5120 or 5248"},
+      {kGood + "--pad-vocab-size-to 5121 --make-vocab-size-divisible-by 2",
+       "--pad-vocab-size-to 5121 (command line): 5121 is not divisible by 2 (--make-vocab-size-divisible-by); use 5120 "
+       "or 5122"},
+      {kGood + "--encoder-seq-length 33",
+       "--seq-length 33 (command line) and --encoder-seq-length 33 (command line) are the same option; give one"},
+      {kGood + "--tensor-model-parallel-size 3",
+       "--tensor-model-parallel-size 3 (command line) does not divide --num-attention-heads 4 (command line); use 2 or "
+       "4"},
+      {kGood + "--pipeline-model-parallel-size 3",
+       "--pipeline-model-parallel-size 3 (command line) is more than --num-layers 2 (command line); use at most 2"},
+      {kGood + "--num-layers-per-virtual-pipeline-stage 1",
+       "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size above 2"},
+      {kGood + "--hidden-dropout 1",
+       "--hidden-dropout 1.0 (command line) drops everything; use a share below 1, such as 0.1"},
+      {kGood + "--profile-step-start 5 --profile-step-end 5",
+       "--profile-step-end 5 (command line) is not after --profile-step-start 5 (command line); use 6 or more"},
+      {kGood + "--fp16-lm-cross-entropy", "--fp16-lm-cross-entropy needs --fp16; leave it out"},
+      {kGood + "--position-embedding-type rotary",
+       "--position-embedding-type rotary (command line) is not supported: rotary positions come with the Llama family; "
+       "use absolute or alibi"},
+      {kGood + "--zero-stage 3", "--zero-stage 3 (command line) is not supported: use 0 or 1"},
+  });
+}
+
+TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
+  expect_messages({
+      {kSamples + "--train-samples 31",
+       "--train-samples 31 (command line) is less than the first batch of 32 samples; use 32 or more"},
       {kGood + "--save x", "--save x (command line) needs --save-interval: steps between checkpoints"},
       {kGood + "--ckpt-step 5", "--ckpt-step 5 (command line) needs --load: the folder to load from"},
       {kGood + "--finetune", "--finetune (command line) needs --load: the folder to load from"},
       {kGood + "--override sead", "--override sead names no option; did you mean seed, load?"},
-      {kGood + "--encoder-seq-length 33", "--seq-length 33 (command line) and --encoder-seq-length 33 (command line) are the same option; give one"},
-      {kGood + "--tensor-model-parallel-size 3", "--tensor-model-parallel-size 3 (command line) does not divide --num-attention-heads 4 (command line); use 2 or 4"},
-      {kGood + "--pipeline-model-parallel-size 3", "--pipeline-model-parallel-size 3 (command line) is more than --num-layers 2 (command line); use at most 2"},
-      {kGood + "--num-layers-per-virtual-pipeline-stage 1", "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size above 2"},
-      {kGood + "--hidden-dropout 1", "--hidden-dropout 1.0 (command line) drops everything; use a share below 1, such as 0.1"},
-      {kGood + "--profile-step-start 5 --profile-step-end 5", "--profile-step-end 5 (command line) is not after --profile-step-start 5 (command line); use 6 or more"},
-      {kGood + "--fp16-lm-cross-entropy", "--fp16-lm-cross-entropy needs --fp16; leave it out"},
-      {kGood + "--position-embedding-type rotary", "--position-embedding-type rotary (command line) is not supported: rotary positions come with the Llama family; use absolute or alibi"},
-      {kGood + "--optimizer sgd", "--optimizer sgd (command line) is not supported: only AdamW is built in; use --optimizer adam"},
-      {kGood + "--zero-stage 3", "--zero-stage 3 (command line) is not supported: use 0 or 1"},
-      {kGood + "--batch-size 3", "--batch-size (command line) is not supported: use --micro-batch-size (samples at once) and --global-batch-size (samples of a step)"},
-  };
-  for (const auto& [flags, message] : cases) EXPECT_EQ(Parsed(flags).messages(), Words{message}) << flags;
+      {kGood + "--optimizer sgd",
+       "--optimizer sgd (command line) is not supported: only AdamW is built in; use --optimizer adam"},
+  });
 }
 
 TEST(RunConfig, ProblemsOfManyKindsComeTogether) {
-  const Parsed run("--num-layer 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 3 "
-                "--micro-batch-size 3 --global-batch-size 7 --train-iters 10 --lr-warmup-iters 12 --lr 1e-3 --bf16 --fp16 --data-path x");
+  const Parsed run(
+      "--num-layer 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 3 "
+      "--micro-batch-size 3 --global-batch-size 7 --train-iters 10 --lr-warmup-iters 12 --lr 1e-3 --bf16 --fp16 "
+      "--data-path x");
   EXPECT_EQ(run.messages().size(), 7U) << join(run.messages(), "\n");
 }
 
 TEST(RunConfig, ResolvedOptionsReadBackToTheSameRun) {
-  const Parsed run(kSamples + "--rampup-batch-size 8 8 96 --train-samples 320 --lr-warmup-samples 9 --fp16 --no-bias-gelu-fusion "
-                           "--checkpoint-activations --log-params-norm --eval-only=1");
+  const Parsed run(kSamples +
+                   "--rampup-batch-size 8 8 96 --train-samples 320 --lr-warmup-samples 9 --fp16 --no-bias-gelu-fusion "
+                   "--checkpoint-activations --log-params-norm --eval-only=1");
   ASSERT_EQ(run.messages(), Words{});
   Parsed again("");
   again.problems = Problems();
@@ -235,8 +323,8 @@ class RunFiles : public testing::Test {
     std::filesystem::remove_all(folder_);
     for (const char* name : {"step_00000010", "step_00000020", "step_00000030.partial"})
       std::filesystem::create_directories(folder_ / "run" / name);
-    for (const char* name : {"vocab.json", "merges.txt",
-                             "run/step_00000010/manifest.json", "run/step_00000020/manifest.json"})
+    for (const char* name :
+         {"vocab.json", "merges.txt", "run/step_00000010/manifest.json", "run/step_00000020/manifest.json"})
       write_file_atomically(folder_ / name, "x");
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -267,21 +355,28 @@ TEST_F(RunFiles, GoodOnesPass) {
 }
 
 TEST_F(RunFiles, MissingOnesAreNamed) {
-  EXPECT_EQ(check(good_ + "--vocab-file D/v.json"), Words{"--vocab-file D/v.json (command line): there is no such file"});
-  EXPECT_EQ(check(good_ + "--tokenizer-type PretrainedFromHF"),
-            Words{"--tokenizer-name-or-path is required with --tokenizer-type PretrainedFromHF: tokenizer.json or its folder"});
+  EXPECT_EQ(check(good_ + "--vocab-file D/v.json"),
+            Words{"--vocab-file D/v.json (command line): there is no such file"});
+  EXPECT_EQ(
+      check(good_ + "--tokenizer-type PretrainedFromHF"),
+      Words{
+          "--tokenizer-name-or-path is required with --tokenizer-type PretrainedFromHF: tokenizer.json or its folder"});
   EXPECT_EQ(check(good_ + "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path D/run"),
             Words{"--tokenizer-name-or-path D/run (command line): the folder holds no tokenizer.json"});
-  EXPECT_EQ(check(good_ + "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path bigscience/bloom"),
-            Words{"--tokenizer-name-or-path bigscience/bloom (command line): there is no such file or folder, and names of the "
-                  "Hugging Face Hub are not fetched; download its tokenizer.json and name that file"});
-  EXPECT_EQ(check(good_ + "--save D/vocab.json/x --save-interval 5"), Words{"--save D/vocab.json/x (command line): D/vocab.json is a file, not a folder"});
+  EXPECT_EQ(
+      check(good_ + "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path bigscience/bloom"),
+      Words{
+          "--tokenizer-name-or-path bigscience/bloom (command line): there is no such file or folder, and names of the "
+          "Hugging Face Hub are not fetched; download its tokenizer.json and name that file"});
+  EXPECT_EQ(check(good_ + "--save D/vocab.json/x --save-interval 5"),
+            Words{"--save D/vocab.json/x (command line): D/vocab.json is a file, not a folder"});
 }
 
 TEST_F(RunFiles, CheckpointsThatAreNotThereAreNamed) {
   EXPECT_EQ(check(good_ + "--load D/none"), Words{"--load D/none (command line): there is no such folder"});
   EXPECT_EQ(check(good_ + "--load D/run/step_00000030.partial"),
-            Words{"--load D/run/step_00000030.partial (command line): the folder holds no complete checkpoint (step_*/manifest.json)"});
+            Words{"--load D/run/step_00000030.partial (command line): the folder holds no complete checkpoint "
+                  "(step_*/manifest.json)"});
   EXPECT_EQ(check(good_ + "--load D/run --ckpt-step 30"),
             Words{"--ckpt-step 30 (command line) is not in D/run; its complete steps are 10, 20"});
 }

@@ -33,9 +33,9 @@ class Command : public testing::Test {
   Outcome bash(const std::string& command) const {
     write_file_atomically(folder_ / "script", command + "\n");
     const std::string programs = fs::path(ESPALIER_PROGRAM).parent_path();
-    const std::string line = concat("cd ", (folder_ / "work").string(), " && PATH=", programs, ":$PATH bash ",
-                                    (folder_ / "script").string(), " >", (folder_ / "out").string(), " 2>",
-                                    (folder_ / "err").string());
+    const std::string line =
+        concat("cd ", (folder_ / "work").string(), " && PATH=", programs, ":$PATH bash ", (folder_ / "script").string(),
+               " >", (folder_ / "out").string(), " 2>", (folder_ / "err").string());
     const auto start = std::chrono::steady_clock::now();
     const int status = std::system(line.c_str());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -49,19 +49,22 @@ class Command : public testing::Test {
 TEST_F(Command, MisspeltFlagIsNamedWithItsNeighbour) {
   const Outcome outcome = bash("espalier train gpt --hiden-size 64");
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.errors.find("unknown option --hiden-size; did you mean --hidden-size?"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("unknown option --hiden-size; did you mean --hidden-size?"), std::string::npos)
+      << outcome.errors;
   EXPECT_EQ(outcome.output, "");
 }
 
 TEST_F(Command, FiveProblemsComeInOneGoWithinTwoSecondsAndNothingIsWritten) {
   const Outcome outcome = bash(
-      "espalier train gpt --num-layers 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 "
+      "espalier train gpt --num-layers 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 "
+      "--max-position-embeddings 33 "
       "--micro-batch-size 3 --global-batch-size 7 --train-iters 10 --lr 1e-3 --lr-warmup-iters 12 --bf16 --fp16 "
       "--data-path nowhere --vocab-file v.json --merge-file m.txt --save run --save-interval 2 --tensorboard-dir tb");
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_LT(outcome.seconds, 2);
   EXPECT_NE(outcome.errors.find("error: 7 problems:\n"), std::string::npos) << outcome.errors;
-  for (const char* part : {"48 or 52", "6 or 9", "at most 9", "--fp16 (command line) and --bf16", "nowhere", "v.json", "m.txt"})
+  for (const char* part :
+       {"48 or 52", "6 or 9", "at most 9", "--fp16 (command line) and --bf16", "nowhere", "v.json", "m.txt"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
 }
@@ -69,7 +72,8 @@ TEST_F(Command, FiveProblemsComeInOneGoWithinTwoSecondsAndNothingIsWritten) {
 TEST_F(Command, ProblemsOfARecipeHaveFileAndLine) {
   const Outcome outcome = bash("printf '[size]\\nnum_layer = 2\\n' > a.toml; espalier train gpt --recipe a.toml");
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.errors.find("a.toml:2: unknown key num_layer; did you mean num_layers?"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("a.toml:2: unknown key num_layer; did you mean num_layers?"), std::string::npos)
+      << outcome.errors;
 }
 
 TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayWhyTheyDoNotStart) {

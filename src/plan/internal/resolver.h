@@ -10,7 +10,7 @@ namespace espalier::plan::internal {
 class Resolver {
  public:
   Resolver(RunConfig& config, const OptionTable& table, Problems& problems)
-      : config(config), table(table), problems(problems) {}
+      : config_(config), table_(table), problems_(problems) {}
 
   void resolve_length();
   void resolve_model();
@@ -25,14 +25,14 @@ class Resolver {
   void resolve_run();
 
  private:
-  std::string origin(const char* name) const { return table.origin(name); }
-  bool given(const char* name) const { return table.find(name)->given(); }
+  std::string origin(const char* name) const { return table_.origin(name); }
+  bool given(const char* name) const { return table_.find(name)->given(); }
   void check_ramp(int64_t batch, int64_t samples_at_once);
   void check_exclusive_schedule();
 
-  RunConfig& config;
-  const OptionTable& table;
-  Problems& problems;
+  RunConfig& config_;
+  const OptionTable& table_;
+  Problems& problems_;
   bool ramp_is_good_ = true;
 };
 
