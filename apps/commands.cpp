@@ -5,6 +5,7 @@ namespace espalier {
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"train", "train a model: train gpt OPTIONS", train_main},
+      {"checkpoint", "inspect, verify, compare and prune checkpoints", checkpoint_main},
       {"generate", "continue prompts with a trained model", generate_main},
       {"completion", "print completion for a shell: completion bash", completion_main},
   };

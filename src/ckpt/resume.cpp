@@ -7,12 +7,10 @@
 #include "base/hash.h"
 
 namespace espalier::ckpt {
-namespace {
 
 using Rule = ResumeRule;
 
-// One row per option that is not of the last class (kOverride: what changes the data or the arithmetic of training).
-const std::map<std::string, ResumeRule>& rules() {
+const std::map<std::string, ResumeRule>& resume_rules() {
   static const std::map<std::string, ResumeRule> table = {
       // The shape of the model.
       {"num_layers", Rule::kRefused},
@@ -36,20 +34,59 @@ const std::map<std::string, ResumeRule>& rules() {
       {"lr_warmup_iters", Rule::kLearningRate},
       {"lr_warmup_samples", Rule::kLearningRate},
 
+      // Which samples are seen, and in which steps.
+      {"data_path", Rule::kOverride},
+      {"split", Rule::kOverride},
+      {"train_weighted_split_paths", Rule::kOverride},
+      {"train_weighted_split_paths_path", Rule::kOverride},
+      {"valid_weighted_split_paths", Rule::kOverride},
+      {"valid_weighted_split_paths_path", Rule::kOverride},
+      {"test_weighted_split_paths", Rule::kOverride},
+      {"test_weighted_split_paths_path", Rule::kOverride},
+      {"sample_order", Rule::kOverride},
+      {"dataloader_type", Rule::kOverride},
+      {"seed", Rule::kOverride},
+      {"seq_length", Rule::kOverride},
+      {"encoder_seq_length", Rule::kOverride},
+      {"global_batch_size", Rule::kOverride},
+      {"rampup_batch_size", Rule::kOverride},
+      {"tokenizer_type", Rule::kOverride},
+      {"reset_position_ids", Rule::kOverride},
+      {"reset_attention_mask", Rule::kOverride},
+      {"eod_mask_loss", Rule::kOverride},
+
+      // What a step computes.
+      {"layernorm_epsilon", Rule::kOverride},
+      {"apply_residual_connection_post_layernorm", Rule::kOverride},
+      {"no_bias_gelu_fusion", Rule::kOverride},
+      {"openai_gelu", Rule::kOverride},
+      {"attention_dropout", Rule::kOverride},
+      {"hidden_dropout", Rule::kOverride},
+      {"weight_decay", Rule::kOverride},
+      {"clip_grad", Rule::kOverride},
+      {"adam_beta1", Rule::kOverride},
+      {"adam_beta2", Rule::kOverride},
+      {"adam_eps", Rule::kOverride},
+      {"optimizer", Rule::kOverride},
+      {"loss_average", Rule::kOverride},
+      {"init_method_std", Rule::kOverride},
+      {"fp16", Rule::kOverride},
+      {"bf16", Rule::kOverride},
+      {"loss_scale", Rule::kOverride},
+      {"initial_loss_scale", Rule::kOverride},
+      {"min_loss_scale", Rule::kOverride},
+      {"loss_scale_window", Rule::kOverride},
+      {"hysteresis", Rule::kOverride},
+
       // Layout: where the work is done.
       {"micro_batch_size", Rule::kFree},
       {"tensor_model_parallel_size", Rule::kFree},
       {"pipeline_model_parallel_size", Rule::kFree},
-      {"num_layers_per_virtual_pipeline_stage", Rule::kFree},
       {"context_parallel_size", Rule::kFree},
-      {"sequence_parallel", Rule::kFree},
+      {"num_layers_per_virtual_pipeline_stage", Rule::kFree},
       {"pp_partition_method", Rule::kFree},
       {"zero_stage", Rule::kFree},
       {"num_threads", Rule::kFree},
-      {"num_workers", Rule::kFree},
-      {"valid_num_workers", Rule::kFree},
-      {"distributed_backend", Rule::kFree},
-      {"deepspeed_config", Rule::kFree},
       // The padded vocabulary belongs to the model and is compared as such (check_model).
       {"make_vocab_size_divisible_by", Rule::kFree},
       {"pad_vocab_size_to", Rule::kFree},
@@ -68,6 +105,7 @@ const std::map<std::string, ResumeRule>& rules() {
       {"exit_duration_in_mins", Rule::kFree},
       {"kill_switch_path", Rule::kFree},
       {"eval_only", Rule::kFree},
+      {"skip_train", Rule::kFree},
 
       // Intervals and logging.
       {"save_interval", Rule::kFree},
@@ -75,7 +113,6 @@ const std::map<std::string, ResumeRule>& rules() {
       {"eval_iters", Rule::kFree},
       {"log_interval", Rule::kFree},
       {"tensorboard_log_interval", Rule::kFree},
-      {"tensorboard_queue_size", Rule::kFree},
       {"log_params_norm", Rule::kFree},
       {"log_num_zeros_in_grad", Rule::kFree},
       {"log_timers_to_tensorboard", Rule::kFree},
@@ -84,8 +121,6 @@ const std::map<std::string, ResumeRule>& rules() {
       {"no_log_loss_scale_to_tensorboard", Rule::kFree},
       {"log_validation_ppl_to_tensorboard", Rule::kFree},
       {"log_level", Rule::kFree},
-      {"log_level_replica", Rule::kFree},
-      {"log_style", Rule::kFree},
       {"profile_step_start", Rule::kFree},
       {"profile_step_end", Rule::kFree},
 
@@ -95,26 +130,22 @@ const std::map<std::string, ResumeRule>& rules() {
       {"data_cache_path", Rule::kFree},
       {"data_impl", Rule::kFree},
       {"tensorboard_dir", Rule::kFree},
-      {"log_path", Rule::kFree},
-      {"trace_dir", Rule::kFree},
       {"vocab_file", Rule::kFree},
       {"merge_file", Rule::kFree},
       {"tokenizer_name_or_path", Rule::kFree},
 
-      // How to load and save.
+      // How to load.
       {"ckpt_step", Rule::kFree},
-      {"override", Rule::kFree},
       {"override_lr_scheduler", Rule::kFree},
       {"use_checkpoint_lr_scheduler", Rule::kFree},
       {"finetune", Rule::kFree},
       {"no_load_optim", Rule::kFree},
       {"no_load_rng", Rule::kFree},
-      {"no_save_optim", Rule::kFree},
-      {"no_save_rng", Rule::kFree},
-      {"validate_only", Rule::kFree},
   };
   return table;
 }
+
+namespace {
 
 // Facts that --override may name although they are no options.
 const std::vector<std::string>& extra_names() {
@@ -140,8 +171,8 @@ ResumeRule rule_of(const std::string& key, const OptionTable& saved, const Optio
     return Rule::kLearningRate;
   // With ALiBi no parameter has this size.
   if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"") return Rule::kOverride;
-  const auto found = rules().find(key);
-  return found == rules().end() ? Rule::kOverride : found->second;
+  const auto found = resume_rules().find(key);
+  return found == resume_rules().end() ? Rule::kOverride : found->second;
 }
 
 std::string key_of(std::string name) {
@@ -193,8 +224,10 @@ void check_override_names(const OptionTable& present, const ResumeFlags& flags, 
   }
 }
 
-std::string rule_text(const OptionDifference& difference) {
-  return difference.use_saved ? "the checkpoint's" : "the command line's";
+std::string used_text(const OptionDifference& difference) {
+  const bool is_length = difference.key == "train_iters" || difference.key == "train_samples";
+  if (!difference.use_saved) return "the command line's";
+  return is_length ? "the checkpoint's for the decay" : "the checkpoint's";
 }
 
 }  // namespace
@@ -206,7 +239,7 @@ std::vector<OptionDifference> compare_options(const OptionTable& saved, const Op
   check_override_names(present, flags, problems);
   std::vector<OptionDifference> differences;
   for (const auto& option : present.options()) {
-    if (option->effect() != OptionEffect::kUsed) continue;
+    if (option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;  // --override itself is no setting
     OptionDifference difference{.key = option->key(), .saved = value_of(saved, option->key()),
                                 .present = value_of(present, option->key())};
     if (difference.saved == difference.present) continue;
@@ -227,7 +260,7 @@ std::string to_table(const std::vector<OptionDifference>& differences) {
   if (differences.empty()) return "";
   std::vector<std::vector<std::string>> rows = {{"option", "checkpoint", "command line", "used"}};
   for (const OptionDifference& difference : differences)
-    rows.push_back({difference.key, difference.saved, difference.present, rule_text(difference)});
+    rows.push_back({difference.key, difference.saved, difference.present, used_text(difference)});
   std::vector<size_t> widths(4, 0);
   for (const auto& row : rows)
     for (size_t column = 0; column < 4; ++column) widths[column] = std::max(widths[column], row[column].size());

@@ -7,10 +7,11 @@
 //   problems.raise();                                          // everything in one report
 //   if (uses_saved_schedule(differences)) config.schedule = saved.schedule;
 //
-// One visible table of rules stands in resume.cpp; what it does not name needs --override. Without libtorch.
+// Without libtorch.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ enum class ResumeRule {
   kOverride,      // only with --override NAME: it changes what is learnt
   kRefused,       // the shape of the model
 };
+
+// The one table, by key; an option that it does not name counts as kOverride. Two rows depend on others: the length of
+// the run counts as learning rate where the decay ends with it, and max_position_embeddings needs only --override with
+// ALiBi, where no parameter has that size.
+const std::map<std::string, ResumeRule>& resume_rules();
 
 struct ResumeFlags {
   std::vector<std::string> overrides;  // --override NAME...

@@ -2,6 +2,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +15,7 @@
 #include "ckpt/loader.h"
 #include "ckpt/writer.h"
 #include "store/run_folder.h"
+#include "store/step_reader.h"
 
 namespace round_trip_test {
 
@@ -128,6 +134,98 @@ TEST_F(RoundTrip, MissingUnusedAndMisshapenTensorsAreReportedTogetherByName) {
             "  - 'scalar' (weights-final.safetensors) is in checkpoint step_00000003 and has no place in this model\n"
             "  - 'empty' (weights-final.safetensors) is in checkpoint step_00000003 and has no place in this model");
   EXPECT_TRUE(same_bits(untouched, at::full({7}, 5, at::kBFloat16)));
+}
+
+TEST_F(RoundTrip, DamagedTensorsAreAllNamedAndNothingIsGivenOut) {
+  const auto saved = tensors();
+  CheckpointWriter writer(folder_, {});
+  writer.save(manifest(4), saved);
+  writer.wait();
+  const fs::path file = folder_ / "step_00000004" / store::optimizer_file("00000");
+  const store::SafetensorsFile layout(file);
+  std::string content = read_file(file);
+  for (const char* name : {"layers.0.mlp.weight.master", "layers.0.mlp.bias.master"})
+    content[static_cast<size_t>(layout.data_offset() + layout.find(name)->end - 1)] ^= 64;
+  std::ofstream(file, std::ios::binary) << content;
+
+  LoadedCheckpoint checkpoint(folder_ / "step_00000004");
+  const std::string message = error_of([&] {
+    checkpoint.load({{"layers.0.mlp.weight.master", at::empty({33, 7}, at::kFloat)},
+                     {"layers.0.mlp.bias.master", at::empty({7}, at::kFloat)}},
+                    LoadedCheckpoint::Part::kSome);
+  });
+  EXPECT_EQ(message.substr(0, 11), "2 problems:");
+  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.weight.master', block 1 of 1"), std::string::npos) << message;
+  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.bias.master', block 1 of 1"), std::string::npos) << message;
+  EXPECT_NE(error_of([&] { checkpoint.read("layers.0.mlp.bias.master"); }), "no error");
+  EXPECT_TRUE(same_bits(checkpoint.read("layers.0.mlp.bias"), saved[1].value)) << "what is whole can still be read";
+}
+
+TEST_F(RoundTrip, AMissingFileIsNamedBeforeAnythingIsRead) {
+  CheckpointWriter writer(folder_, {});
+  writer.save(manifest(4), tensors());
+  writer.wait();
+  fs::remove(folder_ / "step_00000004" / store::weights_file("final"));
+  LoadedCheckpoint checkpoint(folder_ / "step_00000004");
+  const at::Tensor bias = at::full({7}, 5, at::kBFloat16);
+  const std::string message = error_of([&] {
+    checkpoint.load({{"layers.0.mlp.bias", bias}, {"scalar", at::empty({}, at::kBFloat16)}}, LoadedCheckpoint::Part::kSome);
+  });
+  EXPECT_EQ(message, (folder_ / "step_00000004" / "weights-final.safetensors").string() +
+                         ": expected by manifest.json, cannot be opened: No such file or directory");
+  EXPECT_TRUE(same_bits(bias, at::full({7}, 5, at::kBFloat16)));
+}
+
+// A file-size limit stands for a disk that fills up behind the writer's back.
+TEST_F(RoundTrip, AnErrorOfTheThreadIsThrownByTheNextCallAndLaterSavesGoOn) {
+  CheckpointWriter writer(folder_, {});
+  writer.save(manifest(1), tensors());
+  writer.wait();
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {700, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_EQ(error_of([&] { writer.save(manifest(2), tensors()); }), "no error") << "training goes on while it is written";
+  const std::string message = error_of([&] { writer.save(manifest(3), tensors()); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(message, "checkpoint '" + (folder_ / "step_00000002").string() + "' was not saved: cannot write '" +
+                         (folder_ / "step_00000002.partial" / "optimizer-00000.safetensors").string() +
+                         "': File too large. Checkpoints saved earlier are untouched.");
+  writer.save(manifest(4), tensors());
+  writer.wait();
+  const store::RunListing listing = store::list_steps(folder_);
+  ASSERT_EQ(listing.complete.size(), 2u);
+  EXPECT_TRUE(listing.partial.empty());
+  for (const auto& entry : listing.complete) EXPECT_TRUE(store::verify_step(entry.folder, 1, false).empty());
+}
+
+TEST_F(RoundTrip, ADiskWithoutRoomIsNoticedBeforeTheCopy) {
+  if (::mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=512k") != 0)
+    GTEST_SKIP() << "cannot mount a tmpfs here: " << std::strerror(errno);
+  std::string message;
+  {
+    CheckpointWriter writer(folder_, {});
+    message = error_of([&] { writer.save(manifest(1), tensors()); });
+  }
+  const bool is_empty = fs::is_empty(folder_);
+  ::umount2(folder_.c_str(), MNT_DETACH);
+  EXPECT_NE(message.find("no room for checkpoint step_00000001 in '" + folder_.string() + "': it needs "), std::string::npos) << message;
+  EXPECT_NE(message.find(" are free. Remove old ones with 'espalier checkpoint prune "), std::string::npos) << message;
+  EXPECT_TRUE(is_empty);
+}
+
+TEST_F(RoundTrip, ASaveIsReportedOnceWithItsTimes) {
+  CheckpointWriter writer(folder_, {});
+  EXPECT_FALSE(writer.take_report());
+  writer.save(manifest(9), tensors());
+  writer.wait();
+  const std::optional<ckpt::SaveReport> report = writer.take_report();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->step, 9);
+  EXPECT_EQ(report->bytes, 2 * (33 * 7 + 7 + 1) + 4 * (33 * 7 + 7));
+  EXPECT_GT(report->write_seconds, 0);
+  EXPECT_FALSE(writer.take_report());
 }
 
 }  // namespace round_trip_test

@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLockName = ".lock";
+
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -37,8 +39,9 @@ bool has_manifest(const fs::path& folder) { return fs::is_regular_file(folder / 
 
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
-  const fs::path found = fs::weakly_canonical(path, error);
-  return error ? fs::absolute(path).lexically_normal() : found;
+  fs::path found = fs::weakly_canonical(path, error);
+  if (error) found = fs::absolute(path).lexically_normal();
+  return found.has_filename() ? found : found.parent_path();  // "run/" is "run"
 }
 
 std::string names_of(const std::vector<StepEntry>& entries) {
@@ -155,8 +158,7 @@ std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int
   if (has_manifest(load)) {
     const int64_t step = read_manifest(load).state.step;
     if (ckpt_step && *ckpt_step != step)
-      throw UserError(concat("--load '", load.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ",
-                             *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
+      throw UserError(concat("'", load.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ", *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
                       ExitCode::kUsage);
     return StepEntry{step, load};
   }
@@ -164,13 +166,13 @@ std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int
   if (ckpt_step) {
     for (const StepEntry& entry : listing.complete)
       if (entry.step == *ckpt_step) return entry;
-    throw UserError(concat("--load '", load.string(), "' has no complete ", step_folder_name(*ckpt_step), ": ",
+    throw UserError(concat("'", load.string(), "' has no complete ", step_folder_name(*ckpt_step), ": ",
                            describe(load)),
                     ExitCode::kMissingInput);
   }
   if (!listing.complete.empty()) return listing.complete.back();
   if (!save.empty() && absolute_path(load) == absolute_path(save)) return std::nullopt;
-  throw UserError(concat("--load '", load.string(), "' holds no complete checkpoint: ", describe(load)),
+  throw UserError(concat("'", load.string(), "' holds no complete checkpoint: ", describe(load)),
                   ExitCode::kMissingInput);
 }
 
@@ -187,27 +189,33 @@ Superseded supersede_after(const fs::path& run_folder, int64_t step) {
   return result;
 }
 
-RunLock::RunLock(const fs::path& run_folder) {
+std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
   std::error_code error;
   fs::create_directories(run_folder, error);
-  const fs::path path = run_folder / ".lock";
-  descriptor_ = error ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0)
+  const fs::path path = run_folder / kLockName;
+  RunLock lock(error ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.descriptor_ < 0)
     throw UserError(concat("cannot create '", path.string(), "': ", error ? error.message() : std::strerror(errno)),
                     ExitCode::kCannotCreate);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    ::close(std::exchange(descriptor_, -1));
-    if (reason != EWOULDBLOCK)
-      throw UserError(concat("cannot lock '", path.string(), "': ", std::strerror(reason)), ExitCode::kInputOutput);
-    throw UserError(concat("'", run_folder.string(), "' is in use by ", strip(read_file(path)),
+  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return std::nullopt;
+    throw UserError(concat("cannot lock '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
+  }
+  // The text is for people; the lock itself is the kernel's and ends with the process.
+  const std::string text = lock_text();
+  if (::ftruncate(lock.descriptor_, 0) != 0 ||
+      ::pwrite(lock.descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    throw UserError(concat("cannot write '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
+  return lock;
+}
+
+RunLock::RunLock(const fs::path& run_folder) {
+  std::optional<RunLock> lock = take_if_free(run_folder);
+  if (!lock)
+    throw UserError(concat("'", run_folder.string(), "' is in use by ", strip(read_file(run_folder / kLockName)),
                            ". Wait for that run, stop it, or use another --save."),
                     ExitCode::kCannotCreate);
-  }
-  const std::string text = lock_text();
-  // The text is for people; the lock itself is the kernel's and ends with the process.
-  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw UserError(concat("cannot write '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
+  descriptor_ = std::exchange(lock->descriptor_, -1);
 }
 
 RunLock::~RunLock() {

@@ -51,11 +51,14 @@ Superseded supersede_after(const std::filesystem::path& run_folder, int64_t step
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& run_folder);
+  // nullopt when another process holds it.
+  static std::optional<RunLock> take_if_free(const std::filesystem::path& run_folder);
   ~RunLock();
   RunLock(RunLock&& other) noexcept;
   RunLock(const RunLock&) = delete;
 
  private:
+  explicit RunLock(int descriptor) : descriptor_(descriptor) {}
   int descriptor_ = -1;
 };
 

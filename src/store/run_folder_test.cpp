@@ -1,0 +1,249 @@
+#include "store/run_folder.h"
+
+#include <sys/wait.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "store/diff.h"
+#include "store/internal/test_folder.h"
+#include "store/prune.h"
+
+namespace espalier::store {
+namespace {
+
+namespace fs = std::filesystem;
+using test::error_of;
+using test::SmallCheckpoint;
+using test::write_text;
+
+using Steps = std::vector<int64_t>;
+
+Steps steps_of(const std::vector<StepEntry>& entries) {
+  Steps steps;
+  for (const StepEntry& entry : entries) steps.push_back(entry.step);
+  return steps;
+}
+
+class RunFolder : public test::TestFolder {
+ protected:
+  // Complete checkpoints need a manifest, nothing more, to be listed.
+  void add_complete(int64_t step) { SmallCheckpoint().save(folder_, step); }
+  void add_folder(const std::string& name) { fs::create_directories(folder_ / name); }
+};
+
+TEST_F(RunFolder, CompleteUnfinishedAndSetAsideFoldersAreToldApart) {
+  for (const int64_t step : {1000, 20, 123456789}) add_complete(step);
+  add_folder("step_00000030.partial");
+  add_folder("step_00000040");  // without a manifest
+  add_folder("step_00000050.superseded.2");
+  add_folder("step_00000060.removing");
+  for (const char* name : {"tensorboard", "step_30", "step_000000x0", "step_00000070.bak"}) add_folder(name);
+  write_text(folder_ / "step_00000080", "a file");
+
+  const RunListing listing = list_steps(folder_);
+  EXPECT_EQ(steps_of(listing.complete), (Steps{20, 1000, 123456789}));
+  EXPECT_EQ(steps_of(listing.partial), (Steps{30, 40}));
+  EXPECT_EQ(steps_of(listing.superseded), (Steps{50, 60}));
+  EXPECT_TRUE(list_steps(folder_ / "none").complete.empty());
+}
+
+TEST_F(RunFolder, LoadTakesTheNewestStepOrTheOneThatIsAskedForOrAStepFolder) {
+  for (const int64_t step : {100, 300, 200}) add_complete(step);
+  add_folder("step_00000400.partial");
+  EXPECT_EQ(find_checkpoint(folder_, {}, "")->step, 300);
+  EXPECT_EQ(find_checkpoint(folder_, 200, "")->folder, folder_ / "step_00000200");
+  EXPECT_EQ(find_checkpoint(folder_ / "step_00000100", {}, "")->step, 100);
+  EXPECT_EQ(error_of([&] { find_checkpoint(folder_ / "step_00000100", 200, ""); }),
+            "'" + (folder_ / "step_00000100").string() +
+                "' is the checkpoint of step 100, --ckpt-step asks for 200. Give the run folder, or leave out --ckpt-step.");
+}
+
+TEST_F(RunFolder, LoadingFromTheSaveFolderStartsANewRunWhenNothingIsThereYet) {
+  EXPECT_FALSE(find_checkpoint(folder_ / "run", {}, folder_ / "run/"));
+  EXPECT_FALSE(find_checkpoint(folder_ / "run", {}, folder_ / "." / "run"));
+  add_folder("run/step_00000001.partial");
+  EXPECT_FALSE(find_checkpoint(folder_ / "run", {}, folder_ / "run")) << "killed in its first save, a run starts anew";
+}
+
+TEST_F(RunFolder, ALoadThatFindsNothingListsWhatIsThere) {
+  const std::string path = folder_.string();
+  EXPECT_EQ(error_of([&] { find_checkpoint(folder_ / "none", {}, folder_); }),
+            "'" + path + "/none' holds no complete checkpoint: it does not exist (" + path + " does)");
+  EXPECT_EQ(error_of([&] { find_checkpoint(folder_, {}, ""); }),
+            "'" + path + "' holds no complete checkpoint: it is empty");
+  add_folder("step_00000003.partial");
+  write_text(folder_ / "config.toml", "");
+  EXPECT_EQ(error_of([&] { find_checkpoint(folder_, {}, "/elsewhere"); }),
+            "'" + path + "' holds no complete checkpoint: it holds unfinished: step_00000003.partial; other files: config.toml");
+  add_complete(2);
+  EXPECT_EQ(error_of([&] { find_checkpoint(folder_, 7, folder_); }),
+            "'" + path + "' has no complete step_00000007: it holds complete: step_00000002; "
+            "unfinished: step_00000003.partial; other files: config.toml");
+}
+
+TEST_F(RunFolder, GoingOnFromAnOlderStepSetsLaterCheckpointsAndRecordsAside) {
+  for (const int64_t step : {10, 20, 30}) add_complete(step);
+  write_text(folder_ / "metrics.jsonl",
+             "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3");
+  const Superseded result = supersede_after(folder_, 20);
+  EXPECT_EQ(result.steps, (Steps{30}));
+  EXPECT_EQ(result.num_records, 3);
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n");
+  EXPECT_EQ(read_file(folder_ / "metrics.superseded.jsonl"), "{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3\n");
+  EXPECT_EQ(steps_of(list_steps(folder_).complete), (Steps{10, 20}));
+  EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 20);
+
+  add_complete(30);  // the second branch arrives there too, and is left as well
+  EXPECT_EQ(supersede_after(folder_, 10).steps, (Steps{20, 30}));
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000030.superseded"));
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000030.superseded.2"));
+  EXPECT_EQ(read_file(folder_ / "metrics.superseded.jsonl"),
+            "{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n");
+}
+
+TEST_F(RunFolder, SettingAsideIsRepeatedWithoutDoubledRecordsAfterAKillInBetween) {
+  const std::string all = "{\"step\": 1}\n{\"step\": 2}\n";
+  write_text(folder_ / "metrics.jsonl", all);
+  supersede_after(folder_, 1);
+  write_text(folder_ / "metrics.jsonl", all);  // as if killed before the second file was replaced
+  supersede_after(folder_, 1);
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "{\"step\": 1}\n");
+  EXPECT_EQ(read_file(folder_ / "metrics.superseded.jsonl"), "{\"step\": 2}\n");
+  EXPECT_EQ(supersede_after(folder_, 1).num_records, 0);
+}
+
+TEST_F(RunFolder, ALockedFolderNamesItsHolderAndIsFreeWhenTheHolderDies) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const RunLock lock(folder_ / "run");
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::string message = error_of([&] { RunLock lock(folder_ / "run"); });
+  EXPECT_EQ(message.substr(0, message.find(", since")),
+            concat("'", (folder_ / "run").string(), "' is in use by process ", child, " on ", host));
+  EXPECT_NE(message.find("UTC. Wait for that run, stop it, or use another --save."), std::string::npos) << message;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(error_of([&] {
+              const RunLock lock(folder_ / "run");
+              EXPECT_NE(error_of([&] { RunLock second(folder_ / "run"); }), "no error");
+            }),
+            "no error");
+  const RunLock after_release(folder_ / "run");
+}
+
+TEST_F(RunFolder, AFolderThatCannotBeMadeIsNamed) {
+  write_text(folder_ / "file", "");
+  EXPECT_EQ(error_of([&] { RunLock lock(folder_ / "file" / "run"); }),
+            "cannot create '" + (folder_ / "file/run/.lock").string() + "': Not a directory");
+}
+
+RunListing listing_of(const Steps& complete) {
+  RunListing listing;
+  for (const int64_t step : complete) listing.complete.push_back({step, step_folder_name(step)});
+  listing.partial.push_back({5, "step_00000005.partial"});
+  return listing;
+}
+
+TEST(Prune, KeepsTheLastTheMilestonesAndAlwaysTheNewest) {
+  const RunListing listing = listing_of({100, 200, 250, 300, 350});
+  EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 2}).keep), (Steps{300, 350}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 2}).remove), (Steps{100, 200, 250}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {.keep_every = 100}).keep), (Steps{100, 200, 300, 350}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 1, .keep_every = 200}).remove), (Steps{100, 250, 300}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {}).keep), (Steps{350}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 9}).remove), (Steps{}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {}).leftovers), (Steps{5}));
+  EXPECT_TRUE(plan_prune(RunListing{}, {}).keep.empty());
+}
+
+TEST_F(RunFolder, RemovingAStepLeavesTheOthersAndWhatWasHalfRemovedIsNoCheckpoint) {
+  for (const int64_t step : {1, 2}) add_complete(step);
+  remove_step_folder(list_steps(folder_).complete[0]);
+  EXPECT_EQ(steps_of(list_steps(folder_).complete), (Steps{2}));
+  EXPECT_TRUE(list_steps(folder_).superseded.empty());
+  fs::rename(folder_ / "step_00000002", folder_ / "step_00000002.removing");  // killed while removing
+  const RunListing listing = list_steps(folder_);
+  EXPECT_TRUE(listing.complete.empty());
+  remove_step_folder(listing.superseded.at(0));
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+class Diff : public test::TestFolder {
+ protected:
+  fs::path save(int64_t step, const std::vector<TensorData>& tensors) {
+    Manifest manifest;
+    manifest.state.step = step;
+    write_step(folder_, manifest, tensors, {});
+    return folder_ / step_folder_name(step);
+  }
+  static TensorData tensor(const std::string& name, DType dtype, std::vector<int64_t> shape, const void* data) {
+    return {.name = name, .file = weights_file("final"), .dtype = dtype, .shape = std::move(shape), .data = data};
+  }
+};
+
+TEST_F(Diff, EqualBitsAreEqualAndOnlyTheStateIsReported) {
+  SmallCheckpoint().save(folder_, 1);
+  SmallCheckpoint().save(folder_, 2);
+  const CheckpointDifference difference = diff_steps(folder_ / "step_00000001", folder_ / "step_00000002");
+  EXPECT_EQ(difference.num_compared, 6);
+  EXPECT_TRUE(difference.tensors.empty());
+  EXPECT_EQ(difference.state, (std::vector<std::string>{"step: 1 | 2"}));
+}
+
+TEST_F(Diff, TheLargestDifferenceIsTakenFromTheValuesOfEveryType) {
+  const float f32[2][3] = {{1, 2, 3}, {1, 2.5, -3}};
+  const uint16_t bf16[2][2] = {{0x3f80, 0x4000}, {0x3f80, 0x4040}};          // 1, 2 | 1, 3
+  const uint16_t f16[2][4] = {{0x3c00, 0x0001, 0x7c00, 0x8000}, {0x3e00, 0x0002, 0x7c00, 0x0000}};  // 1, 2^-24, inf, -0 | 1.5, 2^-23, inf, 0
+  const int64_t i64[2][1] = {{5}, {-2}};
+  const double nan[2][2] = {{1, 2}, {1, std::nan("")}};
+  const auto tensors = [&](int side) {
+    return std::vector<TensorData>{tensor("f32", DType::kFloat32, {3}, f32[side]), tensor("bf16", DType::kBFloat16, {2}, bf16[side]),
+                                   tensor("f16", DType::kFloat16, {2, 2}, f16[side]), tensor("i64", DType::kInt64, {}, i64[side]),
+                                   tensor("nan", DType::kFloat64, {2}, nan[side])};
+  };
+  const CheckpointDifference difference = diff_steps(save(1, tensors(0)), save(2, tensors(1)));
+  ASSERT_EQ(difference.tensors.size(), 5u);
+  EXPECT_EQ(difference.tensors[0].num_different, 2);
+  EXPECT_EQ(difference.tensors[0].largest_difference, 6.0);
+  EXPECT_EQ(difference.tensors[1].largest_difference, 1.0);
+  EXPECT_EQ(difference.tensors[2].num_different, 3);  // -0 and 0 are not the same bits
+  EXPECT_EQ(difference.tensors[2].largest_difference, 0.5);
+  EXPECT_EQ(difference.tensors[3].largest_difference, 7.0);
+  EXPECT_TRUE(std::isnan(difference.tensors[4].largest_difference));
+}
+
+TEST_F(Diff, MissingAndMisshapenTensorsAreDifferences) {
+  const float values[6] = {};
+  const CheckpointDifference difference =
+      diff_steps(save(1, {tensor("a", DType::kFloat32, {6}, values), tensor("b", DType::kFloat32, {2, 3}, values)}),
+                 save(2, {tensor("b", DType::kFloat32, {3, 2}, values), tensor("c", DType::kFloat16, {}, values)}));
+  ASSERT_EQ(difference.tensors.size(), 3u);
+  EXPECT_EQ(difference.tensors[0].kind, TensorDifference::Kind::kOnlyInFirst);
+  EXPECT_EQ(difference.tensors[0].first, "F32 [6]");
+  EXPECT_EQ(difference.tensors[1].kind, TensorDifference::Kind::kShapeOrType);
+  EXPECT_EQ(difference.tensors[1].second, "F32 [3, 2]");
+  EXPECT_EQ(difference.tensors[2].kind, TensorDifference::Kind::kOnlyInSecond);
+  EXPECT_EQ(difference.tensors[2].name, "c");
+  EXPECT_EQ(difference.num_compared, 0);
+}
+
+TEST_F(Diff, ADamagedFileIsAnErrorNotADifference) {
+  SmallCheckpoint().save(folder_, 1);
+  SmallCheckpoint().save(folder_, 2);
+  const fs::path file = folder_ / "step_00000002" / weights_file("final");
+  test::flip_bit(file, static_cast<int64_t>(fs::file_size(file)) - 1, 3);
+  EXPECT_NE(error_of([&] { diff_steps(folder_ / "step_00000001", folder_ / "step_00000002"); }).find("expected checksum"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace espalier::store
