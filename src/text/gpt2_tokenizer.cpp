@@ -70,6 +70,11 @@ class Gpt2Tokenizer final : public Tokenizer {
     const auto found = ids_.find(piece);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
+  std::string kind() const override { return "byte-level BPE; pieces of GPT-2's pattern"; }
+  std::vector<int32_t> special_ids() const override {
+    const std::optional<int32_t> end = eod();
+    return end ? std::vector<int32_t>{*end} : std::vector<int32_t>{};
+  }
   std::string description() const override { return "GPT2BPETokenizer from " + vocab_file_.string(); }
   std::vector<std::pair<std::string, std::string>> files() const override {
     return {{"vocab.json", std::filesystem::absolute(vocab_file_).string()},

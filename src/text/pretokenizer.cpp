@@ -42,4 +42,14 @@ std::string_view pattern_of_rule(PieceRule rule) {
   return {};
 }
 
+std::string name_of_rule(PieceRule rule) {
+  switch (rule) {
+    case PieceRule::kGpt2: return "GPT-2's pattern";
+    case PieceRule::kBloom: return "BLOOM's pattern";
+    case PieceRule::kLlama3: return "Llama 3's pattern";
+    case PieceRule::kQwen2: return "Qwen2's pattern";
+  }
+  return {};
+}
+
 }  // namespace espalier::text

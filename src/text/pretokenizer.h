@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,5 +29,6 @@ void cut_pieces(PieceRule rule, std::string_view text, std::vector<std::string_v
 // The rule whose pieces are those of Split{Regex pattern, Isolated}; none if the pattern is not one of the above.
 std::optional<PieceRule> rule_of_pattern(std::string_view pattern);
 std::string_view pattern_of_rule(PieceRule rule);
+std::string name_of_rule(PieceRule rule);  // for people: "GPT-2's pattern"
 
 }  // namespace espalier::text

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "text/gpt2_tokenizer.h"
+#include "text/hf_tokenizer.h"
 
 namespace espalier::text {
 
@@ -20,10 +21,25 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     problems.raise();
     return load_gpt2_tokenizer(options.vocab_file, options.merge_file);
   }
+  if (options.type == "PretrainedFromHF") {
+    if (options.name_or_path.empty()) {
+      problems.add("--tokenizer-type PretrainedFromHF needs --tokenizer-name-or-path (tokenizer.json or its folder)");
+    }
+    problems.raise();
+    return load_hf_tokenizer(options.name_or_path);
+  }
   problems.add("--tokenizer-type ", options.type.empty() ? "is missing" : "'" + options.type + "' is not known",
                "; use GPT2BPETokenizer or PretrainedFromHF");
   problems.raise();
   ESPALIER_CHECK(false, "raise() returned");
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::filesystem::path vocabulary = is_folder ? path / "vocab.json" : path;
+  if (is_folder && std::filesystem::exists(path / "tokenizer.json")) return load_hf_tokenizer(path);
+  if (vocabulary.filename() != "vocab.json") return load_hf_tokenizer(path);
+  return load_gpt2_tokenizer(vocabulary, vocabulary.parent_path() / "merges.txt");
 }
 
 }  // namespace espalier::text

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,10 @@ class Tokenizer {
   virtual std::optional<int32_t> piece_to_id(std::string_view piece) const = 0;
   // "GPT2BPETokenizer from vocab.json", for people.
   virtual std::string description() const = 0;
+  // For people: what it does ("byte-level BPE; pieces of BLOOM's pattern").
+  virtual std::string kind() const { return ""; }
+  // The ids that decode() can skip, ascending.
+  virtual std::vector<int32_t> special_ids() const { return {}; }
   // The files it was made from, to be copied beside a checkpoint: (name, absolute path).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 
@@ -65,5 +70,9 @@ struct TokenizerOptions {
 
 // Throws a UserError that names what is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
+
+// What stands at `path`: a tokenizer.json, a vocab.json with merges.txt beside it, or a folder with the first or, where
+// that is missing, the second.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace espalier::text

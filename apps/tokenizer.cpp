@@ -1,0 +1,184 @@
+// espalier tokenizer: text to ids and back, and what a tokenizer is.
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "commands.h"
+#include "data/json_record.h"
+#include "data/record_reader.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Request {
+  std::string tokenizer;
+  bool jsonl = false, skip_special_tokens = false, json = false;
+};
+
+void add_tokenizer_row(OptionTable& table, Request& request) {
+  table.add("--tokenizer", request.tokenizer,
+            "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it")
+      .value_name("FILE").required();
+}
+
+std::string read_standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+// Calls use(record, line) for every line of standard input.
+template <class Use>
+void for_each_record(Use&& use) {
+  data::RecordReader reader({"-"}, {{.file = 0, .begin = 0, .end = data::kToTheEnd}});
+  data::RecordBlock block;
+  int64_t line = 0;
+  while (reader.next(block)) {
+    if (block.skipped_bytes > 0) {
+      throw UserError(concat("standard input:", line + 1, ": a record of ", format_count(block.skipped_bytes),
+                             " bytes; at most ", format_count(data::kMaxRecordBytes), " are read"), ExitCode::kBadData);
+    }
+    data::RecordCursor cursor(block.bytes);
+    for (std::string_view record; cursor.next(record);) use(record, ++line);
+  }
+}
+
+void print_ids(const std::vector<int32_t>& ids, bool as_json) {
+  std::string text = as_json ? "{\"ids\": [" : "";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) text += as_json ? ", " : " ";
+    text += std::to_string(ids[i]);
+  }
+  text += as_json ? "]}\n" : "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+int encode_main(const Words& arguments) {
+  Request request;
+  OptionTable table("espalier tokenizer encode", "Turns text on standard input into ids on standard output.");
+  add_tokenizer_row(table, request);
+  table.add("--jsonl", request.jsonl, "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
+            "is one text and its ids are one line");
+  if (!table.parse(arguments)) return 0;
+  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  const auto encoder = tokenizer->new_encoder();
+  data::JsonRecord parsed({"text"}, /*replace_lone_surrogates=*/true);
+  std::vector<int32_t> ids;
+  const auto encode = [&](std::string_view text) {
+    ids.clear();
+    encoder->encode(text, ids);
+    print_ids(ids, request.jsonl);
+  };
+  if (request.jsonl) {
+    for_each_record([&](std::string_view record, int64_t line) {
+      if (!parsed.parse(record)) {
+        throw UserError(concat("standard input:", line, ": ", parsed.problem().reason), ExitCode::kBadData);
+      }
+      encode(parsed.text(0));
+    });
+  } else {
+    encode(read_standard_input());
+  }
+  const int64_t num_replaced = encoder->num_replaced() + parsed.num_replaced();
+  if (num_replaced > 0) log_warning(format_count(num_replaced), " places that are no UTF-8 became U+FFFD");
+  return 0;
+}
+
+std::vector<int32_t> parse_ids(const nlohmann::json& record, int64_t line) {
+  const auto refuse = [line] {
+    throw UserError(concat("standard input:", line, ": expected {\"ids\": [whole numbers]}"), ExitCode::kBadData);
+  };
+  if (!record.is_object() || !record.contains("ids") || !record["ids"].is_array()) refuse();
+  std::vector<int32_t> ids;
+  for (const auto& id : record["ids"]) {
+    if (!id.is_number_integer() || id < INT32_MIN || id > INT32_MAX) refuse();
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+int decode_main(const Words& arguments) {
+  Request request;
+  OptionTable table("espalier tokenizer decode", "Turns ids on standard input into text on standard output.");
+  add_tokenizer_row(table, request);
+  table.add("--jsonl", request.jsonl, "read {\"ids\": [...]} lines and write {\"text\": ...} lines; else ids are separated "
+            "by blanks and make one text");
+  table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
+  if (!table.parse(arguments)) return 0;
+  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  if (request.jsonl) {
+    for_each_record([&](std::string_view record, int64_t line) {
+      const nlohmann::json parsed = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
+      const std::string text = tokenizer->decode(parse_ids(parsed, line), request.skip_special_tokens);
+      std::puts(nlohmann::json{{"text", text}}.dump().c_str());
+    });
+    return 0;
+  }
+  std::vector<int32_t> ids;
+  for (const std::string& word : split_blanks(read_standard_input())) {
+    const auto id = nlohmann::json::parse(word, nullptr, false);
+    ids.push_back(parse_ids({{"ids", {id}}}, 1).at(0));
+  }
+  const std::string text = tokenizer->decode(ids, request.skip_special_tokens);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+int inspect_main(const Words& arguments) {
+  Request request;
+  OptionTable table("espalier tokenizer inspect", "Shows what a tokenizer is.");
+  add_tokenizer_row(table, request);
+  table.add("--json", request.json, "as one JSON object");
+  if (!table.parse(arguments)) return 0;
+  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  nlohmann::ordered_json special = nlohmann::json::array();
+  for (const int32_t id : tokenizer->special_ids()) special.push_back({{"id", id}, {"piece", tokenizer->id_to_piece(id)}});
+  nlohmann::ordered_json eod;
+  if (tokenizer->eod()) eod = {{"id", *tokenizer->eod()}, {"piece", tokenizer->id_to_piece(*tokenizer->eod())}};
+  if (request.json) {
+    nlohmann::ordered_json files = nlohmann::json::array();
+    for (const auto& [name, path] : tokenizer->files()) files.push_back(path);
+    const nlohmann::ordered_json facts = {{"description", tokenizer->description()}, {"kind", tokenizer->kind()},
+                                          {"vocab_size", tokenizer->vocab_size()}, {"eod", eod},
+                                          {"special_tokens", special}, {"files", files}};
+    std::puts(facts.dump().c_str());
+    return 0;
+  }
+  std::printf("%s\n  kind              %s\n  vocabulary        %s ids\n", tokenizer->description().c_str(),
+              tokenizer->kind().c_str(), format_count(tokenizer->vocab_size()).c_str());
+  std::printf("  end of document   %s\n", eod.is_null() ? "none" : concat(eod["id"], "  ", eod["piece"]).c_str());
+  for (const auto& token : special) std::printf("  special           %s\n", concat(token["id"], "  ", token["piece"]).c_str());
+  return 0;
+}
+
+constexpr Command kCommands[] = {
+    {"encode", "text to ids", encode_main},
+    {"decode", "ids to text", decode_main},
+    {"inspect", "what a tokenizer is", inspect_main},
+};
+
+}  // namespace
+
+int tokenizer_main(const std::vector<std::string>& arguments) {
+  Words names;
+  for (const Command& command : kCommands) {
+    if (!arguments.empty() && arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    names.push_back(command.name);
+  }
+  std::string usage = "usage: espalier tokenizer COMMAND [arguments]\n\n";
+  for (const Command& command : kCommands) usage += format_printf("  %-12s %s\n", command.name, command.summary);
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    std::fputs(usage.c_str(), stdout);
+    return 0;
+  }
+  const Words near = arguments.empty() ? Words{} : nearest_names(arguments[0], names);
+  throw UserError(concat(arguments.empty() ? "no command" : "unknown command '" + arguments[0] + "'",
+                         near.empty() ? "" : "; did you mean " + join(near, ", ") + "?", "\n", usage), ExitCode::kUsage);
+}
+
+}  // namespace espalier

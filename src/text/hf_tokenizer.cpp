@@ -1,0 +1,246 @@
+#include "text/hf_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "text/internal/added_tokens.h"
+#include "text/internal/bpe_model.h"
+#include "text/internal/char_bpe.h"
+#include "text/internal/decoder.h"
+#include "text/internal/normalizer.h"
+#include "text/internal/post_processor.h"
+#include "text/internal/pre_tokenizer_steps.h"
+#include "text/utf8.h"
+
+namespace espalier::text {
+
+namespace {
+
+using namespace internal;
+
+constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"};
+
+// Everything that a tokenizer.json says. Immutable once read.
+struct Parts {
+  BpeModel model;
+  std::unique_ptr<Normalizer> normalizer;  // null: none
+  AddedTokens added;
+  PreTokenizerSteps pre_tokenizer;
+  PostProcessor post_processor;
+  std::unique_ptr<Decoder> decoder;        // null: pieces are joined by blanks
+  std::unique_ptr<ByteBpe> byte_bpe;       // one of the two
+  std::unique_ptr<CharBpe> char_bpe;
+};
+
+class HfEncoder final : public Encoder {
+ public:
+  explicit HfEncoder(const Parts& parts) : parts_(parts) {
+    if (parts.byte_bpe) bytes_.emplace(*parts.byte_bpe);
+    else chars_.emplace(*parts.char_bpe);
+  }
+
+  void encode(std::string_view text, std::vector<int32_t>& ids) override {
+    const std::string_view valid = repair_utf8(text, repaired_, num_replaced_);
+    for (const PostProcessor::Item& item : parts_.post_processor.items) {
+      if (item.is_text) encode_text(valid, ids);
+      else ids.insert(ids.end(), item.ids.begin(), item.ids.end());
+    }
+  }
+
+ private:
+  using Part = AddedTokenFinder::Part;
+
+  void encode_text(std::string_view text, std::vector<int32_t>& ids) {
+    raw_parts_.clear();
+    parts_.added.raw().cut(text, raw_parts_);
+    for (const Part& part : raw_parts_) {
+      if (part.id >= 0) ids.push_back(part.id);
+      else encode_raw(part.text, part.text.data() == text.data(), ids);
+    }
+  }
+
+  // Text in which no added token is left that is searched before normalization.
+  void encode_raw(std::string_view text, bool at_origin, std::vector<int32_t>& ids) {
+    if (!parts_.normalizer && parts_.added.normalized().empty()) return encode_normalized(text, at_origin, ids);
+    Piece piece{std::string(text), -1, at_origin};
+    if (parts_.normalizer) parts_.normalizer->apply(piece);
+    normalized_parts_.clear();
+    parts_.added.normalized().cut(piece.text, normalized_parts_);
+    for (const Part& part : normalized_parts_) {
+      if (part.id >= 0) ids.push_back(part.id);
+      else encode_normalized(part.text, piece.at_origin && part.text.data() == piece.text.data(), ids);
+    }
+  }
+
+  void encode_normalized(std::string_view text, bool at_origin, std::vector<int32_t>& ids) {
+    const PreTokenizerSteps& steps = parts_.pre_tokenizer;
+    if (steps.rule && steps.bytes_last && bytes_) {
+      if (!steps.prefix_blank || text[0] == ' ') return bytes_->encode(*steps.rule, text, ids);
+      prefixed_.assign(1, ' ').append(text);
+      return bytes_->encode(*steps.rule, prefixed_, ids);
+    }
+    Pieces pieces;
+    pieces.push_back({std::string(text), -1, at_origin});
+    for (const auto& step : steps.steps) step->apply(pieces);
+    if (steps.bytes_last && !bytes_) change_bytes_to_chars(pieces);
+    for (const Piece& piece : pieces) {
+      if (bytes_) bytes_->encode_piece(piece.text, ids);
+      else chars_->encode_word(piece.text, ids);
+    }
+  }
+
+  const Parts& parts_;
+  std::optional<ByteBpeEncoder> bytes_;
+  std::optional<CharBpeEncoder> chars_;
+  std::vector<Part> raw_parts_, normalized_parts_;
+  std::string repaired_, prefixed_;
+};
+
+class HfTokenizer final : public Tokenizer {
+ public:
+  HfTokenizer(std::filesystem::path file, Parts parts) : file_(std::move(file)), parts_(std::move(parts)) {
+    if (parts_.pre_tokenizer.bytes_last && is_byte_level(parts_.model)) {
+      parts_.byte_bpe = std::make_unique<ByteBpe>(byte_bpe_source(parts_.model));
+    } else {
+      parts_.char_bpe = std::make_unique<CharBpe>(parts_.model);
+    }
+    vocab_size_ = static_cast<int64_t>(parts_.model.pieces.size());
+    const auto& added = parts_.added.by_id();
+    if (!added.empty()) vocab_size_ = std::max<int64_t>(vocab_size_, added.rbegin()->first + 1);
+  }
+
+  std::unique_ptr<Encoder> new_encoder() const override { return std::make_unique<HfEncoder>(parts_); }
+
+  std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const override {
+    std::vector<std::string> pieces;
+    pieces.reserve(ids.size());
+    for (const int32_t id : ids) {
+      std::string piece = decoded_piece(id);
+      if (piece.empty() || (skip_special_tokens && parts_.added.is_special(piece))) continue;
+      pieces.push_back(std::move(piece));
+    }
+    if (parts_.decoder && !pieces.empty()) parts_.decoder->apply(pieces);
+    std::string text;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (!parts_.decoder && i > 0) text += ' ';
+      text += pieces[i];
+    }
+    return text;
+  }
+
+  int64_t vocab_size() const override { return vocab_size_; }
+  std::optional<int32_t> eod() const override { return eod_; }
+  void set_eod(std::optional<int32_t> eod) { eod_ = eod; }
+
+  std::string id_to_piece(int32_t id) const override {
+    const auto added = parts_.added.by_id().find(id);
+    if (added != parts_.added.by_id().end()) return added->second.content;
+    return id >= 0 && static_cast<size_t>(id) < parts_.model.pieces.size() ? parts_.model.pieces[static_cast<size_t>(id)]
+                                                                           : std::string();
+  }
+  std::optional<int32_t> piece_to_id(std::string_view piece) const override {
+    const int32_t added = parts_.added.find(piece);
+    if (added >= 0) return added;
+    const auto found = parts_.model.vocabulary.find(std::string(piece));
+    return found == parts_.model.vocabulary.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::string kind() const override {
+    std::string text = parts_.byte_bpe ? "byte-level BPE; " : "BPE of characters; ";
+    const PreTokenizerSteps& steps = parts_.pre_tokenizer;
+    text += steps.rule ? "pieces of " + name_of_rule(*steps.rule) : concat(steps.steps.size(), " steps cut pieces");
+    return text + (parts_.normalizer ? "; normalized" : "");
+  }
+  std::vector<int32_t> special_ids() const override {
+    std::vector<int32_t> ids;
+    for (const auto& [id, token] : parts_.added.by_id()) {
+      if (parts_.added.is_special(token.searched)) ids.push_back(id);
+    }
+    return ids;
+  }
+  std::string description() const override { return "PretrainedFromHF from " + file_.string(); }
+  std::vector<std::pair<std::string, std::string>> files() const override {
+    std::vector<std::pair<std::string, std::string>> found = {
+        {"tokenizer.json", std::filesystem::absolute(file_).string()}};
+    for (const char* name : kCompanions) {
+      const std::filesystem::path path = std::filesystem::absolute(file_).parent_path() / name;
+      if (std::filesystem::exists(path)) found.emplace_back(name, path.string());
+    }
+    return found;
+  }
+
+ private:
+  // An added token that was normalized is decoded from its normalized content.
+  std::string decoded_piece(int32_t id) const {
+    const auto added = parts_.added.by_id().find(id);
+    return added != parts_.added.by_id().end() ? added->second.searched : id_to_piece(id);
+  }
+
+  std::filesystem::path file_;
+  Parts parts_;
+  int64_t vocab_size_ = 0;
+  std::optional<int32_t> eod_;
+};
+
+std::optional<JsonPart> optional_part(const JsonPart& file, const char* key) {
+  return file.has(key) ? std::optional(file.part(key)) : std::nullopt;
+}
+
+Parts read_parts(const JsonPart& file) {
+  if (file.has("version") && file.value().at("version") != "1.0") {
+    file.fail("'version' is " + file.value().at("version").dump() + ", expected \"1.0\"");
+  }
+  Parts parts;
+  parts.model = read_bpe_model(file.part("model"));
+  if (const auto part = optional_part(file, "normalizer")) parts.normalizer = make_normalizer(*part);
+  parts.added = AddedTokens(file, parts.model.vocabulary, parts.normalizer.get());
+  parts.pre_tokenizer = make_pre_tokenizer(optional_part(file, "pre_tokenizer"));
+  if (const auto part = optional_part(file, "post_processor")) parts.post_processor = make_post_processor(*part);
+  if (const auto part = optional_part(file, "decoder")) parts.decoder = make_decoder(*part);
+  return parts;
+}
+
+// "</s>" or {"content": "</s>", ...}; empty if the file or the key is not there.
+std::string eos_content(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return "";
+  const nlohmann::json config = read_json_file(path);
+  const JsonPart part(config, path.string());
+  if (!part.has("eos_token")) return "";
+  return config.at("eos_token").is_string() ? part.text("eos_token") : part.part("eos_token").text("content");
+}
+
+std::optional<int32_t> eos_id_of_generation(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const nlohmann::json config = read_json_file(path);
+  const JsonPart part(config, path.string());
+  if (!part.has("eos_token_id")) return std::nullopt;
+  const nlohmann::json& id = config.at("eos_token_id");
+  const nlohmann::json& first = id.is_array() && !id.empty() ? id[0] : id;
+  if (!first.is_number_integer()) part.fail("'eos_token_id' is " + id.dump() + ", expected an id");
+  return first.get<int32_t>();
+}
+
+std::optional<int32_t> find_eod(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
+  for (const char* name : {kCompanions[0], kCompanions[1]}) {
+    const std::string content = eos_content(folder / name);
+    if (content.empty()) continue;
+    const std::optional<int32_t> id = tokenizer.piece_to_id(content);
+    if (!id) log_warning((folder / name).string(), ": eos_token '", content, "' is not in the vocabulary");
+    return id;
+  }
+  return eos_id_of_generation(folder / kCompanions[2]);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path) {
+  const std::filesystem::path file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+  const nlohmann::json content = read_json_file(file);
+  auto tokenizer = std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string())));
+  tokenizer->set_eod(find_eod(std::filesystem::absolute(file).parent_path(), *tokenizer));
+  return tokenizer;
+}
+
+}  // namespace espalier::text
