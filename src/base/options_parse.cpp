@@ -27,7 +27,7 @@ bool is_negative_number(const std::string& word) {
 
 std::string option_part(const std::string& word) { return word.substr(0, word.find('=')); }
 
-std::string quoted(const std::string& word) {
+std::string quoted_word(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_of(" \t\n\"'") == std::string::npos;
   return plain ? word : "'" + word + "'";
 }
@@ -37,6 +37,11 @@ std::string did_you_mean(const Words& names) {
   std::string text = "; did you mean " + names.front();
   for (size_t i = 1; i < names.size(); ++i) text += (i + 1 < names.size() ? ", " : " or ") + names[i];
   return text + "?";
+}
+
+std::string limit_text(double limit) {
+  const bool is_integer = limit == std::floor(limit) && std::abs(limit) < 1e15;
+  return is_integer ? std::to_string(static_cast<int64_t>(limit)) : format_shortest(limit);
 }
 
 std::string integer_problem(const std::string& word) {
@@ -75,9 +80,9 @@ bool OptionTable::parse(const std::vector<std::string>& arguments, Problems& pro
     } else if (!only_words && is_option_word(word)) {
       read_option(reading, word);
     } else if (!positional_ && !reading.last_flag.empty()) {
-      problems.add("unexpected word ", quoted(word), ": ", reading.last_flag, " takes no value");
+      problems.add("unexpected word ", quoted_word(word), ": ", reading.last_flag, " takes no value");
     } else if (!positional_) {
-      problems.add("unexpected word ", quoted(word), ": options begin with --");
+      problems.add("unexpected word ", quoted_word(word), ": options begin with --");
     } else {
       reading.words.push_back(word);
     }
@@ -116,7 +121,7 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   if (equals != std::string::npos) {
     words.push_back(word.substr(equals + 1));
     if (option->is_flag() && words[0] != "true" && words[0] != "false") {
-      reading.problems.add(option->name(), " takes no value but =true or =false, found ", quoted(words[0]));
+      reading.problems.add(option->name(), " takes no value but =true or =false, found ", quoted_word(words[0]));
       return;
     }
   } else if (option->is_flag()) {
@@ -183,7 +188,7 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
   }
   bool good = true;
   const auto refuse = [&](const std::string& word, const std::string& reason) {
-    problems.add(option.name(), " ", quoted(word), " (", source, ") ", reason);
+    problems.add(option.name(), " ", quoted_word(word), " (", source, ") ", reason);
     good = false;
   };
   for (const std::string& word : words) {
@@ -197,9 +202,9 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
       if (!number) refuse(word, "is not a number");
     }
     if (number && option.minimum_ && !(*number >= *option.minimum_))
-      refuse(word, concat("is below the smallest value, ", format_shortest(*option.minimum_)));
+      refuse(word, concat("is below the smallest value, ", limit_text(*option.minimum_)));
     if (number && option.maximum_ && !(*number <= *option.maximum_))
-      refuse(word, concat("is above the largest value, ", format_shortest(*option.maximum_)));
+      refuse(word, concat("is above the largest value, ", limit_text(*option.maximum_)));
     const auto refused = option.refused_values_.find(word);
     if (refused != option.refused_values_.end())
       refuse(word, "is not supported: " + refused->second);

@@ -10,24 +10,40 @@ namespace {
 void add_network_size(OptionTable& table, RunConfig& config) {
   spec::GptConfig& model = config.model;
   table.group("network size");
-  table.add("--num-layers", model.num_layers, "transformer blocks").required().minimum(1).common();
-  table.add("--hidden-size", model.hidden_size, "width of the residual stream").required().minimum(1).common();
+  table.add("--num-layers", model.num_layers, "transformer blocks").required().minimum(1).maximum(1e4).common();
+  table.add("--hidden-size", model.hidden_size, "width of the residual stream")
+      .required()
+      .minimum(1)
+      .maximum(1e6)
+      .common();
   table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP")
       .minimum(1)
+      .maximum(1e7)
       .default_text("4 * hidden size");
-  table.add("--num-attention-heads", model.num_attention_heads, "attention heads").required().minimum(1).common();
-  table.add("--kv-channels", model.kv_channels, "width of one head").minimum(1).default_text("hidden size / heads");
+  table.add("--num-attention-heads", model.num_attention_heads, "attention heads")
+      .required()
+      .minimum(1)
+      .maximum(1e5)
+      .common();
+  table.add("--kv-channels", model.kv_channels, "width of one head")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("hidden size / heads");
   table
       .add("--max-position-embeddings", model.max_position_embeddings,
            "longest sequence of the model; at least the sequence length, also with alibi")
       .minimum(1)
+      .maximum(1e9)
       .default_text("none")
       .common();
   table
       .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
            "round the vocabulary up to a multiple of this and of the tensor-parallel size")
-      .minimum(1);
-  table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly").minimum(1);
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
+      .minimum(1)
+      .maximum(1e9);
   table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in layer norms").minimum(0);
   table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
             "residual branches start after the layer norm (BERT's order)");
@@ -73,6 +89,7 @@ void add_training(OptionTable& table, RunConfig& config) {
   table.add("--micro-batch-size", training.micro_batch_size, "samples that pass through the model at once")
       .required()
       .minimum(1)
+      .maximum(1e6)
       .common();
   table.add("--global-batch-size", training.global_batch_size, "samples of one step")
       .minimum(1)
@@ -98,7 +115,10 @@ void add_training(OptionTable& table, RunConfig& config) {
                    {{"token", LossAverage::kToken}, {"micro-batch", LossAverage::kMicroBatch}},
                    "each token of a step counts the same, or each micro-batch (Megatron-DeepSpeed); equal where no "
                    "token is masked");
-  table.add("--num-threads", training.num_threads, "threads of one process").minimum(1).default_text("usable cores");
+  table.add("--num-threads", training.num_threads, "threads of one process")
+      .minimum(1)
+      .maximum(4096)
+      .default_text("usable cores");
   table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...").minimum(0);
   table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
       .minimum(1)
@@ -167,6 +187,7 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
       .default_text("the whole run");
   table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor")
       .minimum(1)
+      .maximum(1e18)
       .default_text("the whole run")
       .common();
   table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
@@ -175,7 +196,10 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
       .minimum(0)
       .maximum(1);
   table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up").minimum(0).maximum(1e12).common();
-  table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up").minimum(0).common();
+  table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up")
+      .minimum(0)
+      .maximum(1e18)
+      .common();
   table
       .add("--override-lr-scheduler", schedule.override_lr_scheduler,
            "on --load, these options win over the checkpoint's")
@@ -227,13 +251,20 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
 
 void add_distributed(OptionTable& table, RunConfig& config) {
   table.group("distributed");
-  table.add("--tensor-model-parallel-size", config.grid.tensor, "processes that share each layer").minimum(1);
-  table.add("--pipeline-model-parallel-size", config.grid.pipeline, "stages the layers are divided into").minimum(1);
-  table.add("--context-parallel-size", config.grid.context, "processes that share each sequence").minimum(1);
+  table.add("--tensor-model-parallel-size", config.grid.tensor, "processes that share each layer")
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--pipeline-model-parallel-size", config.grid.pipeline, "stages the layers are divided into")
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--context-parallel-size", config.grid.context, "processes that share each sequence")
+      .minimum(1)
+      .maximum(1e6);
   table
       .add("--num-layers-per-virtual-pipeline-stage", config.parallel.num_layers_per_virtual_pipeline_stage,
            "layers of one chunk of an interleaved pipeline")
-      .minimum(1);
+      .minimum(1)
+      .maximum(1e4);
   table.add("--pp-partition-method", config.parallel.pp_partition_method,
             "how layers are divided: uniform, parameters or type:PATTERN|PATTERN");
   internal::add_distributed_inert(table);
@@ -273,8 +304,10 @@ void add_data(OptionTable& table, RunConfig& config) {
       .choices({"infer", "mmap"})
       .refuse_value("lazy", "the old TNTIDX format; preprocess the text again")
       .refuse_value("cached", "the old TNTIDX format; preprocess the text again");
-  table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).common();
-  table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both").minimum(1);
+  table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
+  table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both")
+      .minimum(1)
+      .maximum(1e9);
   table.add("--reset-position-ids", data.reset_position_ids, "positions begin again at each document");
   table.add("--reset-attention-mask", data.reset_attention_mask, "attention does not cross documents");
   table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");

@@ -11,9 +11,9 @@ std::optional<int64_t> num_ranks_of_environment(Problems& problems) {
   const char* text = std::getenv("WORLD_SIZE");
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::optional<int64_t> count = parse_python_int(text);
-  if (!count || *count < 1)
-    problems.add("environment variable WORLD_SIZE=", text, " is not a number of processes; unset it");
-  return count && *count >= 1 ? count : std::nullopt;
+  const bool is_good = count && *count >= 1 && *count <= 10'000'000;
+  if (!is_good) problems.add("environment variable WORLD_SIZE=", text, " is not a number of processes; unset it");
+  return is_good ? count : std::nullopt;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Cross-checks of the options that no single row can make: the model, the grid and the batch.
 #include <algorithm>
+#include <cmath>
 
 #include "base/format.h"
 #include "base/thread_pool.h"
@@ -8,6 +9,11 @@
 
 namespace espalier::plan {
 namespace internal {
+namespace {
+
+constexpr int64_t kMostSamples = 1'000'000'000'000'000'000;
+
+}  // namespace
 
 std::string multiples_near(int64_t value, int64_t of) {
   const int64_t below = value / of * of;
@@ -17,10 +23,14 @@ std::string multiples_near(int64_t value, int64_t of) {
 
 std::string divisors_near(int64_t value, int64_t number) {
   int64_t below = 0, above = 0;
-  for (int64_t divisor = 1; divisor <= number; ++divisor) {
+  const auto consider = [&](int64_t divisor) {
+    if (divisor <= value) below = std::max(below, divisor);
+    if (divisor > value && (above == 0 || divisor < above)) above = divisor;
+  };
+  for (int64_t divisor = 1; divisor * divisor <= number; ++divisor) {
     if (number % divisor != 0) continue;
-    if (divisor <= value) below = divisor;
-    if (divisor > value && above == 0) above = divisor;
+    consider(divisor);
+    consider(number / divisor);
   }
   if (below == 0 || above == 0) return concat(below + above);
   return concat(below, " or ", above);
@@ -146,8 +156,8 @@ void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
   }
   const int64_t start = ramp[0], increment = ramp[1];
   if (!config_.training.train_samples) problems_.add(name, " needs --train-samples instead of --train-iters");
-  if (start < 1 || increment < 1 || ramp[2] < 1) {
-    problems_.add(name, ": start, increment and samples must be 1 or more");
+  if (start < 1 || increment < 1 || ramp[2] < 1 || start > 1000000 || increment > 1000000 || ramp[2] > kMostSamples) {
+    problems_.add(name, ": start and increment must be 1 to 1000000, samples 1 to 10^18");
   } else if (start >= batch) {
     problems_.add(name, " starts at ", start, ", not below the global batch size ", batch,
                   "; leave the ramp out or start lower");
@@ -178,6 +188,17 @@ void Resolver::resolve_num_steps() {
   }
   if (!training.global_batch_size || !ramp_is_good_) return;
   const int64_t batch = *training.global_batch_size;
+  // Samples and tokens are counted in 64 bits.
+  const double samples = training.train_iters ? static_cast<double>(*training.train_iters) * static_cast<double>(batch)
+                                              : static_cast<double>(*training.train_samples);
+  const double tokens_of_sample = static_cast<double>(std::max<int64_t>(1, config_.data.sequence_length));
+  if (samples * tokens_of_sample > 9e18) {
+    problems_.add(
+        origin(training.train_iters ? "--train-iters" : "--train-samples"),
+        " makes more than 9e18 tokens; use at most ",
+        format_shortest(std::floor(9e18 / tokens_of_sample / (training.train_iters ? static_cast<double>(batch) : 1))));
+    return;
+  }
   if (training.train_iters) {
     training.num_steps = *training.train_iters;
     training.num_samples = training.num_steps * batch;

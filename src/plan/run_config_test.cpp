@@ -277,6 +277,15 @@ TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
   });
 }
 
+TEST(RunConfig, NumbersThatCannotBeCountedAreRefused) {
+  expect_messages({
+      {kGood + "--train-iters 999_999_999_999 --global-batch-size 999_999",
+       "--train-iters 999999999999 (command line) makes more than 9e18 tokens; use at most 272727545454"},
+      {kGood + "--tensor-model-parallel-size 9223372036854775807",
+       "--tensor-model-parallel-size 9223372036854775807 (command line) is above the largest value, 1000000"},
+  });
+}
+
 TEST(RunConfig, ProblemsOfManyKindsComeTogether) {
   const Parsed run(
       "--num-layer 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 3 "
