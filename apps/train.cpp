@@ -1,6 +1,7 @@
 // espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/format.h"
 #include "become_engine.h"
@@ -8,6 +9,7 @@
 #include "data/data_plan.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -32,16 +34,32 @@ void check_data(const plan::RunConfig& config, Problems& problems) {
   if (names_data || !config.validate_only) data::plan_data(options, problems);  // a recipe alone has no data
 }
 
+// The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
+void check_vocabulary(plan::RunConfig& config, Problems& problems) {
+  const plan::TokenizerConfig& from = config.tokenizer;
+  const bool is_gpt2 = from.tokenizer_type == "GPT2BPETokenizer";
+  const std::vector<std::string> files = is_gpt2 ? std::vector<std::string>{from.vocab_file, from.merge_file}
+                                                 : std::vector<std::string>{from.tokenizer_name_or_path};
+  for (const std::string& file : files)
+    if (file.empty() || !std::filesystem::exists(file)) return;
+  try {
+    const text::TokenizerOptions options{from.tokenizer_type, from.vocab_file, from.merge_file,
+                                         from.tokenizer_name_or_path};
+    plan::set_vocabulary(config, text::load_tokenizer(options)->vocab_size());
+  } catch (const UserError& error) {
+    problems.add(error.what());
+  }
+}
+
 // The resolved options on stdout, what they amount to on stderr.
 void print_validated(plan::RunConfig& config, const OptionTable& table) {
   std::fputs(table.to_toml().c_str(), stdout);
   const plan::TrainingConfig& training = config.training;
   std::string model =
       concat(format_count(plan::num_parameters_without_embeddings(config.model)), " parameters without embeddings");
-  if (config.tokenizer.pad_vocab_size_to) {
+  if (config.model.vocab_size == 0 && config.tokenizer.pad_vocab_size_to)
     plan::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
-    model = concat(format_count(plan::num_parameters(config.model)), " parameters");
-  }
+  if (config.model.vocab_size > 0) model = concat(format_count(plan::num_parameters(config.model)), " parameters");
   const int64_t tokens = training.num_samples * config.data.sequence_length;
   log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps),
            " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
@@ -57,6 +75,7 @@ int train_gpt(const std::vector<std::string>& arguments) {
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   check_data(config, problems);
+  check_vocabulary(config, problems);
   problems.raise();
   if (!config.validate_only) become_engine("train", arguments);
   print_validated(config, table);

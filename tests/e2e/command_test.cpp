@@ -88,6 +88,16 @@ TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayWhyTheyDoNotStart) {
   }
 }
 
+TEST_F(Command, VocabularyThatTheEmbeddingDoesNotCoverIsRefusedAtOnce) {
+  const std::string tokenizer = concat(root(), "/tests/data/gpt2-tiny/");
+  const Outcome outcome =
+      bash(concat("espalier train gpt --validate-only --recipe ", root(), "/recipes/tiny.toml --vocab-file ", tokenizer,
+                  "vocab.json --merge-file ", tokenizer, "merges.txt --pad-vocab-size-to 1280"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.errors,
+            "error: --pad-vocab-size-to 1280 is below the tokenizer's 5000 entries; use 5120 or more\n");
+}
+
 TEST_F(Command, ResolvedOptionsAreARecipe) {
   const Outcome first = bash("espalier train gpt --validate-only --lr 0.5 --recipe " + root() + "/recipes/tiny.toml");
   ASSERT_EQ(first.exit_code, 0) << first.errors;
