@@ -2,8 +2,8 @@
 //
 //   OMP_NUM_THREADS=2 matmul_bench [repeats]
 //
-// For the weight gradient ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what PyTorch's users
-// do; ours accumulates in fp32 directly.
+// For the weight gradient ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what PyTorch's
+// users do; ours accumulates in fp32 directly.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -44,7 +44,8 @@ Times summary(std::vector<double> seconds) {
   return {seconds.front(), seconds[seconds.size() / 2]};
 }
 
-void compare(const char* name, double flop, int repeats, const std::function<void()>& ours, const std::function<void()>& aten) {
+void compare(const char* name, double flop, int repeats, const std::function<void()>& ours,
+             const std::function<void()>& aten) {
   std::vector<double> our_seconds, aten_seconds;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     our_seconds.push_back(seconds_of(ours));
@@ -64,10 +65,12 @@ void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
   const at::Tensor dy = at::randn({tokens, outputs}, bf16);
   at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat);
   std::printf("%ld tokens, %ld -> %ld\n", tokens, inputs, outputs);
-  compare("y = x W^T", flop, repeats, [&] { matmul_forward(x, weight, {}); }, [&] { at::mm(x, weight.t()); });
-  compare("dx = dy W", flop, repeats, [&] { matmul_input_grad(dy, weight); }, [&] { at::mm(dy, weight); });
-  compare("dW += dy^T x", flop, repeats, [&] { matmul_weight_grad(dy, x, grad); },
-          [&] { grad.add_(at::mm(dy.t(), x)); });
+  compare(
+      "y = x W^T", flop, repeats, [&] { matmul_forward(x, weight, {}); }, [&] { at::mm(x, weight.t()); });
+  compare(
+      "dx = dy W", flop, repeats, [&] { matmul_input_grad(dy, weight); }, [&] { at::mm(dy, weight); });
+  compare(
+      "dW += dy^T x", flop, repeats, [&] { matmul_weight_grad(dy, x, grad); }, [&] { grad.add_(at::mm(dy.t(), x)); });
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ at::Tensor rows_of(const at::Tensor& weight, int64_t first, int64_t block) {
   return weight.narrow(0, first, std::min(block, weight.size(0) - first));
 }
 
-// Token panels `begin`..`end` times B: calls visit(token, first column, logits of the token, count) for each row of fp32
-// logits, which visit may overwrite.
+// Token panels `begin`..`end` times B: calls visit(token, first column, logits of the token, count) for each row of
+// fp32 logits, which visit may overwrite.
 template <class Visit>
 void for_each_row(const Bf16Kernels& kernels, const at::Tensor& x, const PackedB& b, std::pair<int64_t, int64_t> range,
                   Visit visit) {
@@ -36,20 +36,26 @@ void for_each_row(const Bf16Kernels& kernels, const at::Tensor& x, const PackedB
       product.b = b.panel(column);
       product.columns = std::min(block, b.columns - column);
       kernels.store(product, logits, block);
-      for (int64_t row = 0; row < product.rows; ++row) visit(token + row, column, logits + row * block, product.columns);
+      for (int64_t row = 0; row < product.rows; ++row)
+        visit(token + row, column, logits + row * block, product.columns);
     }
   }
 }
 
 // dx += dlogits W_b for token panels `begin`..`end`. dlogits: rows of b.depth elements, whole panels readable.
-void add_input_grad(const Bf16Kernels& kernels, const uint16_t* dlogits, const PackedB& b, std::pair<int64_t, int64_t> range,
-                    const at::Tensor& dx) {
+void add_input_grad(const Bf16Kernels& kernels, const uint16_t* dlogits, const PackedB& b,
+                    std::pair<int64_t, int64_t> range, const at::Tensor& dx) {
   const int64_t block = cached_columns(b.depth), tokens = dx.size(0);
   float* out = dx.mutable_data_ptr<float>();
   for (int64_t column = 0; column < b.columns; column += block) {
     for (int64_t token = range.first * kPanel; token < range.second * kPanel; token += kPanel) {
-      kernels.add({.a = dlogits + token * b.depth, .a_stride = b.depth, .b = b.panel(column), .depth = b.depth,
-                   .rows = std::min(kPanel, tokens - token), .columns = std::min(block, b.columns - column)},
+      kernels.add({.a = dlogits + token * b.depth,
+                   .a_stride = b.depth,
+                   .a_step = kDepthUnit,
+                   .b = b.panel(column),
+                   .depth = b.depth,
+                   .rows = std::min(kPanel, tokens - token),
+                   .columns = std::min(block, b.columns - column)},
                   out + token * b.columns + column, b.columns);
     }
   }
@@ -82,7 +88,8 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const float* scales = backward.token_grads.const_data_ptr<float>();
 
   std::vector<PackedB> packed_x;  // one per kGradTokens, for dW
-  for (int64_t first = 0; first < tokens; first += kGradTokens) packed_x.push_back(pack_rows(rows_of(input.x, first, kGradTokens)));
+  for (int64_t first = 0; first < tokens; first += kGradTokens)
+    packed_x.push_back(pack_rows(rows_of(input.x, first, kGradTokens)));
   const at::Tensor storage = at::empty({num_panels(tokens) * kPanel * kBackwardBlock}, input.x.options());
   uint16_t* dlogits = mutable_bf16_data(storage);
   const at::Tensor dx = at::zeros({tokens, hidden}, at::TensorOptions().dtype(at::kFloat));
@@ -92,18 +99,22 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
     const PackedB columns = pack_columns(rows), packed_rows = pack_rows(rows);
     const int64_t count = rows.size(0), stride = packed_rows.depth;
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
-      for_each_row(kernels, input.x, columns, {begin, end}, [&](int64_t token, int64_t column, float* logits, int64_t n) {
-        uint16_t* out = dlogits + token * stride;
-        row_kernels.gradient_bf16({logits, n, labels[token] - first - column, LogitRounding::kBf16},
-                                  {log_sum_exp[token], scales[token]}, out + column);
-        std::fill(out + count, out + stride, uint16_t{0});
-      });
+      for_each_row(kernels, input.x, columns, {begin, end},
+                   [&](int64_t token, int64_t column, float* logits, int64_t n) {
+                     uint16_t* out = dlogits + token * stride;
+                     row_kernels.gradient_bf16({logits, n, labels[token] - first - column, LogitRounding::kBf16},
+                                               {log_sum_exp[token], scales[token]}, out + column);
+                     std::fill(out + count, out + stride, uint16_t{0});
+                   });
       add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
     });
     for (size_t block = 0; block < packed_x.size(); ++block) {
       const int64_t token = static_cast<int64_t>(block) * kGradTokens;
-      add_transposed(kernels, {.a = dlogits + token * stride, .stride = stride, .depth = std::min(kGradTokens, tokens - token),
-                               .rows = count, .b = packed_x[block],
+      add_transposed(kernels, {.a = dlogits + token * stride,
+                               .stride = stride,
+                               .depth = std::min(kGradTokens, tokens - token),
+                               .rows = count,
+                               .b = packed_x[block],
                                .c = backward.weight_grad.mutable_data_ptr<float>() + first * hidden});
     }
   }

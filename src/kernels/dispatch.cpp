@@ -33,8 +33,8 @@ CpuIsa detect() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
     return CpuIsa::kGeneric;
   }
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl")) {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return CpuIsa::kAvx2;
   }
   if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
@@ -78,12 +78,14 @@ CpuIsa parse_cpu_isa(const char* name) {
     throw UserError(concat("ESPALIER_CPU_ISA=", name, ": this machine reaches ", cpu_isa_name(best_cpu_isa()),
                            ". Unset it, or set it to that or a lower level."));
   }
-  throw UserError(concat("ESPALIER_CPU_ISA=", name, " is not an instruction set. Use generic, avx2, avx512, avx512bf16 "
+  throw UserError(concat("ESPALIER_CPU_ISA=", name,
+                         " is not an instruction set. Use generic, avx2, avx512, avx512bf16 "
                          "or amx, or unset it."));
 }
 
 ForceCpuIsa::ForceCpuIsa(CpuIsa isa) : outer_(cpu_isa()) {
-  ESPALIER_CHECK(isa <= best_cpu_isa(), "forced ", cpu_isa_name(isa), ", the machine has ", cpu_isa_name(best_cpu_isa()));
+  ESPALIER_CHECK(isa <= best_cpu_isa(), "forced ", cpu_isa_name(isa), ", the machine has ",
+                 cpu_isa_name(best_cpu_isa()));
   in_force().store(isa);
 }
 ForceCpuIsa::~ForceCpuIsa() { in_force().store(outer_); }

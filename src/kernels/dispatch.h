@@ -25,7 +25,8 @@ const char* cpu_isa_name(CpuIsa isa);
 // The level of that name; a UserError if there is none or the machine lacks it.
 CpuIsa parse_cpu_isa(const char* name);
 
-// Puts a level in force until destroyed, for tests and benchmarks. Not while kernels run. CHECKs that the machine has it.
+// Puts a level in force until destroyed, for tests and benchmarks. Not while kernels run. CHECKs that the machine has
+// it.
 class ForceCpuIsa {
  public:
   explicit ForceCpuIsa(CpuIsa isa);

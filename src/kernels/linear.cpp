@@ -26,7 +26,8 @@ at::Tensor compute(const at::Tensor& x, const Param& weight, const Param* bias) 
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias, GradQueue* queue) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias,
+                            GradQueue* queue) {
     capture(context, "weight", weight);
     capture(context, "bias", bias);
     capture(context, "queue", queue);
@@ -50,7 +51,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, Param& weight, Param* bias, GradQueue& queue) {
-  ESPALIER_CHECK(x.dim() >= 1 && x.size(-1) == weight.value.size(1), "x is ", x.sizes(), ", weight ", weight.value.sizes());
+  ESPALIER_CHECK(x.dim() >= 1 && x.size(-1) == weight.value.size(1), "x is ", x.sizes(), ", weight ",
+                 weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
                  weight.value.scalar_type());
   ESPALIER_CHECK(x.is_contiguous(), "strides of x: ", x.strides());

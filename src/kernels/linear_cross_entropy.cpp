@@ -56,8 +56,9 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const CrossEntropyRows rows = forward_rows({x, weight->value, labels});
     capture(context, "weight", weight);
     capture(context, "queue", queue);
-    tensor::save_for_backward(context, "linear_cross_entropy",
-                              {{"x", x}, {"labels", labels}, {"loss_mask", loss_mask}, {"log_sum_exp", rows.log_sum_exp}});
+    tensor::save_for_backward(
+        context, "linear_cross_entropy",
+        {{"x", x}, {"labels", labels}, {"loss_mask", loss_mask}, {"log_sum_exp", rows.log_sum_exp}});
     context->mark_non_differentiable({rows.losses});
     return {masked_sum(rows.losses, loss_mask), rows.losses};
   }
@@ -74,7 +75,8 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const Bf16Kernels* kernels = kernels_for(x);
     const at::Tensor dx = kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
                                              : wide_cross_entropy_backward(input, backward);
-    // The weight's gradient needs the same logits as dx and is already there; the queue only learns that it is complete.
+    // The weight's gradient needs the same logits as dx and is already there; the queue only learns that it is
+    // complete.
     queue->push(*weight, [] {});
     return {dx, {}, {}, {}, {}};
   }
@@ -82,9 +84,10 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 
 }  // namespace
 
-TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::Tensor& labels, const at::Tensor& loss_mask,
-                                 GradQueue& queue) {
-  ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ", weight.value.sizes());
+TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::Tensor& labels,
+                                 const at::Tensor& loss_mask, GradQueue& queue) {
+  ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ",
+                 weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
                  weight.value.scalar_type());
   ESPALIER_CHECK(x.is_contiguous() && weight.value.is_contiguous() && labels.is_contiguous());

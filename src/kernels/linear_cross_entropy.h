@@ -12,8 +12,8 @@
 namespace espalier::kernels {
 
 struct TokenLosses {
-  at::Tensor sum;         // scalar fp32: sum of loss * loss_mask over all tokens; carries the graph
-  at::Tensor per_token;   // [tokens] fp32, without graph: the unmasked losses
+  at::Tensor sum;        // scalar fp32: sum of loss * loss_mask over all tokens; carries the graph
+  at::Tensor per_token;  // [tokens] fp32, without graph: the unmasked losses
 };
 
 // x: [tokens, hidden] compute type; weight: [vocabulary, hidden]; labels: [tokens] int64; loss_mask: [tokens] fp32.

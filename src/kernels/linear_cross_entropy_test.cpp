@@ -43,7 +43,8 @@ struct Oracle {
 
 // Plain ATen in double, differentiated by autograd. Logits are rounded to the compute type, as promised; the rounding
 // is a constant shift for autograd.
-Oracle oracle(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, const at::Tensor& mask, double up) {
+Oracle oracle(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, const at::Tensor& mask,
+              double up) {
   at::Tensor x64 = wide(x).requires_grad_(true), w64 = wide(weight).requires_grad_(true);
   const at::Tensor exact = x64.mm(w64.t());
   const at::Tensor logits = exact + (exact.detach().to(x.scalar_type()).to(at::kDouble) - exact.detach());
@@ -61,7 +62,8 @@ class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::Scal
     force_.emplace(isa);
   }
 
-  static constexpr Case kCases[] = {{1, 1, 2}, {1, 33, 7}, {7, 7, 33}, {33, 33, 129}, {300, 33, 65}, {259, 64, 1031}, {1050, 40, 4130}};
+  static constexpr Case kCases[] = {{1, 1, 2},     {1, 33, 7},      {7, 7, 33},      {33, 33, 129},
+                                    {300, 33, 65}, {259, 64, 1031}, {1050, 40, 4130}};
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   Case size() const { return kCases[std::get<1>(GetParam())]; }
 
@@ -101,7 +103,8 @@ TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatch
 
 INSTANTIATE_TEST_SUITE_P(Bf16, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, 7),
-                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16,
+                                                          CpuIsa::kAmx)));
 INSTANTIATE_TEST_SUITE_P(Others, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, 7),
                                           testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
@@ -115,7 +118,9 @@ TEST(LinearCrossEntropy, GradientMatchesFiniteDifferences) {
   linear_cross_entropy(x, weight.param, labels, mask, queue).sum.backward();
   const at::Tensor step = random({size.tokens, size.hidden}, at::kFloat, 3, 3e-3), base = x.detach();
   const auto objective = [&](const at::Tensor& at) {
-    return (wide(linear_cross_entropy(at, weight.param, labels, mask, queue).per_token) * wide(mask)).sum().item<double>();
+    return (wide(linear_cross_entropy(at, weight.param, labels, mask, queue).per_token) * wide(mask))
+        .sum()
+        .item<double>();
   };
   const double difference = (objective(base + step) - objective(base - step)) / 2;
   EXPECT_NEAR((wide(x.grad()) * wide(step)).sum().item<double>(), difference, 2e-5);

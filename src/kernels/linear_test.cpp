@@ -45,7 +45,8 @@ TEST_P(LinearTest, ForwardAndBackwardMatchDoubleOverMicroBatches) {
     const at::Tensor rows = wide(x).view({tokens, inputs}), up = wide(dy).view({tokens, outputs});
     const at::Tensor w = wide(weight.param.value), b = wide(bias.param.value);
     expect_within(y.view({tokens, outputs}), rows.mm(w.t()) + b,
-                  reference::product_bound(rows.mm(w.t()) + b, rows.abs().mm(w.t().abs()) + b.abs(), inputs, type()), "y");
+                  reference::product_bound(rows.mm(w.t()) + b, rows.abs().mm(w.t().abs()) + b.abs(), inputs, type()),
+                  "y");
     expect_within(x.grad().view({tokens, inputs}), up.mm(w),
                   reference::product_bound(up.mm(w), up.abs().mm(w.abs()), outputs, type()), "dx");
     dw += up.t().mm(rows);

@@ -18,21 +18,41 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Tiles 0..3 += A panel * B panel.
-inline void multiply(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t depth) {
+// The tile of C that comes next, to fetch while this one is computed; c nullptr: none.
+struct NextTile {
+  const float* c = nullptr;
+  int64_t c_stride = 0;
+};
+
+inline void fetch(const void* address) { _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0); }
+
+// Tiles 0..3 += A panel * B panel. B passes by with the streaming hint, so that A stays in the first-level cache: 1.84
+// instead of 1.33 TFLOP/s at depth 768.
+inline void multiply(const PanelProduct& product, const uint16_t* b, const NextTile& next) {
   constexpr int64_t kRowBytes = 64;
-  const int64_t a_bytes = a_stride * 2;
-    const uint16_t* lower = a + 16 * a_stride;
-  for (int64_t at = 0; at < depth; at += kDepthUnit) {
-    const uint16_t* b_rows = b + at * kPanel;
-    _tile_stream_loadd(6, b_rows, kRowBytes);
-    _tile_loadd(4, a + at, a_bytes);
-    _tile_stream_loadd(7, b_rows + kDepthUnit * 16, kRowBytes);
+  const int64_t a_bytes = product.a_stride * 2;
+  const uint16_t* upper = product.a;
+  const uint16_t* lower = product.a + 16 * product.a_stride;
+  const int64_t steps = product.depth / kDepthUnit;
+  for (int64_t step = 0; step < steps; ++step) {
+    _tile_stream_loadd(6, b, kRowBytes);
+    _tile_loadd(4, upper, a_bytes);
+    _tile_stream_loadd(7, b + kBlockElements / 2, kRowBytes);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, lower + at, a_bytes);
+    _tile_loadd(5, lower, a_bytes);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    b += kBlockElements;
+    upper += product.a_step;
+    lower += product.a_step;
+    if (next.c != nullptr && step < kPanel / 2) {  // two rows of two lines a step
+      const float* row = next.c + 2 * step * next.c_stride;
+      fetch(row);
+      fetch(row + 16);
+      fetch(row + next.c_stride);
+      fetch(row + next.c_stride + 16);
+    }
   }
 }
 
@@ -59,15 +79,19 @@ inline void load_tiles(const float* c, int64_t c_stride) {
   _tile_loadd(3, c + 16 * c_stride + 16, bytes);
 }
 
-// Calls finish(first column, columns) with the product of each panel in tiles 0..3; start(...) fills them before.
+// Calls finish(first column, columns) with the product of each panel in tiles 0..3; start(...) fills them before. `c`:
+// the first tile of C, if the following ones are worth fetching.
 template <class Start, class Finish>
-inline void for_each_tile(const PanelProduct& product, Start start, Finish finish) {
+inline void for_each_tile(const PanelProduct& product, NextTile c, Start start, Finish finish) {
   static const TileConfig config;
   _tile_loadconfig(&config);
-  for (int64_t column = 0; column < product.columns; column += kPanel) {
+  const int64_t num_parts = (product.columns + kPanel - 1) / kPanel;
+  for (int64_t part = 0; part < num_parts; ++part) {
+    const int64_t column = part * kPanel;
     const int64_t columns = product.columns - column < kPanel ? product.columns - column : kPanel;
+    if (c.c != nullptr) c.c = part + 1 < num_parts ? c.c + kPanel : nullptr;
     start(column, columns);
-    multiply(product.a, product.a_stride, product.b + column * product.depth, product.depth);
+    multiply(product, product.b + column * product.depth, c);
     finish(column, columns);
   }
   _tile_release();
@@ -77,7 +101,7 @@ void write(const PanelProduct& product, bool add, float* c, int64_t c_stride) {
   alignas(64) float tile[kPanel * kPanel];
   const auto whole = [&](int64_t columns) { return columns == kPanel && product.rows == kPanel; };
   for_each_tile(
-      product,
+      product, NextTile{add && product.rows == kPanel ? c : nullptr, c_stride},
       [&](int64_t column, int64_t columns) {
         if (add && whole(columns)) return load_tiles(c + column, c_stride);
         clear_tiles();
@@ -95,7 +119,7 @@ void add(const PanelProduct& product, float* c, int64_t c_stride) { write(produc
 void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride) {
   alignas(64) float tile[kPanel * kPanel];
   for_each_tile(
-      product, [](int64_t, int64_t) { clear_tiles(); },
+      product, NextTile{}, [](int64_t, int64_t) { clear_tiles(); },
       [&](int64_t column, int64_t columns) {
         store_tiles(tile, kPanel);
         write_bf16(tile, product.rows, columns, bias == nullptr ? nullptr : bias + column, y + column, y_stride);

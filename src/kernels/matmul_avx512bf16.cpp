@@ -9,29 +9,32 @@ namespace espalier::kernels {
 namespace avx512bf16 {
 namespace {
 
-// tile [kRows, kPanel] = A rows * B panel.
+// tile [first_row .. first_row + kRows, kPanel] = those rows of A * B panel.
 template <int kRows>
-inline void multiply_rows(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t depth, float* tile) {
+inline void multiply_rows(const PanelProduct& product, int64_t first_row, const uint16_t* b, float* tile) {
   __m512 left[kRows], right[kRows];
 #pragma GCC unroll 12
   for (int row = 0; row < kRows; ++row) left[row] = right[row] = _mm512_setzero_ps();
-  for (int64_t at = 0; at < depth; at += 2) {
-    const uint16_t* pairs = b + at / kDepthUnit * kDepthUnit * kPanel + at % kDepthUnit * 16;
-    const __m512bh b_left = reinterpret_cast<__m512bh>(_mm512_load_si512(pairs));
-    const __m512bh b_right = reinterpret_cast<__m512bh>(_mm512_load_si512(pairs + kDepthUnit * 16));
+  const int64_t stride = product.a_stride;
+  const uint16_t* a = product.a + first_row * stride;
+  for (int64_t step = 0; step < product.depth / kDepthUnit; ++step, a += product.a_step, b += kBlockElements) {
+    for (int64_t pair = 0; pair < kDepthUnit / 2; ++pair) {
+      const __m512bh b_left = reinterpret_cast<__m512bh>(_mm512_load_si512(b + pair * 32));
+      const __m512bh b_right = reinterpret_cast<__m512bh>(_mm512_load_si512(b + kBlockElements / 2 + pair * 32));
 #pragma GCC unroll 12
-    for (int row = 0; row < kRows; ++row) {
-      int32_t pair;
-      __builtin_memcpy(&pair, a + row * a_stride + at, sizeof pair);
-      const __m512bh a_pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
-      left[row] = _mm512_dpbf16_ps(left[row], a_pair, b_left);
-      right[row] = _mm512_dpbf16_ps(right[row], a_pair, b_right);
+      for (int row = 0; row < kRows; ++row) {
+        int32_t values;
+        __builtin_memcpy(&values, a + row * stride + 2 * pair, sizeof values);
+        const __m512bh a_pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(values));
+        left[row] = _mm512_dpbf16_ps(left[row], a_pair, b_left);
+        right[row] = _mm512_dpbf16_ps(right[row], a_pair, b_right);
+      }
     }
   }
 #pragma GCC unroll 12
   for (int row = 0; row < kRows; ++row) {
-    _mm512_store_ps(tile + row * kPanel, left[row]);
-    _mm512_store_ps(tile + row * kPanel + 16, right[row]);
+    _mm512_store_ps(tile + (first_row + row) * kPanel, left[row]);
+    _mm512_store_ps(tile + (first_row + row) * kPanel + 16, right[row]);
   }
 }
 
@@ -42,14 +45,9 @@ inline void for_each_tile(const PanelProduct& product, Finish finish) {
   for (int64_t column = 0; column < product.columns; column += kPanel) {
     const int64_t columns = product.columns - column < kPanel ? product.columns - column : kPanel;
     const uint16_t* b = product.b + column * product.depth;
-    const int64_t stride = product.a_stride;
-    if (product.rows <= 1) {
-      multiply_rows<1>(product.a, stride, b, product.depth, tile);
-    } else {
-      multiply_rows<12>(product.a, stride, b, product.depth, tile);
-      if (product.rows > 12) multiply_rows<12>(product.a + 12 * stride, stride, b, product.depth, tile + 12 * kPanel);
-      if (product.rows > 24) multiply_rows<8>(product.a + 24 * stride, stride, b, product.depth, tile + 24 * kPanel);
-    }
+    multiply_rows<12>(product, 0, b, tile);
+    if (product.rows > 12) multiply_rows<12>(product, 12, b, tile);
+    if (product.rows > 24) multiply_rows<8>(product, 24, b, tile);
     finish(tile, column, columns);
   }
 }

@@ -3,10 +3,10 @@
 // Plain header: no torch, raw pointers. A bf16 is a uint16_t here.
 //
 // Operands as the kernels want them (depth = the dimension that is summed over, padded to kDepthUnit with zeros):
-//   A panel: kPanel rows, each with `depth` consecutive values, rows `stride` apart. Row-major operands serve as they
-//     are; transposed ones are packed.
-//   B panel: kPanel columns, [depth / 32][2 halves][16 pairs of depths][16 columns][2 depths of the pair]: tiles of 1 KiB,
-//     as both VDPBF16PS and the AMX tile product read them.
+//   A panel: kPanel rows. Row-major operands serve as they are; transposed ones are packed into blocks.
+//   B panel: kPanel columns, always packed into blocks.
+// A block covers kDepthUnit of the depth. Of A: [32 rows][32 depths]. Of B: [2 halves][16 pairs of depths][16 columns]
+// [2 depths of the pair], as both VDPBF16PS and the AMX tile product read it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,15 @@ namespace espalier::kernels {
 
 constexpr int64_t kPanel = 32;      // rows of an A panel, columns of a B panel
 constexpr int64_t kDepthUnit = 32;  // one AMX tile row of bf16
+constexpr int64_t kBlockElements = kPanel * kDepthUnit;
 
 // One A panel times consecutive B panels. `rows` x `columns` of C are written; A must have all kPanel rows readable.
 struct PanelProduct {
   const uint16_t* a;
-  int64_t a_stride;      // elements
-  const uint16_t* b;     // columns / kPanel panels (rounded up), each depth * kPanel elements
-  int64_t depth;         // a multiple of kDepthUnit
+  int64_t a_stride;   // elements between rows
+  int64_t a_step;     // elements between one kDepthUnit of the depth and the next
+  const uint16_t* b;  // columns / kPanel panels (rounded up), each depth * kPanel elements
+  int64_t depth;      // a multiple of kDepthUnit
   int64_t rows, columns;
 };
 
@@ -37,19 +39,19 @@ struct Bf16Kernels {
 extern const Bf16Kernels kAvx512Bf16Kernels;
 extern const Bf16Kernels kAmxKernels;
 
-// Rearranging operands into panels; matmul_pack_avx512.cpp. What lies beyond `rows` or `depth` becomes zero.
+// Rearranging operands; matmul_pack_avx512.cpp. What lies beyond the given counts becomes zero. Each of the first three
+// fills one block from at most kPanel x kDepthUnit values.
 struct PackSource {
   const uint16_t* values;
-  int64_t stride;        // elements between rows of the source
+  int64_t stride;  // elements between rows of the source
 };
-// Columns of B are rows of the source (B = source^T): panel of kPanel source rows, `depth` values each.
-void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel);
-// Rows of B are rows of the source: `depth` source rows, `columns` <= kPanel values each.
-void pack_b(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel);
-// Rows of A are columns of the source (A = source^T): `depth` source rows of `rows` <= kPanel values. The panel's rows
-// are round_up(depth, kDepthUnit) apart.
-void pack_a_transposed(const PackSource& source, int64_t rows, int64_t depth, uint16_t* panel);
-// Rows of A are rows of the source, copied so that all kPanel rows and the whole padded depth are readable.
+// B = source^T: `columns` source rows of `depth` values.
+void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* block);
+// B = source: `depth` source rows of `columns` values.
+void pack_b(const PackSource& source, int64_t columns, int64_t depth, uint16_t* block);
+// A = source^T: `depth` source rows of `rows` values.
+void pack_a_transposed(const PackSource& source, int64_t rows, int64_t depth, uint16_t* block);
+// A whole panel, row-major with rows of round_up(depth, kDepthUnit): `rows` source rows of `depth` values.
 void pack_a(const PackSource& source, int64_t rows, int64_t depth, uint16_t* panel);
 
 }  // namespace espalier::kernels

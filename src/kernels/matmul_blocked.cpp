@@ -19,15 +19,27 @@ int64_t cached_bytes() {
   return bytes;
 }
 
-// Calls pack(first column, columns, panel) for each panel of B, on all threads.
+// Calls pack(first column, columns, first depth, depths, block) for each block of B, on all threads. The depth runs
+// outside where the rows of the source run along the columns, so that memory is read as it lies.
 template <class Pack>
-PackedB pack_panels(int64_t columns, int64_t depth, Pack pack) {
+PackedB pack_blocks(int64_t columns, int64_t depth, bool depth_outside, Pack pack) {
   PackedB b{.values = {}, .depth = round_up(depth, kDepthUnit), .columns = columns};
   b.values = scratch(round_up(columns, kPanel) * b.depth);
   uint16_t* panels = mutable_bf16_data(b.values);
+  const auto pack_block = [&](int64_t column, int64_t at) {
+    pack(column, std::min(kPanel, columns - column), at, std::min(kDepthUnit, depth - at),
+         panels + column * b.depth + at * kPanel);
+  };
   at::parallel_for(0, num_panels(columns), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t column = begin * kPanel; column < std::min(end * kPanel, columns); column += kPanel) {
-      pack(column, std::min(kPanel, columns - column), panels + column * b.depth);
+    const int64_t first = begin * kPanel, last = std::min(end * kPanel, columns);
+    if (depth_outside) {
+      for (int64_t at = 0; at < depth; at += kDepthUnit) {
+        for (int64_t column = first; column < last; column += kPanel) pack_block(column, at);
+      }
+    } else {
+      for (int64_t column = first; column < last; column += kPanel) {
+        for (int64_t at = 0; at < depth; at += kDepthUnit) pack_block(column, at);
+      }
     }
   });
   return b;
@@ -68,17 +80,19 @@ int64_t cached_columns(int64_t depth) { return std::max(kPanel, cached_bytes() /
 PackedB pack_columns(const at::Tensor& weight) {
   const int64_t depth = weight.size(1);
   const uint16_t* values = bf16_data(weight);
-  return pack_panels(weight.size(0), depth, [=](int64_t first, int64_t columns, uint16_t* panel) {
-    pack_b_transposed({values + first * depth, depth}, columns, depth, panel);
-  });
+  return pack_blocks(weight.size(0), depth, /*depth_outside=*/false,
+                     [=](int64_t column, int64_t columns, int64_t at, int64_t depths, uint16_t* block) {
+                       pack_b_transposed({values + column * depth + at, depth}, columns, depths, block);
+                     });
 }
 
 PackedB pack_rows(const at::Tensor& weight) {
   const int64_t depth = weight.size(0), stride = weight.size(1);
   const uint16_t* values = bf16_data(weight);
-  return pack_panels(stride, depth, [=](int64_t first, int64_t columns, uint16_t* panel) {
-    pack_b({values + first, stride}, columns, depth, panel);
-  });
+  return pack_blocks(stride, depth, /*depth_outside=*/true,
+                     [=](int64_t column, int64_t columns, int64_t at, int64_t depths, uint16_t* block) {
+                       pack_b({values + at * stride + column, stride}, columns, depths, block);
+                     });
 }
 
 RowPanels::RowPanels(const at::Tensor& a, int64_t padded_depth)
@@ -87,12 +101,16 @@ RowPanels::RowPanels(const at::Tensor& a, int64_t padded_depth)
 }
 
 PanelProduct RowPanels::product(int64_t row) const {
-  const int64_t rows = std::min(kPanel, rows_ - row);
-  PanelProduct product{.a = values_ + row * stride_, .a_stride = stride_, .b = nullptr, .depth = depth_, .rows = rows, .columns = 0};
-  if (rows == kPanel && stride_ == depth_) return product;
-  pack_a({product.a, stride_}, rows, stride_, mutable_bf16_data(copy_));
+  PanelProduct product{.a = values_ + row * stride_,
+                       .a_stride = depth_,
+                       .a_step = kDepthUnit,
+                       .b = nullptr,
+                       .depth = depth_,
+                       .rows = std::min(kPanel, rows_ - row),
+                       .columns = 0};
+  if (product.rows == kPanel && stride_ == depth_) return product;
+  pack_a({product.a, stride_}, product.rows, stride_, mutable_bf16_data(copy_));
   product.a = bf16_data(copy_);
-  product.a_stride = depth_;
   return product;
 }
 
@@ -106,16 +124,24 @@ void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product
     uint16_t* a = mutable_bf16_data(packed);
     for (int64_t first = begin; first < end; first += group) {
       const int64_t last = std::min(end, first + group);
-      for (int64_t panel = first; panel < last; ++panel) {
-        const int64_t row = panel * kPanel;
-        pack_a_transposed({product.a + row, product.stride}, std::min(kPanel, product.rows - row), product.depth,
-                          a + (panel - first) * panel_elements);
+      for (int64_t at = 0; at < product.depth; at += kDepthUnit) {
+        for (int64_t panel = first; panel < last; ++panel) {
+          const int64_t row = panel * kPanel;
+          pack_a_transposed({product.a + at * product.stride + row, product.stride},
+                            std::min(kPanel, product.rows - row), std::min(kDepthUnit, product.depth - at),
+                            a + (panel - first) * panel_elements + at * kPanel);
+        }
       }
       for (int64_t column = 0; column < b.columns; column += block) {
         for (int64_t panel = first; panel < last; ++panel) {
           const int64_t row = panel * kPanel;
-          kernels.add({.a = a + (panel - first) * panel_elements, .a_stride = b.depth, .b = b.panel(column), .depth = b.depth,
-                       .rows = std::min(kPanel, product.rows - row), .columns = std::min(block, b.columns - column)},
+          kernels.add({.a = a + (panel - first) * panel_elements,
+                       .a_stride = kDepthUnit,
+                       .a_step = kBlockElements,
+                       .b = b.panel(column),
+                       .depth = b.depth,
+                       .rows = std::min(kPanel, product.rows - row),
+                       .columns = std::min(block, b.columns - column)},
                       product.c + row * b.columns + column, b.columns);
         }
       }
@@ -123,7 +149,8 @@ void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product
   });
 }
 
-at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight,
+                           const at::Tensor& bias) {
   const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
   multiply_rows(kernels, x, pack_columns(weight), bias, y);
   return y;
@@ -135,13 +162,18 @@ at::Tensor blocked_input_grad(const Bf16Kernels& kernels, const at::Tensor& dy, 
   return dx;
 }
 
-void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
+void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x,
+                         const at::Tensor& grad) {
   const int64_t outputs = dy.size(1);
   for (int64_t first = 0; first < dy.size(0); first += kGradTokens) {
     const int64_t tokens = std::min(kGradTokens, dy.size(0) - first);
     const PackedB b = pack_rows(x.narrow(0, first, tokens));
-    add_transposed(kernels, {.a = bf16_data(dy) + first * outputs, .stride = outputs, .depth = tokens, .rows = outputs,
-                             .b = b, .c = grad.mutable_data_ptr<float>()});
+    add_transposed(kernels, {.a = bf16_data(dy) + first * outputs,
+                             .stride = outputs,
+                             .depth = tokens,
+                             .rows = outputs,
+                             .b = b,
+                             .c = grad.mutable_data_ptr<float>()});
   }
 }
 

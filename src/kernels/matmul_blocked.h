@@ -62,7 +62,8 @@ struct TransposedProduct {
 void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product);
 
 // As the functions of kernels/matmul.h of these names.
-at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight,
+                           const at::Tensor& bias);
 at::Tensor blocked_input_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& weight);
 void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad);
 

@@ -27,20 +27,20 @@ inline void transpose_words(__m512i (&rows)[16]) {
   }
   // quads[4g + j]: in lane l, word 4l + j of rows 4g..4g+3.
   for (int j = 0; j < 4; ++j) {
-    const __m512i low01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0x88);     // lanes 0, 2 of groups 0 and 1
-    const __m512i high01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0xDD);    // lanes 1, 3
+    const __m512i low01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0x88);   // lanes 0, 2 of groups 0 and 1
+    const __m512i high01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0xDD);  // lanes 1, 3
     const __m512i low23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0x88);
     const __m512i high23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0xDD);
-    rows[j] = _mm512_shuffle_i32x4(low01, low23, 0x88);        // lane 0 of every group
-    rows[4 + j] = _mm512_shuffle_i32x4(high01, high23, 0x88);  // lane 1
-    rows[8 + j] = _mm512_shuffle_i32x4(low01, low23, 0xDD);    // lane 2
-    rows[12 + j] = _mm512_shuffle_i32x4(high01, high23, 0xDD); // lane 3
+    rows[j] = _mm512_shuffle_i32x4(low01, low23, 0x88);         // lane 0 of every group
+    rows[4 + j] = _mm512_shuffle_i32x4(high01, high23, 0x88);   // lane 1
+    rows[8 + j] = _mm512_shuffle_i32x4(low01, low23, 0xDD);     // lane 2
+    rows[12 + j] = _mm512_shuffle_i32x4(high01, high23, 0xDD);  // lane 3
   }
 }
 
 // Two rows of 32 values -> 32 pairs (first, second), in order: the low 16 in `left`, the high 16 in `right`.
 inline void interleave(__m512i first, __m512i second, __m512i& left, __m512i& right) {
-  alignas(64) static constexpr uint16_t kLeft[32] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+  alignas(64) static constexpr uint16_t kLeft[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i left_index = _mm512_load_si512(kLeft);
   const __m512i right_index = _mm512_add_epi16(left_index, _mm512_set1_epi16(16));
@@ -55,46 +55,40 @@ inline __m512i load_row(const PackSource& source, int64_t row, int64_t num_rows,
 
 }  // namespace
 
-void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel) {
-  for (int64_t at = 0; at < depth; at += kDepthUnit) {
-    const __mmask32 lanes = first_values(depth - at);
-    for (int64_t half = 0; half < 2; ++half) {
-      __m512i rows[16];
-      for (int64_t row = 0; row < 16; ++row) rows[row] = load_row(source, half * 16 + row, columns, at, lanes);
-      transpose_words(rows);
-      for (int64_t pair = 0; pair < 16; ++pair) {
-        _mm512_store_si512(panel + at * kPanel + half * kDepthUnit * 16 + pair * 32, rows[pair]);
-      }
-    }
+void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* block) {
+  const __mmask32 lanes = first_values(depth);
+  for (int64_t half = 0; half < 2; ++half) {
+    __m512i rows[16];
+    for (int64_t row = 0; row < 16; ++row) rows[row] = load_row(source, half * 16 + row, columns, 0, lanes);
+    transpose_words(rows);
+    for (int64_t pair = 0; pair < 16; ++pair)
+      _mm512_store_si512(block + half * (kBlockElements / 2) + pair * 32, rows[pair]);
   }
 }
 
-void pack_b(const PackSource& source, int64_t columns, int64_t depth, uint16_t* panel) {
+void pack_b(const PackSource& source, int64_t columns, int64_t depth, uint16_t* block) {
   const __mmask32 lanes = first_values(columns);
-  for (int64_t at = 0; at < round_up_depth(depth); at += 2) {
+  for (int64_t pair = 0; pair < 16; ++pair) {
     __m512i left, right;
-    interleave(load_row(source, at, depth, 0, lanes), load_row(source, at + 1, depth, 0, lanes), left, right);
-    uint16_t* tile = panel + at / kDepthUnit * kDepthUnit * kPanel + at % kDepthUnit * 16;
-    _mm512_store_si512(tile, left);
-    _mm512_store_si512(tile + kDepthUnit * 16, right);
+    interleave(load_row(source, 2 * pair, depth, 0, lanes), load_row(source, 2 * pair + 1, depth, 0, lanes), left,
+               right);
+    _mm512_store_si512(block + pair * 32, left);
+    _mm512_store_si512(block + kBlockElements / 2 + pair * 32, right);
   }
 }
 
-void pack_a_transposed(const PackSource& source, int64_t rows, int64_t depth, uint16_t* panel) {
-  const int64_t stride = round_up_depth(depth);
+void pack_a_transposed(const PackSource& source, int64_t rows, int64_t depth, uint16_t* block) {
   const __mmask32 lanes = first_values(rows);
-  for (int64_t at = 0; at < stride; at += kDepthUnit) {
-    __m512i left[16], right[16];
-    for (int64_t pair = 0; pair < 16; ++pair) {
-      const int64_t row = at + 2 * pair;
-      interleave(load_row(source, row, depth, 0, lanes), load_row(source, row + 1, depth, 0, lanes), left[pair], right[pair]);
-    }
-    transpose_words(left);
-    transpose_words(right);
-    for (int64_t row = 0; row < 16; ++row) {
-      _mm512_store_si512(panel + row * stride + at, left[row]);
-      _mm512_store_si512(panel + (16 + row) * stride + at, right[row]);
-    }
+  __m512i left[16], right[16];
+  for (int64_t pair = 0; pair < 16; ++pair) {
+    interleave(load_row(source, 2 * pair, depth, 0, lanes), load_row(source, 2 * pair + 1, depth, 0, lanes), left[pair],
+               right[pair]);
+  }
+  transpose_words(left);
+  transpose_words(right);
+  for (int64_t row = 0; row < 16; ++row) {
+    _mm512_store_si512(block + row * kDepthUnit, left[row]);
+    _mm512_store_si512(block + (16 + row) * kDepthUnit, right[row]);
   }
 }
 

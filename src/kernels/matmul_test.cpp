@@ -22,10 +22,12 @@ using reference::random;
 struct Size {
   int64_t tokens, inputs, outputs;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {1, 7, 33}, {7, 33, 129}, {33, 129, 7}, {129, 500, 33}, {500, 33, 1}, {33, 96, 500}};
+constexpr Size kSizes[] = {{1, 1, 1},      {1, 7, 33},   {7, 33, 129}, {33, 129, 7},
+                           {129, 500, 33}, {500, 33, 1}, {33, 96, 500}};
 constexpr int kNumSizes = 7;
 // More tokens than one block of the weight gradient; rows that need no padding.
-constexpr Size kBlockedSizes[] = {{1, 7, 33}, {33, 129, 7}, {129, 500, 33}, {1100, 96, 65}, {64, 768, 160}, {40, 1000, 800}};
+constexpr Size kBlockedSizes[] = {{1, 7, 33},     {33, 129, 7},   {129, 500, 33},
+                                  {1100, 96, 65}, {64, 768, 160}, {40, 1000, 800}};
 constexpr int kNumBlockedSizes = 6;
 
 at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }
@@ -43,7 +45,8 @@ using Parameters = std::tuple<at::ScalarType, int, CpuIsa, bool>;
 class MatmulTest : public testing::TestWithParam<Parameters> {
  protected:
   void SetUp() override {
-    if (std::get<2>(GetParam()) > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
+    if (std::get<2>(GetParam()) > best_cpu_isa())
+      GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
     force_.emplace(std::get<2>(GetParam()));
   }
   at::Tensor operand(at::IntArrayRef shape, int64_t seed) const {
@@ -59,7 +62,8 @@ class MatmulTest : public testing::TestWithParam<Parameters> {
 
 TEST_P(MatmulTest, ForwardEqualsDoubleWithinOneRounding) {
   const auto [tokens, inputs, outputs] = size();
-  const at::Tensor x = operand({tokens, inputs}, 1), weight = operand({outputs, inputs}, 2), bias = operand({outputs}, 3);
+  const at::Tensor x = operand({tokens, inputs}, 1), weight = operand({outputs, inputs}, 2),
+                   bias = operand({outputs}, 3);
   const at::Tensor product = wide(x).mm(wide(weight).t()), absolute = wide(x).abs().mm(wide(weight).t().abs());
   expect_within(matmul_forward(x, weight, {}), product, product_bound(product, absolute, inputs, type()), "x W^T");
   const at::Tensor shifted = product + wide(bias);
@@ -134,15 +138,17 @@ TEST_P(BlockedMatmulTest, OneAndTwoThreadsGiveTheSameBits) {
     at::set_num_threads(num_threads);
     const at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat);
     blocked_weight_grad(*bf16_kernels(), dy, x, grad);
-    results.push_back(at::cat({blocked_forward(*bf16_kernels(), x, weight, {}).to(at::kFloat).view({-1}),
-                               blocked_input_grad(*bf16_kernels(), dy, weight).to(at::kFloat).view({-1}), grad.view({-1})}));
+    results.push_back(
+        at::cat({blocked_forward(*bf16_kernels(), x, weight, {}).to(at::kFloat).view({-1}),
+                 blocked_input_grad(*bf16_kernels(), dy, weight).to(at::kFloat).view({-1}), grad.view({-1})}));
   }
   at::set_num_threads(threads);
   EXPECT_TRUE(at::equal(results[0], results[1]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, BlockedMatmulTest,
-                         testing::Combine(testing::Range(0, kNumBlockedSizes), testing::Values(CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
+                         testing::Combine(testing::Range(0, kNumBlockedSizes),
+                                          testing::Values(CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
 
 }  // namespace matmul_test
 }  // namespace espalier::kernels

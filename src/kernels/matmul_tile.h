@@ -12,8 +12,9 @@ namespace espalier::kernels {
 namespace {
 
 inline __mmask16 first_lanes(int64_t count) {
-  return count >= 16 ? static_cast<__mmask16>(0xFFFF) : count <= 0 ? static_cast<__mmask16>(0)
-                                                                   : static_cast<__mmask16>((1u << count) - 1);
+  return count >= 16  ? static_cast<__mmask16>(0xFFFF)
+         : count <= 0 ? static_cast<__mmask16>(0)
+                      : static_cast<__mmask16>((1u << count) - 1);
 }
 
 // Adds to, or overwrites, the part of a partial tile that exists.
@@ -31,13 +32,15 @@ inline void write_partial(const float* tile, int64_t rows, int64_t columns, bool
   }
 }
 
-inline __m512 widen(__m256i values) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16)); }
+inline __m512 widen(__m256i values) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
+}
 
 // y = round(tile + bias), to nearest even.
 inline void write_bf16(const float* tile, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* y,
                        int64_t y_stride) {
-  const __mmask32 lanes = static_cast<__mmask32>(first_lanes(columns)) |
-                          (static_cast<__mmask32>(first_lanes(columns - 16)) << 16);
+  const __mmask32 lanes =
+      static_cast<__mmask32>(first_lanes(columns)) | (static_cast<__mmask32>(first_lanes(columns - 16)) << 16);
   __m512 bias_left = _mm512_setzero_ps(), bias_right = _mm512_setzero_ps();
   if (bias != nullptr) {
     const __m512i values = _mm512_maskz_loadu_epi16(lanes, bias);

@@ -39,14 +39,16 @@ inline void expect_within(const at::Tensor& actual, const at::Tensor& expected, 
   const int64_t worst = excess.argmax().item<int64_t>();
   EXPECT_LE(excess[worst].item<double>(), 0.0)
       << what << " " << actual.sizes() << ": element " << worst << " is " << wide[worst].item<double>() << ", expected "
-      << want[worst].item<double>() << ", allowed " << bound.expand(expected.sizes()).reshape({-1})[worst].item<double>();
+      << want[worst].item<double>() << ", allowed "
+      << bound.expand(expected.sizes()).reshape({-1})[worst].item<double>();
   EXPECT_TRUE(at::isfinite(wide).all().item<bool>()) << what;
 }
 
 // Bound of a product a b of `depth` terms summed in fp32 and rounded once to `type`.
 inline at::Tensor product_bound(const at::Tensor& product, const at::Tensor& absolute_product, int64_t depth,
                                 at::ScalarType type) {
-  return at::abs(product) * rounding(type) * 1.01 + absolute_product * (static_cast<double>(depth + 2) * 0x1p-24) + 1e-30;
+  return at::abs(product) * rounding(type) * 1.01 + absolute_product * (static_cast<double>(depth + 2) * 0x1p-24) +
+         1e-30;
 }
 
 // A parameter for one test, with a gradient that already holds something.

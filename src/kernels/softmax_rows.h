@@ -1,7 +1,7 @@
 // The row-wise parts of a cross entropy over a block of logits. Plain header: no torch.
 //
-// Logits come in fp32, as a product left them, and are first rounded to the compute type. Exponentials in fp32 (relative
-// error below 2^-22), sums in double between blocks.
+// Logits come in fp32, as a product left them, and are first rounded to the compute type. Exponentials in fp32
+// (relative error below 2^-22), sums in double between blocks.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct RowSums {
 };
 
 struct LogitBlock {
-  float* logits;         // one row of the block
+  float* logits;  // one row of the block
   int64_t count;
-  int64_t label;         // index within the block; outside 0..count-1 if the row's label is in another block
+  int64_t label;  // index within the block; outside 0..count-1 if the row's label is in another block
   LogitRounding rounding;
 };
 
 struct RowGradient {
   float log_sum_exp;
-  float scale;           // upstream gradient of the row's loss
+  float scale;  // upstream gradient of the row's loss
 };
 
 struct SoftmaxRowKernels {

@@ -66,7 +66,8 @@ void accumulate_as(const LogitBlock& block, RowSums* sums) {
   }
   for (; i < block.count; i += 16) {
     const __mmask16 lanes = lanes_left(block.count - i);
-    even = _mm512_mask_add_ps(even, lanes, even, exponential(_mm512_sub_ps(load<kRounding>(block.logits + i, lanes), shift)));
+    even = _mm512_mask_add_ps(even, lanes, even,
+                              exponential(_mm512_sub_ps(load<kRounding>(block.logits + i, lanes), shift)));
   }
   const double before = sums->sum == 0 ? 0 : sums->sum * __builtin_exp(static_cast<double>(sums->largest) - largest);
   sums->sum = before + static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(even, odd)));
