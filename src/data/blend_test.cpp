@@ -49,7 +49,8 @@ TEST(BlendIndex, EndsBeforeTheFirstSampleBeyondItsSet) {
   const std::vector<double> weights{.3, .7};
   const std::vector<int64_t> lengths{100, 6};
   const BlendIndex blend = BlendIndex::build(weights, lengths);
-  EXPECT_EQ(sets_of(blend, blend.size()), (std::vector<int64_t>{1, 0, 1, 1, 0, 1, 1, 0, 1}));  // the seventh 1 is not there
+  EXPECT_EQ(sets_of(blend, blend.size()),
+            (std::vector<int64_t>{1, 0, 1, 1, 0, 1, 1, 0, 1}));  // the seventh 1 is not there
 }
 
 TEST(BlendIndexOracle, WeightsAndIndicesEqualMegatronsBitForBit) {
@@ -72,9 +73,11 @@ TEST(BlendIndexOracle, WeightsAndIndicesEqualMegatronsBitForBit) {
     for (int at = 0; at < 3; ++at) {
       const std::vector<int64_t> counts = samples_per_set(by_path, asked[at]);
       for (size_t set = 0; set < given.size(); ++set)
-        EXPECT_EQ(counts[set], expected["num_samples_per_set_for_1000_100000_220000000"][set][at]) << name << " set " << set;
+        EXPECT_EQ(counts[set], expected["num_samples_per_set_for_1000_100000_220000000"][set][at])
+            << name << " set " << set;
     }
-    for (const auto& [kind, from] : std::map<std::string, const std::vector<double>*>{{"raw", &given}, {"prefix", &by_path}})
+    for (const auto& [kind, from] :
+         std::map<std::string, const std::vector<double>*>{{"raw", &given}, {"prefix", &by_path}})
       for (const int64_t size : {1000, 100000}) {
         const Json& sums = expected[kind + "_" + std::to_string(size)];
         const BlendIndex blend = endless_blend(*from, size);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include "base/file.h"
@@ -18,7 +17,8 @@ constexpr size_t kMaxSources = 65535;
 
 double parse_weight(const std::string& word, const std::string& what) {
   const double weight = parse_number(word, what);
-  if (weight <= 0) fail(concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
+  if (weight <= 0)
+    fail(concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
   return weight;
 }
 
@@ -42,7 +42,8 @@ std::string missing_files(const std::string& prefix, const std::string& option) 
     return concat(option, ": '", prefix, "' is a file. Give the prefix without ", path.extension().string(), ".");
   for (const char* suffix : {".idx", ".bin"})
     if (exists(prefix + (std::string(suffix) == ".idx" ? ".bin" : ".idx")))
-      return concat(option, ": '", prefix, suffix, "' is missing beside its other half. Run 'espalier preprocess' again.");
+      return concat(option, ": '", prefix, suffix,
+                    "' is missing beside its other half. Run 'espalier preprocess' again.");
   std::string message = concat(option, ": there is no '", prefix, ".idx'");
   if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path()))
     return message + concat("; the folder '", path.parent_path().string(), "' does not exist");
@@ -51,7 +52,8 @@ std::string missing_files(const std::string& prefix, const std::string& option) 
   if (!nearest.empty()) return message + concat(". Did you mean '", join(nearest, "' or '"), "'?");
   if (beside.empty()) return message + ", nor any other token file in that folder";
   const size_t shown = std::min<size_t>(beside.size(), 5);
-  return message + concat(". That folder holds ", join({beside.begin(), beside.begin() + static_cast<int64_t>(shown)}, ", "),
+  return message + concat(". That folder holds ",
+                          join({beside.begin(), beside.begin() + static_cast<int64_t>(shown)}, ", "),
                           beside.size() > shown ? concat(" and ", beside.size() - shown, " more") : "");
 }
 
@@ -62,7 +64,8 @@ std::vector<DataSource> parse_data_path(const std::vector<std::string>& words) {
                 ". Give one prefix, or a weight before each prefix."));
   std::vector<DataSource> sources;
   for (size_t at = 0; at < words.size(); at += 2)
-    sources.push_back({words[at + 1], parse_weight(words[at], concat("--data-path, before '", words[at + 1], "'")), std::nullopt});
+    sources.push_back(
+        {words[at + 1], parse_weight(words[at], concat("--data-path, before '", words[at + 1], "'")), std::nullopt});
   return sources;
 }
 
@@ -95,7 +98,8 @@ void check_files(const DataPlan& plan, const std::string& option_of_path, Proble
   std::set<std::string> reported;
   const auto check = [&](const DataGroup& group, const std::string& option) {
     if (group.sources.size() > kMaxSources)
-      problems.add(option, ": ", group.sources.size(), " data sets in one blend; at most ", kMaxSources, " are possible");
+      problems.add(option, ": ", group.sources.size(), " data sets in one blend; at most ", kMaxSources,
+                   " are possible");
     for (const DataSource& source : group.sources) {
       if (reported.contains(source.prefix)) continue;
       const std::string message = missing_files(source.prefix, option);
@@ -133,8 +137,10 @@ void plan_by_groups(const DataSetOptions& options, DataPlan& plan, Problems& pro
   if (train.size() > 1)
     problems.add("--train-weighted-split-paths has ", train.size(), " groups; training reads exactly one");
   if (!train.empty()) plan.train = train.front();
-  plan.valid = weighted_groups("valid", options.valid_weighted_split_paths, options.valid_weighted_split_paths_path, problems);
-  plan.test = weighted_groups("test", options.test_weighted_split_paths, options.test_weighted_split_paths_path, problems);
+  plan.valid =
+      weighted_groups("valid", options.valid_weighted_split_paths, options.valid_weighted_split_paths_path, problems);
+  plan.test =
+      weighted_groups("test", options.test_weighted_split_paths, options.test_weighted_split_paths_path, problems);
 }
 
 }  // namespace
@@ -160,8 +166,10 @@ std::vector<std::string> parse_quoted_groups(const std::string& content, const s
   const std::vector<std::string> pieces = split(content, '"');  // outside, inside, outside, ...
   bool well_formed = pieces.size() >= 3 && pieces.size() % 2 == 1;
   for (size_t at = 0; at < pieces.size(); ++at) {
-    if (at % 2 == 1) groups.push_back(pieces[at]);
-    else well_formed = well_formed && strip(pieces[at]).empty();
+    if (at % 2 == 1)
+      groups.push_back(pieces[at]);
+    else
+      well_formed = well_formed && strip(pieces[at]).empty();
   }
   if (!well_formed)
     fail(concat(file_name, ": expected groups in double quotes with blanks between them, found ",
@@ -177,17 +185,17 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
   const bool train = given(options.train_weighted_split_paths, options.train_weighted_split_paths_path);
   const bool groups = train || given(options.valid_weighted_split_paths, options.valid_weighted_split_paths_path) ||
                       given(options.test_weighted_split_paths, options.test_weighted_split_paths_path);
-  if (options.sequence_length <= 0) problems.add("--seq-length ", options.sequence_length, " is not above 0");
-  if (options.seed < 0 || options.seed > std::numeric_limits<uint32_t>::max())
-    problems.add("--seed ", options.seed, " is outside 0 to 4294967295, the seeds of Megatron's sample order");
   if (groups && (!options.data_path.empty() || !options.split.empty()))
-    problems.add(options.data_path.empty() ? "--split" : "--data-path", " and weighted split paths exclude each other. Use one.");
+    problems.add(options.data_path.empty() ? "--split" : "--data-path",
+                 " and weighted split paths exclude each other. Use one.");
   else if (groups && !train)
     problems.add("--valid- or --test-weighted-split-paths are given without --train-weighted-split-paths");
   else if (!groups && options.data_path.empty())
     problems.add("no data: give --data-path or --train-weighted-split-paths");
-  if (groups) plan_by_groups(options, plan, problems);
-  else if (!options.data_path.empty()) plan_by_path(options, plan, problems);
+  if (groups)
+    plan_by_groups(options, plan, problems);
+  else if (!options.data_path.empty())
+    plan_by_path(options, plan, problems);
   check_files(plan, groups ? "" : "--data-path", problems);
   return plan;
 }

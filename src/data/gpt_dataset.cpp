@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -53,12 +54,13 @@ int64_t GptDataset::sample(int64_t number, std::span<int64_t> ids) const {
 }
 
 std::string GptDataset::description() const {
-  std::string text = concat(name_, ": ", format_count(size()), " samples of ", format_count(sequence_length_), " tokens");
+  std::string text =
+      concat(name_, ": ", format_count(size()), " samples of ", format_count(sequence_length_), " tokens");
   for (size_t at = 0; at < parts_.size(); ++at) {
     const EpochPlan& plan = parts_[at].index.plan();
-    text += concat(parts_.size() == 1 ? ", " : "\n  ", format_count(plan.num_epochs), plan.num_epochs == 1 ? " epoch" : " epochs",
-                   " of ", format_count(parts_[at].documents.size()), " documents (", format_count(plan.tokens_per_epoch),
-                   " tokens) of ", parts_[at].store->prefix());
+    text += concat(parts_.size() == 1 ? ", " : "\n  ", format_count(plan.num_epochs),
+                   plan.num_epochs == 1 ? " epoch" : " epochs", " of ", format_count(parts_[at].documents.size()),
+                   " documents (", format_count(plan.tokens_per_epoch), " tokens) of ", parts_[at].store->prefix());
   }
   return text;
 }
@@ -109,10 +111,13 @@ class GptDatasetBuilder {
         kept.push_back(source);
         continue;
       }
-      const std::string what = concat(group.name, ": the split gives it documents ", documents.begin, " to ", documents.end, " of the ",
-                                      store(source.prefix)->num_sequences(), " of '", source.prefix, "', that is none");
-      if (kind == kTrain) throw UserError(concat(what, ". Give train a larger share or leave the data set out."), ExitCode::kBadData);
-      if (num_samples > 0) log_warning(what, group.sources.size() > 1 ? "; it is left out of the blend" : "; the set is left out");
+      const std::string what =
+          concat(group.name, ": the split gives it documents ", documents.begin, " to ", documents.end, " of the ",
+                 store(source.prefix)->num_sequences(), " of '", source.prefix, "', that is none");
+      if (kind == kTrain)
+        throw UserError(concat(what, ". Give train a larger share or leave the data set out."), ExitCode::kBadData);
+      if (num_samples > 0)
+        log_warning(what, group.sources.size() > 1 ? "; it is left out of the blend" : "; the set is left out");
     }
     return kept;
   }
@@ -120,8 +125,9 @@ class GptDatasetBuilder {
   void add_part(GptDataset& dataset, const DataSource& source, SetKind kind, int64_t num_samples) {
     const DocumentRange documents = documents_of(source, kind);
     const std::shared_ptr<const TokenStore>& tokens = store(source.prefix);
-    const SampleRequest request{documents, options_.sequence_length, num_samples, static_cast<uint32_t>(options_.seed),
-                                concat(dataset.name_, " of ", std::filesystem::path(source.prefix).filename().string())};
+    const SampleRequest request{
+        documents, options_.sequence_length, num_samples, static_cast<uint32_t>(options_.seed),
+        concat(dataset.name_, " of ", std::filesystem::path(source.prefix).filename().string())};
     dataset.parts_.push_back({tokens, cache_.load_or_build(tokens->sizes(), request), documents});
   }
 
@@ -129,8 +135,8 @@ class GptDatasetBuilder {
     std::vector<int64_t> lengths;
     for (const GptDataset::Part& part : dataset.parts_) lengths.push_back(part.index.size());
     dataset.blend_ = BlendIndex::build(weights, lengths);
-    ESPALIER_CHECK(dataset.size() >= num_samples, "the blend of ", dataset.name_, " ends after ", dataset.size(), " of ",
-                   num_samples, " samples");
+    ESPALIER_CHECK(dataset.size() >= num_samples, "the blend of ", dataset.name_, " ends after ", dataset.size(),
+                   " of ", num_samples, " samples");
   }
 
   const DataSetOptions& options_;
@@ -143,6 +149,8 @@ GptDataSets GptDataSets::open(const DataSetOptions& options) {
   Problems problems;
   const DataPlan plan = plan_data(options, problems);
   problems.raise();
+  ESPALIER_CHECK(options.sequence_length > 0 && options.seed >= 0 &&
+                 options.seed <= std::numeric_limits<uint32_t>::max());
   GptDatasetBuilder builder(options, plan.split);
   GptDataSets sets;
   sets.train = builder.build(plan.train, kTrain, options.train_samples);

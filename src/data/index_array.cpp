@@ -26,7 +26,8 @@ std::string npy_header(IndexArray::Type type, int64_t rows, int64_t columns) {
 }  // namespace
 
 IndexArray::IndexArray(Type type, int64_t rows, int64_t columns) : type_(type), rows_(rows), columns_(columns) {
-  data_ = std::shared_ptr<void>(::operator new(std::max<size_t>(size_bytes(), 1)), [](void* p) { ::operator delete(p); });
+  data_ =
+      std::shared_ptr<void>(::operator new(std::max<size_t>(size_bytes(), 1)), [](void* p) { ::operator delete(p); });
 }
 
 size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * (type_ == Type::kInt64 ? 8 : 4); }
@@ -47,7 +48,8 @@ IndexArray IndexArray::map_npy(const std::filesystem::path& path, Type type, int
   array.type_ = type, array.rows_ = rows, array.columns_ = columns;
   const size_t expected = header.size() + array.size_bytes();
   if (file->size() != expected)
-    throw UserError(concat("'", path.string(), "': expected ", expected, " bytes, found ", file->size()), ExitCode::kBadData);
+    throw UserError(concat("'", path.string(), "': expected ", expected, " bytes, found ", file->size()),
+                    ExitCode::kBadData);
   if (std::memcmp(file->data(), header.data(), header.size()) != 0)
     throw UserError(concat("'", path.string(), "': the header is not that of ", rows, " x ", columns, " numbers"),
                     ExitCode::kBadData);

@@ -41,8 +41,9 @@ void fill_epochs(std::span<Value> values, const DocumentRange& documents, NumpyR
 EpochPlan EpochPlan::make(int64_t tokens_per_epoch, int64_t sequence_length, int64_t num_samples) {
   ESPALIER_CHECK(tokens_per_epoch > 0 && sequence_length > 0 && num_samples >= 0);
   if (num_samples > (std::numeric_limits<int64_t>::max() - tokens_per_epoch) / 2 / sequence_length)
-    throw UserError(concat(format_count(num_samples), " samples of ", sequence_length, " tokens are more than 2^62 tokens"),
-                    ExitCode::kUsage);
+    throw UserError(
+        concat(format_count(num_samples), " samples of ", sequence_length, " tokens are more than 2^62 tokens"),
+        ExitCode::kUsage);
   // A sample takes sequence_length tokens; one more token at the end is the last label.
   const auto samples_of = [&](int64_t epochs) { return (epochs * tokens_per_epoch - 1) / sequence_length; };
   const int64_t tokens = num_samples * sequence_length + 1;
@@ -71,12 +72,15 @@ SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& reques
   const auto [begin, end] = request.documents;
   const int64_t tokens = sum_of_sizes(sizes, request.documents);
   if (tokens == 0)
-    throw UserError(concat(request.name, ": documents ", begin, " to ", end, " (of ", sizes.count(), ") hold 0 tokens, so no sample of ",
-                           request.sequence_length, " tokens can be made. Give this set more documents."),
+    throw UserError(concat(request.name, ": documents ", begin, " to ", end, " (of ", sizes.count(),
+                           ") hold 0 tokens, so no sample of ", request.sequence_length,
+                           " tokens can be made. Give this set more documents."),
                     ExitCode::kBadData);
   plan_ = EpochPlan::make(tokens, request.sequence_length, request.num_samples);
   const int64_t positions = plan_.num_epochs * request.documents.size();
-  const auto narrow = [](int64_t largest) { return largest <= kMaxInt32 ? IndexArray::Type::kInt32 : IndexArray::Type::kInt64; };
+  const auto narrow = [](int64_t largest) {
+    return largest <= kMaxInt32 ? IndexArray::Type::kInt32 : IndexArray::Type::kInt64;
+  };
   documents_ = IndexArray(narrow(end), positions);
   starts_ = IndexArray(narrow(positions), plan_.num_samples + 1, 2);
   order_ = IndexArray(plan_.num_samples < kMaxUint32Samples ? IndexArray::Type::kUint32 : IndexArray::Type::kInt64,
@@ -84,7 +88,8 @@ SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& reques
 }
 
 void SampleIndex::fill(const SampleRequest& request) {
-  Progress progress(concat("order samples of ", request.name), documents_.size() + 2 * size(), Progress::Unit::kItems, "steps");
+  Progress progress(concat("order samples of ", request.name), documents_.size() + 2 * size(), Progress::Unit::kItems,
+                    "steps");
   NumpyRandom random(request.seed);  // serves first the documents, then the samples
   const auto in_leading_epochs =
       static_cast<size_t>(documents_.size() - (plan_.separate_last_epoch ? request.documents.size() : 0));

@@ -31,7 +31,7 @@ struct SampleRequest {
   int64_t sequence_length = 0;
   int64_t num_samples = 0;  // at least so many; 0 gives one epoch all the same
   uint32_t seed = 0;
-  std::string name;         // for people only: "train of data/wiki"
+  std::string name;  // for people only: "train of data/wiki"
 };
 
 // A piece of a document: tokens offset to offset + length - 1.
@@ -46,9 +46,9 @@ struct DocumentSpan {
 struct EpochPlan {
   int64_t tokens_per_epoch = 0;
   int64_t num_epochs = 0;
-  int64_t num_samples = 0;           // of all epochs: at least what was asked for
+  int64_t num_samples = 0;  // of all epochs: at least what was asked for
   bool separate_last_epoch = false;
-  int64_t num_leading_samples = 0;   // shuffled together; the rest, of a separate last epoch, comes after them
+  int64_t num_leading_samples = 0;  // shuffled together; the rest, of a separate last epoch, comes after them
 
   static EpochPlan make(int64_t tokens_per_epoch, int64_t sequence_length, int64_t num_samples);
 };

@@ -20,7 +20,8 @@ std::filesystem::path with_suffix(const std::filesystem::path& stem, const std::
 
 // A name for people that is safe in a file name.
 std::string file_name_of(std::string name) {
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '-'; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '-'; }, '_');
   return name;
 }
 
@@ -33,10 +34,11 @@ constexpr const char* kSuffixes[] = {"_doc_idx.npy", "_sample_idx.npy", "_shuffl
 }  // namespace
 
 std::string SampleIndexCache::key(const DocumentSizes& sizes, const SampleRequest& request) {
-  const uint64_t hash = hash64(sizes.address(request.documents.begin), static_cast<size_t>(request.documents.size()) * 4);
+  const uint64_t hash =
+      hash64(sizes.address(request.documents.begin), static_cast<size_t>(request.documents.size()) * 4);
   return concat("sample index, format 1\ndocuments: ", request.documents.begin, " to ", request.documents.end,
-                "\nsizes of documents: xxh3 ", hex64(hash), "\nsequence length: ",
-                request.sequence_length, "\nsamples asked for: ", request.num_samples, "\nseed: ", request.seed, "\n");
+                "\nsizes of documents: xxh3 ", hex64(hash), "\nsequence length: ", request.sequence_length,
+                "\nsamples asked for: ", request.num_samples, "\nseed: ", request.seed, "\n");
 }
 
 SampleIndex SampleIndexCache::load_or_build(const DocumentSizes& sizes, const SampleRequest& request) const {
@@ -67,11 +69,13 @@ void SampleIndexCache::load(SampleIndex& index, const std::filesystem::path& ste
     expected += checksum_line(kSuffixes[at], array);
   }
   if (read_file(with_suffix(stem, ".txt")) != expected)
-    throw UserError(concat("'", with_suffix(stem, ".txt").string(), "': checksums or origin differ from the arrays beside it"),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat("'", with_suffix(stem, ".txt").string(), "': checksums or origin differ from the arrays beside it"),
+        ExitCode::kBadData);
 }
 
-void SampleIndexCache::store(const SampleIndex& index, const std::filesystem::path& stem, const std::string& key) const {
+void SampleIndexCache::store(const SampleIndex& index, const std::filesystem::path& stem,
+                             const std::string& key) const {
   std::filesystem::create_directories(folder_);
   // Another rank may be storing the same index: each writes files of its own and renames them.
   const std::string own = concat(".", ::getpid(), ".part");

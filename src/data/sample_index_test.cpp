@@ -41,9 +41,10 @@ TEST(SampleIndex, SeparateLastEpoch) {
   EXPECT_EQ(values_of(index.documents()),
             (std::vector<int64_t>{5, 3, 0, 4, 6, 2, 2, 0, 1, 1, 4, 5, 6, 3, 5, 1, 3, 4, 0, 6, 2}));
   EXPECT_EQ(values_of(index.starts()),
-            (std::vector<int64_t>{0, 0, 1, 7, 2, 1, 3, 4, 4, 5, 5, 2, 7, 4, 8, 7, 9, 6, 10, 5, 12, 5, 13, 2, 13, 10,
-                                  15, 3, 16, 2, 16, 10, 17, 4, 19, 0, 19, 8}));
-  EXPECT_EQ(values_of(index.order()), (std::vector<int64_t>{7, 1, 10, 5, 8, 4, 3, 11, 2, 6, 9, 0, 14, 17, 16, 13, 12, 15}));
+            (std::vector<int64_t>{0, 0,  1, 7,  2, 1,  3,  4,  4, 5,  5, 2,  7,  4,  8, 7,  9, 6,  10,
+                                  5, 12, 5, 13, 2, 13, 10, 15, 3, 16, 2, 16, 10, 17, 4, 19, 0, 19, 8}));
+  EXPECT_EQ(values_of(index.order()),
+            (std::vector<int64_t>{7, 1, 10, 5, 8, 4, 3, 11, 2, 6, 9, 0, 14, 17, 16, 13, 12, 15}));
 }
 
 TEST(SampleIndex, LastEpochReadToNinetyFivePercentIsShuffledWithTheOthers) {
@@ -177,7 +178,8 @@ TEST(SampleIndexOracle, ArraysOfEveryCaseEqualMegatronsFiles) {
       const Json& expected = test_case["sets"][names[set]];
       SCOPED_TRACE(test_case["case"].get<std::string>() + " " + names[set]);
       const SampleIndex index = SampleIndex::build(
-          std::span(owt_sizes()), {ranges[set], test_case["seq_length"], test_case["num_samples"][set], test_case["seed"], names[set]});
+          std::span(owt_sizes()),
+          {ranges[set], test_case["seq_length"], test_case["num_samples"][set], test_case["seed"], names[set]});
       EXPECT_EQ(index.size(), expected["length"]);
       EXPECT_EQ(ranges[set].size(), expected["documents"]);
       EXPECT_EQ(index.plan().num_epochs, expected["epochs"]);
@@ -203,9 +205,12 @@ TEST(SampleIndexOracle, ArraysEqualNumberByNumber) {
 TEST(SampleIndexOracle, ProbesAtTheEdges) {
   for (const Json& probe : read_oracle("probes.json")) {
     SCOPED_TRACE(probe.dump());
-    const SampleIndex index = SampleIndex::build(
-        std::span(owt_sizes()),
-        {{probe["documents"][0], probe["documents"][1]}, probe["seq_length"], probe["num_samples"], probe["seed"], "probe"});
+    const SampleIndex index =
+        SampleIndex::build(std::span(owt_sizes()), {{probe["documents"][0], probe["documents"][1]},
+                                                    probe["seq_length"],
+                                                    probe["num_samples"],
+                                                    probe["seed"],
+                                                    "probe"});
     EXPECT_EQ(index.plan().tokens_per_epoch, probe["tokens_per_epoch"]);
     EXPECT_GE(index.size(), probe["num_samples"]);
     if (probe["result"] != "ok") continue;

@@ -41,7 +41,8 @@ class SequentialSampler : public Sampler {
 class CyclicSampler : public Sampler {
  public:
   explicit CyclicSampler(const SamplerLayout& layout)
-      : layout_(layout), samples_per_epoch_(layout.num_samples - layout.num_samples % layout.samples_per_micro_batch()) {}
+      : layout_(layout),
+        samples_per_epoch_(layout.num_samples - layout.num_samples % layout.samples_per_micro_batch()) {}
 
   std::vector<int64_t> micro_batch(int64_t consumed) override {
     ESPALIER_CHECK(consumed >= 0);

@@ -52,8 +52,7 @@ std::array<DocumentRange, 3> split_documents(const Split& split, int64_t num_doc
   for (const double weight : split.weights) sum += weight;
   std::array<int64_t, 4> bounds{};
   for (size_t set = 0; set < 3; ++set)
-    bounds[set + 1] =
-        bounds[set] + round_half_even(split.weights[set] / sum * static_cast<double>(num_documents));
+    bounds[set + 1] = bounds[set] + round_half_even(split.weights[set] / sum * static_cast<double>(num_documents));
   const int64_t excess = bounds[3] - num_documents;
   for (size_t set = 1; set < 4; ++set) bounds[set] = std::max<int64_t>(bounds[set] - excess, 0);
   return {{{bounds[0], bounds[1]}, {bounds[1], bounds[2]}, {bounds[2], bounds[3]}}};

@@ -43,8 +43,8 @@ double LrSchedule::rate() {
               static_cast<double>(*config_.decay_tokens - state_.warmup_tokens);
   }
   if (decayed >= 1) return config_.min_lr;
-  const double share = config_.decay == LrDecay::kLinear ? 1.0 - decayed
-                                                         : 0.5 * (std::cos(std::numbers::pi * decayed) + 1.0);
+  const double share =
+      config_.decay == LrDecay::kLinear ? 1.0 - decayed : 0.5 * (std::cos(std::numbers::pi * decayed) + 1.0);
   return config_.min_lr + share * (config_.max_lr - config_.min_lr);
 }
 

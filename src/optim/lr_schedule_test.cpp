@@ -14,9 +14,7 @@ namespace lr_schedule_test {
 
 using Json = nlohmann::json;
 
-Json oracle() {
-  return Json::parse(test::read_bytes(test::find_data("megatron-oracle/schedules/learning_rate.json")));
-}
+Json oracle() { return Json::parse(test::read_bytes(test::find_data("megatron-oracle/schedules/learning_rate.json"))); }
 
 LrConfig config_of(const Json& flags) {
   return {.max_lr = flags["max_lr"],
@@ -65,7 +63,12 @@ TEST(LrScheduleOracle, TrainingLoopsWithAndWithoutARampEqualMegatrons) {
 }
 
 LrConfig linear() {
-  return {.max_lr = 1, .min_lr = 0.25, .warmup_samples = 8, .decay_samples = 40, .decay_tokens = {}, .decay = LrDecay::kLinear};
+  return {.max_lr = 1,
+          .min_lr = 0.25,
+          .warmup_samples = 8,
+          .decay_samples = 40,
+          .decay_tokens = {},
+          .decay = LrDecay::kLinear};
 }
 
 TEST(LrSchedule, ConstantStaysAtTheLargestRateAfterWarmup) {

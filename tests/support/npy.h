@@ -13,9 +13,9 @@
 namespace espalier::test {
 
 struct Npy {
-  std::string descr;           // "<i4"
+  std::string descr;  // "<i4"
   std::vector<int64_t> shape;
-  std::string bytes;           // the numbers, in C order
+  std::string bytes;  // the numbers, in C order
 
   // The numbers, whatever their width, converted.
   template <class T>

@@ -30,7 +30,8 @@ inline void sha256_block(std::array<uint32_t, 8>& state, const uint8_t* block) {
   }();
   std::array<uint32_t, 64> w;
   for (int t = 0; t < 16; ++t)
-    w[t] = uint32_t{block[4 * t]} << 24 | uint32_t{block[4 * t + 1]} << 16 | uint32_t{block[4 * t + 2]} << 8 | block[4 * t + 3];
+    w[t] = uint32_t{block[4 * t]} << 24 | uint32_t{block[4 * t + 1]} << 16 | uint32_t{block[4 * t + 2]} << 8 |
+           block[4 * t + 3];
   for (int t = 16; t < 64; ++t)
     w[t] = (std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
            (std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
@@ -47,14 +48,16 @@ inline void sha256_block(std::array<uint32_t, 8>& state, const uint8_t* block) {
 
 // 64 lower-case hexadecimal digits.
 inline std::string sha256(std::string_view data) {
-  std::array<uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const size_t whole = data.size() / 64 * 64;
   for (size_t at = 0; at < whole; at += 64) sha256_block(state, reinterpret_cast<const uint8_t*>(data.data()) + at);
   std::string tail(data.substr(whole));
   tail += '\x80';
   while (tail.size() % 64 != 56) tail += '\0';
   for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(uint64_t{data.size()} * 8 >> shift);
-  for (size_t at = 0; at < tail.size(); at += 64) sha256_block(state, reinterpret_cast<const uint8_t*>(tail.data()) + at);
+  for (size_t at = 0; at < tail.size(); at += 64)
+    sha256_block(state, reinterpret_cast<const uint8_t*>(tail.data()) + at);
   std::string text;
   for (const uint32_t word : state) {
     char digits[9];
