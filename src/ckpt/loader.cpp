@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ckpt/dtype.h"
+#include "store/run_folder.h"
 
 namespace espalier::ckpt {
 namespace {
@@ -81,7 +82,20 @@ void read_blocks(store::StepReader& reader, const std::vector<BlockToRead>& bloc
   problems.raise(ExitCode::kBadData);
 }
 
+// Runs what fails only when something on disk is damaged or missing, and then says what else could be loaded.
+template <class Read>
+auto with_hint(const std::filesystem::path& folder, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) {
+    throw UserError(concat(error.what(), ".", store::other_steps_hint(folder)), error.code());
+  }
+}
+
 }  // namespace
+
+LoadedCheckpoint::LoadedCheckpoint(const std::filesystem::path& step_folder)
+    : reader_(with_hint(step_folder, [&] { return store::StepReader(step_folder); })) {}
 
 void LoadedCheckpoint::load(const std::vector<TensorRequest>& requests, Part part) {
   const std::vector<const StoredTensor*> tensors = match(*this, requests, part);
@@ -94,8 +108,10 @@ void LoadedCheckpoint::load(const std::vector<TensorRequest>& requests, Part par
     for (size_t block = 0; block < tensor.blocks.size(); ++block)
       blocks.push_back({&tensor, block, data + tensor.blocks[block].offset});
   }
-  reader_.check_files({files.begin(), files.end()});
-  read_blocks(reader_, blocks);
+  with_hint(folder(), [&] {
+    reader_.check_files({files.begin(), files.end()});
+    read_blocks(reader_, blocks);
+  });
 }
 
 at::Tensor LoadedCheckpoint::read(const std::string& name) {

@@ -4,7 +4,7 @@
 //   checkpoint.load(requests, LoadedCheckpoint::Part::kAll);    // names, shapes, types first; then blocks, checked
 //
 // Types are never converted. What is missing, unused, of another shape, or damaged is a UserError that names tensor
-// and file, and lists all of them.
+// and file, and lists all of them; where something is damaged it also lists the run's other complete steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +30,7 @@ class LoadedCheckpoint {
     kSome,     // the rest is ignored
   };
 
-  explicit LoadedCheckpoint(const std::filesystem::path& step_folder) : reader_(step_folder) {}
+  explicit LoadedCheckpoint(const std::filesystem::path& step_folder);
 
   const store::Manifest& manifest() const { return reader_.manifest(); }
   const store::TrainingState& state() const { return manifest().state; }

@@ -22,6 +22,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"position_embedding_type", Rule::kRefused},
       {"embed_layernorm", Rule::kRefused},
       {"untie_embeddings_and_output_weights", Rule::kRefused},
+      {"pad_vocab_size_to", Rule::kRefused},
 
       // The learning rate, as Megatron's scheduler compares it.
       {"lr", Rule::kLearningRate},
@@ -87,9 +88,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"pp_partition_method", Rule::kFree},
       {"zero_stage", Rule::kFree},
       {"num_threads", Rule::kFree},
-      // The padded vocabulary belongs to the model and is compared as such (check_model).
-      {"make_vocab_size_divisible_by", Rule::kFree},
-      {"pad_vocab_size_to", Rule::kFree},
+      {"make_vocab_size_divisible_by", Rule::kFree},  // the padded vocabulary of a model is fixed
 
       // Memory for time: the same numbers.
       {"checkpoint_activations", Rule::kFree},
@@ -171,6 +170,7 @@ ResumeRule rule_of(const std::string& key, const OptionTable& saved, const Optio
     return Rule::kLearningRate;
   // With ALiBi no parameter has this size.
   if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"") return Rule::kOverride;
+  if (key == "pad_vocab_size_to" && !is_set(present, key)) return Rule::kFree;  // the model keeps its own
   const auto found = resume_rules().find(key);
   return found == resume_rules().end() ? Rule::kOverride : found->second;
 }

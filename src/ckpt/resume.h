@@ -29,9 +29,9 @@ enum class ResumeRule {
   kRefused,       // the shape of the model
 };
 
-// The one table, by key; an option that it does not name counts as kOverride. Two rows depend on others: the length of
-// the run counts as learning rate where the decay ends with it, and max_position_embeddings needs only --override with
-// ALiBi, where no parameter has that size.
+// The one table, by key; an option that it does not name counts as kOverride. Three rows depend on others: the length
+// of the run counts as learning rate where the decay ends with it; max_position_embeddings needs only --override with
+// ALiBi, where no parameter has that size; pad_vocab_size_to may be left out.
 const std::map<std::string, ResumeRule>& resume_rules();
 
 struct ResumeFlags {

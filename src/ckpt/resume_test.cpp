@@ -163,7 +163,7 @@ TEST(Resume, DataBlendSeedSequenceLengthAndGlobalBatchNeedTheirNameInOverride) {
 
 TEST(Resume, TheShapeOfTheModelIsRefusedEvenWithOverrideAndWhenFinetuning) {
   const std::vector<Words> changes = {{"--num-layers", "3"}, {"--hidden-size", "16"}, {"--ffn-hidden-size", "9"},
-                                      {"--num-attention-heads", "4"}, {"--kv-channels", "3"}, {"--embed-layernorm"},
+                                      {"--num-attention-heads", "4"}, {"--kv-channels", "3"}, {"--embed-layernorm"}, {"--pad-vocab-size-to", "64"},
                                       {"--untie-embeddings-and-output-weights"}, {"--position-embedding-type", "absolute"}};
   for (const Words& change : changes) {
     EXPECT_EQ(resume({}, change, {.overrides = {change[0]}}).problems.messages().size(), 1u) << change[0];
@@ -171,6 +171,7 @@ TEST(Resume, TheShapeOfTheModelIsRefusedEvenWithOverrideAndWhenFinetuning) {
   }
   EXPECT_EQ(resume({}, {"--num-layers", "3"}).problems.messages(),
             Words{"--num-layers: the checkpoint has 2, the command line 3. The shape of a model cannot change: give the checkpoint's value."});
+  EXPECT_TRUE(resume({"--pad-vocab-size-to", "64"}, {}).problems.empty()) << "the model keeps its own";
   // With learned positions their number is a shape.
   const Words learned = {"--position-embedding-type", "absolute"};
   EXPECT_EQ(resume(learned, {"--position-embedding-type", "absolute", "--max-position-embeddings", "32"},

@@ -163,7 +163,7 @@ TEST_F(RoundTrip, DamagedTensorsAreAllNamedAndNothingIsGivenOut) {
 
 TEST_F(RoundTrip, AMissingFileIsNamedBeforeAnythingIsRead) {
   CheckpointWriter writer(folder_, {});
-  writer.save(manifest(4), tensors());
+  for (const int64_t step : {2, 4}) writer.save(manifest(step), tensors());
   writer.wait();
   fs::remove(folder_ / "step_00000004" / store::weights_file("final"));
   LoadedCheckpoint checkpoint(folder_ / "step_00000004");
@@ -172,7 +172,8 @@ TEST_F(RoundTrip, AMissingFileIsNamedBeforeAnythingIsRead) {
     checkpoint.load({{"layers.0.mlp.bias", bias}, {"scalar", at::empty({}, at::kBFloat16)}}, LoadedCheckpoint::Part::kSome);
   });
   EXPECT_EQ(message, (folder_ / "step_00000004" / "weights-final.safetensors").string() +
-                         ": expected by manifest.json, cannot be opened: No such file or directory");
+                         ": expected by manifest.json, cannot be opened: No such file or directory. "
+                         "Other complete steps: 2; load one with --ckpt-step.");
   EXPECT_TRUE(same_bits(bias, at::full({7}, 5, at::kBFloat16)));
 }
 

@@ -189,6 +189,26 @@ Superseded supersede_after(const fs::path& run_folder, int64_t step) {
   return result;
 }
 
+Superseded prepare_save_folder(const fs::path& save, const std::optional<StepEntry>& loaded, int64_t first_step) {
+  const bool goes_on = loaded && absolute_path(loaded->folder).parent_path() == absolute_path(save);
+  const RunListing listing = list_steps(save);
+  if (!goes_on && !listing.complete.empty())
+    throw UserError(concat("--save '", save.string(), "' already holds checkpoints up to ",
+                           listing.complete.back().folder.filename().string(), ", and this run does not go on from them. Give --load ",
+                           save.string(), " to go on, or another --save."),
+                    ExitCode::kCannotCreate);
+  return supersede_after(save, first_step);
+}
+
+std::string other_steps_hint(const fs::path& step_folder) {
+  std::vector<std::string> steps;
+  const fs::path folder = absolute_path(step_folder);
+  for (const StepEntry& entry : list_steps(folder.parent_path()).complete)
+    if (entry.folder.filename() != folder.filename()) steps.push_back(std::to_string(entry.step));
+  if (steps.empty()) return "";
+  return concat(" Other complete steps: ", join(steps, ", "), "; load one with --ckpt-step.");
+}
+
 std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
   std::error_code error;
   fs::create_directories(run_folder, error);

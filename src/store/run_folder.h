@@ -46,6 +46,16 @@ struct Superseded {
 };
 Superseded supersede_after(const std::filesystem::path& run_folder, int64_t step);
 
+// To be called, under the lock, before a run saves into `save`. `loaded` is the checkpoint that it goes on from (none
+// for a new run and for --finetune), `first_step` the step that it begins at. Checkpoints there that it does not go on
+// from are refused (UserError, kCannotCreate): they would be mixed with its own. What is left of an attempt that went
+// further is set aside as supersede_after does.
+Superseded prepare_save_folder(const std::filesystem::path& save, const std::optional<StepEntry>& loaded,
+                               int64_t first_step);
+
+// The other complete checkpoints beside a step folder, as advice for an error: "" when there are none.
+std::string other_steps_hint(const std::filesystem::path& step_folder);
+
 // Exclusive use of a run folder by one process, until destroyed or the process ends in any way. Creates the folder.
 // A second taker gets a UserError (kCannotCreate) that names host, process and start of the holder.
 class RunLock {

@@ -113,6 +113,26 @@ TEST_F(RunFolder, SettingAsideIsRepeatedWithoutDoubledRecordsAfterAKillInBetween
   EXPECT_EQ(supersede_after(folder_, 1).num_records, 0);
 }
 
+TEST_F(RunFolder, ARunSavesOnlyBesideCheckpointsThatItGoesOnFrom) {
+  const fs::path run = folder_ / "run";
+  EXPECT_EQ(prepare_save_folder(run, {}, 0).steps, Steps{});  // nothing there yet
+  write_text(folder_ / "metrics.jsonl", "{\"step\": 1}\n");   // killed before its first save
+  EXPECT_EQ(prepare_save_folder(folder_, {}, 0).num_records, 1);
+  for (const int64_t step : {10, 20}) add_complete(step);
+  const std::string refusal = concat("--save '", folder_.string(), "' already holds checkpoints up to step_00000020, and this run "
+                                     "does not go on from them. Give --load ", folder_.string(), " to go on, or another --save.");
+  EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, {}, 0); }), refusal);
+  EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, StepEntry{20, "/elsewhere/step_00000020"}, 20); }), refusal);
+  EXPECT_EQ(prepare_save_folder(folder_ / ".", StepEntry{10, folder_ / "step_00000010"}, 10).steps, (Steps{20}));
+}
+
+TEST_F(RunFolder, OtherStepsAreOfferedWhereOneIsDamaged) {
+  add_complete(10);
+  EXPECT_EQ(other_steps_hint(folder_ / "step_00000010"), "");
+  for (const int64_t step : {20, 30}) add_complete(step);
+  EXPECT_EQ(other_steps_hint(folder_ / "step_00000030"), " Other complete steps: 10, 20; load one with --ckpt-step.");
+}
+
 TEST_F(RunFolder, ALockedFolderNamesItsHolderAndIsFreeWhenTheHolderDies) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
