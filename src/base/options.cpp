@@ -63,11 +63,6 @@ Option& Option::value_name(const std::string& name) {
   return *this;
 }
 
-Option& Option::owner(const std::string& library) {
-  owner_ = library;
-  return *this;
-}
-
 Option& Option::not_in_recipe() {
   in_recipe_ = false;
   return *this;

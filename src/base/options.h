@@ -49,10 +49,9 @@ class Option {
   Option& maximum(double value);
   Option& default_text(const std::string& text);  // in the help, for a default that is derived: "4 * hidden"
   Option& value_name(const std::string& name);    // in the help: "N", "FILE"; derived from the type if unset
-  Option& owner(const std::string& library);
-  Option& not_in_recipe();        // only on the command line (--recipe, --help)
-  Option& count(size_t exactly);  // a list of exactly so many words
-  Option& common();               // shown by -h; a table without such rows shows all
+  Option& not_in_recipe();                        // only on the command line (--recipe, --help)
+  Option& count(size_t exactly);                  // a list of exactly so many words
+  Option& common();                               // shown by -h; a table without such rows shows all
 
   const std::string& name() const { return name_; }  // canonical, with dashes: "--hidden-size"
   std::string key() const;                           // recipe key: "hidden_size"
@@ -74,7 +73,7 @@ class Option {
 
  private:
   friend class OptionTable;
-  std::string name_, group_, help_, owner_, value_name_, source_, effect_reason_, default_text_;
+  std::string name_, group_, help_, value_name_, source_, effect_reason_, default_text_;
   std::vector<std::string> aliases_, choices_, default_;
   std::map<std::string, std::string> refused_values_;
   std::optional<double> minimum_, maximum_;

@@ -105,7 +105,7 @@ std::string OptionTable::help_of(const std::string& option_or_group) const {
   const Option* option = find(option_or_group);
   if (option == nullptr) {
     throw UserError(concat("no option and no group of options is called ", option_or_group,
-                           suggestion(option_or_group, /*as_key=*/false), " Groups: ", join(groups(), ", ")),
+                           suggestion(option_or_group, /*as_key=*/false), "\nGroups: ", join(groups(), ", ")),
                     ExitCode::kUsage);
   }
   text = option->group() + ":\n" + help_row(*option);
