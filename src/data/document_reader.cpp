@@ -31,7 +31,8 @@ MalformedRecord malformed_record(std::string_view record, const RecordProblem& p
 
 MalformedRecord oversized_record(const RecordBlock& block, int64_t line) {
   return {block.file, line, 0,
-          concat("The record has ", format_count(block.skipped_bytes), " bytes, the limit is ", format_count(kMaxRecordBytes))};
+          concat("The record has ", format_count(block.skipped_bytes), " bytes, the limit is ",
+                 format_count(kMaxRecordBytes))};
 }
 
 DocumentReader::DocumentReader(std::vector<std::string> files, const std::string& key)

@@ -29,7 +29,8 @@ TEST(DocumentReader, NumbersTheLinesOfMalformedRecords) {
   TestFolder folder;
   std::string lines;
   for (int line = 1; line <= 40000; ++line)  // several blocks
-    lines += line % 20000 == 3 ? "{\"text\": \"\u00e9\" oops}\r\n" : "{\"text\": \"fine\", \"n\": " + std::to_string(line) + "}\r\n";
+    lines += line % 20000 == 3 ? "{\"text\": \"\u00e9\" oops}\r\n"
+                               : "{\"text\": \"fine\", \"n\": " + std::to_string(line) + "}\r\n";
   write_text(folder / "a", lines + "  \n");
   const std::vector<std::string> files = {folder / "a"};
   DocumentReader reader(files);

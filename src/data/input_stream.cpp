@@ -230,8 +230,10 @@ class XzInput : public CompressedInput {
         at_end_ = more.empty();
       }
       const lzma_ret status = lzma_code(&stream_, at_end_ ? LZMA_FINISH : LZMA_RUN);
-      if (status == LZMA_STREAM_END) finished_ = true;
-      else if (status == LZMA_BUF_ERROR && at_end_) fail_truncated();
+      if (status == LZMA_STREAM_END)
+        finished_ = true;
+      else if (status == LZMA_BUF_ERROR && at_end_)
+        fail_truncated();
       else if (status != LZMA_OK && status != LZMA_BUF_ERROR)
         fail_damaged(stream_.avail_in, status == LZMA_DATA_ERROR     ? "corrupt data"
                                        : status == LZMA_FORMAT_ERROR ? "not an xz stream"
@@ -249,15 +251,17 @@ enum class Format { kPlain, kGzip, kZstd, kXz };
 
 Format format_of(std::string_view magic, const std::string& name) {
   const auto refuse = [&name](const char* what) {
-    throw UserError(concat("'", name, "' is a ", what, " file; JSONL is read plain or compressed with gzip, zstd or xz."),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat("'", name, "' is a ", what, " file; JSONL is read plain or compressed with gzip, zstd or xz."),
+        ExitCode::kBadData);
   };
   if (magic.starts_with("\x1f\x8b")) return Format::kGzip;
   if (magic.starts_with("\x28\xb5\x2f\xfd")) return Format::kZstd;
   // A skippable frame of zstd (seekable files and pzstd begin with one): 0x184D2A50 to 0x184D2A5F.
   if (magic.size() >= 4 && (magic[0] & 0xf0) == 0x50 && magic.substr(1, 3) == "\x2a\x4d\x18") return Format::kZstd;
   if (magic.starts_with(std::string_view("\xfd"
-                                         "7zXZ\0", 6)))
+                                         "7zXZ\0",
+                                         6)))
     return Format::kXz;
   if (magic.starts_with("BZh")) refuse("bzip2");
   if (magic.starts_with("PK\x03\x04")) refuse("zip");

@@ -42,7 +42,8 @@ TEST(InputStream, UnpacksWhatTheFirstBytesTell) {
   write_text(folder / "zstd", zstandard(text));
   write_text(folder / "xz", xzipped(text));
   for (const char* name : {"plain.gz", "gzip", "zstd", "xz"})
-    for (const size_t capacity : {size_t{333}, size_t{1} << 20}) EXPECT_TRUE(read_all(folder / name, capacity) == text) << name;
+    for (const size_t capacity : {size_t{333}, size_t{1} << 20})
+      EXPECT_TRUE(read_all(folder / name, capacity) == text) << name;
   EXPECT_FALSE(is_compressed(folder / "plain.gz"));
   EXPECT_TRUE(is_compressed(folder / "gzip"));
 }
@@ -69,7 +70,8 @@ TEST(InputStream, ReadsShortAndEmptyFiles) {
 TEST(InputStream, SaysWhereACompressedFileIsCutOff) {
   TestFolder folder;
   const std::string text = sample_text();
-  for (const auto& [name, packed] : {std::pair{"gzip", gzipped(text)}, {"zstd", zstandard(text)}, {"xz", xzipped(text)}}) {
+  for (const auto& [name, packed] :
+       {std::pair{"gzip", gzipped(text)}, {"zstd", zstandard(text)}, {"xz", xzipped(text)}}) {
     for (const size_t left : {size_t{20}, packed.size() / 2, packed.size() - 1}) {
       write_text(folder / "a", packed.substr(0, left));
       std::string digits = std::to_string(left);
@@ -88,24 +90,28 @@ TEST(InputStream, SaysWhereACompressedFileIsDamaged) {
   write_text(folder / "a", packed);
   const std::string message = error_of([&] { read_all(folder / "a"); });
   EXPECT_EQ(message.find(concat("'", folder / "a", "': damaged gzip data at byte ")), 0u) << message;
-  EXPECT_NE(message.find(" of the compressed file: incorrect data check. Copy or compress"), std::string::npos) << message;
+  EXPECT_NE(message.find(" of the compressed file: incorrect data check. Copy or compress"), std::string::npos)
+      << message;
 
   packed = zstandard(sample_text());
   packed[packed.size() / 2] ^= 0x55;
   write_text(folder / "a", packed);
-  EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged zstd data at byte ")), 0u);
+  EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged zstd data at byte ")),
+            0u);
   packed = xzipped(sample_text());
   packed[packed.size() / 2] ^= 0x55;
   write_text(folder / "a", packed);
-  EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged xz data at byte ")), 0u);
+  EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged xz data at byte ")),
+            0u);
 }
 
 TEST(InputStream, RefusesByNameWhatItDoesNotRead) {
   TestFolder folder;
   for (const auto& [magic, name] : {std::pair{"BZh91AY", "bzip2"}, {"PK\3\4....", "zip"}, {"PAR1....", "Parquet"}}) {
     write_text(folder / "a", magic);
-    EXPECT_EQ(error_of([&] { open_input(folder / "a"); }),
-              concat("'", folder / "a", "' is a ", name, " file; JSONL is read plain or compressed with gzip, zstd or xz."));
+    EXPECT_EQ(
+        error_of([&] { open_input(folder / "a"); }),
+        concat("'", folder / "a", "' is a ", name, " file; JSONL is read plain or compressed with gzip, zstd or xz."));
   }
   EXPECT_EQ(error_of([&] { open_input(folder / "none"); }),
             concat("cannot open '", folder / "none", "': No such file or directory"));

@@ -18,8 +18,7 @@ const char* find_special(const char* at, const char* end) {
     uint64_t word;
     std::memcpy(&word, at, 8);
     const uint64_t below_blank = (word - kOnes * 0x20) & ~word;
-    const uint64_t found =
-        (zero_bytes(word ^ kOnes * '"') | zero_bytes(word ^ kOnes * '\\') | below_blank) & kHighs;
+    const uint64_t found = (zero_bytes(word ^ kOnes * '"') | zero_bytes(word ^ kOnes * '\\') | below_blank) & kHighs;
     if (found != 0) return at + (__builtin_ctzll(found) >> 3);
   }
   for (; at < end; ++at)
@@ -281,7 +280,8 @@ bool JsonRecord::finish_field(size_t key) {
     return false;
   }
   if (field.kind != Kind::kString) {
-    problem_ = {concat("The value of '", keys_[key], "' is ", found[static_cast<int>(field.kind)], ", not a string"), -1};
+    problem_ = {concat("The value of '", keys_[key], "' is ", found[static_cast<int>(field.kind)], ", not a string"),
+                -1};
     return false;
   }
   field.text = field.raw.bytes;

@@ -58,7 +58,8 @@ TEST(JsonRecord, FindsMalformedTheLinesThatMegatronFailsOn) {
     if (!expected.contains("says") || expected["raises"] != "JSONDecodeError") continue;
     const std::string says = expected["says"];
     EXPECT_EQ(says.find(parser.problem().reason + ": line "), 0u) << expected << parser.problem().reason;
-    EXPECT_NE(says.find(concat("(char ", characters_before(line, parser.problem().at_byte), ")")), std::string::npos) << says;
+    EXPECT_NE(says.find(concat("(char ", characters_before(line, parser.problem().at_byte), ")")), std::string::npos)
+        << says;
   }
 }
 

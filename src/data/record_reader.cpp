@@ -87,7 +87,9 @@ int64_t total_bytes(const std::vector<std::string>& files, const std::vector<Inp
 
 RecordReader::RecordReader(std::vector<std::string> files, std::vector<InputSlice> slices, int64_t block_bytes,
                            int64_t max_record_bytes)
-    : files_(std::move(files)), slices_(std::move(slices)), block_bytes_(static_cast<size_t>(block_bytes)),
+    : files_(std::move(files)),
+      slices_(std::move(slices)),
+      block_bytes_(static_cast<size_t>(block_bytes)),
       max_record_bytes_(static_cast<size_t>(max_record_bytes)) {}
 
 bool RecordReader::open_next_slice() {
@@ -178,8 +180,10 @@ bool RecordReader::next(RecordBlock& block) {
         fill(wanted);
         cut = find_cut(searched);
       }
-      if (cut != 0) take(block, cut);
-      else if (!pending_.empty()) skip_record(block);
+      if (cut != 0)
+        take(block, cut);
+      else if (!pending_.empty())
+        skip_record(block);
     }
     if (block.bytes.empty() && block.skipped_bytes == 0) {
       stream_.reset();

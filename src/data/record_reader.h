@@ -39,7 +39,7 @@ std::vector<InputSlice> slices_of_shard(const std::vector<std::string>& files, c
 int64_t total_bytes(const std::vector<std::string>& files, const std::vector<InputSlice>& slices);
 
 struct RecordBlock {
-  std::string bytes;          // whole records with their ends
+  std::string bytes;  // whole records with their ends
   size_t file = 0;
   int64_t first_byte = 0;     // where the block begins in the decompressed file
   int64_t input_bytes = 0;    // bytes read from disk for this block (for progress)
@@ -67,8 +67,8 @@ class RecordReader {
   size_t next_slice_ = 0;
   InputSlice slice_;
   std::unique_ptr<InputStream> stream_;
-  std::string pending_;     // read and not given out yet
-  int64_t position_ = 0;    // of pending_[0] in the decompressed file
+  std::string pending_;   // read and not given out yet
+  int64_t position_ = 0;  // of pending_[0] in the decompressed file
   bool stream_ended_ = false;
   int64_t reported_bytes_ = 0;
 };

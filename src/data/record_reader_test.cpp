@@ -65,7 +65,8 @@ TEST(RecordReader, CutsBlocksOfAnySizeBetweenRecords) {
     const std::string bytes = random_lines(draw, draw() % 50);
     write_text(folder / "a", bytes);
     for (const int64_t block_bytes : {1, 2, 7, 33})
-      ASSERT_EQ(read_all({folder / "a"}, Shard{}, block_bytes), split_plainly(bytes)) << ::testing::PrintToString(bytes);
+      ASSERT_EQ(read_all({folder / "a"}, Shard{}, block_bytes), split_plainly(bytes))
+          << ::testing::PrintToString(bytes);
   }
 }
 
@@ -137,7 +138,9 @@ TEST(RecordReader, KeepsARecordOfTheLimit) {
 TEST(RecordReader, DividesOnlyFiles) {
   TestFolder folder;
   write_text(folder / "a", "x\n");
-  EXPECT_EQ(error_of([&] { slices_of_shard({folder / "a", "-"}, {1, 3}); }),
+  EXPECT_EQ(error_of([&] {
+              slices_of_shard({folder / "a", "-"}, {1, 3});
+            }),
             "--shard 1/3: standard input cannot be divided between machines; only files can.");
 }
 

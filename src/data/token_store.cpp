@@ -34,16 +34,15 @@ const std::string& checked_prefix(const std::string& prefix) {
 }
 
 std::string name_of_code(int code) {
-  static const char* const names[] = {"",      "uint8", "int8",  "int16", "int32",
-                                      "int64", "float", "double", "uint16"};
+  static const char* const names[] = {"", "uint8", "int8", "int16", "int32", "int64", "float", "double", "uint16"};
   return code >= 1 && code <= 8 ? concat(code, " (", names[code], ")") : concat(code);
 }
 
 std::string printable(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes)
-    text += byte >= ' ' && byte < 0x7f ? std::string(1, byte)
-                                       : format_printf("\\x%02x", static_cast<unsigned char>(byte));
+    text +=
+        byte >= ' ' && byte < 0x7f ? std::string(1, byte) : format_printf("\\x%02x", static_cast<unsigned char>(byte));
   return text;
 }
 
@@ -127,21 +126,22 @@ void TokenStore::check_ends() const {
     if (size(last) < 0) refuse_index(concat("size of sequence ", last), "0 or more", concat(size(last)));
     const int64_t start = start_bytes(last);
     if (start < 0 || start > found_bytes)  // also keeps the sum below from overflowing
-      refuse_index(concat("start of sequence ", last), concat("a byte from 0 to ", found_bytes, ", the end of the .bin"),
-                   concat(start));
+      refuse_index(concat("start of sequence ", last),
+                   concat("a byte from 0 to ", found_bytes, ", the end of the .bin"), concat(start));
     expected_bytes = start + size(last) * bytes_per_token(type_);
   }
   if (found_bytes != expected_bytes)
-    throw UserError(concat(prefix_, ".bin: file size: expected ", format_count(expected_bytes), " bytes from the end of ",
-                           "the last sequence in the .idx, found ", format_count(found_bytes),
-                           ". The two files do not belong together or one is incomplete; rebuild the data set with ",
-                           "'espalier preprocess' or copy it again."),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat(prefix_, ".bin: file size: expected ", format_count(expected_bytes), " bytes from the end of ",
+               "the last sequence in the .idx, found ", format_count(found_bytes),
+               ". The two files do not belong together or one is incomplete; rebuild the data set with ",
+               "'espalier preprocess' or copy it again."),
+        ExitCode::kBadData);
   if (first_sequence(0) != 0) refuse_index("document mark 0", "0", concat(first_sequence(0)));
   const int64_t documents = num_documents();
   if (first_sequence(documents) != num_sequences_)
-    refuse_index(concat("document mark ", documents, " (the last)"), concat(num_sequences_, ", the number of sequences"),
-                 concat(first_sequence(documents)));
+    refuse_index(concat("document mark ", documents, " (the last)"),
+                 concat(num_sequences_, ", the number of sequences"), concat(first_sequence(documents)));
 }
 
 void TokenStore::check_all() const {
@@ -169,22 +169,26 @@ const uint8_t* TokenStore::range(int64_t sequence, int64_t offset, int64_t lengt
   const int64_t start = start_bytes(sequence), bytes = static_cast<int64_t>(tokens_.size());
   // Opening looked only at the last sequence.
   if (start < 0 || start > bytes || start + size(sequence) * bytes_per_token(type_) > bytes)
-    refuse_index(concat("start of sequence ", sequence), concat("its ", size(sequence), " tokens inside the ", bytes,
-                                                                " bytes of the .bin"),
+    refuse_index(concat("start of sequence ", sequence),
+                 concat("its ", size(sequence), " tokens inside the ", bytes, " bytes of the .bin"),
                  concat("byte ", start));
   return tokens_.data() + start + offset * bytes_per_token(type_);
 }
 
 void TokenStore::read(int64_t sequence, int64_t offset, int64_t length, int64_t* ids) const {
   const uint8_t* bytes = range(sequence, offset, length);
-  if (type_ == TokenType::kUint16) widen<uint16_t>(bytes, length, ids);
-  else widen<int32_t>(bytes, length, ids);
+  if (type_ == TokenType::kUint16)
+    widen<uint16_t>(bytes, length, ids);
+  else
+    widen<int32_t>(bytes, length, ids);
 }
 
 void TokenStore::read(int64_t sequence, int64_t offset, int64_t length, int32_t* ids) const {
   const uint8_t* bytes = range(sequence, offset, length);
-  if (type_ == TokenType::kUint16) widen<uint16_t>(bytes, length, ids);
-  else widen<int32_t>(bytes, length, ids);
+  if (type_ == TokenType::kUint16)
+    widen<uint16_t>(bytes, length, ids);
+  else
+    widen<int32_t>(bytes, length, ids);
 }
 
 }  // namespace espalier::data

@@ -85,7 +85,14 @@ TEST(TokenStore, ReadsSentencesOfADocumentAndInt32) {
   Pair pair;
   pair.code = 4;
   pair.starts = {0, 12, 16};
-  pair.tokens = std::string("\xff\xff\xff\x7f" "\2\0\0\0" "\3\0\0\0" "\4\0\0\0" "\5\0\0\0" "\6\0\0\0", 24);
+  pair.tokens = std::string(
+      "\xff\xff\xff\x7f"
+      "\2\0\0\0"
+      "\3\0\0\0"
+      "\4\0\0\0"
+      "\5\0\0\0"
+      "\6\0\0\0",
+      24);
   const TokenStore store(pair.write(folder));
   EXPECT_EQ(store.type(), TokenType::kInt32);
   EXPECT_EQ(store.num_documents(), 2);
@@ -116,8 +123,9 @@ TEST(TokenStore, NamesTheFieldTheExpectedAndTheFoundValue) {
   const std::string again = ". Rebuild the data set with 'espalier preprocess' or copy it again.";
   Pair pair;
   pair.magic = std::string("PK\3\4MMIDI", 9);
-  EXPECT_EQ(refusal(pair), ".idx: magic: expected MMIDIDX\\x00\\x00, found PK\\x03\\x04MMIDI. "
-                           "This is not the index of a token file.");
+  EXPECT_EQ(refusal(pair),
+            ".idx: magic: expected MMIDIDX\\x00\\x00, found PK\\x03\\x04MMIDI. "
+            "This is not the index of a token file.");
   pair = Pair(), pair.version = 2;
   EXPECT_EQ(refusal(pair), ".idx: version: expected 1, found 2" + again);
   pair = Pair(), pair.code = 5;
@@ -143,8 +151,7 @@ TEST(TokenStore, NamesTheFieldTheExpectedAndTheFoundValue) {
   pair = Pair(), pair.marks[0] = 1;
   EXPECT_EQ(refusal(pair), ".idx: document mark 0: expected 0, found 1" + again);
   pair = Pair(), pair.marks[2] = 2;
-  EXPECT_EQ(refusal(pair),
-            ".idx: document mark 2 (the last): expected 3, the number of sequences, found 2" + again);
+  EXPECT_EQ(refusal(pair), ".idx: document mark 2 (the last): expected 3, the number of sequences, found 2" + again);
 }
 
 TEST(TokenStore, RefusesTokensThatDoNotFitTheIndex) {
@@ -153,9 +160,11 @@ TEST(TokenStore, RefusesTokensThatDoNotFitTheIndex) {
       "'espalier preprocess' or copy it again.";
   Pair pair;
   pair.tokens = "aabbccddee";
-  EXPECT_EQ(refusal(pair), ".bin: file size: expected 12 bytes from the end of the last sequence in the .idx, found 10" + rest);
+  EXPECT_EQ(refusal(pair),
+            ".bin: file size: expected 12 bytes from the end of the last sequence in the .idx, found 10" + rest);
   pair.tokens = "aabbccddeeffg";
-  EXPECT_EQ(refusal(pair), ".bin: file size: expected 12 bytes from the end of the last sequence in the .idx, found 13" + rest);
+  EXPECT_EQ(refusal(pair),
+            ".bin: file size: expected 12 bytes from the end of the last sequence in the .idx, found 13" + rest);
 }
 
 TEST(TokenStore, RefusesATruncatedIndexAtEveryLength) {
@@ -173,14 +182,16 @@ TEST(TokenStore, RefusesATruncatedIndexAtEveryLength) {
 TEST(TokenStore, SaysThatTheLegacyFormatIsLegacy) {
   Pair pair;
   pair.magic = std::string("TNTIDX\0\0\1", 9);
-  EXPECT_EQ(refusal(pair), ".idx: magic: expected MMIDIDX, found TNTIDX. This is the older 'lazy' or 'cached' format; "
-                           "preprocess the text again, or convert it with Megatron's merge tool and --dataset-impl mmap.");
+  EXPECT_EQ(refusal(pair),
+            ".idx: magic: expected MMIDIDX, found TNTIDX. This is the older 'lazy' or 'cached' format; "
+            "preprocess the text again, or convert it with Megatron's merge tool and --dataset-impl mmap.");
 }
 
 TEST(TokenStore, SaysHowAPrefixIsWritten) {
   EXPECT_EQ(error_of([] { TokenStore store("data/wiki.idx"); }),
             "'data/wiki.idx' is one of two files; a data set is named by what they share. Use 'data/wiki'.");
-  EXPECT_EQ(error_of([] { TokenStore store("no/such/set"); }), "cannot open 'no/such/set.idx': No such file or directory");
+  EXPECT_EQ(error_of([] { TokenStore store("no/such/set"); }),
+            "cannot open 'no/such/set.idx': No such file or directory");
 }
 
 TEST(TokenStore, FindsInTheMiddleWhatOpeningDidNotRead) {
@@ -192,7 +203,8 @@ TEST(TokenStore, FindsInTheMiddleWhatOpeningDidNotRead) {
   const std::string head = folder / "set.idx: ";
   int64_t id;
   EXPECT_EQ(error_of([&] { store.read(1, 0, 1, &id); }),
-            head + "start of sequence 1: expected its 1 tokens inside the 12 bytes of the .bin, found byte 4000000000" + again);
+            head + "start of sequence 1: expected its 1 tokens inside the 12 bytes of the .bin, found byte 4000000000" +
+                again);
   EXPECT_EQ(error_of([&] { store.check_all(); }),
             head + "start of sequence 1: expected byte 6 from the sizes before it, found 4000000000" + again);
   pair = Pair(), pair.sizes[0] = -3;
@@ -268,8 +280,8 @@ TEST(TokenStoreWriter, RefusesToMergeOtherTypes) {
   TokenStoreWriter(folder / "narrow", TokenType::kUint16).finish();
   TokenStoreWriter writer(folder / "wide", TokenType::kInt32);
   EXPECT_EQ(error_of([&] { writer.append(TokenStore(folder / "narrow")); }),
-            concat("'", folder / "narrow", "' holds uint16, '", folder / "wide", "' holds int32: they cannot be one data ",
-                   "set. Preprocess both with the same vocabulary."));
+            concat("'", folder / "narrow", "' holds uint16, '", folder / "wide",
+                   "' holds int32: they cannot be one data ", "set. Preprocess both with the same vocabulary."));
 }
 
 TEST(TokenStoreWriter, WithoutFinishLeavesWhatWasThere) {

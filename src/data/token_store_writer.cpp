@@ -32,7 +32,8 @@ std::string header(TokenType type, int64_t num_sequences, int64_t num_marks) {
 void rename_file(const std::string& from, const std::string& to) {
   std::error_code error;
   std::filesystem::rename(from, to, error);
-  if (error) throw UserError(concat("cannot rename '", from, "' to '", to, "': ", error.message()), ExitCode::kInputOutput);
+  if (error)
+    throw UserError(concat("cannot rename '", from, "' to '", to, "': ", error.message()), ExitCode::kInputOutput);
 }
 
 void create_folder_of(const std::string& prefix) {
@@ -41,7 +42,8 @@ void create_folder_of(const std::string& prefix) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
-    throw UserError(concat("cannot create the folder '", folder.string(), "': ", error.message()), ExitCode::kCannotCreate);
+    throw UserError(concat("cannot create the folder '", folder.string(), "': ", error.message()),
+                    ExitCode::kCannotCreate);
 }
 
 }  // namespace
@@ -52,8 +54,10 @@ class TokenStoreWriter::Buffered {
 
   void write(const void* data, size_t size) {
     if (buffer_.size() + size > kBufferBytes) flush();
-    if (size >= kBufferBytes) file_.write(data, size);
-    else buffer_.append(static_cast<const char*>(data), size);
+    if (size >= kBufferBytes)
+      file_.write(data, size);
+    else
+      buffer_.append(static_cast<const char*>(data), size);
   }
   void flush() {
     file_.write(buffer_.data(), buffer_.size());
@@ -125,8 +129,8 @@ void TokenStoreWriter::end_document() {
 
 void TokenStoreWriter::append(const TokenStore& other) {
   if (other.type() != type_)
-    throw UserError(concat("'", other.prefix(), "' holds ", name_of(other.type()), ", '", prefix_, "' holds ", name_of(type_),
-                           ": they cannot be one data set. Preprocess both with the same vocabulary."),
+    throw UserError(concat("'", other.prefix(), "' holds ", name_of(other.type()), ", '", prefix_, "' holds ",
+                           name_of(type_), ": they cannot be one data set. Preprocess both with the same vocabulary."),
                     ExitCode::kBadData);
   other.check_all();  // opening it did not, and its sizes decide where everything behind it begins
   const int64_t shift = num_sequences_;
