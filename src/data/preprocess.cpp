@@ -39,7 +39,8 @@ struct EncodedBlock {
 class BlockEncoder {
  public:
   BlockEncoder(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
-      : record_(options.json_keys, options.replace_lone_surrogates), encoder_(tokenizer.new_encoder()),
+      : record_(options.json_keys, options.replace_lone_surrogates),
+        encoder_(tokenizer.new_encoder()),
         num_keys_(options.json_keys.size()) {
     if (options.append_eod) eod_ = tokenizer.eod();
   }
@@ -55,8 +56,10 @@ class BlockEncoder {
     RecordCursor cursor(block.bytes);
     std::string_view record;
     while (cursor.next(record)) {
-      if (record_.parse(record)) encode_texts(result);
-      else result.malformed.add(malformed_record(record, record_.problem(), block.file, cursor.count() - 1));
+      if (record_.parse(record))
+        encode_texts(result);
+      else
+        result.malformed.add(malformed_record(record, record_.problem(), block.file, cursor.count() - 1));
     }
     result.num_records = cursor.count();
     if (block.skipped_bytes > 0) {
@@ -190,10 +193,12 @@ class OrderedWriter {
   }
 
   void refuse_if_nothing_was_usable() const {
-    if (summary_.num_records == 0 || summary_.malformed.count < summary_.num_records || options_.shard.count > 1) return;
-    throw UserError(concat("none of the ", format_count(summary_.num_records), " records can be used; no token files were ",
-                           "written. The first: ", describe(summary_.malformed.first.front(), options_.inputs)),
-                    ExitCode::kBadData);
+    if (summary_.num_records == 0 || summary_.malformed.count < summary_.num_records || options_.shard.count > 1)
+      return;
+    throw UserError(
+        concat("none of the ", format_count(summary_.num_records), " records can be used; no token files were ",
+               "written. The first: ", describe(summary_.malformed.first.front(), options_.inputs)),
+        ExitCode::kBadData);
   }
 
   const PreprocessOptions& options_;
@@ -213,14 +218,16 @@ void show(Progress& progress, const EncodedBlock& block, int64_t num_records) {
 
 }  // namespace
 
-void check(const PreprocessOptions& options, const text::Tokenizer& tokenizer, Problems& problems) {
+void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, Problems& problems) {
   for (const std::string& input : options.inputs) {
     std::error_code error;
     if (input == "-") continue;
-    if (!std::filesystem::exists(input, error)) problems.add("--input ", input, ": no such file");
+    if (!std::filesystem::exists(input, error))
+      problems.add("--input ", input, ": no such file");
     else if (std::filesystem::is_directory(input, error))
       problems.add("--input ", input, " is a folder; name the files in it, for example ", input, "/*.jsonl");
-    else if (::access(input.c_str(), R_OK) != 0) problems.add("--input ", input, ": no permission to read it");
+    else if (::access(input.c_str(), R_OK) != 0)
+      problems.add("--input ", input, ": no permission to read it");
   }
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
     problems.add("--input names standard input (-) more than once");
@@ -228,8 +235,8 @@ void check(const PreprocessOptions& options, const text::Tokenizer& tokenizer, P
   std::sort(keys.begin(), keys.end());
   for (size_t at = 1; at < keys.size(); ++at)
     if (keys[at] == keys[at - 1]) problems.add("--json-keys names '", keys[at], "' more than once");
-  if (options.append_eod && !tokenizer.eod())
-    problems.add("--append-eod: ", tokenizer.description(), " has no end-of-document token");
+  if (options.append_eod && tokenizer != nullptr && !tokenizer->eod())
+    problems.add("--append-eod: ", tokenizer->description(), " has no end-of-document token");
 }
 
 PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer) {

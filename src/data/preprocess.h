@@ -1,8 +1,8 @@
 // JSONL text to token files: `<prefix>_<key>_document.{bin,idx}` for each key.
 //
 // One thread reads and writes, `workers` threads parse and tokenize blocks of records. Results are written in the
-// order of the input, so the files do not depend on the number of workers. Memory: about 4 MiB per worker, the longest
-// record (at most kMaxRecordBytes), and what the tokenizer needs, however large the corpus.
+// order of the input, so the files do not depend on the number of workers. Memory: about 4 MiB per worker, a few times
+// the longest record (at most kMaxRecordBytes), and what the tokenizer needs, however large the corpus.
 //
 // Per record and key, as Megatron's preprocess_data.py: a text that gives no tokens gives no document, for that key
 // only; a record that its code would fail on is malformed and gives nothing for any key. Raw bytes that are no UTF-8
@@ -49,8 +49,8 @@ struct PreprocessSummary {
 };
 
 // Adds everything that would stop preprocess() after it began: inputs that are not there, keys given twice, a tokenizer
-// without the wanted token.
-void check(const PreprocessOptions& options, const text::Tokenizer& tokenizer, Problems& problems);
+// without the wanted token (no tokenizer, if it could not be loaded: its problems are known then).
+void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, Problems& problems);
 
 // Shows progress on stderr. A UserError leaves no token files, and those of an earlier run as they were.
 PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer);

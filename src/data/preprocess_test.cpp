@@ -45,7 +45,8 @@ PreprocessOptions options_for(std::vector<std::string> inputs, const std::string
 
 void expect_same_store(const std::string& prefix, const std::string& expected) {
   for (const char* ending : {".bin", ".idx"})
-    EXPECT_TRUE(read_file(prefix + ending) == read_file(expected + ending)) << prefix << ending << " differs from " << expected;
+    EXPECT_TRUE(read_file(prefix + ending) == read_file(expected + ending))
+        << prefix << ending << " differs from " << expected;
 }
 
 // About 4 MB of records in many blocks: awkward ends, malformed and empty ones.
@@ -76,7 +77,8 @@ TEST(Preprocess, WritesMegatronsBytesForTrickyRecords) {
   lines.json_keys = {"text", "title"};
   const PreprocessSummary summary = preprocess(lines, tiny());
   for (const char* key : {"text", "title"})
-    expect_same_store(concat(folder / "lines_tiny_", key, "_document"), concat(kOracle, "lines_tiny_", key, "_document"));
+    expect_same_store(concat(folder / "lines_tiny_", key, "_document"),
+                      concat(kOracle, "lines_tiny_", key, "_document"));
   EXPECT_EQ(summary.num_records, 9);
   EXPECT_EQ(summary.keys[0].num_empty, 2);
   EXPECT_EQ(summary.malformed.count, 0);
@@ -97,7 +99,8 @@ TEST(Preprocess, WritesMegatronsBytesWithTheWholeVocabulary) {
       if (name == "lines") options.json_keys = {"title", "text"};
       preprocess(options, *tokenizer);
       for (const std::string& key : options.json_keys)
-        expect_same_store(folder / name + mark + "_" + key + "_document", kOracle + name + mark + "_" + key + "_document");
+        expect_same_store(folder / name + mark + "_" + key + "_document",
+                          kOracle + name + mark + "_" + key + "_document");
     }
   }
 }
@@ -203,8 +206,9 @@ TEST(Preprocess, StopsAtTheFirstMalformedLineIfAsked) {
   options.stop_at_malformed = true;
   options.workers = 3;
   EXPECT_EQ(error_of([&] { preprocess(options, tiny()); }),
-            (folder / "a") + ":22: Expecting value (column 10). No token files were written. Mend the line, or leave such "
-                             "lines out with --on-malformed skip.");
+            (folder / "a") +
+                ":22: Expecting value (column 10). No token files were written. Mend the line, or leave such "
+                "lines out with --on-malformed skip.");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a file is left";
 }
 
@@ -231,13 +235,13 @@ TEST(Preprocess, FindsEveryProblemOfItsOptionsAtOnce) {
   PreprocessOptions options = options_for({folder / "none", folder.path(), "-", "-"}, folder / "out");
   options.json_keys = {"text", "title", "text"};
   Problems problems;
-  check(options, tiny(), problems);
+  check(options, &tiny(), problems);
   EXPECT_EQ(problems.messages(),
-            (std::vector<std::string>{concat("--input ", folder / "none", ": no such file"),
-                                      concat("--input ", folder.path(), " is a folder; name the files in it, for example ",
-                                             folder.path(), "/*.jsonl"),
-                                      "--input names standard input (-) more than once",
-                                      "--json-keys names 'text' more than once"}));
+            (std::vector<std::string>{
+                concat("--input ", folder / "none", ": no such file"),
+                concat("--input ", folder.path(), " is a folder; name the files in it, for example ", folder.path(),
+                       "/*.jsonl"),
+                "--input names standard input (-) more than once", "--json-keys names 'text' more than once"}));
 }
 
 // A process killed half-way leaves no index.

@@ -1,0 +1,134 @@
+// `espalier preprocess` and `espalier data` as a user meets them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/command.h"
+
+namespace espalier {
+namespace {
+
+class DataCommand : public Command {
+ protected:
+  std::string tokenizer() const {
+    return concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", data("gpt2-tiny/vocab.json"), " --merge-file ",
+                  data("gpt2-tiny/merges.txt"), " ");
+  }
+  std::string data(const std::string& name) const { return root() + "/tests/data/" + name; }
+  bool exists(const std::string& name) const { return fs::exists(folder_ / "work" / name); }
+  void expect_same(const std::string& name, const std::string& expected) const {
+    for (const char* ending : {".bin", ".idx"})
+      EXPECT_TRUE(read_file(folder_ / "work" / (name + ending)) == read_file(expected + ending)) << name << ending;
+  }
+};
+
+TEST_F(DataCommand, TakesALineMadeForMegatronsScript) {
+  const Outcome outcome =
+      bash(concat("espalier tools/preprocess_data.py --input ", data("owt-20.jsonl"), " --output-prefix owt --vocab ",
+                  data("gpt2-tiny/vocab.json"), " --merge-file ", data("gpt2-tiny/merges.txt"),
+                  " --dataset-impl mmap --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 "
+                  "--json-key text --log-interval 10"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "");
+  expect_same("owt_text_document", data("owt-20_text_document"));
+}
+
+TEST_F(DataCommand, ReadsStandardInputPlainOrCompressed) {
+  const std::string rest = tokenizer() + "--append-eod --input - --output-prefix ";
+  const Outcome outcome = bash(concat("set -e; F=", data("owt-20.jsonl"), "; cat $F | espalier preprocess", rest,
+                                      "plain; ", "gzip -c $F | espalier preprocess", rest, "gz"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  expect_same("plain_text_document", data("owt-20_text_document"));
+  expect_same("gz_text_document", data("owt-20_text_document"));
+}
+
+TEST_F(DataCommand, SumsUpAsJson) {
+  const Outcome outcome =
+      bash(concat("printf '{\"text\": \"a b\"}\\n\\n{\"text\": \"\"}\\r{\"text\": 7}\\r\\n{\"text\": \"\\xff\"}' > a; ",
+                  "espalier preprocess --input a --output-prefix out --json", tokenizer()));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const nlohmann::json summary = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(summary["records"], 5);
+  EXPECT_EQ(summary["malformed"], 2);
+  EXPECT_EQ(
+      summary["first_malformed"][1],
+      (nlohmann::json{
+          {"file", "a"}, {"line", 4}, {"column", 0}, {"reason", "The value of 'text' is a number, not a string"}}));
+  EXPECT_EQ(summary["replaced_bytes"], 1);
+  EXPECT_EQ(summary["keys"][0]["documents"], 2);
+  EXPECT_EQ(summary["keys"][0]["empty"], 1);
+  EXPECT_EQ(summary["keys"][0]["prefix"], "out_text_document");
+  EXPECT_EQ(summary["keys"][0]["dtype"], "uint16");
+  EXPECT_NE(outcome.errors.find("2 malformed lines left out:\n  a:2: The line is blank\n  a:4: The value"),
+            std::string::npos)
+      << outcome.errors;
+}
+
+TEST_F(DataCommand, NamesEveryProblemOfALineAndWritesNothing) {
+  const Outcome outcome = bash(
+      "espalier preprocess --input none --json-keys a a --shard 4/4 --workers 0 --output-prefix new/out "
+      "--tokenizer-type GPT2BPETokenizer --dataset-impl lazy --split-sentences");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_LT(outcome.seconds, 2);
+  for (const char* part :
+       {"--workers 0 (command line) is below the smallest value, 1", "--shard 4/4: 4 parts are numbered 0/4 to 3/4",
+        "needs --vocab-file", "needs --merge-file", "--input none: no such file",
+        "--json-keys names 'a' more than once", "training reads mmap files only", "sentences are for BERT and T5"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
+  EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+TEST_F(DataCommand, BadDataHasItsExitCodeAndLeavesNoTokenFiles) {
+  const std::string rest = " --input a --output-prefix out" + tokenizer();
+  const Outcome stopped = bash("printf '{\"text\": \"x\"}\\n{' > a; espalier preprocess --on-malformed stop" + rest);
+  EXPECT_EQ(stopped.exit_code, 65);
+  EXPECT_EQ(stopped.errors.find("error: a:2: Expecting property name enclosed in double quotes (column 2)."), 0u)
+      << stopped.errors;
+  const Outcome useless = bash("printf '{\"body\": \"x\"}' > a; espalier preprocess" + rest);
+  EXPECT_EQ(useless.exit_code, 65);
+  EXPECT_NE(useless.errors.find("a:1: No key 'text'"), std::string::npos) << useless.errors;
+  EXPECT_FALSE(exists("out_text_document.idx"));
+  EXPECT_FALSE(exists("out_text_document.idx.tmp"));
+}
+
+TEST_F(DataCommand, MergesTheShardsOfSeveralMachines) {
+  const Outcome outcome =
+      bash(concat("set -e; for part in 0 1 2; do espalier preprocess --append-eod --input ", data("owt-20.jsonl"),
+                  " --shard $part/3 --output-prefix part$part", tokenizer(), "; done; ",
+                  "espalier data merge --datasets part{0,1,2}_text_document --output-prefix whole"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  expect_same("whole", data("owt-20_text_document"));
+}
+
+TEST_F(DataCommand, InspectShowsCountsAndText) {
+  const std::string command =
+      "espalier data inspect " + data("owt-20_text_document") + " --documents 1:2 --max-tokens 5";
+  const Outcome ids = bash(command);
+  EXPECT_EQ(ids.exit_code, 0) << ids.errors;
+  for (const char* part : {"20 documents, 20 sequences, 25,267 tokens of uint16", "all end with id 4999\n",
+                           "document 1 (918 tokens, the first of them)"})
+    EXPECT_NE(ids.output.find(part), std::string::npos) << part << " in\n" << ids.output;
+  const Outcome text = bash(command + " --json" + tokenizer());
+  const nlohmann::json shown = nlohmann::json::parse(text.output)["shown"];
+  ASSERT_EQ(shown.size(), 1u);
+  EXPECT_EQ(shown[0]["tokens"], 918);
+  EXPECT_EQ(shown[0]["ids"].size(), 5u);
+  const std::string line = read_file(data("owt-20.jsonl"));
+  const nlohmann::json second =
+      nlohmann::json::parse(line.substr(line.find('\n') + 1, line.find('\n', line.find('\n') + 1) - line.find('\n')));
+  EXPECT_EQ(second["text"].get<std::string>().find(shown[0]["text"].get<std::string>()), 0u) << shown;
+}
+
+TEST_F(DataCommand, CheckReadsEveryId) {
+  const std::string command = "espalier data check " + data("owt-20_text_document");
+  const Outcome good = bash(command + tokenizer());
+  EXPECT_EQ(good.exit_code, 0) << good.errors;
+  EXPECT_NE(good.output.find(": ok, 20 documents, 25,267 tokens, ids 0 to 4999\n"), std::string::npos) << good.output;
+  const Outcome bad = bash(command + " --vocab-size 4999");
+  EXPECT_EQ(bad.exit_code, 65);
+  EXPECT_NE(bad.errors.find("id of token 1410 of sequence 0: expected 0 to 4998, found 4999."), std::string::npos)
+      << bad.errors;
+}
+
+}  // namespace
+}  // namespace espalier

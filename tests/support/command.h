@@ -1,0 +1,50 @@
+// The program as a user meets it: runs it by bash in an empty folder and keeps what it printed.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace espalier {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output, errors;
+  double seconds = 0;
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "work");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Runs `command` by bash in an empty folder, with the programs in front of PATH.
+  Outcome bash(const std::string& command) const {
+    write_file_atomically(folder_ / "script", command + "\n");
+    const std::string programs = fs::path(ESPALIER_PROGRAM).parent_path();
+    const std::string line =
+        concat("cd ", (folder_ / "work").string(), " && PATH=", programs, ":$PATH bash ", (folder_ / "script").string(),
+               " >", (folder_ / "out").string(), " 2>", (folder_ / "err").string());
+    const auto start = std::chrono::steady_clock::now();
+    const int status = std::system(line.c_str());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err"), seconds};
+  }
+  std::string root() const { return fs::current_path(); }
+
+  const fs::path folder_ = fs::temp_directory_path() / "espalier_command_test";
+};
+
+}  // namespace espalier
