@@ -1,0 +1,64 @@
+// espalier-engine: the commands that need tensors. `espalier` checks their arguments and becomes this program.
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "plan/run_config.h"
+#include "run_main.h"
+#include "train/run.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// A word as a shell takes it.
+std::string shell_word(const std::string& word) {
+  const char* const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_line_of(const std::string& command, const Words& arguments) {
+  std::string line = "espalier " + command;
+  for (const std::string& word : arguments) line += " " + shell_word(word);
+  return line;
+}
+
+int train_gpt(const Words& arguments) {
+  ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
+  plan::RunConfig config;
+  OptionTable table("espalier train gpt", "");
+  table.say_notes(false);  // espalier has said them
+  Problems problems;
+  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  problems.raise();
+  set_log_level(plan::log_level(config.logging));
+  train::run(config, table, command_line_of("train", arguments));
+  return 0;
+}
+
+struct EngineCommand {
+  const char* name;
+  int (*run)(const Words& arguments);
+};
+
+constexpr EngineCommand kCommands[] = {
+    {"train", train_gpt},
+};
+
+int dispatch(const Words& words) {
+  if (!words.empty())
+    for (const EngineCommand& command : kCommands)
+      if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  throw UserError("espalier-engine is started by espalier; use `espalier help`", ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  return espalier::run_main([&] { return espalier::dispatch({argv + 1, argv + argc}); });
+}
