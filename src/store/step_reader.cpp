@@ -132,6 +132,7 @@ void StepReader::read_block(const StoredTensor& tensor, size_t index, void* dest
   const OpenFile& file = open(tensor.file);
   const Block& block = tensor.blocks.at(index);
   const int64_t begin = file.tensor_begins.at(tensor.name) + block.offset;
+  ::posix_fadvise(file.descriptor, begin, block.bytes, POSIX_FADV_WILLNEED);  // a hint: read ahead of the checksums
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
     const int64_t piece = std::min(kPieceBytes, block.bytes - done);

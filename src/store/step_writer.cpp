@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <iterator>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/thread_pool.h"
+#include "store/internal/direct_file.h"
 #include "store/run_folder.h"
 
 namespace espalier::store {
@@ -21,18 +25,18 @@ namespace fs = std::filesystem;
 // A block is hashed and written in pieces, so that the second use finds it in the cache.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-Block write_block(OutputFile& file, const uint8_t* tensor_data, int64_t offset, int64_t bytes) {
+Block write_block(DirectFile& file, const uint8_t* tensor_data, int64_t offset, int64_t bytes) {
   Hasher hasher;
   for (int64_t done = 0; done < bytes;) {
-    const auto piece = static_cast<size_t>(std::min(kPieceBytes, bytes - done));
-    hasher.update(tensor_data + offset + done, piece);
-    file.write(tensor_data + offset + done, piece);
-    done += static_cast<int64_t>(piece);
+    const int64_t piece = std::min(kPieceBytes, bytes - done);
+    hasher.update(tensor_data + offset + done, static_cast<size_t>(piece));
+    file.append(tensor_data + offset + done, piece);
+    done += piece;
   }
   return {.offset = offset, .bytes = bytes, .checksum = hasher.digest()};
 }
 
-StoredTensor write_tensor(OutputFile& file, const TensorData& tensor) {
+StoredTensor write_tensor(DirectFile& file, const TensorData& tensor) {
   StoredTensor stored{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .file = tensor.file, .blocks = {}};
   const int64_t bytes = stored.num_bytes();
   for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)
@@ -41,19 +45,40 @@ StoredTensor write_tensor(OutputFile& file, const TensorData& tensor) {
   return stored;
 }
 
-void write_tensor_file(const fs::path& folder, const std::vector<const TensorData*>& tensors, Manifest& manifest) {
+// One safetensors file as the manifest will describe it.
+struct TensorFile {
+  StoredFile file;
+  std::vector<StoredTensor> tensors;
+};
+
+TensorFile write_tensor_file(const fs::path& folder, const std::vector<const TensorData*>& tensors) {
   std::vector<TensorEntry> entries;
   for (const TensorData* tensor : tensors)
     entries.push_back({.name = tensor->name, .dtype = tensor->dtype, .shape = tensor->shape});
   const std::string header = safetensors_header(entries, {{"format", "pt"}});
-  const std::string& name = tensors.front()->file;
-  OutputFile file(folder / name);
-  file.write(header.data(), header.size());
-  for (const TensorData* tensor : tensors) manifest.tensors.push_back(write_tensor(file, *tensor));
-  manifest.files.push_back({.path = name, .bytes = file.position(), .hashed_bytes = static_cast<int64_t>(header.size()),
-                            .checksum = hash64(header)});
-  file.sync();
-  file.close();
+  const auto header_bytes = static_cast<int64_t>(header.size());
+  TensorFile result;
+  DirectFile file(folder / tensors.front()->file);
+  file.append(header.data(), header_bytes);
+  for (const TensorData* tensor : tensors) result.tensors.push_back(write_tensor(file, *tensor));
+  result.file = {.path = tensors.front()->file, .bytes = file.position(), .hashed_bytes = header_bytes,
+                 .checksum = hash64(header)};
+  file.finish();
+  return result;
+}
+
+// While one thread waits for the disk, another has checksums to compute.
+constexpr int kWriterThreads = 2;
+
+void write_tensor_files(const fs::path& folder, const std::vector<std::vector<const TensorData*>>& groups, Manifest& manifest) {
+  ThreadPool pool(kWriterThreads);
+  std::vector<std::future<TensorFile>> files;
+  for (const auto& group : groups) files.push_back(pool.submit([&folder, &group] { return write_tensor_file(folder, group); }));
+  for (std::future<TensorFile>& pending : files) {
+    TensorFile written = pending.get();
+    manifest.files.push_back(std::move(written.file));
+    std::move(written.tensors.begin(), written.tensors.end(), std::back_inserter(manifest.tensors));
+  }
 }
 
 void write_whole_file(const fs::path& folder, const std::string& path, const std::string& content) {
@@ -89,7 +114,7 @@ void write_partial(const fs::path& partial, Manifest& manifest, const std::vecto
   fs::remove_all(partial);
   fs::create_directories(partial);
   manifest.files.clear(), manifest.tensors.clear();
-  for (const auto& group : group_by_file(tensors)) write_tensor_file(partial, group, manifest);
+  write_tensor_files(partial, group_by_file(tensors), manifest);
   for (const ExtraFile& extra : extra_files) write_extra_file(partial, extra, manifest);
   write_whole_file(partial, kManifestName, to_json(manifest));
   fsync_directory(partial);
