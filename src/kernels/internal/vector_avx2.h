@@ -77,20 +77,20 @@ inline Floats abs(Floats a) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return {_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
 }
-inline Floats round(Floats a) {
-  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
+inline Floats negative_abs(Floats a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(sign, a.low), _mm256_or_ps(sign, a.high)};
 }
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   const __m256 zero = _mm256_setzero_ps();
   return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(x.low, zero, _CMP_GT_OQ)),
           _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(x.high, zero, _CMP_GT_OQ))};
 }
-inline __m256 power_of_two(__m256 n) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+// The low nine bits of each lane moved to where a float has its sign and exponent.
+inline Floats low_bits_to_exponent(Floats a) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.low), 23)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.high), 23))};
 }
-// 2^n for integers -127 <= n <= 128, where the ends give zero and infinity.
-inline Floats power_of_two(Floats n) { return {power_of_two(n.low), power_of_two(n.high)}; }
 inline float first_lane(Floats a) { return _mm256_cvtss_f32(a.low); }
 // Halves are added until one lane is left.
 inline float sum(Floats a) {

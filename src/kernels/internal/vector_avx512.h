@@ -54,13 +54,13 @@ inline Floats sqrt(Floats a) { return {_mm512_sqrt_ps(a.v)}; }
 inline Floats max(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Floats min(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Floats abs(Floats a) { return {_mm512_abs_ps(a.v)}; }
-inline Floats round(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+inline Floats negative_abs(Floats a) { return {_mm512_or_ps(a.v, _mm512_set1_ps(-0.0f))}; }
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), no.v, yes.v)};
 }
-// 2^n for integers -127 <= n <= 128, where the ends give zero and infinity.
-inline Floats power_of_two(Floats n) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
+// The low nine bits of each lane moved to where a float has its sign and exponent.
+inline Floats low_bits_to_exponent(Floats a) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
 }
 inline float first_lane(Floats a) { return _mm512_cvtss_f32(a.v); }
 // Halves are added until one lane is left.

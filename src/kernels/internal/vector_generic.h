@@ -82,17 +82,15 @@ inline Floats min(Floats a, Floats b) {
 inline Floats abs(Floats a) {
   return Floats::lanes([&](int i) { return std::fabs(a.v[i]); });
 }
-inline Floats round(Floats a) {
-  return Floats::lanes([&](int i) { return std::nearbyint(a.v[i]); });
+inline Floats negative_abs(Floats a) {
+  return Floats::lanes([&](int i) { return -std::fabs(a.v[i]); });
 }
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return Floats::lanes([&](int i) { return x.v[i] > 0 ? yes.v[i] : no.v[i]; });
 }
-// 2^n for integers -127 <= n <= 128, where the ends give zero and infinity.
-inline Floats power_of_two(Floats n) {
-  return Floats::lanes([&](int i) {
-    return std::bit_cast<float>((static_cast<uint32_t>(std::isnan(n.v[i]) ? 0 : static_cast<int32_t>(n.v[i])) + 127) << 23);
-  });
+// The low nine bits of each lane moved to where a float has its sign and exponent.
+inline Floats low_bits_to_exponent(Floats a) {
+  return Floats::lanes([&](int i) { return std::bit_cast<float>(std::bit_cast<uint32_t>(a.v[i]) << 23); });
 }
 inline float first_lane(Floats a) { return a.v[0]; }
 // Halves are added until one lane is left.

@@ -7,12 +7,15 @@
 
 namespace espalier::kernels {
 
-// exp(x) within 1.5 units in the last place; 0 below -87.68, infinity above 88.38.
+// exp(x) for x <= 0 within 1.5 units in the last place; 0 below -87.68. NaN passes through: max returns its second
+// operand when either is NaN.
 template <class V>
-inline V exp(V x) {
-  // NaN passes through: min and max return their second operand when either is NaN.
-  x = min(V::all(88.722839f), max(V::all(-88.029692f), x));
-  const V n = round(x * V::all(1.44269504f));
+inline V exp_of_negative(V x) {
+  x = max(V::all(-88.029692f), x);
+  // Adding 1.5 * 2^23 rounds to an integer n and leaves it in the low bits, here as n + 127: the exponent of 2^n.
+  const V magic = V::all(12582912.0f + 127);
+  const V shifted = fma(x, V::all(1.44269504f), magic);
+  const V n = shifted - magic;
   // ln 2 in two parts; the first has few bits, so that n times it is exact.
   const V r = fma(n, V::all(2.12194440e-4f), fma(n, V::all(-0.693359375f), x));
   V p = V::all(1.316782914e-3f);
@@ -20,7 +23,7 @@ inline V exp(V x) {
   p = fma(p, r, V::all(4.167633554e-2f));
   p = fma(p, r, V::all(1.666671013e-1f));
   p = fma(p, r, V::all(4.999999202e-1f));
-  return fma(p, r * r, r + V::all(1)) * power_of_two(n);
+  return fma(p, r * r, r + V::all(1)) * low_bits_to_exponent(shifted);
 }
 
 template <class V>
@@ -31,14 +34,13 @@ struct GeluTanh {
     return x * fma(x * x, V::all(0.0713548163f), V::all(1.59576912f));
   }
   static V value(V x) {
-    const V u2 = twice_u(x);
-    const V e = exp(V::all(0) - abs(u2));
+    const V e = exp_of_negative(negative_abs(twice_u(x)));
     const V r = V::all(1) / (V::all(1) + e);
     return x * select_positive(x, r, e * r);
   }
   static V derivative(V x) {
     x = min(V::all(16), max(V::all(-16), x));  // beyond, it is 0 or 1, and its factors must stay finite
-    const V e = exp(V::all(0) - abs(twice_u(x)));
+    const V e = exp_of_negative(negative_abs(twice_u(x)));
     const V r = V::all(1) / (V::all(1) + e);
     const V er = e * r;
     const V slope = fma(x * x, V::all(0.2140644489f), V::all(1.59576912f));
@@ -54,7 +56,7 @@ struct GeluErf {
   };
   // Phi(-a) = exp(-a^2 / 2) t P(t), t = 1 / (1 + 0.3 a), a = |x|; the rounding of a^2 / 2 is put back.
   static Normal normal(V x) {
-    const V a = min(V::all(16), abs(x));
+    const V a = min(V::all(16), abs(x));  // beyond 13.3 exp is zero
     const V t = V::all(1) / fma(a, V::all(0.3f), V::all(1));
     V p = V::all(-0.0205899145f);
     p = fma(p, t, V::all(0.112246753f));
@@ -66,11 +68,11 @@ struct GeluErf {
     p = fma(p, t, V::all(0.110209634f));
     p = fma(p, t, V::all(0.119575093f));
     p = fma(p, t, V::all(0.119686511f));
-    const V half = a * V::all(0.5f);
-    const V square = a * half;
-    const V lost = fma(a, half, V::all(0) - square);
-    V density = exp(V::all(0) - square);
-    density = fma(V::all(0) - density, lost, density);
+    const V minus_half = a * V::all(-0.5f);
+    const V exponent = a * minus_half;
+    const V lost = fma(a, minus_half, V::all(0) - exponent);
+    V density = exp_of_negative(exponent);
+    density = fma(density, lost, density);
     const V tail = density * (t * p);
     return {select_positive(x, V::all(1) - tail, tail), density};
   }

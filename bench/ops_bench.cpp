@@ -1,0 +1,169 @@
+// Milliseconds of the element-wise and row-wise ops, ours beside what PyTorch's users run, alternating; best of repeats.
+//
+//   OMP_NUM_THREADS=2 ops_bench [repeats]
+//
+// "aten" is ATen's own fused op where there is one, composed as Megatron's eager path does it elsewhere. GB/s counts
+// what an op must read and write at least. With one thread the thread's CPU time is taken, which other programs do not
+// lengthen; else the wall clock.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/adam.h"
+#include "kernels/bias_gelu.h"
+#include "kernels/dispatch.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::kernels;
+
+double now() {
+  timespec time;
+  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double milliseconds_of(const std::function<void()>& work) {
+  const double start = now();
+  work();
+  return 1e3 * (now() - start);
+}
+
+struct Bench {
+  int repeats;
+  int64_t rows, columns;
+  at::ScalarType type;
+
+  void compare(const char* name, double bytes, const std::function<void()>& ours, const std::function<void()>& aten) const {
+    double best_ours = 1e9, best_aten = 1e9;
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      best_ours = std::min(best_ours, milliseconds_of(ours));
+      best_aten = std::min(best_aten, milliseconds_of(aten));
+    }
+    std::printf("%-8s %4ldx%-5ld %-26s ours %8.3f ms (%5.1f GB/s)   aten %8.3f ms   x%.2f\n", c10::toString(type), rows,
+                columns, name, best_ours, bytes / best_ours * 1e-6, best_aten, best_aten / best_ours);
+    std::fflush(stdout);
+  }
+  at::Tensor random() const { return at::randn({rows, columns}).to(type); }
+  // Bytes of `count` tensors of rows x columns.
+  double tensors(int count) const { return static_cast<double>(count * rows * columns) * c10::elementSize(type); }
+};
+
+tensor::Param param(const at::Tensor& value) {
+  return {.spec = nullptr, .value = value, .grad = at::zeros(value.sizes(), at::kFloat)};
+}
+
+// Backward of ATen's ops: their functions of autograd, called without the graph.
+void layer_norm_bench(const Bench& bench) {
+  tensor::Param weight = param(at::randn({bench.columns}).to(bench.type)), bias = param(at::randn({bench.columns}).to(bench.type));
+  tensor::GradQueue queue;
+  const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
+  bench.compare("layer_norm", bench.tensors(2), [&] { layer_norm(x, weight, bias, 1e-5, queue); },
+                [&] { at::native_layer_norm(x, {bench.columns}, weight.value, bias.value, 1e-5); });
+  at::Tensor y = layer_norm(leaf, weight, bias, 1e-5, queue);
+  const auto [y_aten, mean, rstd] = at::native_layer_norm(x, {bench.columns}, weight.value, bias.value, 1e-5);
+  bench.compare("layer_norm backward", bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+                [&, mean = mean, rstd = rstd] {
+                  at::native_layer_norm_backward(dy, x, {bench.columns}, mean, rstd, weight.value, bias.value, {true, true, true});
+                });
+}
+
+void gelu_bench(const Bench& bench, spec::Activation form, const char* name, const char* approximation) {
+  tensor::Param bias = param(at::randn({bench.columns}).to(bench.type));
+  tensor::GradQueue queue;
+  const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
+  const std::string forward = std::string("bias_gelu ") + name;
+  bench.compare(forward.c_str(), bench.tensors(2), [&] { bias_gelu(x, bias, form, queue); },
+                [&] { at::gelu(x + bias.value, approximation); });
+  at::Tensor y = bias_gelu(leaf, bias, form, queue);
+  const at::Tensor sum = x + bias.value;
+  bench.compare((forward + " backward").c_str(), bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+                [&] { at::gelu_backward(dy, sum, approximation).sum(0); });
+}
+
+void dropout_bench(const Bench& bench, double probability) {
+  tensor::Param bias = param(at::randn({bench.columns}).to(bench.type));
+  tensor::GradQueue queue;
+  const std::vector<int64_t> samples = {1, 2, 3, 4};
+  const DropoutSite site{.probability = probability, .key = {{1, 2}}, .sample_numbers = &samples};
+  const std::vector<int64_t> shape = {bench.rows / 4, 4, bench.columns};
+  const at::Tensor x = bench.random().view(shape), residual = bench.random().view(shape), dy = bench.random().view(shape);
+  const at::Tensor leaf = x.detach().requires_grad_();
+  const std::string name = probability > 0 ? "bias_dropout_add" : "bias_add p=0";
+  bench.compare(name.c_str(), bench.tensors(3), [&] { bias_dropout_add(x, &bias, residual, site, queue); },
+                [&] { residual + at::dropout(x + bias.value, probability, true); });
+  at::Tensor y = bias_dropout_add(leaf, &bias, residual, site, queue);
+  const at::Tensor mask = at::empty_like(x).bernoulli_(1 - probability).div_(1 - probability);
+  bench.compare((name + " backward").c_str(), bench.tensors(probability > 0 ? 2 : 1),
+                [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+                [&] {
+                  if (probability > 0) (dy * mask).view({-1, bench.columns}).sum(0);
+                  else dy.view({-1, bench.columns}).sum(0);
+                });
+}
+
+void embedding_bench(const Bench& bench) {
+  constexpr int64_t kVocabulary = 50304;
+  tensor::Param weight = param(at::randn({kVocabulary, bench.columns}).to(bench.type));
+  tensor::GradQueue queue;
+  const at::Tensor ids = at::randint(0, kVocabulary, {4, bench.rows / 4}, at::kLong);
+  const at::Tensor dy = bench.random().view({bench.rows / 4, 4, bench.columns});
+  bench.compare("embedding", bench.tensors(2), [&] { const at::NoGradGuard no_grad; embedding(ids, weight, queue); },
+                [&] { at::embedding(weight.value, ids.t()); });
+  bench.compare("embedding backward", bench.tensors(1) + 8.0 * static_cast<double>(bench.rows * bench.columns),
+                [&] { embedding(ids, weight, queue).backward(dy); },
+                [&] { at::embedding_dense_backward(dy, ids.t(), kVocabulary, -1, false); });
+}
+
+void adam_bench(const Bench& bench) {
+  const at::Tensor master = at::randn({bench.rows, bench.columns}), m = at::zeros_like(master), v = at::zeros_like(master);
+  const at::Tensor grad = at::randn({bench.rows, bench.columns});
+  const at::Tensor value = bench.type == at::kFloat ? master : master.to(bench.type);
+  at::Tensor step = at::ones({});
+  const double bytes = 4.0 * 7 * static_cast<double>(master.numel()) + (bench.type == at::kFloat ? 0 : bench.tensors(1));
+  bench.compare("adam_step", bytes, [&] { adam_step(master, m, v, grad, value, {.lr = 1e-4, .weight_decay = 0.1, .step = 10}); },
+                [&] {
+                  at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
+                  if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
+                });
+  bench.compare("sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { sum_of_squares(grad); },
+                [&] { grad.norm().item<float>(); });
+  bench.compare("all_finite", 4.0 * static_cast<double>(grad.numel()), [&] { all_finite(grad); },
+                [&] { at::isfinite(grad).all().item<bool>(); });
+  bench.compare("count_zeros", 4.0 * static_cast<double>(grad.numel()), [&] { count_zeros(grad); },
+                [&] { at::count_nonzero(grad).item<int64_t>(); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int repeats = argc > 1 ? std::atoi(argv[1]) : 20;
+  std::printf("%s, %d threads\n", cpu_isa_name(cpu_isa()), at::get_num_threads());
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
+    for (const int64_t columns : {768, 3072}) {
+      const Bench bench{repeats, 4096, columns, type};
+      layer_norm_bench(bench);
+      gelu_bench(bench, spec::Activation::kGeluTanh, "tanh", "tanh");
+      gelu_bench(bench, spec::Activation::kGeluErf, "erf", "none");
+      dropout_bench(bench, 0.1);
+      dropout_bench(bench, 0);
+      if (columns == 768) embedding_bench(bench);
+      adam_bench(bench);
+    }
+  }
+  return 0;
+}
