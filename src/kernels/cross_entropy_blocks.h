@@ -13,8 +13,8 @@
 
 #include <vector>
 
+#include "kernels/internal/row_kernels.h"
 #include "kernels/matmul_bf16.h"
-#include "kernels/softmax_rows.h"
 
 namespace espalier::kernels {
 
@@ -27,22 +27,24 @@ struct CrossEntropyInput {
 struct CrossEntropyRows {
   at::Tensor losses;       // [tokens] fp32
   at::Tensor log_sum_exp;  // [tokens] fp32
+  at::Tensor kept_logits;  // fp32, of the first blocks of the vocabulary, one block after the other; may be empty
 };
 
 struct CrossEntropyBackward {
   const at::Tensor& log_sum_exp;
   const at::Tensor& token_grads;  // [tokens] fp32: upstream gradient of each token's loss
   const at::Tensor& weight_grad;  // [vocabulary, hidden] fp32, added to
+  const at::Tensor& kept_logits;  // of the forward pass
 };
 
 // The rows' results from their finished sums.
-CrossEntropyRows finish_rows(const std::vector<RowSums>& sums);
+CrossEntropyRows finish_rows(const std::vector<SoftmaxSums>& sums);
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
                                         const CrossEntropyBackward& backward);
 
-CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input);
+CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool keep_logits);
 at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const CrossEntropyBackward& backward);
 
 }  // namespace espalier::kernels

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cross_entropy_blocks.h"
+#include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
-#include "kernels/softmax_rows.h"
 
 namespace espalier::kernels {
 namespace {
@@ -65,14 +65,14 @@ void add_input_grad(const Bf16Kernels& kernels, const uint16_t* dlogits, const P
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input) {
   const int64_t tokens = input.x.size(0);
-  const SoftmaxRowKernels& row_kernels = softmax_row_kernels();
+  const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  std::vector<RowSums> sums(tokens);
+  std::vector<SoftmaxSums> sums(tokens);
   for (int64_t first = 0; first < input.weight.size(0); first += kForwardBlock) {
     const PackedB b = pack_columns(rows_of(input.weight, first, kForwardBlock));
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
       for_each_row(kernels, input.x, b, {begin, end}, [&](int64_t token, int64_t column, float* logits, int64_t count) {
-        row_kernels.accumulate({logits, count, labels[token] - first - column, LogitRounding::kBf16}, &sums[token]);
+        softmax_kernels.softmax_accumulate({logits, count, labels[token] - first - column}, &sums[token]);
       });
     });
   }
@@ -82,7 +82,7 @@ CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const C
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
                                         const CrossEntropyBackward& backward) {
   const int64_t tokens = input.x.size(0), hidden = input.x.size(1);
-  const SoftmaxRowKernels& row_kernels = softmax_row_kernels();
+  const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
   const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
   const float* scales = backward.token_grads.const_data_ptr<float>();
@@ -102,8 +102,8 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
       for_each_row(kernels, input.x, columns, {begin, end},
                    [&](int64_t token, int64_t column, float* logits, int64_t n) {
                      uint16_t* out = dlogits + token * stride;
-                     row_kernels.gradient_bf16({logits, n, labels[token] - first - column, LogitRounding::kBf16},
-                                               {log_sum_exp[token], scales[token]}, out + column);
+                     softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, log_sum_exp[token],
+                                                      scales[token], out + column);
                      std::fill(out + count, out + stride, uint16_t{0});
                    });
       add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);

@@ -3,78 +3,110 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "kernels/cross_entropy_blocks.h"
-#include "kernels/softmax_rows.h"
+#include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
 namespace {
 
 // fp32 logits of one block, of all tokens.
 constexpr int64_t kBlockBytes = 16 << 20;
+// Logits kept from the forward pass. An fp32 product takes ten times as long as writing and reading its result; beyond
+// this they are computed again, so that memory stays bounded.
+constexpr int64_t kKeptBytes = 256 << 20;
 
-LogitRounding rounding_of(at::ScalarType type) {
-  return type == at::kBFloat16 ? LogitRounding::kBf16 : type == at::kHalf ? LogitRounding::kFp16 : LogitRounding::kNone;
+// Rows first .. first + count - 1 of the weight.
+struct Block {
+  int64_t first, count;
+};
+
+template <class Visit>
+void for_each_block(int64_t tokens, int64_t vocabulary, Visit visit) {
+  const int64_t fitting = kBlockBytes / 4 / std::max<int64_t>(1, tokens) / 64 * 64;
+  const int64_t size = std::max<int64_t>(fitting, 64);
+  for (int64_t first = 0; first < vocabulary; first += size) visit(Block{first, std::min(size, vocabulary - first)});
 }
 
-// Calls visit(first, weight rows in fp32, logits [tokens, count] fp32) for each block of the vocabulary.
-template <class Visit>
-void for_each_block(const at::Tensor& x, const at::Tensor& weight, Visit visit) {
-  const int64_t tokens = x.size(0), vocabulary = weight.size(0);
-  const int64_t fitting = kBlockBytes / 4 / std::max<int64_t>(1, tokens) / 64 * 64;
-  const int64_t block = std::clamp<int64_t>(fitting, 64, std::max<int64_t>(64, vocabulary));
-  const at::Tensor storage = at::empty({tokens * std::min(block, vocabulary)}, x.options());
-  for (int64_t first = 0; first < vocabulary; first += block) {
-    const int64_t count = std::min(block, vocabulary - first);
-    const at::Tensor rows = weight.narrow(0, first, count).to(at::kFloat);
-    at::Tensor logits = storage.narrow(0, 0, tokens * count).view({tokens, count});
-    at::mm_out(logits, x, rows.t());
-    visit(first, rows, logits);
+at::Tensor empty_floats(int64_t count) { return at::empty({count}, at::TensorOptions().dtype(at::kFloat)); }
+
+// Logits of one block, [tokens, count] fp32: their place among the kept ones if they have one there, else in `buffer`,
+// which is allocated at first use.
+class LogitStorage {
+ public:
+  LogitStorage(int64_t tokens, at::Tensor kept) : tokens_(tokens), kept_(std::move(kept)) {}
+
+  bool is_kept(const Block& block) const { return tokens_ * (block.first + block.count) <= kept_.numel(); }
+  at::Tensor kept(const Block& block) const {
+    return kept_.narrow(0, tokens_ * block.first, tokens_ * block.count).view({tokens_, block.count});
   }
+  at::Tensor buffer(const Block& block) {
+    if (!buffer_.defined()) buffer_ = empty_floats(tokens_ * block.count);  // no later block is larger
+    return buffer_.narrow(0, 0, tokens_ * block.count).view({tokens_, block.count});
+  }
+
+ private:
+  int64_t tokens_;
+  at::Tensor kept_, buffer_;
+};
+
+at::Tensor rows_of(const at::Tensor& weight, const Block& block) {
+  return weight.narrow(0, block.first, block.count).to(at::kFloat);
 }
 
 }  // namespace
 
-CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input) {
+CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool keep_logits) {
   const int64_t tokens = input.x.size(0);
-  const SoftmaxRowKernels& kernels = softmax_row_kernels();
-  const LogitRounding rounding = rounding_of(input.x.scalar_type());
+  const TypedRowKernels& kernels = row_kernels(input.x.scalar_type());
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  std::vector<RowSums> sums(tokens);
-  for_each_block(input.x.to(at::kFloat), input.weight, [&](int64_t first, const at::Tensor&, const at::Tensor& logits) {
-    const int64_t count = logits.size(1);
+  const at::Tensor x = input.x.to(at::kFloat);
+  std::vector<SoftmaxSums> sums(tokens);
+  const int64_t all = tokens * input.weight.size(0);
+  const at::Tensor kept = empty_floats(keep_logits ? std::min(kKeptBytes / 4, all) : 0);
+  LogitStorage storage(tokens, kept);
+  for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
+    at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : storage.buffer(block);
+    at::mm_out(logits, x, rows_of(input.weight, block).t());
     float* values = logits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        kernels.accumulate({values + row * count, count, labels[row] - first, rounding}, &sums[row]);
+        kernels.softmax_accumulate({values + row * block.count, block.count, labels[row] - block.first}, &sums[row]);
       }
     });
   });
-  return finish_rows(sums);
+  CrossEntropyRows rows = finish_rows(sums);
+  rows.kept_logits = kept;
+  return rows;
 }
 
 at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
   const int64_t tokens = input.x.size(0);
-  const SoftmaxRowKernels& kernels = softmax_row_kernels();
-  const LogitRounding rounding = rounding_of(input.x.scalar_type());
+  const TypedRowKernels& kernels = row_kernels(input.x.scalar_type());
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
   const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
   const float* scales = backward.token_grads.const_data_ptr<float>();
   const at::Tensor x = input.x.to(at::kFloat);
   at::Tensor dx = at::zeros(x.sizes(), x.options());
-  for_each_block(x, input.weight, [&](int64_t first, const at::Tensor& rows, const at::Tensor& logits) {
-    const int64_t count = logits.size(1);
-    float* values = logits.mutable_data_ptr<float>();
+  LogitStorage storage(tokens, backward.kept_logits);
+  for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
+    const at::Tensor weight_rows = rows_of(input.weight, block);
+    at::Tensor dlogits = storage.buffer(block);
+    if (!storage.is_kept(block)) at::mm_out(dlogits, x, weight_rows.t());
+    // The kept logits stay as they are: a graph may be run backward twice.
+    const at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : dlogits;
+    float* values = static_cast<float*>(logits.data_ptr());
+    float* gradients = dlogits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        kernels.gradient({values + row * count, count, labels[row] - first, rounding}, {log_sum_exp[row], scales[row]});
+        kernels.softmax_gradient_fp32({values + row * block.count, block.count, labels[row] - block.first},
+                                      log_sum_exp[row], scales[row], gradients + row * block.count);
       }
     });
-    dx.addmm_(logits, rows);
-    at::Tensor weight_grad = backward.weight_grad.narrow(0, first, count);
-    weight_grad.addmm_(logits.t(), x);
+    dx.addmm_(dlogits, weight_rows);
+    at::Tensor weight_grad = backward.weight_grad.narrow(0, block.first, block.count);
+    weight_grad.addmm_(dlogits.t(), x);
   });
   return dx.to(input.x.scalar_type());
 }

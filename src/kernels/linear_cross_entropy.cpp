@@ -13,10 +13,11 @@
 
 namespace espalier::kernels {
 
-CrossEntropyRows finish_rows(const std::vector<RowSums>& sums) {
+CrossEntropyRows finish_rows(const std::vector<SoftmaxSums>& sums) {
   const int64_t tokens = static_cast<int64_t>(sums.size());
   CrossEntropyRows rows{at::empty({tokens}, at::TensorOptions().dtype(at::kFloat)),
-                        at::empty({tokens}, at::TensorOptions().dtype(at::kFloat))};
+                        at::empty({tokens}, at::TensorOptions().dtype(at::kFloat)),
+                        at::empty({0}, at::TensorOptions().dtype(at::kFloat))};
   float* losses = rows.losses.mutable_data_ptr<float>();
   float* log_sum_exp = rows.log_sum_exp.mutable_data_ptr<float>();
   for (int64_t token = 0; token < tokens; ++token) {
@@ -40,9 +41,9 @@ const Bf16Kernels* kernels_for(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? bf16_kernels() : nullptr;
 }
 
-CrossEntropyRows forward_rows(const CrossEntropyInput& input) {
+CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward) {
   if (const Bf16Kernels* kernels = kernels_for(input.x)) return panel_cross_entropy_forward(*kernels, input);
-  return wide_cross_entropy_forward(input);
+  return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 
 // A masked token counts for nothing, even if its loss is not finite.
@@ -53,12 +54,15 @@ at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, const at::Tensor& labels,
                                const at::Tensor& loss_mask, GradQueue* queue) {
-    const CrossEntropyRows rows = forward_rows({x, weight->value, labels});
+    const CrossEntropyRows rows = forward_rows({x, weight->value, labels}, /*with_backward=*/true);
     capture(context, "weight", weight);
     capture(context, "queue", queue);
-    tensor::save_for_backward(
-        context, "linear_cross_entropy",
-        {{"x", x}, {"labels", labels}, {"loss_mask", loss_mask}, {"log_sum_exp", rows.log_sum_exp}});
+    tensor::save_for_backward(context, "linear_cross_entropy",
+                              {{"x", x},
+                               {"labels", labels},
+                               {"loss_mask", loss_mask},
+                               {"log_sum_exp", rows.log_sum_exp},
+                               {"kept_logits", rows.kept_logits}});
     context->mark_non_differentiable({rows.losses});
     return {masked_sum(rows.losses, loss_mask), rows.losses};
   }
@@ -71,7 +75,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     ESPALIER_CHECK(weight->grad.defined(), "no gradient is kept for the output weight");
     const at::Tensor token_grads = (loss_mask * grads[0]).to(at::kFloat);
     const CrossEntropyInput input{x, weight->value, labels};
-    const CrossEntropyBackward backward{log_sum_exp, token_grads, weight->grad};
+    const CrossEntropyBackward backward{log_sum_exp, token_grads, weight->grad, saved[4]};
     const Bf16Kernels* kernels = kernels_for(x);
     const at::Tensor dx = kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
                                              : wide_cross_entropy_backward(input, backward);
@@ -95,7 +99,7 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::T
   ESPALIER_CHECK(loss_mask.dim() == 1 && loss_mask.size(0) == x.size(0) && loss_mask.scalar_type() == at::kFloat,
                  loss_mask.sizes());
   if (!x.requires_grad() || !at::GradMode::is_enabled()) {
-    const CrossEntropyRows rows = forward_rows({x, weight.value, labels});
+    const CrossEntropyRows rows = forward_rows({x, weight.value, labels}, /*with_backward=*/false);
     return {masked_sum(rows.losses, loss_mask), rows.losses};
   }
   const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, labels, loss_mask, &queue);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/cross_entropy_blocks.h"
 #include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
@@ -139,6 +140,38 @@ TEST(LinearCrossEntropy, MaskedTokensGiveNoLossAndExactlyZeroGradient) {
     EXPECT_GT(result.per_token.min().item<double>(), 0.0);
     EXPECT_EQ(x.grad().to(at::kFloat).abs().max().item<double>(), 0.0);
     EXPECT_EQ(weight.added().abs().max().item<double>(), 0.0);
+  }
+}
+
+TEST(LinearCrossEntropy, LogitsKeptOrComputedAgainGiveTheSameBits) {
+  const Case size{33, 40, 4130};
+  const at::Tensor x = random({size.tokens, size.hidden}, at::kFloat, 1);
+  const at::Tensor weight = random({size.vocabulary, size.hidden}, at::kFloat, 2), labels = labels_for(size);
+  const at::Tensor scales = mask_for(size);
+  const CrossEntropyInput input{x, weight, labels};
+  std::vector<at::Tensor> results;
+  for (const bool keep : {false, true}) {
+    const CrossEntropyRows rows = wide_cross_entropy_forward(input, keep);
+    EXPECT_EQ(rows.kept_logits.numel(), keep ? size.tokens * size.vocabulary : 0);
+    const at::Tensor weight_grad = at::zeros({size.vocabulary, size.hidden}, at::kFloat);
+    const at::Tensor dx = wide_cross_entropy_backward(input, {rows.log_sum_exp, scales, weight_grad, rows.kept_logits});
+    results.push_back(at::cat({dx, weight_grad}));
+  }
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+}
+
+TEST(LinearCrossEntropy, SecondBackwardThroughAKeptGraphGivesTheSameGradient) {
+  const Case size{33, 40, 130};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
+    tensor::GradQueue queue;
+    at::Tensor x = random({size.tokens, size.hidden}, type, 2).requires_grad_(true);
+    const TokenLosses result = linear_cross_entropy(x, weight.param, labels_for(size), mask_for(size), queue);
+    result.sum.backward({}, /*retain_graph=*/true);
+    const at::Tensor first = x.grad().clone();
+    x.mutable_grad().reset();
+    result.sum.backward();
+    EXPECT_TRUE(at::equal(first, x.grad()));
   }
 }
 

@@ -1,11 +1,10 @@
-#include "kernels/softmax_rows.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "kernels/dispatch.h"
+#include "kernels/internal/row_kernels.h"
 
 namespace espalier::kernels {
 namespace softmax_rows_test {
@@ -15,8 +14,9 @@ class SoftmaxRowsTest : public testing::TestWithParam<CpuIsa> {
   void SetUp() override {
     if (GetParam() > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
   }
-  const SoftmaxRowKernels& kernels() const {
-    return GetParam() == CpuIsa::kAvx512 ? kAvx512SoftmaxRows : kPlainSoftmaxRows;
+  const RowKernels& kernels() const {
+    if (GetParam() == CpuIsa::kAvx512) return avx512::row_kernels();
+    return GetParam() == CpuIsa::kAvx2 ? avx2::row_kernels() : generic::row_kernels();
   }
 };
 
@@ -26,7 +26,7 @@ TEST_P(SoftmaxRowsTest, ExponentialIsWithinTwoToMinus22Relative) {
   for (double x = -87; x <= 0.5; x += 0.000937) {
     float logit = static_cast<float>(x);
     const double expected = std::exp(static_cast<double>(logit));
-    kernels().gradient({&logit, 1, -1, LogitRounding::kNone}, {0.0f, 1.0f});
+    kernels().fp32.softmax_gradient_fp32({&logit, 1, -1}, 0.0f, 1.0f, &logit);
     worst = std::max(worst, std::abs(logit - expected) / expected);
   }
   EXPECT_LT(worst, 0x1p-22);
@@ -39,10 +39,10 @@ TEST_P(SoftmaxRowsTest, BlocksOfAwkwardSizesGiveTheSumOfTheWholeRow) {
   for (const float logit : logits) largest = std::max<double>(largest, logit);
   for (const float logit : logits) sum += std::exp(logit - largest);
 
-  RowSums sums;
+  SoftmaxSums sums;
   int64_t first = 0;
   for (const int64_t count : {1, 7, 33, 129, 16, 32, 282}) {
-    kernels().accumulate({logits.data() + first, count, 137 - first, LogitRounding::kNone}, &sums);
+    kernels().fp32.softmax_accumulate({logits.data() + first, count, 137 - first}, &sums);
     first += count;
   }
   ASSERT_EQ(first, 500);
@@ -55,14 +55,14 @@ TEST_P(SoftmaxRowsTest, LogitsAreRoundedToTheComputeType) {
   // 1 + 2^-8 lies half-way between two bf16 values and goes to the even one, 1 + 3 2^-8 to 1 + 2^-6.
   for (const auto& [value, bf16] : {std::pair{1.00390625f, 1.0f}, std::pair{1.01171875f, 1.015625f}}) {
     float logit = value;
-    RowSums sums;
-    kernels().accumulate({&logit, 1, 0, LogitRounding::kBf16}, &sums);
+    SoftmaxSums sums;
+    kernels().bf16.softmax_accumulate({&logit, 1, 0}, &sums);
     EXPECT_EQ(sums.label_logit, bf16);
     EXPECT_EQ(sums.largest, bf16);
   }
   float logit = 1.00048828125f;  // 1 + 2^-11: to fp16, even
-  RowSums sums;
-  kernels().accumulate({&logit, 1, 0, LogitRounding::kFp16}, &sums);
+  SoftmaxSums sums;
+  kernels().fp16.softmax_accumulate({&logit, 1, 0}, &sums);
   EXPECT_EQ(sums.label_logit, 1.0f);
 }
 
@@ -73,8 +73,8 @@ TEST_P(SoftmaxRowsTest, GradientIsProbabilityMinusLabelTimesScale) {
     expected[i] = static_cast<float>((std::exp(logits[i] - 4.5) - (i == 32 ? 1 : 0)) * 0.125);
   }
   std::vector<uint16_t> rounded(33);
-  kernels().gradient_bf16({logits.data(), 33, 32, LogitRounding::kBf16}, {4.5f, 0.125f}, rounded.data());
-  kernels().gradient({logits.data(), 33, 32, LogitRounding::kBf16}, {4.5f, 0.125f});
+  kernels().bf16.softmax_gradient({logits.data(), 33, 32}, 4.5f, 0.125f, rounded.data());
+  kernels().bf16.softmax_gradient_fp32({logits.data(), 33, 32}, 4.5f, 0.125f, logits.data());
   for (size_t i = 0; i < logits.size(); ++i) {
     EXPECT_NEAR(logits[i], expected[i], std::abs(expected[i]) * 1e-6 + 1e-9) << i;
     const uint32_t bits = uint32_t{rounded[i]} << 16;
@@ -86,11 +86,12 @@ TEST_P(SoftmaxRowsTest, GradientIsProbabilityMinusLabelTimesScale) {
 
 TEST_P(SoftmaxRowsTest, ScaleZeroGivesZeroWhateverTheLogits) {
   std::vector<float> logits(17, __builtin_nanf(""));
-  kernels().gradient({logits.data(), 17, 3, LogitRounding::kNone}, {0.0f, 0.0f});
+  kernels().fp32.softmax_gradient_fp32({logits.data(), 17, 3}, 0.0f, 0.0f, logits.data());
   for (const float value : logits) EXPECT_EQ(value, 0.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, SoftmaxRowsTest, testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx512));
+INSTANTIATE_TEST_SUITE_P(InstructionSets, SoftmaxRowsTest,
+                         testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512));
 
 }  // namespace softmax_rows_test
 }  // namespace espalier::kernels

@@ -82,6 +82,19 @@ struct AdamElements {
   float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, correction1, correction2, epsilon, weight_decay, grad_scale;
 };
 
+// One row of a block of fp32 logits, as a product left them: they are first rounded to the compute type.
+struct LogitRow {
+  float* logits;
+  int64_t count;
+  int64_t label;  // its index in the block; outside 0 .. count - 1 when the row's label is in another block
+};
+// The softmax of one row, block after block; sums between blocks in double.
+struct SoftmaxSums {
+  float largest = -__builtin_inff();
+  double sum = 0;  // of exp(logit - largest)
+  float label_logit = 0;
+};
+
 // Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).
 struct TypedRowKernels {
   void (*layer_norm_forward)(const LayerNormForward&, int64_t first, int64_t last);
@@ -93,6 +106,11 @@ struct TypedRowKernels {
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   void (*adam)(const AdamElements&, int64_t first, int64_t last);
   void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
+  void (*softmax_accumulate)(const LogitRow&, SoftmaxSums* sums);
+  // (exp(logit - log_sum_exp) - [label]) * scale, in the compute type; zeros when scale is zero
+  void (*softmax_gradient)(const LogitRow&, float log_sum_exp, float scale, void* gradient);
+  // the same in fp32, over the logits
+  void (*softmax_gradient_fp32)(const LogitRow&, float log_sum_exp, float scale, void* gradient);
 };
 
 struct RowKernels {

@@ -5,6 +5,7 @@
 #include "kernels/internal/bias_gelu_rows.h"
 #include "kernels/internal/dropout_rows.h"
 #include "kernels/internal/layer_norm_rows.h"
+#include "kernels/internal/softmax_rows.h"
 
 namespace espalier::kernels {
 
@@ -18,7 +19,10 @@ constexpr TypedRowKernels typed_row_kernels() {
           .bias_gelu_erf_backward = bias_gelu_backward<V, T, GeluErf<V>>,
           .dropout = dropout_rows<V, T>,
           .adam = adam_elements<V, T>,
-          .add_to_row = add_to_row<V, T>};
+          .add_to_row = add_to_row<V, T>,
+          .softmax_accumulate = softmax_accumulate<V, T>,
+          .softmax_gradient = softmax_gradient<V, T, T>,
+          .softmax_gradient_fp32 = softmax_gradient<V, T, float>};
 }
 
 template <class V>

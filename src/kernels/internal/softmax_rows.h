@@ -1,0 +1,71 @@
+// The row-wise parts of a cross entropy over a block of logits, in vectors V; T is the type that logits are rounded to.
+#pragma once
+
+#include "kernels/internal/row_kernels.h"
+#include "kernels/internal/vector_loops.h"
+#include "kernels/internal/vector_math.h"
+
+namespace espalier::kernels {
+
+template <class V, class T>
+inline V rounded_to(V x) {
+  T stored[V::kWidth];
+  x.store(stored);
+  return V::load(stored);
+}
+
+template <class V, class T>
+inline float rounded_to(float x) {
+  return first_lane(rounded_to<V, T>(V::all(x)));
+}
+
+template <class V>
+float largest_of(const float* values, int64_t count) {
+  float largest = -__builtin_inff();
+  int64_t i = 0;
+  if (count >= V::kWidth) {
+    V lanes = V::load(values);
+    for (i = V::kWidth; i + V::kWidth <= count; i += V::kWidth) lanes = max(lanes, V::load(values + i));
+    float stored[V::kWidth];
+    lanes.store(stored);
+    for (const float value : stored) largest = value > largest ? value : largest;
+  }
+  for (; i < count; ++i) largest = values[i] > largest ? values[i] : largest;
+  return largest;
+}
+
+template <class V, class T>
+void softmax_accumulate(const LogitRow& row, SoftmaxSums* sums) {
+  // Rounding is monotonic: the largest rounded logit is the rounded largest.
+  const float in_block = rounded_to<V, T>(largest_of<V>(row.logits, row.count));
+  const float largest = in_block > sums->largest ? in_block : sums->largest;
+  const V shift = V::all(largest);
+  const float sum = row_sum<V>(row.count, [&](int64_t i, auto lanes) {
+    return lanes.live(exp(rounded_to<V, T>(lanes.load(row.logits + i)) - shift));
+  });
+  const double before = sums->sum == 0 ? 0 : sums->sum * __builtin_exp(static_cast<double>(sums->largest) - largest);
+  sums->sum = before + sum;
+  sums->largest = largest;
+  if (row.label >= 0 && row.label < row.count) sums->label_logit = rounded_to<V, T>(row.logits[row.label]);
+}
+
+// Out may be float over the logits themselves.
+template <class V, class T, class Out>
+void softmax_gradient(const LogitRow& row, float log_sum_exp, float scale, void* gradient) {
+  Out* out = static_cast<Out*>(gradient);
+  if (scale == 0) {  // whatever the logits are
+    for_each_vector<V>(row.count, [&](int64_t i, auto lanes) { lanes.store(out + i, V::all(0)); });
+    return;
+  }
+  const V shift = V::all(log_sum_exp), factor = V::all(scale);
+  const bool has_label = row.label >= 0 && row.label < row.count;
+  const float label_logit = has_label ? row.logits[row.label] : 0;
+  for_each_vector<V>(row.count, [&](int64_t i, auto lanes) {
+    lanes.store(out + i, exp(rounded_to<V, T>(lanes.load(row.logits + i)) - shift) * factor);
+  });
+  if (!has_label) return;
+  const V probability = exp(V::all(rounded_to<V, T>(label_logit)) - shift);
+  PartVector<V>{1}.store(out + row.label, (probability - V::all(1)) * factor);
+}
+
+}  // namespace espalier::kernels
