@@ -59,7 +59,8 @@ int verify_main(const Words& arguments) {
   std::optional<int64_t> step;
   int64_t workers = num_usable_cores();
   bool all = false, weights_only = false, json = false;
-  OptionTable table("espalier checkpoint verify", "Reads every byte and compares it with its checksum. Exit code 1 and one line "
+  OptionTable table("espalier checkpoint verify",
+                    "Reads every byte and compares it with its checksum. Exit code 1 and one line "
                     "for each tensor or file that is damaged or missing.");
   table.positional("FOLDER", folders, "run folder (newest complete step) or step folder", 1, 1);
   table.add("--ckpt-step", step, "this step of a run folder");
@@ -80,7 +81,8 @@ int verify_main(const Words& arguments) {
       print_json({{"folder", entry.folder.string()}, {"ok", problems.empty()}, {"problems", problems}});
       continue;
     }
-    std::printf("%s: %s\n", entry.folder.c_str(), problems.empty() ? "whole" : concat(problems.size(), " damaged").c_str());
+    std::printf("%s: %s\n", entry.folder.c_str(),
+                problems.empty() ? "whole" : concat(problems.size(), " damaged").c_str());
     for (const std::string& problem : problems) std::printf("  %s\n", problem.c_str());
   }
   return whole ? 0 : 1;
@@ -103,7 +105,8 @@ std::string line_of(const store::TensorDifference& difference) {
                     " elements differ, largest difference ", format_printf("%.6g", difference.largest_difference));
     case store::TensorDifference::Kind::kShapeOrType:
       return concat(difference.name, ": ", difference.first, " | ", difference.second);
-    case store::TensorDifference::Kind::kOnlyInFirst: return difference.name + " " + difference.first + ": only in the first";
+    case store::TensorDifference::Kind::kOnlyInFirst:
+      return difference.name + " " + difference.first + ": only in the first";
     case store::TensorDifference::Kind::kOnlyInSecond: break;
   }
   return difference.name + " " + difference.second + ": only in the second";
@@ -112,14 +115,17 @@ std::string line_of(const store::TensorDifference& difference) {
 Json to_json(const store::CheckpointDifference& difference) {
   Json tensors = Json::array();
   for (const store::TensorDifference& tensor : difference.tensors) {
-    Json row = {{"name", tensor.name}, {"kind", name_of(tensor.kind)}, {"first", tensor.first}, {"second", tensor.second}};
+    Json row = {
+        {"name", tensor.name}, {"kind", name_of(tensor.kind)}, {"first", tensor.first}, {"second", tensor.second}};
     if (tensor.kind == store::TensorDifference::Kind::kValues) {
       row["num_different"] = tensor.num_different;
       row["largest_difference"] = tensor.largest_difference;  // null: one of a pair is NaN
     }
     tensors.push_back(row);
   }
-  return {{"equal", difference.tensors.empty()}, {"num_compared", difference.num_compared}, {"tensors", tensors},
+  return {{"equal", difference.tensors.empty()},
+          {"num_compared", difference.num_compared},
+          {"tensors", tensors},
           {"state", difference.state}};
 }
 
@@ -127,7 +133,8 @@ int diff_main(const Words& arguments) {
   Words folders;
   std::optional<int64_t> step;
   bool json = false;
-  OptionTable table("espalier checkpoint diff", "Compares two checkpoints. Exit code 0 only when every tensor of both is "
+  OptionTable table("espalier checkpoint diff",
+                    "Compares two checkpoints. Exit code 0 only when every tensor of both is "
                     "bitwise equal; the state is reported and does not count.");
   table.positional("FOLDER", folders, "two run folders (newest complete steps) or step folders", 2, 2);
   table.add("--ckpt-step", step, "this step of both run folders");
@@ -142,8 +149,9 @@ int diff_main(const Words& arguments) {
     for (const std::string& field : difference.state) std::printf("state %s\n", field.c_str());
     std::printf("%s\n", difference.tensors.empty()
                             ? concat("all ", difference.num_compared, " tensors are bitwise equal").c_str()
-                            : concat(difference.tensors.size(), " tensors are not equal, ",
-                                     difference.num_compared, " compared").c_str());
+                            : concat(difference.tensors.size(), " tensors are not equal, ", difference.num_compared,
+                                     " compared")
+                                  .c_str());
   }
   return difference.tensors.empty() ? 0 : 1;
 }
@@ -166,7 +174,8 @@ int prune_main(const Words& arguments) {
   Words folders;
   store::PruneRule rule;
   bool yes = false;
-  OptionTable table("espalier checkpoint prune", "Removes old checkpoints of a run. The newest complete one always stays. "
+  OptionTable table("espalier checkpoint prune",
+                    "Removes old checkpoints of a run. The newest complete one always stays. "
                     "Without --yes it only shows what would go.");
   table.positional("RUN_FOLDER", folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", rule.keep_last, "keep the newest N").minimum(0);
@@ -174,16 +183,19 @@ int prune_main(const Words& arguments) {
   table.add("--yes", yes, "really remove");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (rule.keep_last == 0 && rule.keep_every == 0) problems.add("say what to keep: --keep-last N, --keep-every M, or both");
+  if (rule.keep_last == 0 && rule.keep_every == 0)
+    problems.add("say what to keep: --keep-last N, --keep-every M, or both");
   problems.raise();
 
   const fs::path run = folders[0];
   const store::RunListing listing = store::list_steps(run);
   store::PrunePlan plan = store::plan_prune(listing, rule);
   if (listing.complete.empty())
-    throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"), ExitCode::kMissingInput);
+    throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
+                    ExitCode::kMissingInput);
   check_newest(listing.complete.back());
-  const std::optional<store::RunLock> lock = store::RunLock::take_if_free(run);
+  std::optional<store::RunLock> lock;  // unfinished folders may be somebody's who is writing them
+  if (!plan.leftovers.empty()) lock = store::RunLock::take_if_free(run);
   if (!lock && !plan.leftovers.empty()) {
     log_info("the run is in use: unfinished and set-aside folders stay");
     plan.leftovers.clear();

@@ -24,7 +24,8 @@ std::string text_of(const std::map<std::string, Value>& values) {
 std::string table(const Rows& rows, const std::vector<bool>& right) {
   std::vector<size_t> widths(right.size(), 0);
   for (const auto& row : rows)
-    for (size_t column = 0; column < row.size(); ++column) widths[column] = std::max(widths[column], row[column].size());
+    for (size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
   std::string text;
   for (const auto& row : rows) {
     std::string line;
@@ -72,10 +73,11 @@ std::string describe_checkpoint(const std::filesystem::path& folder, const store
   int64_t weight_bytes = 0;
   for (const store::StoredTensor& tensor : manifest.tensors)
     if (store::is_weight(tensor)) weight_bytes += tensor.num_bytes();
-  return text + concat("\n", manifest.tensors.size(), " tensors, ", format_bytes(static_cast<double>(manifest.tensor_bytes())),
-                       " in ", manifest.files.size(), " files; weights ", format_bytes(static_cast<double>(weight_bytes)),
-                       ", optimizer ", format_bytes(static_cast<double>(manifest.tensor_bytes() - weight_bytes)),
-                       "; format version ", manifest.version, "\n");
+  return text + concat("\n", manifest.tensors.size(), " tensors, ",
+                       format_bytes(static_cast<double>(manifest.tensor_bytes())), " in ", manifest.files.size(),
+                       " files; weights ", format_bytes(static_cast<double>(weight_bytes)), ", optimizer ",
+                       format_bytes(static_cast<double>(manifest.tensor_bytes() - weight_bytes)), "; format version ",
+                       manifest.version, "\n");
 }
 
 }  // namespace espalier

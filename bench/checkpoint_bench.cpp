@@ -2,9 +2,9 @@
 //
 //   OMP_NUM_THREADS=2 checkpoint_bench FOLDER [MiB] [repeats]
 //
-// Peers in the same run, alternating: the copy beside a plain parallel memcpy between buffers already touched; the save beside a
-// write of as many bytes with O_DIRECT and fsync (no checksum, no copy); the load beside reading as many bytes with
-// O_DIRECT. The page cache of the checkpoint is dropped before it is loaded.
+// Peers in the same run, alternating: the copy beside a plain parallel memcpy between buffers already touched; the save
+// beside a write of as many bytes with O_DIRECT and fsync (no checksum, no copy); the load beside reading as many bytes
+// with O_DIRECT. The page cache of the checkpoint is dropped before it is loaded.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -71,11 +71,14 @@ void drop_cache(const fs::path& folder) {
   }
 }
 
-// CPU time of the whole process: what is left to training on a machine that is busy, and what other programs do not change.
+// CPU time of the whole process: what is left to training on a machine that is busy, and what other programs do not
+// change.
 double cpu_seconds() {
   rusage usage;
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -120,14 +123,16 @@ void run(const fs::path& folder, int64_t mebibytes, int repeats) {
   fs::remove(folder / "raw");
   const double gigabytes = static_cast<double>(bytes) / 1e9;
   const auto line = [&](const char* what, const Best& ours, const char* peer, const Best& theirs) {
-    std::printf("%-22s %8.3f s %7.2f GB/s   %-18s %8.3f s %7.2f GB/s   ratio %.2f\n", what, ours.seconds, gigabytes / ours.seconds, peer,
-                theirs.seconds, gigabytes / theirs.seconds, theirs.seconds / ours.seconds);
+    std::printf("%-22s %8.3f s %7.2f GB/s   %-18s %8.3f s %7.2f GB/s   ratio %.2f\n", what, ours.seconds,
+                gigabytes / ours.seconds, peer, theirs.seconds, gigabytes / theirs.seconds,
+                theirs.seconds / ours.seconds);
   };
   std::printf("state %ld MiB, %d threads, best of %d\n", static_cast<long>(mebibytes), at::get_num_threads(), repeats);
   line("training stands", stall, "memcpy", copy);
   line("save behind training", save, "O_DIRECT write", raw_out);
   line("load, cold", load, "O_DIRECT read", raw_in);
-  std::printf("CPU seconds per GB: save %.2f (copy included), load %.2f\n", save_cpu.seconds / gigabytes, load_cpu.seconds / gigabytes);
+  std::printf("CPU seconds per GB: save %.2f (copy included), load %.2f\n", save_cpu.seconds / gigabytes,
+              load_cpu.seconds / gigabytes);
 }
 
 }  // namespace

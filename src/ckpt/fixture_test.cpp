@@ -27,7 +27,8 @@ TEST(CheckpointFixture, VersionOneLoadsWithEveryValueAndItsState) {
                                                               {"final_layernorm.bias", {6}}};
   for (const auto& [name, shape] : shapes) {
     requests.push_back({name, at::empty(shape, at::kBFloat16)});
-    for (const char* part : {".master", ".exp_avg", ".exp_avg_sq"}) requests.push_back({name + part, at::empty(shape, at::kFloat)});
+    for (const char* part : {".master", ".exp_avg", ".exp_avg_sq"})
+      requests.push_back({name + part, at::empty(shape, at::kFloat)});
   }
   checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kAll);
   for (const auto& request : requests) {

@@ -48,8 +48,8 @@ std::vector<const StoredTensor*> match(const LoadedCheckpoint& checkpoint, const
     tensors.push_back(tensor);
   }
   for (const StoredTensor& tensor : checkpoint.manifest().tensors) {
-    const bool must_be_used = part == LoadedCheckpoint::Part::kAll ||
-                              (part == LoadedCheckpoint::Part::kWeights && store::is_weight(tensor));
+    const bool must_be_used =
+        part == LoadedCheckpoint::Part::kAll || (part == LoadedCheckpoint::Part::kWeights && store::is_weight(tensor));
     if (must_be_used && !asked.count(tensor.name))
       problems.add("'", tensor.name, "' (", tensor.file, ") is in checkpoint ", checkpoint.folder().filename().string(),
                    " and has no place in this model");

@@ -166,10 +166,12 @@ bool decay_follows_length(const OptionTable& table) {
 }
 
 ResumeRule rule_of(const std::string& key, const OptionTable& saved, const OptionTable& present) {
-  if ((key == "train_iters" || key == "train_samples") && (decay_follows_length(saved) || decay_follows_length(present)))
+  if ((key == "train_iters" || key == "train_samples") &&
+      (decay_follows_length(saved) || decay_follows_length(present)))
     return Rule::kLearningRate;
   // With ALiBi no parameter has this size.
-  if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"") return Rule::kOverride;
+  if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"")
+    return Rule::kOverride;
   if (key == "pad_vocab_size_to" && !is_set(present, key)) return Rule::kFree;  // the model keeps its own
   const auto found = resume_rules().find(key);
   return found == resume_rules().end() ? Rule::kOverride : found->second;
@@ -201,12 +203,14 @@ void check_difference(const OptionDifference& difference, const ResumeFlags& fla
       return;
     case Rule::kLearningRate:
       if (!flags.override_lr_scheduler && !flags.use_checkpoint_lr_scheduler)
-        problems.add(what, ". Say which counts: --override-lr-scheduler (the command line) or "
+        problems.add(what,
+                     ". Say which counts: --override-lr-scheduler (the command line) or "
                      "--use-checkpoint-lr-scheduler (the checkpoint).");
       return;
     case Rule::kOverride:
       if (!overridden(flags, difference.key))
-        problems.add(what, ". It changes what is learnt: give the checkpoint's value, or --override ", difference.key, ".");
+        problems.add(what, ". It changes what is learnt: give the checkpoint's value, or --override ", difference.key,
+                     ".");
       return;
   }
 }
@@ -240,8 +244,8 @@ std::vector<OptionDifference> compare_options(const OptionTable& saved, const Op
   std::vector<OptionDifference> differences;
   for (const auto& option : present.options()) {
     if (option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;  // --override itself is no setting
-    OptionDifference difference{.key = option->key(), .saved = value_of(saved, option->key()),
-                                .present = value_of(present, option->key())};
+    OptionDifference difference{
+        .key = option->key(), .saved = value_of(saved, option->key()), .present = value_of(present, option->key())};
     if (difference.saved == difference.present) continue;
     difference.rule = rule_of(difference.key, saved, present);
     if (flags.finetune && difference.rule != Rule::kRefused) difference.rule = Rule::kFree;
@@ -253,7 +257,8 @@ std::vector<OptionDifference> compare_options(const OptionTable& saved, const Op
 }
 
 bool uses_saved_schedule(const std::vector<OptionDifference>& differences) {
-  return std::any_of(differences.begin(), differences.end(), [](const auto& difference) { return difference.use_saved; });
+  return std::any_of(differences.begin(), differences.end(),
+                     [](const auto& difference) { return difference.use_saved; });
 }
 
 std::string to_table(const std::vector<OptionDifference>& differences) {
@@ -278,9 +283,11 @@ void check_model(const store::ModelFacts& saved, const store::ModelFacts& presen
   if (saved.family != present.family)
     problems.add("the checkpoint is of model family '", saved.family, "', this run trains '", present.family, "'");
   if (saved.padded_vocab_size != present.padded_vocab_size)
-    problems.add("padded vocabulary: the checkpoint has ", format_count(saved.padded_vocab_size), " rows, this run would have ",
-                 format_count(present.padded_vocab_size), ". It was fixed when the model was created: leave out "
-                 "--pad-vocab-size-to, or give --pad-vocab-size-to ", saved.padded_vocab_size, ".");
+    problems.add("padded vocabulary: the checkpoint has ", format_count(saved.padded_vocab_size),
+                 " rows, this run would have ", format_count(present.padded_vocab_size),
+                 ". It was fixed when the model was created: leave out "
+                 "--pad-vocab-size-to, or give --pad-vocab-size-to ",
+                 saved.padded_vocab_size, ".");
   if (present.vocab_size > saved.padded_vocab_size)
     problems.add("the tokenizer has ", format_count(present.vocab_size), " tokens, the checkpoint's embedding ",
                  format_count(saved.padded_vocab_size), " rows");
@@ -293,8 +300,9 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
     const store::StoredFile* stored = saved.find_file(file.path);
     const uint64_t found = hash64(file.content);
     if (stored != nullptr && stored->checksum == found) continue;
-    problems.add(file.path, ": the checkpoint was trained with ", stored == nullptr ? "none of that name" :
-                 "checksum " + hex64(stored->checksum), ", this run has ", hex64(found),
+    problems.add(file.path, ": the checkpoint was trained with ",
+                 stored == nullptr ? "none of that name" : "checksum " + hex64(stored->checksum), ", this run has ",
+                 hex64(found),
                  ". Another tokenizer changes what is learnt: give the checkpoint's, or --override tokenizer.");
   }
 }
@@ -303,12 +311,14 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
                  Problems& problems) {
   if (flags.finetune) return;
   if (saved.sample_order != present.sample_order && !overridden(flags, "sample_order"))
-    problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order, ", now ",
-                 present.sample_order, "): a data file has changed, or the run now needs more epochs of it. Samples "
+    problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order,
+                 ", now ", present.sample_order,
+                 "): a data file has changed, or the run now needs more epochs of it. Samples "
                  "would be seen twice or never. Restore the data and the length, or give --override sample_order.");
   if (saved.random_scheme != present.random_scheme && !overridden(flags, "random_scheme"))
-    problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme, ", this program has scheme ",
-                 present.random_scheme, ": dropout masks would change. Use the release that saved it, or give --override random_scheme.");
+    problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme,
+                 ", this program has scheme ", present.random_scheme,
+                 ": dropout masks would change. Use the release that saved it, or give --override random_scheme.");
 }
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {

@@ -45,7 +45,7 @@ struct OptionDifference {
   std::string key;             // "global_batch_size"
   std::string saved, present;  // as in config.toml; "(unset)"
   ResumeRule rule = ResumeRule::kOverride;
-  bool use_saved = false;      // the checkpoint's value goes on to hold
+  bool use_saved = false;  // the checkpoint's value goes on to hold
 };
 
 // Every used option whose value differs, in the order of the table. Both tables hold resolved values and have the
@@ -72,7 +72,8 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
 void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
                  Problems& problems);
 
-// What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said once.
+// What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said
+// once.
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present);
 
 }  // namespace espalier::ckpt

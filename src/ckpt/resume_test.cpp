@@ -24,10 +24,37 @@ struct SmallRun {
   explicit SmallRun(const Words& changes = {}) {
     plan::add_gpt_options(table, config);
     table.say_notes(false);
-    Words arguments = {"--num-layers", "2", "--hidden-size", "8", "--num-attention-heads", "2", "--max-position-embeddings", "16",
-                       "--seq-length", "16", "--micro-batch-size", "2", "--global-batch-size", "4", "--train-iters", "10",
-                       "--lr", "1e-3", "--lr-decay-iters", "20", "--position-embedding-type", "alibi", "--bf16",
-                       "--data-path", "data/a", "--split", "969, 30, 1", "--save", "run", "--save-interval", "5"};
+    Words arguments = {"--num-layers",
+                       "2",
+                       "--hidden-size",
+                       "8",
+                       "--num-attention-heads",
+                       "2",
+                       "--max-position-embeddings",
+                       "16",
+                       "--seq-length",
+                       "16",
+                       "--micro-batch-size",
+                       "2",
+                       "--global-batch-size",
+                       "4",
+                       "--train-iters",
+                       "10",
+                       "--lr",
+                       "1e-3",
+                       "--lr-decay-iters",
+                       "20",
+                       "--position-embedding-type",
+                       "alibi",
+                       "--bf16",
+                       "--data-path",
+                       "data/a",
+                       "--split",
+                       "969, 30, 1",
+                       "--save",
+                       "run",
+                       "--save-interval",
+                       "5"};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
     Problems problems;
     table.parse(arguments, problems);
@@ -73,28 +100,57 @@ TEST(Resume, TheSavedConfigurationComparesEqualToTheOptionsItWasWrittenFrom) {
 }
 
 TEST(Resume, LayoutMicroBatchIntervalsPathsAndStopConditionsAreFreeAndEveryDifferenceIsListed) {
-  const Outcome outcome = resume({}, {"--micro-batch-size", "4", "--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2",
-                                      "--num-threads", "3", "--zero-stage", "0", "--checkpoint-activations", "--save-interval", "7",
-                                      "--eval-interval", "9", "--log-interval", "1", "--save", "other", "--load", "run",
-                                      "--data-cache-path", "cache", "--vocab-file", "moved/vocab.json", "--exit-interval", "3",
-                                      "--exit-duration-in-mins", "5", "--kill-switch-path", "stop", "--train-iters", "15"});
+  const Outcome outcome = resume({}, {"--micro-batch-size",
+                                      "4",
+                                      "--tensor-model-parallel-size",
+                                      "2",
+                                      "--pipeline-model-parallel-size",
+                                      "2",
+                                      "--num-threads",
+                                      "3",
+                                      "--zero-stage",
+                                      "0",
+                                      "--checkpoint-activations",
+                                      "--save-interval",
+                                      "7",
+                                      "--eval-interval",
+                                      "9",
+                                      "--log-interval",
+                                      "1",
+                                      "--save",
+                                      "other",
+                                      "--load",
+                                      "run",
+                                      "--data-cache-path",
+                                      "cache",
+                                      "--vocab-file",
+                                      "moved/vocab.json",
+                                      "--exit-interval",
+                                      "3",
+                                      "--exit-duration-in-mins",
+                                      "5",
+                                      "--kill-switch-path",
+                                      "stop",
+                                      "--train-iters",
+                                      "15"});
   EXPECT_TRUE(outcome.problems.empty()) << outcome.problems.messages()[0];
   const Words keys = outcome.keys();
   EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()),
-            (std::set<std::string>{"micro_batch_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "num_threads",
-                                   "zero_stage", "checkpoint_activations", "save_interval", "eval_interval", "log_interval", "save",
-                                   "load", "data_cache_path", "vocab_file", "exit_interval", "exit_duration_in_mins",
-                                   "kill_switch_path", "train_iters"}));
+            (std::set<std::string>{"micro_batch_size", "tensor_model_parallel_size", "pipeline_model_parallel_size",
+                                   "num_threads", "zero_stage", "checkpoint_activations", "save_interval",
+                                   "eval_interval", "log_interval", "save", "load", "data_cache_path", "vocab_file",
+                                   "exit_interval", "exit_duration_in_mins", "kill_switch_path", "train_iters"}));
 }
 
 TEST(Resume, ALearningRateThatDiffersStopsUntilOneOfTheTwoFlagsSaysWhichCounts) {
   const Words changes = {"--lr", "2e-3", "--lr-decay-style", "cosine"};
   const Outcome neither = resume({}, changes);
-  EXPECT_EQ(neither.problems.messages(),
-            (Words{"--lr: the checkpoint has 0.001, the command line 0.002. Say which counts: --override-lr-scheduler (the "
-                   "command line) or --use-checkpoint-lr-scheduler (the checkpoint).",
-                   "--lr-decay-style: the checkpoint has \"linear\", the command line \"cosine\". Say which counts: "
-                   "--override-lr-scheduler (the command line) or --use-checkpoint-lr-scheduler (the checkpoint)."}));
+  EXPECT_EQ(
+      neither.problems.messages(),
+      (Words{"--lr: the checkpoint has 0.001, the command line 0.002. Say which counts: --override-lr-scheduler (the "
+             "command line) or --use-checkpoint-lr-scheduler (the checkpoint).",
+             "--lr-decay-style: the checkpoint has \"linear\", the command line \"cosine\". Say which counts: "
+             "--override-lr-scheduler (the command line) or --use-checkpoint-lr-scheduler (the checkpoint)."}));
 
   const Outcome command_line = resume({}, changes, {.override_lr_scheduler = true});
   EXPECT_TRUE(command_line.problems.empty());
@@ -109,15 +165,17 @@ TEST(Resume, ALearningRateThatDiffersStopsUntilOneOfTheTwoFlagsSaysWhichCounts) 
 }
 
 TEST(Resume, EveryLearningRateOptionIsInThatClass) {
-  const std::vector<Words> changes = {{"--min-lr", "1e-5"}, {"--lr-decay-iters", "30"}, {"--lr-decay-samples", "30"},
-                                      {"--lr-decay-tokens", "30"}, {"--lr-warmup-fraction", "0.5"}, {"--lr-warmup-iters", "1"},
-                                      {"--lr-warmup-samples", "1"}};
+  const std::vector<Words> changes = {
+      {"--min-lr", "1e-5"},        {"--lr-decay-iters", "30"},      {"--lr-decay-samples", "30"},
+      {"--lr-decay-tokens", "30"}, {"--lr-warmup-fraction", "0.5"}, {"--lr-warmup-iters", "1"},
+      {"--lr-warmup-samples", "1"}};
   for (const Words& change : changes) {
     const Outcome outcome = resume({}, change);
     ASSERT_EQ(outcome.differences.size(), 1u) << change[0];
     EXPECT_EQ(outcome.differences[0].rule, ResumeRule::kLearningRate) << change[0];
     EXPECT_EQ(outcome.problems.messages().size(), 1u) << change[0];
-    EXPECT_EQ(resume({}, change, {.overrides = {change[0]}}).problems.messages().size(), 1u) << "--override is not the flag for it";
+    EXPECT_EQ(resume({}, change, {.overrides = {change[0]}}).problems.messages().size(), 1u)
+        << "--override is not the flag for it";
   }
 }
 
@@ -141,45 +199,68 @@ TEST(Resume, TheLengthOfTheRunIsPartOfTheScheduleWhereTheDecayEndsWithIt) {
 }
 
 TEST(Resume, DataBlendSeedSequenceLengthAndGlobalBatchNeedTheirNameInOverride) {
-  const std::vector<Words> changes = {{"--data-path", "1", "data/a", "2", "data/b"}, {"--split", "90, 5, 5"}, {"--seed", "7"},
-                                      {"--seq-length", "8"}, {"--global-batch-size", "8"}, {"--rampup-batch-size", "2", "2", "100"},
-                                      {"--train-weighted-split-paths", "T: 1 0:1 data/a"}, {"--eod-mask-loss"},
-                                      {"--reset-attention-mask"}, {"--hidden-dropout", "0"}, {"--weight-decay", "0.5"}, {"--adam-beta2", "0.95"},
-                                      {"--clip-grad", "2"}, {"--openai-gelu"}, {"--max-position-embeddings", "32"}};
+  const std::vector<Words> changes = {{"--data-path", "1", "data/a", "2", "data/b"},
+                                      {"--split", "90, 5, 5"},
+                                      {"--seed", "7"},
+                                      {"--seq-length", "8"},
+                                      {"--global-batch-size", "8"},
+                                      {"--rampup-batch-size", "2", "2", "100"},
+                                      {"--train-weighted-split-paths", "T: 1 0:1 data/a"},
+                                      {"--eod-mask-loss"},
+                                      {"--reset-attention-mask"},
+                                      {"--hidden-dropout", "0"},
+                                      {"--weight-decay", "0.5"},
+                                      {"--adam-beta2", "0.95"},
+                                      {"--clip-grad", "2"},
+                                      {"--openai-gelu"},
+                                      {"--max-position-embeddings", "32"}};
   for (const Words& change : changes) {
     const Outcome without = resume({}, change);
     ASSERT_EQ(without.differences.size(), 1u) << change[0];
     ASSERT_EQ(without.problems.messages().size(), 1u) << change[0];
-    EXPECT_NE(without.problems.messages()[0].find("or --override " + without.differences[0].key + "."), std::string::npos);
+    EXPECT_NE(without.problems.messages()[0].find("or --override " + without.differences[0].key + "."),
+              std::string::npos);
     for (const std::string& spelling : {change[0], without.differences[0].key}) {
       const Outcome with = resume({}, change, {.overrides = {"sample_order", spelling}});
       EXPECT_TRUE(with.problems.empty()) << with.problems.messages()[0];
     }
   }
   EXPECT_EQ(resume({}, {"--seed", "7"}).problems.messages(),
-            Words{"--seed: the checkpoint has 1234, the command line 7. It changes what is learnt: give the checkpoint's value, "
+            Words{"--seed: the checkpoint has 1234, the command line 7. It changes what is learnt: give the "
+                  "checkpoint's value, "
                   "or --override seed."});
 }
 
 TEST(Resume, TheShapeOfTheModelIsRefusedEvenWithOverrideAndWhenFinetuning) {
-  const std::vector<Words> changes = {{"--num-layers", "3"}, {"--hidden-size", "16"}, {"--ffn-hidden-size", "9"},
-                                      {"--num-attention-heads", "4"}, {"--kv-channels", "3"}, {"--embed-layernorm"}, {"--pad-vocab-size-to", "64"},
-                                      {"--untie-embeddings-and-output-weights"}, {"--position-embedding-type", "absolute"}};
+  const std::vector<Words> changes = {{"--num-layers", "3"},
+                                      {"--hidden-size", "16"},
+                                      {"--ffn-hidden-size", "9"},
+                                      {"--num-attention-heads", "4"},
+                                      {"--kv-channels", "3"},
+                                      {"--embed-layernorm"},
+                                      {"--pad-vocab-size-to", "64"},
+                                      {"--untie-embeddings-and-output-weights"},
+                                      {"--position-embedding-type", "absolute"}};
   for (const Words& change : changes) {
     EXPECT_EQ(resume({}, change, {.overrides = {change[0]}}).problems.messages().size(), 1u) << change[0];
     EXPECT_EQ(resume({}, change, {.finetune = true}).problems.messages().size(), 1u) << change[0];
   }
   EXPECT_EQ(resume({}, {"--num-layers", "3"}).problems.messages(),
-            Words{"--num-layers: the checkpoint has 2, the command line 3. The shape of a model cannot change: give the checkpoint's value."});
+            Words{"--num-layers: the checkpoint has 2, the command line 3. The shape of a model cannot change: give "
+                  "the checkpoint's value."});
   EXPECT_TRUE(resume({"--pad-vocab-size-to", "64"}, {}).problems.empty()) << "the model keeps its own";
   // With learned positions their number is a shape.
   const Words learned = {"--position-embedding-type", "absolute"};
   EXPECT_EQ(resume(learned, {"--position-embedding-type", "absolute", "--max-position-embeddings", "32"},
-                   {.overrides = {"max_position_embeddings"}}).problems.messages().size(), 1u);
+                   {.overrides = {"max_position_embeddings"}})
+                .problems.messages()
+                .size(),
+            1u);
 }
 
 TEST(Resume, FinetuningIsANewRunThatOnlyTheModelBinds) {
-  const Outcome outcome = resume({}, {"--seed", "7", "--lr", "1", "--data-path", "data/b", "--finetune"}, {.finetune = true});
+  const Outcome outcome =
+      resume({}, {"--seed", "7", "--lr", "1", "--data-path", "data/b", "--finetune"}, {.finetune = true});
   EXPECT_TRUE(outcome.problems.empty());
   EXPECT_EQ(outcome.differences.size(), 4u);
 }
@@ -191,7 +272,8 @@ TEST(Resume, EveryProblemIsReportedAtOnceAlsoAMisspeltOverride) {
 }
 
 TEST(Resume, TheTableShowsBothValuesAndWhichIsUsed) {
-  const Outcome outcome = resume({}, {"--lr", "2e-3", "--save", "elsewhere", "--exit-interval", "3"}, {.use_checkpoint_lr_scheduler = true});
+  const Outcome outcome = resume({}, {"--lr", "2e-3", "--save", "elsewhere", "--exit-interval", "3"},
+                                 {.use_checkpoint_lr_scheduler = true});
   EXPECT_EQ(ckpt::to_table(outcome.differences),
             "  option         checkpoint  command line  used\n"
             "  exit_interval  (unset)     3             the command line's\n"
@@ -210,7 +292,8 @@ TEST(Resume, EveryOptionHasItsRowAndEveryRowIsAnOption) {
 }
 
 TEST(Resume, ThePaddedVocabularyBelongsToTheModel) {
-  const store::ModelFacts saved{.family = "gpt", .compute_type = "bf16", .vocab_size = 50257, .padded_vocab_size = 50304, .num_parameters = 1};
+  const store::ModelFacts saved{
+      .family = "gpt", .compute_type = "bf16", .vocab_size = 50257, .padded_vocab_size = 50304, .num_parameters = 1};
   store::ModelFacts present = saved;
   Problems none;
   ckpt::check_model(saved, present, none);
@@ -218,10 +301,10 @@ TEST(Resume, ThePaddedVocabularyBelongsToTheModel) {
   present.padded_vocab_size = 50432, present.family = "bert";
   Problems problems;
   ckpt::check_model(saved, present, problems);
-  EXPECT_EQ(problems.messages(),
-            (Words{"the checkpoint is of model family 'gpt', this run trains 'bert'",
-                   "padded vocabulary: the checkpoint has 50,304 rows, this run would have 50,432. It was fixed when the model was "
-                   "created: leave out --pad-vocab-size-to, or give --pad-vocab-size-to 50304."}));
+  EXPECT_EQ(problems.messages(), (Words{"the checkpoint is of model family 'gpt', this run trains 'bert'",
+                                        "padded vocabulary: the checkpoint has 50,304 rows, this run would have "
+                                        "50,432. It was fixed when the model was "
+                                        "created: leave out --pad-vocab-size-to, or give --pad-vocab-size-to 50304."}));
 }
 
 TEST(Resume, TheTokenizerIsComparedByContentNotByPath) {
@@ -235,7 +318,8 @@ TEST(Resume, TheTokenizerIsComparedByContentNotByPath) {
   EXPECT_TRUE(problems.empty());
   ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{\"b\": 0}"}}, {}, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
-  EXPECT_NE(problems.messages()[0].find("tokenizer/vocab.json: the checkpoint was trained with checksum " + hex64(hash64(content))),
+  EXPECT_NE(problems.messages()[0].find("tokenizer/vocab.json: the checkpoint was trained with checksum " +
+                                        hex64(hash64(content))),
             std::string::npos);
 }
 
@@ -260,7 +344,8 @@ TEST(Resume, WhatMovesTheLastBitsIsSaidOnce) {
   store::TrainingState present = saved;
   EXPECT_EQ(ckpt::environment_changes(saved, present), Words{});
   present.num_threads = 4, present.cpu_type = "B";
-  EXPECT_EQ(ckpt::environment_changes(saved, present), (Words{"threads: 2 when saved, now 4", "CPU: A when saved, now B"}));
+  EXPECT_EQ(ckpt::environment_changes(saved, present),
+            (Words{"threads: 2 when saved, now 4", "CPU: A when saved, now B"}));
 }
 
 }  // namespace resume_test

@@ -155,8 +155,10 @@ TEST_F(RoundTrip, DamagedTensorsAreAllNamedAndNothingIsGivenOut) {
                     LoadedCheckpoint::Part::kSome);
   });
   EXPECT_EQ(message.substr(0, 11), "2 problems:");
-  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.weight.master', block 1 of 1"), std::string::npos) << message;
-  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.bias.master', block 1 of 1"), std::string::npos) << message;
+  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.weight.master', block 1 of 1"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find(file.string() + ": tensor 'layers.0.mlp.bias.master', block 1 of 1"), std::string::npos)
+      << message;
   EXPECT_NE(error_of([&] { checkpoint.read("layers.0.mlp.bias.master"); }), "no error");
   EXPECT_TRUE(same_bits(checkpoint.read("layers.0.mlp.bias"), saved[1].value)) << "what is whole can still be read";
 }
@@ -169,7 +171,8 @@ TEST_F(RoundTrip, AMissingFileIsNamedBeforeAnythingIsRead) {
   LoadedCheckpoint checkpoint(folder_ / "step_00000004");
   const at::Tensor bias = at::full({7}, 5, at::kBFloat16);
   const std::string message = error_of([&] {
-    checkpoint.load({{"layers.0.mlp.bias", bias}, {"scalar", at::empty({}, at::kBFloat16)}}, LoadedCheckpoint::Part::kSome);
+    checkpoint.load({{"layers.0.mlp.bias", bias}, {"scalar", at::empty({}, at::kBFloat16)}},
+                    LoadedCheckpoint::Part::kSome);
   });
   EXPECT_EQ(message, (folder_ / "step_00000004" / "weights-final.safetensors").string() +
                          ": expected by manifest.json, cannot be opened: No such file or directory. "
@@ -187,11 +190,12 @@ TEST_F(RoundTrip, AnErrorOfTheThreadIsThrownByTheNextCallAndLaterSavesGoOn) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small = {700, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_EQ(error_of([&] { writer.save(manifest(2), tensors()); }), "no error") << "training goes on while it is written";
+  EXPECT_EQ(error_of([&] { writer.save(manifest(2), tensors()); }), "no error")
+      << "training goes on while it is written";
   const std::string message = error_of([&] { writer.save(manifest(3), tensors()); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(message, "checkpoint '" + (folder_ / "step_00000002").string() + "' was not saved: cannot write '" +
-                         (folder_ / "step_00000002.partial" / "optimizer-00000.safetensors").string() +
+                         (folder_ / "step_00000002.partial" / "weights-00000.safetensors").string() +
                          "': File too large. Checkpoints saved earlier are untouched.");
   writer.save(manifest(4), tensors());
   writer.wait();
@@ -211,7 +215,9 @@ TEST_F(RoundTrip, ADiskWithoutRoomIsNoticedBeforeTheCopy) {
   }
   const bool is_empty = fs::is_empty(folder_);
   ::umount2(folder_.c_str(), MNT_DETACH);
-  EXPECT_NE(message.find("no room for checkpoint step_00000001 in '" + folder_.string() + "': it needs "), std::string::npos) << message;
+  EXPECT_NE(message.find("no room for checkpoint step_00000001 in '" + folder_.string() + "': it needs "),
+            std::string::npos)
+      << message;
   EXPECT_NE(message.find(" are free. Remove old ones with 'espalier checkpoint prune "), std::string::npos) << message;
   EXPECT_TRUE(is_empty);
 }

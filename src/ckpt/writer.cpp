@@ -48,7 +48,8 @@ HostBuffer::~HostBuffer() {
 void HostBuffer::grow(int64_t bytes) {
   if (bytes <= size_) return;
   if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), static_cast<size_t>(std::exchange(size_, 0)));
-  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw UserError(concat("no memory for the copy of the state that a save takes: it needs ", format_count(bytes),
                            " bytes (", format_bytes(static_cast<double>(bytes)), ")"));
@@ -95,8 +96,11 @@ void CheckpointWriter::copy(const std::vector<TensorToSave>& tensors, Snapshot& 
     ESPALIER_CHECK(value.is_contiguous() && value.device().is_cpu(), tensor.name);
     const auto bytes = static_cast<int64_t>(value.nbytes());
     uint8_t* to = buffer_.data() + offset;
-    snapshot.tensors.push_back({.name = tensor.name, .file = tensor.file, .dtype = dtype_of(value.scalar_type()),
-                                .shape = value.sizes().vec(), .data = to});
+    snapshot.tensors.push_back({.name = tensor.name,
+                                .file = tensor.file,
+                                .dtype = dtype_of(value.scalar_type()),
+                                .shape = value.sizes().vec(),
+                                .data = to});
     const auto* from = static_cast<const uint8_t*>(value.const_data_ptr());
     for (int64_t done = 0; done < bytes; done += kCopyGrain)
       pieces.push_back({to + done, from + done, std::min(kCopyGrain, bytes - done)});
@@ -129,7 +133,9 @@ void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<T
     step_back();
     const Clock::time_point write_start = Clock::now();
     const store::Manifest written = store::write_step(run_folder_, snapshot->manifest, snapshot->tensors, extra_files_);
-    return SaveReport{.step = written.state.step, .bytes = written.tensor_bytes(), .stall_seconds = stall,
+    return SaveReport{.step = written.state.step,
+                      .bytes = written.tensor_bytes(),
+                      .stall_seconds = stall,
                       .write_seconds = seconds_since(write_start)};
   });
 }

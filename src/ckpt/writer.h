@@ -25,9 +25,9 @@
 namespace espalier::ckpt {
 
 struct TensorToSave {
-  std::string name;   // global name
-  std::string file;   // store::weights_file(group), store::optimizer_file(group)
-  at::Tensor value;   // contiguous, on the CPU
+  std::string name;  // global name
+  std::string file;  // store::weights_file(group), store::optimizer_file(group)
+  at::Tensor value;  // contiguous, on the CPU
 };
 
 struct SaveReport {

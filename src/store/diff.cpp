@@ -113,7 +113,8 @@ std::string text_of(const std::map<std::string, Value>& values) {
 
 std::vector<std::pair<std::string, std::string>> fields_of(const TrainingState& state) {
   std::vector<std::pair<std::string, std::string>> fields;
-  TrainingState::visit_fields(state, [&](const char* name, const auto& value) { fields.emplace_back(name, text_of(value)); });
+  TrainingState::visit_fields(state,
+                              [&](const char* name, const auto& value) { fields.emplace_back(name, text_of(value)); });
   return fields;
 }
 
@@ -138,7 +139,8 @@ CheckpointDifference diff_steps(const std::filesystem::path& first_folder, const
     if (b == nullptr) {
       result.tensors.push_back({.kind = Kind::kOnlyInFirst, .name = a.name, .first = describe(a), .second = {}});
     } else if (a.dtype != b->dtype || a.shape != b->shape) {
-      result.tensors.push_back({.kind = Kind::kShapeOrType, .name = a.name, .first = describe(a), .second = describe(*b)});
+      result.tensors.push_back(
+          {.kind = Kind::kShapeOrType, .name = a.name, .first = describe(a), .second = describe(*b)});
     } else {
       ++result.num_compared;
       TensorDifference difference = compare_values(first, a, second, *b);

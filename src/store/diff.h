@@ -12,13 +12,13 @@ struct TensorDifference {
   enum class Kind { kValues, kShapeOrType, kOnlyInFirst, kOnlyInSecond };
   Kind kind = Kind::kValues;
   std::string name;
-  std::string first, second;       // shape and type, as text ("BF16 [33, 7]"); empty where it is missing
-  int64_t num_different = 0;       // elements whose bits differ
-  double largest_difference = 0;   // of the values; NaN when one of a differing pair is NaN
+  std::string first, second;      // shape and type, as text ("BF16 [33, 7]"); empty where it is missing
+  int64_t num_different = 0;      // elements whose bits differ
+  double largest_difference = 0;  // of the values; NaN when one of a differing pair is NaN
 };
 
 struct CheckpointDifference {
-  int64_t num_compared = 0;              // tensors in both, of the same shape and type
+  int64_t num_compared = 0;               // tensors in both, of the same shape and type
   std::vector<TensorDifference> tensors;  // those that are not bitwise equal, in the first one's order
   std::vector<std::string> state;         // fields of the training state that differ: "step: 10 | 20"
 };

@@ -46,11 +46,16 @@ std::string decode(const Json& json, int64_t& value) {
   return "";
 }
 std::string decode(const Json& json, double& value) {
-  if (json.is_number()) value = json;
-  else if (json == "nan") value = std::nan("");
-  else if (json == "inf") value = HUGE_VAL;
-  else if (json == "-inf") value = -HUGE_VAL;
-  else return "a number";
+  if (json.is_number())
+    value = json;
+  else if (json == "nan")
+    value = std::nan("");
+  else if (json == "inf")
+    value = HUGE_VAL;
+  else if (json == "-inf")
+    value = -HUGE_VAL;
+  else
+    return "a number";
   return "";
 }
 std::string decode(const Json& json, std::string& value) {
@@ -129,7 +134,8 @@ uint64_t decode_checksum(const std::string& text, const std::string& where, cons
 }
 
 Json encode_file(const StoredFile& file) {
-  return {{"path", file.path}, {"bytes", file.bytes}, {"hashed_bytes", file.hashed_bytes}, {"xxh3", hex64(file.checksum)}};
+  return {
+      {"path", file.path}, {"bytes", file.bytes}, {"hashed_bytes", file.hashed_bytes}, {"xxh3", hex64(file.checksum)}};
 }
 
 StoredFile decode_file(const Json& json, const std::string& where, const std::string& origin) {
@@ -154,7 +160,10 @@ StoredFile decode_file(const Json& json, const std::string& where, const std::st
 Json encode_tensor(const StoredTensor& tensor) {
   Json blocks = Json::array();
   for (const Block& block : tensor.blocks) blocks.push_back({block.offset, block.bytes, hex64(block.checksum)});
-  return {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"file", tensor.file},
+  return {{"name", tensor.name},
+          {"dtype", to_string(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"file", tensor.file},
           {"blocks", blocks}};
 }
 
@@ -193,7 +202,8 @@ StoredTensor decode_tensor(const Json& json, const std::string& at, const std::s
     if (!size.is_number_unsigned()) refuse(origin, concat(where, ".shape: expected sizes, found ", size.dump()));
     tensor.shape.push_back(size);
   }
-  for (const Json& block : reader.array("blocks")) tensor.blocks.push_back(decode_block(block, where + ".blocks", origin));
+  for (const Json& block : reader.array("blocks"))
+    tensor.blocks.push_back(decode_block(block, where + ".blocks", origin));
   reader.finish();
   check_blocks(tensor, where, origin);
   return tensor;
@@ -203,7 +213,8 @@ StoredTensor decode_tensor(const Json& json, const std::string& at, const std::s
 template <class Element, class Encode>
 std::string lines(const std::vector<Element>& elements, Encode encode_element) {
   std::string text = "[";
-  for (const Element& element : elements) text += (text.size() == 1 ? "\n    " : ",\n    ") + encode_element(element).dump();
+  for (const Element& element : elements)
+    text += (text.size() == 1 ? "\n    " : ",\n    ") + encode_element(element).dump();
   return text + (elements.empty() ? "]" : "\n  ]");
 }
 
@@ -268,12 +279,12 @@ int64_t Manifest::tensor_bytes() const {
 }
 
 std::string to_json(const Manifest& manifest) {
-  std::string text = concat("{\n  \"format\": \"", kFormatName, "\",\n  \"version\": ", manifest.version, ",\n  ",
-                            kChecksumMark, kNoChecksum, "\",\n  \"model\": ", encode_struct(manifest.model).dump(),
-                            ",\n  \"state\": ", encode_struct(manifest.state).dump(),
-                            ",\n  \"config\": ", Json(manifest.config).dump(), ",\n  \"files\": ",
-                            lines(manifest.files, encode_file), ",\n  \"tensors\": ",
-                            lines(manifest.tensors, encode_tensor), "\n}\n");
+  std::string text =
+      concat("{\n  \"format\": \"", kFormatName, "\",\n  \"version\": ", manifest.version, ",\n  ", kChecksumMark,
+             kNoChecksum, "\",\n  \"model\": ", encode_struct(manifest.model).dump(),
+             ",\n  \"state\": ", encode_struct(manifest.state).dump(),
+             ",\n  \"config\": ", Json(manifest.config).dump(), ",\n  \"files\": ", lines(manifest.files, encode_file),
+             ",\n  \"tensors\": ", lines(manifest.tensors, encode_tensor), "\n}\n");
   text.replace(text.find(kChecksumMark) + std::string(kChecksumMark).size(), 16, hex64(hash64(text)));
   return text;
 }
@@ -294,7 +305,8 @@ Manifest manifest_from_json(const std::string& text, const std::string& origin) 
   decode_struct(reader.at("state"), "state", origin, manifest.state);
   reader.read("config", manifest.config);
   for (const Json& file : reader.array("files")) manifest.files.push_back(decode_file(file, "files", origin));
-  for (const Json& tensor : reader.array("tensors")) manifest.tensors.push_back(decode_tensor(tensor, "tensors", origin));
+  for (const Json& tensor : reader.array("tensors"))
+    manifest.tensors.push_back(decode_tensor(tensor, "tensors", origin));
   reader.finish();
   check_unique_and_known(manifest, origin);
   return manifest;

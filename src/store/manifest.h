@@ -48,10 +48,10 @@ struct StoredFile {
 
 // What the tensors alone do not say about the model.
 struct ModelFacts {
-  std::string family;              // "gpt"
-  std::string compute_type;        // "bf16", "fp16", "fp32"
-  int64_t vocab_size = 0;          // of the tokenizer
-  int64_t padded_vocab_size = 0;   // rows of the embedding: fixed when the model was created
+  std::string family;             // "gpt"
+  std::string compute_type;       // "bf16", "fp16", "fp32"
+  int64_t vocab_size = 0;         // of the tokenizer
+  int64_t padded_vocab_size = 0;  // rows of the embedding: fixed when the model was created
   int64_t num_parameters = 0;
 
   template <class Self, class Visit>
@@ -85,9 +85,9 @@ struct TrainingState {
   int64_t loss_scale_growth_tracker = 0;
   int64_t loss_scale_hysteresis_tracker = 0;
   // What the bits depend on beside all this.
-  int64_t random_scheme = 0;     // tensor::kRandomScheme
-  std::string sample_order;      // fingerprint of the order of samples; a change is found even when no option differs
-  std::string layout;            // "tp1pp1dp1"
+  int64_t random_scheme = 0;  // tensor::kRandomScheme
+  std::string sample_order;   // fingerprint of the order of samples; a change is found even when no option differs
+  std::string layout;         // "tp1pp1dp1"
   int64_t num_threads = 0;
   std::string cpu_type;
   std::string libtorch_version;

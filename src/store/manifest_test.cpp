@@ -14,7 +14,8 @@ using test::error_of;
 
 Manifest example() {
   Manifest manifest;
-  manifest.model = {.family = "gpt", .compute_type = "bf16", .vocab_size = 50257, .padded_vocab_size = 50304, .num_parameters = 7};
+  manifest.model = {
+      .family = "gpt", .compute_type = "bf16", .vocab_size = 50257, .padded_vocab_size = 50304, .num_parameters = 7};
   manifest.state.step = 1000;
   manifest.state.consumed_train_tokens = (int64_t{1} << 53) + 1;  // more than a double holds
   manifest.state.loss_scale = 0.1;
@@ -22,8 +23,12 @@ Manifest example() {
   manifest.state.counts["documents"] = -3;
   manifest.state.sums = {{"third", 1.0 / 3.0}, {"denormal", 5e-324}, {"infinite", HUGE_VAL}, {"nan", std::nan("")}};
   manifest.config = "[model]\nname = \"é\\n\"\n";
-  manifest.files = {{.path = "weights-final.safetensors", .bytes = 192, .hashed_bytes = 128, .checksum = 0xfedcba9876543210}};
-  manifest.tensors = {{.name = "w", .dtype = DType::kBFloat16, .shape = {4, 8}, .file = "weights-final.safetensors",
+  manifest.files = {
+      {.path = "weights-final.safetensors", .bytes = 192, .hashed_bytes = 128, .checksum = 0xfedcba9876543210}};
+  manifest.tensors = {{.name = "w",
+                       .dtype = DType::kBFloat16,
+                       .shape = {4, 8},
+                       .file = "weights-final.safetensors",
                        .blocks = {{0, 60, 1}, {60, 4, 0xffffffffffffffff}}}};
   return manifest;
 }
@@ -72,21 +77,28 @@ TEST(ManifestFile, AnyBitThatIsFlippedIsNoticed) {
 
 TEST(ManifestFile, ACutManifestIsRefusedAtAnyLength) {
   const std::string text = to_json(example());
-  for (size_t length = 0; length < text.size(); ++length) EXPECT_NE(refusal(text.substr(0, length)), "no error") << length;
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_NE(refusal(text.substr(0, length)), "no error") << length;
 }
 
 TEST(ManifestFile, OtherFormatsAndNewerVersionsAreNamed) {
-  EXPECT_EQ(refusal(edited("espalier-checkpoint", "other")), "manifest.json: format: expected 'espalier-checkpoint', found 'other'");
-  EXPECT_EQ(refusal(edited("\"version\": 1", "\"version\": 2")),
-            "manifest.json: version: this program reads 1 to 1, found 2; use the release that wrote it, or a newer one");
+  EXPECT_EQ(refusal(edited("espalier-checkpoint", "other")),
+            "manifest.json: format: expected 'espalier-checkpoint', found 'other'");
+  EXPECT_EQ(
+      refusal(edited("\"version\": 1", "\"version\": 2")),
+      "manifest.json: version: this program reads 1 to 1, found 2; use the release that wrote it, or a newer one");
 }
 
 TEST(ManifestFile, FieldsThatAreMissingUnknownOrOfAnotherKindAreNamed) {
-  EXPECT_EQ(refusal(edited("\"step\":1000", "\"step\":\"1000\"")), "manifest.json: state.step: expected an integer, found \"1000\"");
+  EXPECT_EQ(refusal(edited("\"step\":1000", "\"step\":\"1000\"")),
+            "manifest.json: state.step: expected an integer, found \"1000\"");
   EXPECT_EQ(refusal(edited("\"step\":1000,", "")), "manifest.json: state.step: expected a value, found nothing");
-  EXPECT_EQ(refusal(edited("\"step\":1000", "\"step\":1000,\"future\":1")), "manifest.json: state.future: not known to format version 1");
-  EXPECT_EQ(refusal(edited("\"dtype\":\"BF16\"", "\"dtype\":\"F4\"")), "manifest.json: tensor 'w'.dtype: expected a type of safetensors, found 'F4'");
-  EXPECT_EQ(refusal(edited("[60,4,", "[61,3,")), "manifest.json: tensor 'w'.blocks: expected a block at byte 60, found 3 bytes at 61");
+  EXPECT_EQ(refusal(edited("\"step\":1000", "\"step\":1000,\"future\":1")),
+            "manifest.json: state.future: not known to format version 1");
+  EXPECT_EQ(refusal(edited("\"dtype\":\"BF16\"", "\"dtype\":\"F4\"")),
+            "manifest.json: tensor 'w'.dtype: expected a type of safetensors, found 'F4'");
+  EXPECT_EQ(refusal(edited("[60,4,", "[61,3,")),
+            "manifest.json: tensor 'w'.blocks: expected a block at byte 60, found 3 bytes at 61");
   EXPECT_EQ(refusal(edited("[4,8]", "[5,8]")), "manifest.json: tensor 'w'.blocks: expected 80 bytes in all, found 64");
   EXPECT_EQ(refusal(edited("fedcba9876543210", "xedcba9876543210")),
             "manifest.json: files.xxh3: expected 16 hexadecimal digits, found 'xedcba9876543210'");

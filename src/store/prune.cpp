@@ -32,7 +32,8 @@ void remove_step_folder(const StepEntry& entry) {
     }
     fs::remove_all(doomed);
   } catch (const fs::filesystem_error& error) {
-    throw UserError(concat("cannot remove '", entry.folder.string(), "': ", error.code().message()), ExitCode::kInputOutput);
+    throw UserError(concat("cannot remove '", entry.folder.string(), "': ", error.code().message()),
+                    ExitCode::kInputOutput);
   }
 }
 

@@ -20,8 +20,8 @@ struct PruneRule {
 
 struct PrunePlan {
   std::vector<StepEntry> keep;
-  std::vector<StepEntry> remove;      // complete ones
-  std::vector<StepEntry> leftovers;   // unfinished and set-aside folders; removed only under the run's lock
+  std::vector<StepEntry> remove;     // complete ones
+  std::vector<StepEntry> leftovers;  // unfinished and set-aside folders; removed only under the run's lock
 };
 
 PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule);

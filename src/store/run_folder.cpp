@@ -98,8 +98,10 @@ int64_t supersede_records(const fs::path& run_folder, int64_t step) {
     const size_t end = std::min(content.find('\n', begin), content.size());
     const std::string line = content.substr(begin, end - begin);
     const std::optional<int64_t> record_step = end == content.size() ? std::nullopt : step_of_record(line);
-    if (record_step && *record_step <= step) kept += line + "\n";
-    else moved += line + "\n", ++num_moved;
+    if (record_step && *record_step <= step)
+      kept += line + "\n";
+    else
+      moved += line + "\n", ++num_moved;
     begin = end + 1;
   }
   if (num_moved == 0) return 0;
@@ -143,9 +145,12 @@ RunListing list_steps(const fs::path& run_folder) {
     const std::optional<int64_t> step = step_of_folder(name);
     if (!step) continue;
     const StepEntry found{*step, entry.path()};
-    if (ending.empty() && has_manifest(entry.path())) listing.complete.push_back(found);
-    else if (ending.empty() || ending == ".partial") listing.partial.push_back(found);
-    else if (ending.rfind(".superseded", 0) == 0 || ending == ".removing") listing.superseded.push_back(found);
+    if (ending.empty() && has_manifest(entry.path()))
+      listing.complete.push_back(found);
+    else if (ending.empty() || ending == ".partial")
+      listing.partial.push_back(found);
+    else if (ending.rfind(".superseded", 0) == 0 || ending == ".removing")
+      listing.superseded.push_back(found);
   }
   for (auto* list : {&listing.complete, &listing.partial, &listing.superseded})
     std::sort(list->begin(), list->end(), [](const StepEntry& a, const StepEntry& b) {
@@ -158,7 +163,8 @@ std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int
   if (has_manifest(load)) {
     const int64_t step = read_manifest(load).state.step;
     if (ckpt_step && *ckpt_step != step)
-      throw UserError(concat("'", load.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ", *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
+      throw UserError(concat("'", load.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ",
+                             *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
                       ExitCode::kUsage);
     return StepEntry{step, load};
   }
@@ -166,9 +172,9 @@ std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int
   if (ckpt_step) {
     for (const StepEntry& entry : listing.complete)
       if (entry.step == *ckpt_step) return entry;
-    throw UserError(concat("'", load.string(), "' has no complete ", step_folder_name(*ckpt_step), ": ",
-                           describe(load)),
-                    ExitCode::kMissingInput);
+    throw UserError(
+        concat("'", load.string(), "' has no complete ", step_folder_name(*ckpt_step), ": ", describe(load)),
+        ExitCode::kMissingInput);
   }
   if (!listing.complete.empty()) return listing.complete.back();
   if (!save.empty() && absolute_path(load) == absolute_path(save)) return std::nullopt;
@@ -193,10 +199,11 @@ Superseded prepare_save_folder(const fs::path& save, const std::optional<StepEnt
   const bool goes_on = loaded && absolute_path(loaded->folder).parent_path() == absolute_path(save);
   const RunListing listing = list_steps(save);
   if (!goes_on && !listing.complete.empty())
-    throw UserError(concat("--save '", save.string(), "' already holds checkpoints up to ",
-                           listing.complete.back().folder.filename().string(), ", and this run does not go on from them. Give --load ",
-                           save.string(), " to go on, or another --save."),
-                    ExitCode::kCannotCreate);
+    throw UserError(
+        concat("--save '", save.string(), "' already holds checkpoints up to ",
+               listing.complete.back().folder.filename().string(),
+               ", and this run does not go on from them. Give --load ", save.string(), " to go on, or another --save."),
+        ExitCode::kCannotCreate);
   return supersede_after(save, first_step);
 }
 
@@ -244,5 +251,9 @@ RunLock::~RunLock() {
 
 RunLock::RunLock(RunLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
+RunLock& RunLock::operator=(RunLock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
 
 }  // namespace espalier::store

@@ -25,7 +25,7 @@ struct RunListing {
   std::vector<StepEntry> superseded;  // set aside: *.superseded, *.removing
 };
 
-std::string step_folder_name(int64_t step);                     // "step_00001000"
+std::string step_folder_name(int64_t step);                      // "step_00001000"
 std::optional<int64_t> step_of_folder(const std::string& name);  // of a complete folder's name
 
 // Empty for a folder that does not exist.
@@ -65,7 +65,9 @@ class RunLock {
   static std::optional<RunLock> take_if_free(const std::filesystem::path& run_folder);
   ~RunLock();
   RunLock(RunLock&& other) noexcept;
+  RunLock& operator=(RunLock&& other) noexcept;
   RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
 
  private:
   explicit RunLock(int descriptor) : descriptor_(descriptor) {}

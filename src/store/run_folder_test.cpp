@@ -54,9 +54,10 @@ TEST_F(RunFolder, LoadTakesTheNewestStepOrTheOneThatIsAskedForOrAStepFolder) {
   EXPECT_EQ(find_checkpoint(folder_, {}, "")->step, 300);
   EXPECT_EQ(find_checkpoint(folder_, 200, "")->folder, folder_ / "step_00000200");
   EXPECT_EQ(find_checkpoint(folder_ / "step_00000100", {}, "")->step, 100);
-  EXPECT_EQ(error_of([&] { find_checkpoint(folder_ / "step_00000100", 200, ""); }),
-            "'" + (folder_ / "step_00000100").string() +
-                "' is the checkpoint of step 100, --ckpt-step asks for 200. Give the run folder, or leave out --ckpt-step.");
+  EXPECT_EQ(
+      error_of([&] { find_checkpoint(folder_ / "step_00000100", 200, ""); }),
+      "'" + (folder_ / "step_00000100").string() +
+          "' is the checkpoint of step 100, --ckpt-step asks for 200. Give the run folder, or leave out --ckpt-step.");
 }
 
 TEST_F(RunFolder, LoadingFromTheSaveFolderStartsANewRunWhenNothingIsThereYet) {
@@ -75,21 +76,25 @@ TEST_F(RunFolder, ALoadThatFindsNothingListsWhatIsThere) {
   add_folder("step_00000003.partial");
   write_text(folder_ / "config.toml", "");
   EXPECT_EQ(error_of([&] { find_checkpoint(folder_, {}, "/elsewhere"); }),
-            "'" + path + "' holds no complete checkpoint: it holds unfinished: step_00000003.partial; other files: config.toml");
+            "'" + path +
+                "' holds no complete checkpoint: it holds unfinished: step_00000003.partial; other files: config.toml");
   add_complete(2);
   EXPECT_EQ(error_of([&] { find_checkpoint(folder_, 7, folder_); }),
-            "'" + path + "' has no complete step_00000007: it holds complete: step_00000002; "
-            "unfinished: step_00000003.partial; other files: config.toml");
+            "'" + path +
+                "' has no complete step_00000007: it holds complete: step_00000002; "
+                "unfinished: step_00000003.partial; other files: config.toml");
 }
 
 TEST_F(RunFolder, GoingOnFromAnOlderStepSetsLaterCheckpointsAndRecordsAside) {
   for (const int64_t step : {10, 20, 30}) add_complete(step);
   write_text(folder_ / "metrics.jsonl",
-             "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3");
+             "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n{\"step\": "
+             "21}\n{\"step\": 30}\n{\"step\": 3");
   const Superseded result = supersede_after(folder_, 20);
   EXPECT_EQ(result.steps, (Steps{30}));
   EXPECT_EQ(result.num_records, 3);
-  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"), "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n");
+  EXPECT_EQ(read_file(folder_ / "metrics.jsonl"),
+            "{\"step\": 10}\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n");
   EXPECT_EQ(read_file(folder_ / "metrics.superseded.jsonl"), "{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3\n");
   EXPECT_EQ(steps_of(list_steps(folder_).complete), (Steps{10, 20}));
   EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 20);
@@ -99,7 +104,8 @@ TEST_F(RunFolder, GoingOnFromAnOlderStepSetsLaterCheckpointsAndRecordsAside) {
   EXPECT_TRUE(fs::exists(folder_ / "step_00000030.superseded"));
   EXPECT_TRUE(fs::exists(folder_ / "step_00000030.superseded.2"));
   EXPECT_EQ(read_file(folder_ / "metrics.superseded.jsonl"),
-            "{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": {}}\n");
+            "{\"step\": 21}\n{\"step\": 30}\n{\"step\": 3\n{\"step\": 20, \"lm_loss\": 3.5}\n{\"step\": 20, \"valid\": "
+            "{}}\n");
 }
 
 TEST_F(RunFolder, SettingAsideIsRepeatedWithoutDoubledRecordsAfterAKillInBetween) {
@@ -119,8 +125,10 @@ TEST_F(RunFolder, ARunSavesOnlyBesideCheckpointsThatItGoesOnFrom) {
   write_text(folder_ / "metrics.jsonl", "{\"step\": 1}\n");   // killed before its first save
   EXPECT_EQ(prepare_save_folder(folder_, {}, 0).num_records, 1);
   for (const int64_t step : {10, 20}) add_complete(step);
-  const std::string refusal = concat("--save '", folder_.string(), "' already holds checkpoints up to step_00000020, and this run "
-                                     "does not go on from them. Give --load ", folder_.string(), " to go on, or another --save.");
+  const std::string refusal = concat("--save '", folder_.string(),
+                                     "' already holds checkpoints up to step_00000020, and this run "
+                                     "does not go on from them. Give --load ",
+                                     folder_.string(), " to go on, or another --save.");
   EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, {}, 0); }), refusal);
   EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, StepEntry{20, "/elsewhere/step_00000020"}, 20); }), refusal);
   EXPECT_EQ(prepare_save_folder(folder_ / ".", StepEntry{10, folder_ / "step_00000010"}, 10).steps, (Steps{20}));
@@ -221,14 +229,16 @@ TEST_F(Diff, EqualBitsAreEqualAndOnlyTheStateIsReported) {
 
 TEST_F(Diff, TheLargestDifferenceIsTakenFromTheValuesOfEveryType) {
   const float f32[2][3] = {{1, 2, 3}, {1, 2.5, -3}};
-  const uint16_t bf16[2][2] = {{0x3f80, 0x4000}, {0x3f80, 0x4040}};          // 1, 2 | 1, 3
-  const uint16_t f16[2][4] = {{0x3c00, 0x0001, 0x7c00, 0x8000}, {0x3e00, 0x0002, 0x7c00, 0x0000}};  // 1, 2^-24, inf, -0 | 1.5, 2^-23, inf, 0
+  const uint16_t bf16[2][2] = {{0x3f80, 0x4000}, {0x3f80, 0x4040}};  // 1, 2 | 1, 3
+  const uint16_t f16[2][4] = {{0x3c00, 0x0001, 0x7c00, 0x8000},
+                              {0x3e00, 0x0002, 0x7c00, 0x0000}};  // 1, 2^-24, inf, -0 | 1.5, 2^-23, inf, 0
   const int64_t i64[2][1] = {{5}, {-2}};
   const double nan[2][2] = {{1, 2}, {1, std::nan("")}};
   const auto tensors = [&](int side) {
-    return std::vector<TensorData>{tensor("f32", DType::kFloat32, {3}, f32[side]), tensor("bf16", DType::kBFloat16, {2}, bf16[side]),
-                                   tensor("f16", DType::kFloat16, {2, 2}, f16[side]), tensor("i64", DType::kInt64, {}, i64[side]),
-                                   tensor("nan", DType::kFloat64, {2}, nan[side])};
+    return std::vector<TensorData>{
+        tensor("f32", DType::kFloat32, {3}, f32[side]), tensor("bf16", DType::kBFloat16, {2}, bf16[side]),
+        tensor("f16", DType::kFloat16, {2, 2}, f16[side]), tensor("i64", DType::kInt64, {}, i64[side]),
+        tensor("nan", DType::kFloat64, {2}, nan[side])};
   };
   const CheckpointDifference difference = diff_steps(save(1, tensors(0)), save(2, tensors(1)));
   ASSERT_EQ(difference.tensors.size(), 5u);
@@ -261,8 +271,9 @@ TEST_F(Diff, ADamagedFileIsAnErrorNotADifference) {
   SmallCheckpoint().save(folder_, 2);
   const fs::path file = folder_ / "step_00000002" / weights_file("final");
   test::flip_bit(file, static_cast<int64_t>(fs::file_size(file)) - 1, 3);
-  EXPECT_NE(error_of([&] { diff_steps(folder_ / "step_00000001", folder_ / "step_00000002"); }).find("expected checksum"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { diff_steps(folder_ / "step_00000001", folder_ / "step_00000002"); }).find("expected checksum"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -81,7 +81,9 @@ json parse_header(const char* text, uint64_t length, const std::filesystem::path
 }
 
 int64_t non_negative(const json& value) {
-  return value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<int64_t>::max() ? value.get<int64_t>() : -1;
+  return value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<int64_t>::max()
+             ? value.get<int64_t>()
+             : -1;
 }
 
 std::vector<int64_t> parse_shape(const json& value) {
@@ -142,8 +144,8 @@ void check_layout(const std::vector<TensorEntry>& entries, int64_t data_bytes, c
   for (const TensorEntry& entry : entries) {
     const std::string after = previous == nullptr ? "the start" : "'" + previous->name + "'";
     if (entry.begin < position)
-      refuse(path, concat("tensor '", entry.name, "': overlaps ", after, ": expected to begin at ", position, ", found ",
-                          entry.begin));
+      refuse(path, concat("tensor '", entry.name, "': overlaps ", after, ": expected to begin at ", position,
+                          ", found ", entry.begin));
     if (entry.begin > position)
       refuse(path, concat("tensor '", entry.name, "': hole after ", after, ": expected to begin at ", position,
                           ", found ", entry.begin));
@@ -185,8 +187,10 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   const json header = parse_header(reinterpret_cast<const char*>(file_.data()) + 8, length, path);
   data_offset_ = static_cast<int64_t>(8 + length);
   for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") metadata_ = parse_metadata(value, path);
-    else entries_.push_back(parse_entry(name, value, path));
+    if (name == "__metadata__")
+      metadata_ = parse_metadata(value, path);
+    else
+      entries_.push_back(parse_entry(name, value, path));
   }
   std::sort(entries_.begin(), entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -209,8 +213,9 @@ std::string safetensors_header(std::vector<TensorEntry>& entries, const std::map
     ESPALIER_CHECK(bytes >= 0, entry.name);
     entry.begin = position;
     entry.end = position += bytes;
-    text += concat(json(entry.name).dump(), ":{\"dtype\":\"", to_string(entry.dtype), "\",\"shape\":",
-                   json(entry.shape).dump(), ",\"data_offsets\":[", entry.begin, ",", entry.end, "]},");
+    text +=
+        concat(json(entry.name).dump(), ":{\"dtype\":\"", to_string(entry.dtype),
+               "\",\"shape\":", json(entry.shape).dump(), ",\"data_offsets\":[", entry.begin, ",", entry.end, "]},");
   }
   if (text.back() == ',') text.pop_back();
   text += '}';

@@ -18,7 +18,9 @@ std::string file_bytes(const std::string& header, const std::string& data) {
 class Safetensors : public test::TestFolder {
  protected:
   // The error without the path in front.
-  std::string refusal(const std::string& header, const std::string& data) { return refusal_of(file_bytes(header, data)); }
+  std::string refusal(const std::string& header, const std::string& data) {
+    return refusal_of(file_bytes(header, data));
+  }
   std::string refusal_of(const std::string& bytes) {
     const std::filesystem::path path = folder_ / "bad.safetensors";
     write_text(path, bytes);
@@ -70,9 +72,11 @@ TEST_F(Safetensors, AFileThatIsCutOffIsRefusedWhereverItEnds) {
   EXPECT_EQ(refusal_of("1234567"), "header length: expected 8 bytes, file has 7; not a safetensors file");
   EXPECT_EQ(refusal_of(std::string("\x10\0\0\0\0\0\0\0{}", 10)),
             "header: expected 16 bytes after the length, file has 2; it is cut off");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
-                    "12345"),
-            "data: expected 7 bytes, found 5; cut off in tensor 'b' (3 to 7)");
+  EXPECT_EQ(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
+          "12345"),
+      "data: expected 7 bytes, found 5; cut off in tensor 'b' (3 to 7)");
 }
 
 TEST_F(Safetensors, AFileThatIsTooLongIsRefused) {
@@ -87,15 +91,24 @@ TEST_F(Safetensors, AHeaderThatIsNoneIsRefused) {
   EXPECT_EQ(refusal("[1]", ""), "header: expected a JSON object, found array");
   EXPECT_NE(refusal("{\"a\":", "").find("header: expected JSON, found "), std::string::npos);
   EXPECT_EQ(refusal(R"({"__metadata__":{"n":1}})", ""), "__metadata__: 'n': expected text, found 1");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1"),
-            "header: tensor 'a' stands there twice");
+  EXPECT_EQ(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+          "1"),
+      "header: tensor 'a' stands there twice");
 }
 
 TEST_F(Safetensors, TensorsThatOverlapOrLeaveAHoleAreRefused) {
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", "1234"),
-            "tensor 'b': overlaps 'a': expected to begin at 3, found 2");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})", "123"),
-            "tensor 'b': hole after 'a': expected to begin at 1, found 2");
+  EXPECT_EQ(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+          "1234"),
+      "tensor 'b': overlaps 'a': expected to begin at 3, found 2");
+  EXPECT_EQ(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+          "123"),
+      "tensor 'b': hole after 'a': expected to begin at 1, found 2");
   EXPECT_EQ(refusal(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})", "123"),
             "tensor 'b': hole after the start: expected to begin at 0, found 2");
 }
@@ -103,7 +116,8 @@ TEST_F(Safetensors, TensorsThatOverlapOrLeaveAHoleAreRefused) {
 TEST_F(Safetensors, FieldsAreRefusedWithWhatWasExpectedAndFound) {
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", "1"),
             "tensor 'a': dtype: expected one of F32, F16, BF16, F64, I64, I32, I16, I8, U8, BOOL, found 'F8_E4M3'");
-  EXPECT_EQ(refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "1"), "tensor 'a': dtype: expected a type name, found nothing");
+  EXPECT_EQ(refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "1"),
+            "tensor 'a': dtype: expected a type name, found nothing");
   EXPECT_EQ(refusal(R"({"a":3})", "1"), "tensor 'a': dtype: expected a type name, found nothing");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", "1"),
             "tensor 'a': shape: expected a list of sizes, found [-1]");

@@ -34,8 +34,9 @@ struct StepReader::OpenFile {
   explicit OpenFile(fs::path file_path) : path(std::move(file_path)) {
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-      throw UserError(concat(path.string(), ": expected by ", kManifestName, ", cannot be opened: ", std::strerror(errno)),
-                      errno == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput);
+      throw UserError(
+          concat(path.string(), ": expected by ", kManifestName, ", cannot be opened: ", std::strerror(errno)),
+          errno == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput);
   }
   ~OpenFile() { ::close(descriptor); }
   OpenFile(const OpenFile&) = delete;
@@ -53,8 +54,9 @@ struct StepReader::OpenFile {
       const ssize_t got = ::pread(descriptor, to, static_cast<size_t>(bytes), offset);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0)
-        throw UserError(concat(path.string(), ": cannot read ", bytes, " bytes at ", offset, ": ", std::strerror(errno)),
-                        ExitCode::kInputOutput);
+        throw UserError(
+            concat(path.string(), ": cannot read ", bytes, " bytes at ", offset, ": ", std::strerror(errno)),
+            ExitCode::kInputOutput);
       if (got == 0)
         throw UserError(concat(path.string(), ": expected ", bytes, " more bytes at ", offset, ", the file ends there"),
                         ExitCode::kBadData);
@@ -77,9 +79,9 @@ std::map<std::string, int64_t> tensor_begins(const Manifest& manifest, const Sto
   for (const StoredTensor& tensor : manifest.tensors)
     if (tensor.file == file.path) begins[tensor.name] = position, position += tensor.num_bytes();
   if (!begins.empty() && position != file.bytes)
-    throw UserError(concat(kManifestName, ": '", file.path, "': expected ", position, " bytes for its tensors, found ",
-                           file.bytes),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat(kManifestName, ": '", file.path, "': expected ", position, " bytes for its tensors, found ", file.bytes),
+        ExitCode::kBadData);
   return begins;
 }
 

@@ -46,7 +46,8 @@ TEST_F(Step, EveryTensorComesBackAndThePartsAreSafetensors) {
     const TensorEntry* entry = file.find(tensor.name);
     ASSERT_NE(entry, nullptr) << tensor.name;
     EXPECT_EQ(entry->shape, tensor.shape);
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.data(*entry)), small.bytes(index).size()), small.bytes(index));
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.data(*entry)), small.bytes(index).size()),
+              small.bytes(index));
   }
   EXPECT_EQ(reader.read_extra_file("tokenizer/vocab.json"), "{\"a\": 0}");
   EXPECT_EQ(verify(step), Lines{});
@@ -58,8 +59,13 @@ TEST_F(Step, ATensorLongerThanABlockIsStoredInBlocksOfAtMost64MiB) {
   Manifest manifest;
   manifest.state.step = 1;
   const int64_t elements = static_cast<int64_t>(content.size()) / 2;
-  write_step(folder_, manifest, {{.name = "long", .file = "weights-final.safetensors", .dtype = DType::kFloat16,
-                                  .shape = {elements}, .data = content.data()}}, {});
+  write_step(folder_, manifest,
+             {{.name = "long",
+               .file = "weights-final.safetensors",
+               .dtype = DType::kFloat16,
+               .shape = {elements},
+               .data = content.data()}},
+             {});
   StepReader reader(folder_ / "step_00000001");
   const StoredTensor& tensor = reader.manifest().tensors[0];
   ASSERT_EQ(tensor.blocks.size(), 2u);
@@ -109,9 +115,9 @@ TEST_F(Step, ADamagedBlockIsReportedWithTensorFileBlockAndBothChecksums) {
   std::string damaged = small.bytes(1);
   const uint64_t expected = hash64(damaged);
   damaged[0] ^= 1;
-  const std::string message = concat(file.string(), ": tensor 'layers.0.mlp.bias', block 1 of 1 (bytes ", begin + 462, " to ",
-                                     begin + 476, " of the file): expected checksum ", hex64(expected), ", found ",
-                                     hex64(hash64(damaged)));
+  const std::string message =
+      concat(file.string(), ": tensor 'layers.0.mlp.bias', block 1 of 1 (bytes ", begin + 462, " to ", begin + 476,
+             " of the file): expected checksum ", hex64(expected), ", found ", hex64(hash64(damaged)));
   EXPECT_EQ(error_of([&] { read_tensor(reader, "layers.0.mlp.bias"); }), message);
   EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{message});
 }
@@ -125,8 +131,10 @@ TEST_F(Step, MissingShortAndLongFilesAreReportedTogetherByName) {
   fs::resize_file(step / "tokenizer/vocab.json", 9);
   const Lines found = verify(step);
   ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(found[0], concat((step / weights_file("00000")).string(), ": expected ", size, " bytes, found ", size - 1, "; it is cut off"));
-  EXPECT_EQ(found[1], (step / optimizer_file("00000")).string() + ": expected by manifest.json, cannot be opened: No such file or directory");
+  EXPECT_EQ(found[0], concat((step / weights_file("00000")).string(), ": expected ", size, " bytes, found ", size - 1,
+                             "; it is cut off"));
+  EXPECT_EQ(found[1], (step / optimizer_file("00000")).string() +
+                          ": expected by manifest.json, cannot be opened: No such file or directory");
   EXPECT_EQ(found[2], (step / "tokenizer/vocab.json").string() + ": expected 8 bytes, found 9; it is too long");
 }
 
@@ -144,8 +152,10 @@ TEST_F(Step, AnExistingStepIsNeverRewritten) {
   SmallCheckpoint(1).save(folder_, 5);
   const std::string before = read_file(folder_ / "step_00000005" / weights_file("00000"));
   EXPECT_EQ(error_of([&] { SmallCheckpoint(2).save(folder_, 5); }),
-            concat("'", (folder_ / "step_00000005").string(), "' is already there, and a checkpoint is never rewritten. "
-                   "Continue that run with --load ", folder_.string(), ", or use another --save."));
+            concat("'", (folder_ / "step_00000005").string(),
+                   "' is already there, and a checkpoint is never rewritten. "
+                   "Continue that run with --load ",
+                   folder_.string(), ", or use another --save."));
   EXPECT_EQ(read_file(folder_ / "step_00000005" / weights_file("00000")), before);
 }
 
@@ -185,8 +195,11 @@ TEST_F(Step, AFullDiskIsNoticedBeforeWritingAndWhileWriting) {
   ::umount2(folder_.c_str(), MNT_DETACH);
 
   EXPECT_NE(before_writing.find("no room for checkpoint step_00000002 in '" + folder_.string() +
-                                "': it needs 1,048,576 bytes (1.00 MiB), "), std::string::npos) << before_writing;
-  EXPECT_NE(while_writing.find("No space left on device. Checkpoints saved earlier are untouched."), std::string::npos) << while_writing;
+                                "': it needs 1,048,576 bytes (1.00 MiB), "),
+            std::string::npos)
+      << before_writing;
+  EXPECT_NE(while_writing.find("No space left on device. Checkpoints saved earlier are untouched."), std::string::npos)
+      << while_writing;
   EXPECT_EQ(listing.complete.size(), 1u);
   EXPECT_EQ(listing.partial.size(), 0u);
   EXPECT_EQ(found, Lines{});
@@ -212,12 +225,14 @@ void kill_while_saving(const fs::path& folder, int64_t first, int64_t microsecon
 TEST_F(Step, KilledAtAnyMomentEveryCompleteCheckpointIsWholeAndTheNextAttemptGoesOn) {
   const auto start = std::chrono::steady_clock::now();
   SmallCheckpoint(1, /*rows=*/3000).save(folder_, 1);
-  const int64_t save_microseconds = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+  const int64_t save_microseconds =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   std::mt19937_64 random(7);
   int64_t newest = 1, num_partial = 0;
   // Until enough kills came in the middle of a save, and enough saves came to their end.
   for (int round = 0; round < 300 && (round < 20 || num_partial < 10 || newest < 10); ++round) {
-    kill_while_saving(folder_, newest + 1, static_cast<int64_t>(random() % static_cast<uint64_t>(3 * save_microseconds)));
+    kill_while_saving(folder_, newest + 1,
+                      static_cast<int64_t>(random() % static_cast<uint64_t>(3 * save_microseconds)));
     const RunListing listing = list_steps(folder_);
     num_partial += static_cast<int64_t>(listing.partial.size());
     ASSERT_FALSE(listing.complete.empty());

@@ -37,11 +37,12 @@ Block write_block(DirectFile& file, const uint8_t* tensor_data, int64_t offset, 
 }
 
 StoredTensor write_tensor(DirectFile& file, const TensorData& tensor) {
-  StoredTensor stored{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .file = tensor.file, .blocks = {}};
+  StoredTensor stored{
+      .name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .file = tensor.file, .blocks = {}};
   const int64_t bytes = stored.num_bytes();
   for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)
-    stored.blocks.push_back(write_block(file, static_cast<const uint8_t*>(tensor.data), offset,
-                                        std::min(kBlockBytes, bytes - offset)));
+    stored.blocks.push_back(
+        write_block(file, static_cast<const uint8_t*>(tensor.data), offset, std::min(kBlockBytes, bytes - offset)));
   return stored;
 }
 
@@ -61,7 +62,9 @@ TensorFile write_tensor_file(const fs::path& folder, const std::vector<const Ten
   DirectFile file(folder / tensors.front()->file);
   file.append(header.data(), header_bytes);
   for (const TensorData* tensor : tensors) result.tensors.push_back(write_tensor(file, *tensor));
-  result.file = {.path = tensors.front()->file, .bytes = file.position(), .hashed_bytes = header_bytes,
+  result.file = {.path = tensors.front()->file,
+                 .bytes = file.position(),
+                 .hashed_bytes = header_bytes,
                  .checksum = hash64(header)};
   file.finish();
   return result;
@@ -70,10 +73,12 @@ TensorFile write_tensor_file(const fs::path& folder, const std::vector<const Ten
 // While one thread waits for the disk, another has checksums to compute.
 constexpr int kWriterThreads = 2;
 
-void write_tensor_files(const fs::path& folder, const std::vector<std::vector<const TensorData*>>& groups, Manifest& manifest) {
+void write_tensor_files(const fs::path& folder, const std::vector<std::vector<const TensorData*>>& groups,
+                        Manifest& manifest) {
   ThreadPool pool(kWriterThreads);
   std::vector<std::future<TensorFile>> files;
-  for (const auto& group : groups) files.push_back(pool.submit([&folder, &group] { return write_tensor_file(folder, group); }));
+  for (const auto& group : groups)
+    files.push_back(pool.submit([&folder, &group] { return write_tensor_file(folder, group); }));
   for (std::future<TensorFile>& pending : files) {
     TensorFile written = pending.get();
     manifest.files.push_back(std::move(written.file));
@@ -94,7 +99,8 @@ void write_extra_file(const fs::path& folder, const ExtraFile& extra, Manifest& 
   write_whole_file(folder, extra.path, extra.content);
   if (target.parent_path() != folder) fsync_directory(target.parent_path());
   const auto bytes = static_cast<int64_t>(extra.content.size());
-  manifest.files.push_back({.path = extra.path, .bytes = bytes, .hashed_bytes = bytes, .checksum = hash64(extra.content)});
+  manifest.files.push_back(
+      {.path = extra.path, .bytes = bytes, .hashed_bytes = bytes, .checksum = hash64(extra.content)});
 }
 
 // In the order in which the files first appear.
@@ -149,19 +155,22 @@ void check_free_space(const fs::path& run_folder, int64_t needed_bytes, int64_t 
                     ExitCode::kInputOutput);
   const auto free_bytes = static_cast<int64_t>(status.f_bavail * status.f_frsize);
   if (free_bytes < needed_bytes)
-    throw UserError(concat("no room for checkpoint ", step_folder_name(step), " in '", run_folder.string(), "': it needs ",
-                           format_count(needed_bytes), " bytes (", format_bytes(static_cast<double>(needed_bytes)),
-                           "), ", format_count(free_bytes), " (", format_bytes(static_cast<double>(free_bytes)),
-                           ") are free. Remove old ones with 'espalier checkpoint prune ", run_folder.string(),
-                           " --keep-last 1 --yes', or use another --save."),
-                    ExitCode::kCannotCreate);
+    throw UserError(
+        concat("no room for checkpoint ", step_folder_name(step), " in '", run_folder.string(), "': it needs ",
+               format_count(needed_bytes), " bytes (", format_bytes(static_cast<double>(needed_bytes)), "), ",
+               format_count(free_bytes), " (", format_bytes(static_cast<double>(free_bytes)),
+               ") are free. Remove old ones with 'espalier checkpoint prune ", run_folder.string(),
+               " --keep-last 1 --yes', or use another --save."),
+        ExitCode::kCannotCreate);
 }
 
 void check_step_is_new(const fs::path& run_folder, int64_t step) {
   const fs::path target = run_folder / step_folder_name(step);
   if (fs::exists(target))
-    throw UserError(concat("'", target.string(), "' is already there, and a checkpoint is never rewritten. Continue that "
-                           "run with --load ", run_folder.string(), ", or use another --save."),
+    throw UserError(concat("'", target.string(),
+                           "' is already there, and a checkpoint is never rewritten. Continue that "
+                           "run with --load ",
+                           run_folder.string(), ", or use another --save."),
                     ExitCode::kCannotCreate);
 }
 

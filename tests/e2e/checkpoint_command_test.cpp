@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "store/run_folder.h"
 #include "store/step_writer.h"
 
 namespace espalier {
@@ -53,14 +54,17 @@ TEST_F(CheckpointCommand, InspectShowsStateAndTensorsOfTheNewestStep) {
   fs::create_directories(run_ / "step_00001500.partial");
   const Outcome outcome = espalier("inspect " + run_.string());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  for (const char* text : {"step_00001000\n", "complete steps: 500; 1,000\n", "unfinished steps: 1,500\n", "consumed_train_tokens          1,048,576,000\n",
-                           "layers.0.mlp.dense_h_to_4h.weight.exp_avg     F32 [9, 6]        216       3  optimizer-00000.safetensors\n",
-                           "20 tensors, 4.31 KiB in 7 files; weights 630 B, optimizer 3.69 KiB; format version 1\n"})
+  for (const char* text :
+       {"step_00001000\n", "complete steps: 500; 1,000\n", "unfinished steps: 1,500\n",
+        "consumed_train_tokens          1,048,576,000\n",
+        "layers.0.mlp.dense_h_to_4h.weight.exp_avg     F32 [9, 6]        216       3  optimizer-00000.safetensors\n",
+        "20 tensors, 4.31 KiB in 7 files; weights 630 B, optimizer 3.69 KiB; format version 1\n"})
     EXPECT_NE(outcome.output.find(text), std::string::npos) << text << "not in\n" << outcome.output;
   EXPECT_EQ(espalier("inspect --config " + run_.string()).output.substr(0, 30), "[network_size]\nnum_layers = 1\n");
   const Outcome json = espalier("inspect --json --ckpt-step 500 " + run_.string());
   EXPECT_EQ(json.exit_code, 0);
-  EXPECT_NE(json.output.find("\"folder\":\"" + (run_ / "step_00000500").string() + "\"}\n"), std::string::npos) << json.output;
+  EXPECT_NE(json.output.find("\"folder\":\"" + (run_ / "step_00000500").string() + "\"}\n"), std::string::npos)
+      << json.output;
 }
 
 TEST_F(CheckpointCommand, VerifyExitsWithOneAndNamesTheTensorWhenAByteIsFlipped) {
@@ -69,7 +73,8 @@ TEST_F(CheckpointCommand, VerifyExitsWithOneAndNamesTheTensorWhenAByteIsFlipped)
   damage("step_00001000/optimizer-final.safetensors");
   const Outcome outcome = espalier("verify " + run_.string());
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.output.find("optimizer-final.safetensors: tensor 'final_layernorm.weight.master', block 3 of 3"), std::string::npos)
+  EXPECT_NE(outcome.output.find("optimizer-final.safetensors: tensor 'final_layernorm.weight.master', block 3 of 3"),
+            std::string::npos)
       << outcome.output;
   EXPECT_EQ(espalier("verify --weights-only " + run_.string()).exit_code, 0);
   EXPECT_NE(espalier("verify --json " + run_.string()).output.find("\"ok\":false"), std::string::npos);
@@ -92,15 +97,23 @@ TEST_F(CheckpointCommand, DiffExitsWithOneAndShowsTheLargestDifferenceOfEachTens
   for (const auto& [step, values] : {std::pair(1, first), std::pair(2, second)}) {
     store::Manifest manifest;
     manifest.state.step = step;
-    store::write_step(run_, manifest, {{.name = "w", .file = store::weights_file("final"), .dtype = store::DType::kFloat32,
-                                        .shape = {3}, .data = values}}, {});
+    store::write_step(run_, manifest,
+                      {{.name = "w",
+                        .file = store::weights_file("final"),
+                        .dtype = store::DType::kFloat32,
+                        .shape = {3},
+                        .data = values}},
+                      {});
   }
   const std::string both = (run_ / "step_00000001").string() + " " + (run_ / "step_00000002").string();
   const Outcome outcome = espalier("diff " + both);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.output, "w F32 [3]: 2 elements differ, largest difference 1\nstate step: 1 | 2\n1 tensors are not equal, 1 compared\n");
+  EXPECT_EQ(
+      outcome.output,
+      "w F32 [3]: 2 elements differ, largest difference 1\nstate step: 1 | 2\n1 tensors are not equal, 1 compared\n");
   EXPECT_EQ(espalier("diff --json " + both).output,
-            "{\"equal\":false,\"num_compared\":1,\"tensors\":[{\"name\":\"w\",\"kind\":\"values\",\"first\":\"F32 [3]\",\"second\":"
+            "{\"equal\":false,\"num_compared\":1,\"tensors\":[{\"name\":\"w\",\"kind\":\"values\",\"first\":\"F32 "
+            "[3]\",\"second\":"
             "\"F32 [3]\",\"num_different\":2,\"largest_difference\":1.0}],\"state\":[\"step: 1 | 2\"]}\n");
 }
 
@@ -112,6 +125,11 @@ TEST_F(CheckpointCommand, PruneShowsFirstAndRemovesOnlyWhenToldTo) {
   EXPECT_NE(shown.output.find("keep    step_00001500 "), std::string::npos) << shown.output;
   EXPECT_NE(shown.errors.find("nothing was removed; add --yes to do it"), std::string::npos);
   EXPECT_TRUE(fs::exists(run_ / "step_00000500"));
+  {
+    const store::RunLock lock(run_);  // a run is on: its unfinished folder stays
+    EXPECT_EQ(espalier("prune --yes --keep-every 500 " + run_.string()).exit_code, 0);
+    EXPECT_TRUE(fs::exists(run_ / "step_00001700.partial"));
+  }
   EXPECT_EQ(espalier("prune --yes --keep-every 1000 " + run_.string()).exit_code, 0);
   EXPECT_FALSE(fs::exists(run_ / "step_00000500"));
   EXPECT_FALSE(fs::exists(run_ / "step_00001700.partial"));
@@ -125,7 +143,9 @@ TEST_F(CheckpointCommand, PruneRemovesNothingWhenTheNewestIsDamagedOrNoRuleIsGiv
   fs::remove(run_ / "step_00001000/weights-00000.safetensors");
   const Outcome outcome = espalier("prune --yes --keep-last 1 " + run_.string());
   EXPECT_EQ(outcome.exit_code, 65);
-  EXPECT_NE(outcome.errors.find("weights-00000.safetensors: expected by manifest.json, cannot be opened"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("weights-00000.safetensors: expected by manifest.json, cannot be opened"),
+            std::string::npos)
+      << outcome.errors;
   EXPECT_TRUE(fs::exists(run_ / "step_00000500"));
 }
 

@@ -19,7 +19,8 @@ constexpr int64_t kAlignment = 4096;
 constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 [[noreturn]] void fail(const char* operation, const std::filesystem::path& path) {
-  throw UserError(concat("cannot ", operation, " '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
+  throw UserError(concat("cannot ", operation, " '", path.string(), "': ", std::strerror(errno)),
+                  ExitCode::kInputOutput);
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ void DirectFile::append(const void* data, int64_t bytes) {
 
 void DirectFile::flush(int64_t bytes) {
   for (int64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pwrite(descriptor_, staging_.get() + done, static_cast<size_t>(bytes - done), written_ + done);
+    const ssize_t got =
+        ::pwrite(descriptor_, staging_.get() + done, static_cast<size_t>(bytes - done), written_ + done);
     if (got < 0 && errno == EINTR) continue;
     // A file system that wants another alignment, or a first write that ended in the middle of a page.
     const int flags = ::fcntl(descriptor_, F_GETFL);
