@@ -24,6 +24,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
 
 namespace {
@@ -116,6 +117,11 @@ void dropout_bench(const Bench& bench, double probability) {
                 });
 }
 
+void column_sums_bench(const Bench& bench) {
+  const at::Tensor dy = bench.random();
+  bench.compare("column sums", bench.tensors(1), [&] { column_sums(dy); }, [&] { at::sum(dy, {0}, false, at::kFloat); });
+}
+
 void embedding_bench(const Bench& bench) {
   constexpr int64_t kVocabulary = 50304;
   tensor::Param weight = param(at::randn({kVocabulary, bench.columns}).to(bench.type));
@@ -161,6 +167,7 @@ int main(int argc, char** argv) {
       gelu_bench(bench, spec::Activation::kGeluErf, "erf", "none");
       dropout_bench(bench, 0.1);
       dropout_bench(bench, 0);
+      column_sums_bench(bench);
       if (columns == 768) embedding_bench(bench);
       adam_bench(bench);
     }

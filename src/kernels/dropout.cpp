@@ -65,12 +65,14 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const at::Tensor dy = grads[0].contiguous();
-    const bool masked = state.site.probability > 0;
     const bool summed = state.bias != nullptr && state.bias->grad.defined();
-    at::Tensor dx = masked ? at::empty_like(dy) : dy;
-    if (!masked && !summed) return {dx, dy, {}};
+    if (state.site.probability == 0) {
+      if (summed) push_grad(*state.queue, *state.bias, column_sums(dy));
+      return {dy, dy, {}};
+    }
+    at::Tensor dx = at::empty_like(dy);
     DropoutRows args = rows_of(dy, state.site);
-    if (masked) args.y = dx.data_ptr();
+    args.y = dx.data_ptr();
     const RowBlocks blocks(dy.size(0) * dy.size(1));
     ColumnSums sums(blocks, summed ? 1 : 0, dy.size(2));
     const TypedRowKernels& kernels = row_kernels(dy.scalar_type());

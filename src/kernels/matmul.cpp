@@ -54,19 +54,8 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {
   check_operand(dy);
-  const int64_t columns = dy.size(1);
-  const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
-  const char* values = static_cast<const char*>(dy.const_data_ptr());
-  const int64_t row_bytes = columns * dy.element_size();
-  const RowBlocks blocks(dy.size(0));
-  ColumnSums sums(blocks, 1, columns);
-  for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
-    float* sum = sums.partial(block);
-    std::fill(sum, sum + columns, 0.0f);
-    for (int64_t row = first; row < last; ++row) kernels.add_to_row(sum, values + row * row_bytes, columns);
-  });
   at::Tensor out = grad;
-  out.add_(sums.total()[0]);
+  out.add_(column_sums(dy));
 }
 
 }  // namespace espalier::kernels

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -146,6 +147,29 @@ TEST(RowKernels, PhiloxWordsAreThoseOfTheScalarGenerator) {
       for (uint32_t i = 0; i < kPhiloxWords; ++i) {
         const tensor::PhiloxBlock block = tensor::philox4x32(key, {{first + i / 4, 0xFFFFFFFF, 0x80000001, 0x7FFFFFFF}});
         ASSERT_EQ(words[i], block.word[i % 4]) << cpu_isa_name(isa) << " word " << i << " from " << first;
+      }
+    }
+  }
+}
+
+TEST(RowKernels, ColumnSumsAddRowsInOrderWithinBlocks) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t rows : {0, 1, 7, 33, 2500}) {
+      for (const int64_t columns : {1, 7, 33, 100}) {
+        const at::Tensor x = random({rows, columns}, type, 1), fp32 = x.to(at::kFloat);
+        const int64_t rows_per_block = std::max<int64_t>(16, (rows + 127) / 128);
+        at::Tensor want = at::zeros({columns});
+        for (int64_t block = 0; block < rows; block += rows_per_block) {
+          at::Tensor part = at::zeros({columns});
+          for (int64_t row = block; row < std::min(rows, block + rows_per_block); ++row) part += fp32[row];
+          want += part;
+        }
+        std::vector<CpuIsa> levels = vector_levels();
+        levels.push_back(CpuIsa::kGeneric);
+        for (const CpuIsa isa : levels) {
+          const ForceCpuIsa force(isa);
+          expect_same_bits(column_sums(x), want, cpu_isa_name(isa));
+        }
       }
     }
   }

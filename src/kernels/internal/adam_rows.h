@@ -1,4 +1,4 @@
-// Adam and the measures of gradients, over a range of elements.
+// Adam, sums, and the measures of gradients.
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
@@ -67,6 +67,22 @@ void add_partials(const float* partials, int64_t num_partials, int64_t columns, 
   for (int64_t part = 1; part < num_partials; ++part) {
     const float* row = partials + part * columns;
     for (int64_t column = first; column < last; ++column) sums[column] += row[column];
+  }
+}
+
+// Rows are added one after another; four are read at a time, so that the sums are loaded and stored once for them.
+template <class V, class T>
+void column_sums(const void* x, int64_t columns, int64_t first, int64_t last, float* sums) {
+  const T* row = static_cast<const T*>(x) + first * columns;
+  set_zero<V>(sums, columns);
+  for (; first + 4 <= last; first += 4, row += 4 * columns) {
+    for_each_vector<V>(columns, [&](int64_t i, auto lanes) {
+      const V two = (lanes.load(sums + i) + lanes.load(row + i)) + lanes.load(row + columns + i);
+      lanes.store(sums + i, (two + lanes.load(row + 2 * columns + i)) + lanes.load(row + 3 * columns + i));
+    });
+  }
+  for (; first < last; ++first, row += columns) {
+    for_each_vector<V>(columns, [&](int64_t i, auto lanes) { lanes.store(sums + i, lanes.load(sums + i) + lanes.load(row + i)); });
   }
 }
 

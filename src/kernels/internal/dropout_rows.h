@@ -11,7 +11,7 @@ void dropout_row(const DropoutRows& args, int64_t row, float* sums) {
   const T* x = static_cast<const T*>(args.x) + row * args.columns;
   const T* bias = static_cast<const T*>(args.bias);
   const T* residual = args.residual == nullptr ? nullptr : static_cast<const T*>(args.residual) + row * args.columns;
-  T* y = args.y == nullptr ? nullptr : static_cast<T*>(args.y) + row * args.columns;
+  T* y = static_cast<T*>(args.y) + row * args.columns;
   const uint64_t sample = args.masked ? static_cast<uint64_t>(args.sample_numbers[row % args.num_samples]) : 0;
   const uint32_t position = static_cast<uint32_t>(row / args.num_samples);
   const uint32_t sample_high = static_cast<uint32_t>(sample >> 32) << 16, sample_low = static_cast<uint32_t>(sample);
@@ -29,7 +29,7 @@ void dropout_row(const DropoutRows& args, int64_t row, float* sums) {
       if (args.masked) value = value.keep(words + i, args.threshold) * scale;
       if (sums != nullptr) lanes.store(sums + column, lanes.load(sums + column) + value);
       if (residual != nullptr) value = value + lanes.load(residual + column);
-      if (y != nullptr) lanes.store(y + column, value);
+      lanes.store(y + column, value);
     });
   }
 }

@@ -72,6 +72,18 @@ at::Tensor ColumnSums::total() const {
   return sums;
 }
 
+at::Tensor column_sums(const at::Tensor& x) {
+  ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous(), x.sizes(), " strides ", x.strides());
+  const int64_t columns = x.size(-1);
+  const RowBlocks blocks(columns == 0 ? 0 : x.numel() / columns);
+  ColumnSums sums(blocks, 1, columns);
+  const auto kernel = row_kernels(x.scalar_type()).column_sums;
+  for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
+    kernel(x.const_data_ptr(), columns, first, last, sums.partial(block));
+  });
+  return sums.total()[0];
+}
+
 void push_grad(tensor::GradQueue& queue, tensor::Param& param, const at::Tensor& sum) {
   if (!param.grad.defined()) return;
   queue.push(param, [&param, sum] { param.grad.add_(sum); });

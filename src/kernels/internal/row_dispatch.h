@@ -43,6 +43,9 @@ class ColumnSums {
   at::Tensor partials_;  // [blocks, count, columns]
 };
 
+// Sums over all dimensions but the last of a contiguous tensor of a compute type: [columns] fp32.
+at::Tensor column_sums(const at::Tensor& x);
+
 // Adds `sum` to the gradient of `param` through the queue; nothing for a parameter without one.
 void push_grad(tensor::GradQueue& queue, tensor::Param& param, const at::Tensor& sum);
 

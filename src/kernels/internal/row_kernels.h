@@ -63,7 +63,7 @@ struct DropoutRows {
   const void* x;
   const void* bias;      // [columns] or nullptr
   const void* residual;  // nullptr: none
-  void* y;               // nullptr: only sums
+  void* y;
   int64_t columns;
   bool masked;           // false: nothing is dropped, scale is not used
   PhiloxRoundKeys keys;
@@ -105,6 +105,7 @@ struct TypedRowKernels {
   void (*bias_gelu_erf_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   void (*adam)(const AdamElements&, int64_t first, int64_t last);
+  void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
   void (*softmax_accumulate)(const LogitRow&, SoftmaxSums* sums);
   // (exp(logit - log_sum_exp) - [label]) * scale, in the compute type; zeros when scale is zero

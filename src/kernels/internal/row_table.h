@@ -19,6 +19,7 @@ constexpr TypedRowKernels typed_row_kernels() {
           .bias_gelu_erf_backward = bias_gelu_backward<V, T, GeluErf<V>>,
           .dropout = dropout_rows<V, T>,
           .adam = adam_elements<V, T>,
+          .column_sums = column_sums<V, T>,
           .add_to_row = add_to_row<V, T>,
           .softmax_accumulate = softmax_accumulate<V, T>,
           .softmax_gradient = softmax_gradient<V, T, T>,

@@ -7,10 +7,10 @@
 
 namespace espalier::kernels {
 
-// exp(x) for x <= 0 within 1.5 units in the last place; 0 below -87.68. NaN passes through: max returns its second
+// exp(x) for x <= 88 within 1.5 units in the last place; 0 below -87.68. NaN passes through: max returns its second
 // operand when either is NaN.
 template <class V>
-inline V exp_of_negative(V x) {
+inline V exp(V x) {
   x = max(V::all(-88.029692f), x);
   // Adding 1.5 * 2^23 rounds to an integer n and leaves it in the low bits, here as n + 127: the exponent of 2^n.
   const V magic = V::all(12582912.0f + 127);
@@ -34,13 +34,13 @@ struct GeluTanh {
     return x * fma(x * x, V::all(0.0713548163f), V::all(1.59576912f));
   }
   static V value(V x) {
-    const V e = exp_of_negative(negative_abs(twice_u(x)));
+    const V e = exp(negative_abs(twice_u(x)));
     const V r = V::all(1) / (V::all(1) + e);
     return x * select_positive(x, r, e * r);
   }
   static V derivative(V x) {
     x = min(V::all(16), max(V::all(-16), x));  // beyond, it is 0 or 1, and its factors must stay finite
-    const V e = exp_of_negative(negative_abs(twice_u(x)));
+    const V e = exp(negative_abs(twice_u(x)));
     const V r = V::all(1) / (V::all(1) + e);
     const V er = e * r;
     const V slope = fma(x * x, V::all(0.2140644489f), V::all(1.59576912f));
@@ -71,7 +71,7 @@ struct GeluErf {
     const V minus_half = a * V::all(-0.5f);
     const V exponent = a * minus_half;
     const V lost = fma(a, minus_half, V::all(0) - exponent);
-    V density = exp_of_negative(exponent);
+    V density = exp(exponent);
     density = fma(density, lost, density);
     const V tail = density * (t * p);
     return {select_positive(x, V::all(1) - tail, tail), density};
