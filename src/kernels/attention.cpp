@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/captured.h"
 #include "kernels/internal/attention_problem.h"
 #include "tensor/rng.h"
 #include "tensor/saved.h"
@@ -96,25 +98,11 @@ AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& con
   return problem;
 }
 
-// The fields of the context that the backward pass needs, carried as autograd carries values.
-void keep_context(torch::autograd::AutogradContext* graph, const AttentionContext& context, int64_t num_heads,
-                  int64_t layer) {
-  graph->saved_data["num_heads"] = num_heads;
-  graph->saved_data["layer"] = layer;
-  graph->saved_data["window"] = context.window;
-  graph->saved_data["dropout"] = context.dropout;
-  graph->saved_data["seed"] = static_cast<int64_t>(context.seed);
-  graph->saved_data["sample_numbers"] = context.sample_numbers;
-}
-
-AttentionContext kept_context(torch::autograd::AutogradContext* graph) {
+// What the backward pass needs beside tensors of activations.
+struct KeptState {
   AttentionContext context;
-  context.window = graph->saved_data["window"].toInt();
-  context.dropout = graph->saved_data["dropout"].toDouble();
-  context.seed = static_cast<uint64_t>(graph->saved_data["seed"].toInt());
-  context.sample_numbers = graph->saved_data["sample_numbers"].toIntVector();
-  return context;
-}
+  int64_t num_heads, layer;
+};
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* graph, const at::Tensor& qkv,
@@ -125,13 +113,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     problem.result = result_operand(result, problem.head_size);
     problem.log_sum_exp = log_sum_exp.mutable_data_ptr<float>();
     attention_forward(problem);
-    tensor::save_for_backward(graph, "attention",
-                              {{"qkv", qkv},
-                               {"result", result},
-                               {"log_sum_exp", log_sum_exp},
-                               {"first_key", context.first_key},
-                               {"alibi_slopes", context.alibi_slopes}});
-    keep_context(graph, context, num_heads, layer);
+    tensor::save_for_backward(graph, "attention", {{"qkv", qkv}, {"result", result}, {"log_sum_exp", log_sum_exp}});
+    capture_state(graph, KeptState{context, num_heads, layer});
     return result;
   }
 
@@ -139,11 +122,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                                  const torch::autograd::variable_list& upstream) {
     const torch::autograd::variable_list saved = graph->get_saved_variables();
     const at::Tensor &qkv = saved[0], &result = saved[1], &log_sum_exp = saved[2];
-    AttentionContext context = kept_context(graph);
-    context.first_key = saved[3];
-    context.alibi_slopes = saved[4];
-    const int64_t num_heads = graph->saved_data["num_heads"].toInt();
-    AttentionProblem problem = make_problem(qkv, context, num_heads, graph->saved_data["layer"].toInt());
+    const KeptState& state = captured_state<KeptState>(graph);
+    AttentionProblem problem = make_problem(qkv, state.context, state.num_heads, state.layer);
     problem.result = result_operand(result, problem.head_size);
     problem.log_sum_exp = log_sum_exp.mutable_data_ptr<float>();
 
@@ -158,6 +138,14 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     return {d_qkv, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
+
+at::Tensor forward_only(const at::Tensor& qkv, const AttentionContext& context, int64_t num_heads, int64_t layer) {
+  AttentionProblem problem = make_problem(qkv, context, num_heads, layer);
+  const at::Tensor result = at::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
+  problem.result = result_operand(result, problem.head_size);
+  attention_forward(problem);
+  return result;
+}
 
 // Copies the keys or values of the new positions behind those of the cache.
 void append(const at::Tensor& cache, const at::Tensor& qkv, int64_t which, const AttentionProblem& problem,
@@ -187,7 +175,11 @@ at::Tensor cached_attention(const at::Tensor& qkv, const AttentionContext& conte
   problem.key = cache_operand(entry.keys);
   problem.value = cache_operand(entry.values);
   problem.result = result_operand(result, problem.head_size);
-  attention_forward(problem);
+  if (problem.num_queries <= kFewQueries && !problem.dropout) {
+    attention_few_queries(problem);
+  } else {
+    attention_forward(problem);
+  }
   return result;
 }
 
@@ -196,6 +188,7 @@ at::Tensor cached_attention(const at::Tensor& qkv, const AttentionContext& conte
 at::Tensor attention(const at::Tensor& qkv, const AttentionContext& context, int64_t num_heads, int64_t layer) {
   check_arguments(qkv, context, num_heads);
   if (context.cache != nullptr) return cached_attention(qkv, context, num_heads, layer);
+  if (!builds_graph(qkv)) return forward_only(qkv, context, num_heads, layer);
   return AttentionFunction::apply(qkv, context, num_heads, layer);
 }
 

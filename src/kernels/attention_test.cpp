@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/internal/attention_tiles.h"
 #include "tensor/rng.h"
 
 namespace espalier::kernels {
@@ -179,17 +182,28 @@ void expect_within(const at::Tensor& found, const at::Tensor& wanted, const at::
                                             << bound.reshape(-1)[worst].item<double>();
 }
 
+// Every instruction set that this machine has.
+std::vector<CpuIsa> levels() {
+  std::vector<CpuIsa> isas;
+  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) isas.push_back(static_cast<CpuIsa>(level));
+  return isas;
+}
+
+// Result and gradient on every instruction set.
 void compare_with_formula(const Sizes& sizes, const Masks& masks, at::ScalarType type, double size = 1) {
-  const std::string what = describe(sizes, masks, type);
   const AttentionContext context = make_context(sizes, masks);
   const at::Tensor qkv = random_qkv(sizes, type, size).requires_grad_(true);
-  const at::Tensor result = attention(qkv, context, sizes.heads, kLayer);
-  ASSERT_EQ(result.scalar_type(), type) << what;
-  const at::Tensor d_result = at::randn(result.sizes()).to(type);
-  const at::Tensor d_qkv = torch::autograd::grad({result}, {qkv}, {d_result})[0];
+  const at::Tensor d_result = at::randn({sizes.s, sizes.b, sizes.heads * sizes.head_size}).to(type);
   const Expected wanted = expected(qkv, d_result, sizes, context, rounding_of(type));
-  expect_within(result.detach(), wanted.result, wanted.result_bound, "result, " + what);
-  expect_within(d_qkv, wanted.d_qkv, wanted.d_qkv_bound, "gradient, " + what);
+  for (const CpuIsa isa : levels()) {
+    const ForceCpuIsa force(isa);
+    const std::string what = describe(sizes, masks, type) + " on " + cpu_isa_name(isa);
+    const at::Tensor result = attention(qkv, context, sizes.heads, kLayer);
+    ASSERT_EQ(result.scalar_type(), type) << what;
+    const at::Tensor d_qkv = torch::autograd::grad({result}, {qkv}, {d_result})[0];
+    expect_within(result.detach(), wanted.result, wanted.result_bound, "result, " + what);
+    expect_within(d_qkv, wanted.d_qkv, wanted.d_qkv_bound, "gradient, " + what);
+  }
 }
 
 TEST(Attention, MatchesTheFormulaInEverySizeAndType) {
@@ -296,10 +310,13 @@ TEST(Attention, DecodingThroughACacheGivesTheRowsOfTheWhole) {
       const at::Tensor qkv = random_qkv(sizes, type).requires_grad_(true);
       std::vector<int64_t> pieces = {40, 1, 1, 7, 33};
       while (pieces.size() < 53) pieces.push_back(1);
-      const at::Tensor found = through_cache(qkv, context, sizes, pieces);
-      EXPECT_FALSE(found.requires_grad());
       const Expected wanted = expected(qkv, at::zeros({sizes.s, sizes.b, 48}), sizes, context, rounding_of(type));
-      expect_within(found, wanted.result, wanted.result_bound, describe(sizes, masks, type));
+      for (const CpuIsa isa : levels()) {
+        const ForceCpuIsa force(isa);
+        const at::Tensor found = through_cache(qkv, context, sizes, pieces);
+        EXPECT_FALSE(found.requires_grad());
+        expect_within(found, wanted.result, wanted.result_bound, describe(sizes, masks, type) + " on " + cpu_isa_name(isa));
+      }
     }
   }
 }
@@ -312,6 +329,40 @@ TEST(Attention, AFullCacheIsRefused) {
   AttentionContext context;
   context.cache = &cache;
   EXPECT_THROW(attention(random_qkv(sizes, at::kFloat), context, 1, kLayer), InternalError);
+}
+
+TEST(Attention, RepeatsToTheLastBit) {
+  const Sizes sizes{130, 3, 5, 64};
+  const AttentionContext context = make_context(sizes, {true, true, true, true});
+  const at::Tensor qkv = random_qkv(sizes, at::kBFloat16).requires_grad_(true);
+  const auto run = [&] {
+    const at::Tensor result = attention(qkv, context, sizes.heads, kLayer);
+    return std::vector<at::Tensor>{result, torch::autograd::grad({result}, {qkv}, {at::ones_like(result)})[0]};
+  };
+  const std::vector<at::Tensor> first = run(), second = run();
+  EXPECT_TRUE(at::equal(first[0], second[0]));
+  EXPECT_TRUE(at::equal(first[1], second[1]));
+}
+
+TEST(AttentionTiles, PowersOfTwoAreExactToTwoToTheMinus22) {
+  for (const CpuIsa isa : levels()) {
+    const ForceCpuIsa force(isa);
+    for (float start = 0; start >= -100; start -= 0.37f) {
+      std::vector<float> x(33);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = std::max(start - 0.0113f * static_cast<float>(i), -100.0f);
+      std::vector<float> powers = x;
+      tile_ops(AttentionType::kFloat).exp2(powers.data(), static_cast<int64_t>(powers.size()));
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double wanted = std::exp2(static_cast<double>(x[i]));
+        EXPECT_LE(std::abs(powers[i] - wanted), 0x1p-22 * wanted) << x[i] << " on " << cpu_isa_name(isa);
+      }
+    }
+    std::vector<float> special = {0.0f, -100.5f, -1e30f, -std::numeric_limits<float>::infinity(), std::nanf("")};
+    tile_ops(AttentionType::kFloat).exp2(special.data(), static_cast<int64_t>(special.size()));
+    EXPECT_EQ(special[0], 1.0f);
+    for (const size_t i : {1, 2, 3}) EXPECT_EQ(special[i], 0.0f) << i << " on " << cpu_isa_name(isa);
+    EXPECT_TRUE(std::isnan(special[4])) << cpu_isa_name(isa);
+  }
 }
 
 TEST(AlibiSlopes, EqualMegatronsToTheLastBit) {

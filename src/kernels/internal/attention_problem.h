@@ -56,4 +56,9 @@ inline int64_t first_visible_key(const AttentionProblem& problem, int64_t row, i
 void attention_forward(const AttentionProblem& problem);
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients);
 
+// The forward pass for generation: few queries against many keys, as fast as these can be read. No dropout, no
+// log-sum-exp.
+inline constexpr int64_t kFewQueries = 8;
+void attention_few_queries(const AttentionProblem& problem);
+
 }  // namespace espalier::kernels

@@ -1,0 +1,126 @@
+// Attention beside ATen's scaled_dot_product_attention (the CPU flash kernel): forward, and forward with backward.
+//
+//   attention_bench [--sequence N] [--batch N] [--heads N] [--head-size N] [--threads N]
+//
+// Prints a table: milliseconds (the best of several turns, ours and ATen's in alternation) and their ratio. ATen gets
+// query, key and value already split and in its preferred layout, so its times are without the split.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <time.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "kernels/attention.h"
+#include "kernels/dispatch.h"
+
+namespace {
+
+using espalier::tensor::AttentionContext;
+using espalier::tensor::KeyValueCache;
+
+struct Sizes {
+  int64_t sequence = 1024, batch = 4, heads = 12, head_size = 64;
+};
+
+// With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
+double now_ms() {
+  timespec time;
+  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+}
+
+double milliseconds(const std::function<void()>& work) {
+  const double start = now_ms();
+  work();
+  return now_ms() - start;
+}
+
+void compare(const std::string& name, const std::function<void()>& ours, const std::function<void()>& atens) {
+  double our_best = 1e30, aten_best = 1e30;
+  double spent = 0;
+  for (int turn = 0; turn < 3 || (spent < 3000 && turn < 50); ++turn) {
+    const double our_time = milliseconds(ours), aten_time = milliseconds(atens);
+    our_best = std::min(our_best, our_time);
+    aten_best = std::min(aten_best, aten_time);
+    spent += our_time + aten_time;
+  }
+  std::printf("%-36s %10.3f %10.3f %8.2f\n", name.c_str(), our_best, aten_best, aten_best / our_best);
+}
+
+void compare_training(const Sizes& z, at::ScalarType type) {
+  const at::Tensor qkv = at::randn({z.sequence, z.batch, z.heads * 3 * z.head_size}).to(type).requires_grad_(true);
+  const at::Tensor d_result = at::randn({z.sequence, z.batch, z.heads * z.head_size}).to(type);
+  const auto part = [&] {  // [b, heads, s, d] with the heads of a position together, as a projection leaves them
+    return at::randn({z.batch, z.sequence, z.heads, z.head_size}).to(type).transpose(1, 2).requires_grad_(true);
+  };
+  const at::Tensor q = part(), k = part(), v = part();
+  const at::Tensor d_aten = at::randn({z.batch, z.sequence, z.heads, z.head_size}).to(type).transpose(1, 2);
+  const auto ours = [&](const AttentionContext& context) {
+    return espalier::kernels::attention(qkv, context, z.heads, 0);
+  };
+  const auto atens = [&] { return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true); };
+  const std::string suffix = std::string(" ") + c10::toString(type);
+  {
+    const at::NoGradGuard no_grad;
+    compare("forward" + suffix, [&] { ours({}); }, [&] { atens(); });
+  }
+  const auto train = [&](const AttentionContext& context) {
+    return [&] { torch::autograd::grad({ours(context)}, {qkv}, {d_result}); };
+  };
+  const auto train_aten = [&] { torch::autograd::grad({atens()}, {q, k, v}, {d_aten}); };
+  AttentionContext plain, alibi, dropout;
+  compare("forward + backward" + suffix, train(plain), train_aten);
+  alibi.alibi_slopes = espalier::kernels::alibi_slopes(z.heads);
+  compare("  with ALiBi (ATen without)" + suffix, train(alibi), train_aten);
+  dropout.dropout = 0.1;
+  for (int64_t row = 0; row < z.batch; ++row) dropout.sample_numbers.push_back(row);
+  compare("  with dropout (ATen without)" + suffix, train(dropout), train_aten);
+}
+
+// One query per row against a cache of `sequence` keys.
+void compare_decoding(const Sizes& z, at::ScalarType type) {
+  const at::NoGradGuard no_grad;
+  KeyValueCache cache;
+  cache.capacity = z.sequence;
+  const auto random = [&] { return at::randn({z.batch, z.heads, z.sequence, z.head_size}).to(type); };
+  cache.layers = {{random(), random()}};
+  cache.length = z.sequence - 1;
+  AttentionContext context;
+  context.cache = &cache;
+  const at::Tensor qkv = at::randn({1, z.batch, z.heads * 3 * z.head_size}).to(type);
+  const at::Tensor q = at::randn({z.batch, z.heads, 1, z.head_size}).to(type);
+  compare(std::string("one query, cached ") + c10::toString(type),
+          [&] { espalier::kernels::attention(qkv, context, z.heads, 0); },
+          [&] { at::scaled_dot_product_attention(q, cache.layers[0].keys, cache.layers[0].values); });
+  const double bytes = 2.0 * z.batch * z.heads * z.sequence * z.head_size * q.element_size();
+  std::printf("  (reads %.1f MB of keys and values)\n", bytes / 1e6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Sizes sizes;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const int64_t value = std::atoll(argv[i + 1]);
+    if (flag == "--sequence") sizes.sequence = value;
+    if (flag == "--batch") sizes.batch = value;
+    if (flag == "--heads") sizes.heads = value;
+    if (flag == "--head-size") sizes.head_size = value;
+    if (flag == "--threads") at::set_num_threads(static_cast<int>(value));
+  }
+  std::printf("s=%ld b=%ld heads=%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch, sizes.heads,
+              sizes.head_size, at::get_num_threads(), espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
+  std::printf("%-36s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
+    compare_training(sizes, type);
+    compare_decoding(sizes, type);
+  }
+  return 0;
+}

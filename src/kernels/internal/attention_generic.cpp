@@ -1,0 +1,116 @@
+// Attention's tile operations for any machine: vectors of four floats in the compiler's own notation.
+#include "kernels/internal/attention_tile_loops.h"
+
+namespace espalier::kernels {
+namespace {
+
+struct Generic {
+  typedef float Float __attribute__((vector_size(16)));
+  typedef int32_t Int __attribute__((vector_size(16)));
+  typedef uint32_t Words __attribute__((vector_size(16)));
+  using Mask = Int;  // all bits of a lane
+  using Element = float;
+  static constexpr int kLanes = 4, kGroup = 1, kBlockRows = 4;
+
+  static void begin() {}
+  static void end() {}
+
+  static Float zero() { return Float{}; }
+  static Float set(float x) { return Float{x, x, x, x}; }
+  static Float load(const float* p) {
+    Float x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+  }
+  static void store(float* p, Float x) { __builtin_memcpy(p, &x, sizeof x); }
+  static Float add(Float a, Float b) { return a + b; }
+  static Float sub(Float a, Float b) { return a - b; }
+  static Float mul(Float a, Float b) { return a * b; }
+  static Float fma(Float a, Float b, Float c) { return a * b + c; }
+  static Float max(Float a, Float b) { return select(a > b, a, b); }  // b where one is not a number
+  static float sum(Float x) { return (x[0] + x[1]) + (x[2] + x[3]); }
+  static bool all_equal(Float a, Float b) {
+    const Int equal = a == b;
+    return (equal[0] & equal[1] & equal[2] & equal[3]) != 0;
+  }
+  // To the nearest integer for |x| < 2^22: adding 1.5 2^23 leaves no bits for a fraction.
+  static Float round(Float x) { return (x + set(0x1.8p23f)) - set(0x1.8p23f); }
+  // x 2^n where m, else 0; -126 <= n <= 127: 2^n from its exponent bits.
+  static Float scale_by_power(Mask m, Float x, Float n) {
+    const Words exponent = (reinterpret_cast<Words>(__builtin_convertvector(n, Int)) + 127) << 23;
+    return reinterpret_cast<Float>(m & reinterpret_cast<Int>(x * reinterpret_cast<Float>(exponent)));
+  }
+  static Mask not_less(Float a, Float b) { return ~(a < b); }  // true for a NaN
+
+  static Int int_set(uint32_t x) { return reinterpret_cast<Int>(Words{x, x, x, x}); }
+  static Int int_load(const void* p) {
+    Int x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+  }
+  static Int lane_numbers() { return Int{0, 1, 2, 3}; }
+  static Int int_add(Int a, Int b) { return reinterpret_cast<Int>(reinterpret_cast<Words>(a) + reinterpret_cast<Words>(b)); }
+  static Int bit_xor(Int a, Int b) { return a ^ b; }
+  static void multiply_wide(Int a, Int b, Int& high, Int& low) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const uint64_t product = uint64_t{static_cast<uint32_t>(a[lane])} * static_cast<uint32_t>(b[lane]);
+      high[lane] = static_cast<int32_t>(product >> 32);
+      low[lane] = static_cast<int32_t>(product);
+    }
+  }
+
+  static Mask between(Int x, Int first, Int last) { return (first <= x) & (x <= last); }
+  static Mask not_below(Int a, Int b) { return reinterpret_cast<Words>(a) >= reinterpret_cast<Words>(b); }
+  static Float select(Mask m, Float x, Float otherwise) {
+    return reinterpret_cast<Float>((m & reinterpret_cast<Int>(x)) | (~m & reinterpret_cast<Int>(otherwise)));
+  }
+
+  static Float load_bfloat16(const uint16_t* p) {
+    const Words bits = {p[0], p[1], p[2], p[3]};
+    return reinterpret_cast<Float>(bits << 16);
+  }
+  // To nearest even; not-a-number stays one.
+  static void store_bfloat16(uint16_t* p, Float x) {
+    const Words bits = reinterpret_cast<Words>(x);
+    const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      p[lane] = static_cast<uint16_t>(x[lane] == x[lane] ? rounded[lane] : 0x7FC0);
+    }
+  }
+  static Float load_half(const uint16_t* p) {
+    _Float16 half[kLanes];
+    __builtin_memcpy(half, p, sizeof half);
+    return Float{float(half[0]), float(half[1]), float(half[2]), float(half[3])};
+  }
+  static void store_half(uint16_t* p, Float x) {
+    const _Float16 half[kLanes] = {_Float16(x[0]), _Float16(x[1]), _Float16(x[2]), _Float16(x[3])};
+    __builtin_memcpy(p, half, sizeof half);
+  }
+
+  static void transpose_block(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+    for (int row = 0; row < kLanes; ++row) {
+      for (int column = 0; column < kLanes; ++column) to[column * to_stride + row] = from[row * from_stride + column];
+    }
+  }
+
+  static Float dot(Float sum, Int a, Int b) { return fma(reinterpret_cast<Float>(a), reinterpret_cast<Float>(b), sum); }
+  static Float load_elements(const float* p) { return load(p); }
+  static void store_elements(float* p, Float x) { store(p, x); }
+  static void store_two_rows(void* tile, int64_t key, int64_t lane, Float x, Float y) {
+    float* const row = static_cast<float*>(tile) + key * kTile + lane;
+    store(row, x);
+    store(row + kTile, y);
+  }
+  static void store_interleaved(void* tile, int64_t key, int64_t lane, Float x, Float y) {
+    store_two_rows(tile, key, lane, x, y);
+  }
+  static void multiply(float* c, const void* a, const void* b, int64_t m, int64_t n, int64_t k, bool accumulate) {
+    tile_loops::multiply<Generic>(c, a, b, m, n, k, accumulate);
+  }
+};
+
+}  // namespace
+
+const TileOps kGenericTileOps = tile_loops::make_table<Generic>();
+
+}  // namespace espalier::kernels

@@ -1,0 +1,154 @@
+// The softmax steps of attention_tiles.h, forward and backward, over the vectors of an instruction set; part of
+// attention_tile_loops.h, which says what E and V are.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/internal/attention_tiles.h"
+
+namespace espalier::kernels::tile_loops {
+
+// 2^x = 2^n p(x - n), n = round(x), p the polynomial of degree 6 with p(0) = 1 of least relative error (2.2e-8) on
+// [-1/2, 1/2]. x <= 0. Below 2^-100 zero: such a probability changes no sum, and products with it would be denormal
+// numbers, which cost the processor a hundred cycles each (ALiBi makes many). A NaN stays.
+template <class V>
+typename V::Float exp2(typename V::Float x) {
+  const typename V::Float n = V::round(x), r = V::sub(x, n);
+  typename V::Float p = V::set(0x1.470b4ap-13f);
+  p = V::fma(p, r, V::set(0x1.5f7276p-10f));
+  p = V::fma(p, r, V::set(0x1.3b270ep-7f));
+  p = V::fma(p, r, V::set(0x1.c6ae72p-5f));
+  p = V::fma(p, r, V::set(0x1.ebfbe2p-3f));
+  p = V::fma(p, r, V::set(0x1.62e432p-1f));
+  p = V::fma(p, r, V::set(1.0f));
+  return V::scale_by_power(V::not_less(x, V::set(-100.0f)), p, n);
+}
+
+// Some lanes (queries) of a tile of scores.
+template <class V, bool kMasked, bool kDropout>
+struct Lanes {
+  using Float = typename V::Float;
+  using Int = typename V::Int;
+  const ScoreTile& tile;
+  int64_t lane;
+  Float scale;
+  Int first, last;
+
+  Lanes(const ScoreTile& t, int64_t first_lane) : tile(t), lane(first_lane), scale(V::set(t.scale)) {
+    if constexpr (kMasked) {
+      first = V::int_load(t.first + lane);
+      last = V::int_load(t.last + lane);
+    }
+  }
+
+  // The exponent of the probability of a key.
+  Float score(int64_t key) const {
+    return V::fma(V::load(tile.products + key * kTile + lane), scale, V::set(tile.bias[key]));
+  }
+  // x where the key is visible, else `otherwise`.
+  Float visible(int64_t key, Float x, Float otherwise) const {
+    if constexpr (!kMasked) return x;
+    return V::select(V::between(V::int_set(static_cast<uint32_t>(tile.key0 + key)), first, last), x, otherwise);
+  }
+  // The factors (0 or 1 / (1 - p)) of the keys key .. key + 3; key is a multiple of 4.
+  void keep_factors(int64_t key, Float factor[4]) const {
+    constexpr uint32_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
+    constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
+    Int x0 = V::int_set(static_cast<uint32_t>(tile.key0 + key) / 4);
+    Int x1 = V::int_add(V::int_set(tile.query0 + static_cast<uint32_t>(lane)), V::lane_numbers());
+    Int x2 = V::int_set(tile.head_word), x3 = V::int_set(tile.sample_word);
+    uint32_t key0 = tile.site.word[0], key1 = tile.site.word[1];
+    for (int round = 0; round < 10; ++round) {
+      Int high0, low0, high1, low1;
+      V::multiply_wide(x0, V::int_set(kMultiply0), high0, low0);
+      V::multiply_wide(x2, V::int_set(kMultiply1), high1, low1);
+      x0 = V::bit_xor(V::bit_xor(high1, x1), V::int_set(key0));
+      x2 = V::bit_xor(V::bit_xor(high0, x3), V::int_set(key1));
+      x1 = low1;
+      x3 = low0;
+      key0 += kWeyl0;
+      key1 += kWeyl1;
+    }
+    const Int words[4] = {x0, x1, x2, x3};
+    for (int i = 0; i < 4; ++i) {
+      factor[i] = V::select(V::not_below(words[i], V::int_set(tile.drop_below)), V::set(tile.keep_scale), V::zero());
+    }
+  }
+};
+
+template <class E, bool kMasked, bool kDropout>
+bool softmax_of(const ScoreTile& tile, float* max, float* sum, float* rescale, void* probabilities) {
+  using Float = typename E::Float;
+  bool rescaled = false;
+  for (int64_t lane = 0; lane < kTile; lane += E::kLanes) {
+    const Lanes<E, kMasked, kDropout> lanes(tile, lane);
+    const Float old_max = E::load(max + lane);
+    Float new_max = old_max;
+    for (int64_t key = 0; key < kTile; ++key) new_max = E::max(lanes.visible(key, lanes.score(key), old_max), new_max);
+    Float total = E::zero();
+    for (int64_t key = 0; key < kTile; key += 4) {
+      Float p[4], factor[4];
+      for (int i = 0; i < 4; ++i) {
+        p[i] = lanes.visible(key + i, exp2<E>(E::sub(lanes.score(key + i), new_max)), E::zero());
+      }
+      total = E::add(total, E::add(E::add(p[0], p[1]), E::add(p[2], p[3])));
+      if constexpr (kDropout) {
+        lanes.keep_factors(key, factor);
+        for (int i = 0; i < 4; ++i) p[i] = E::mul(p[i], factor[i]);
+      }
+      E::store_interleaved(probabilities, key, lane, p[0], p[1]);
+      E::store_interleaved(probabilities, key + 2, lane, p[2], p[3]);
+    }
+    const Float factor = exp2<E>(E::sub(old_max, new_max));
+    E::store(sum + lane, E::fma(E::load(sum + lane), factor, total));
+    E::store(max + lane, new_max);
+    E::store(rescale + lane, factor);
+    rescaled = rescaled || !E::all_equal(old_max, new_max);
+  }
+  return rescaled;
+}
+
+template <class E>
+bool softmax(const ScoreTile& tile, float* max, float* sum, float* rescale, void* probabilities) {
+  const auto step = tile.masked ? (tile.dropout ? softmax_of<E, true, true> : softmax_of<E, true, false>)
+                                : (tile.dropout ? softmax_of<E, false, true> : softmax_of<E, false, false>);
+  return step(tile, max, sum, rescale, probabilities);
+}
+
+template <class E, bool kMasked, bool kDropout>
+void softmax_backward_of(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
+                         const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved) {
+  using Float = typename E::Float;
+  for (int64_t lane = 0; lane < kTile; lane += E::kLanes) {
+    const Lanes<E, kMasked, kDropout> lanes(tile, lane);
+    const Float offset = E::load(log_sum_exp + lane), dot = E::load(row_dots + lane);
+    for (int64_t key = 0; key < kTile; key += 4) {
+      Float p[4], d[4], factor[4];
+      if constexpr (kDropout) lanes.keep_factors(key, factor);
+      for (int i = 0; i < 4; ++i) {
+        const Float probability = exp2<E>(E::sub(lanes.score(key + i), offset));
+        p[i] = lanes.visible(key + i, probability, E::zero());
+        d[i] = E::load(d_probabilities + (key + i) * kTile + lane);
+        if constexpr (kDropout) d[i] = E::mul(d[i], factor[i]);
+        d[i] = E::mul(p[i], E::sub(d[i], dot));
+        if constexpr (kDropout) p[i] = E::mul(p[i], factor[i]);
+      }
+      for (int i = 0; i < 4; i += 2) {
+        E::store_two_rows(probabilities, key + i, lane, p[i], p[i + 1]);
+        E::store_two_rows(d_scores, key + i, lane, d[i], d[i + 1]);
+        if constexpr (E::kGroup > 1) E::store_interleaved(d_scores_interleaved, key + i, lane, d[i], d[i + 1]);
+      }
+    }
+  }
+}
+
+template <class E>
+void softmax_backward(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
+                      const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved) {
+  const auto step = tile.masked
+                        ? (tile.dropout ? softmax_backward_of<E, true, true> : softmax_backward_of<E, true, false>)
+                        : (tile.dropout ? softmax_backward_of<E, false, true> : softmax_backward_of<E, false, false>);
+  step(tile, d_probabilities, log_sum_exp, row_dots, probabilities, d_scores, d_scores_interleaved);
+}
+
+}  // namespace espalier::kernels::tile_loops
