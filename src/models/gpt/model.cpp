@@ -78,10 +78,11 @@ nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input)
 
 pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   const tensor::Batch& batch = *input.batch;
-  const nn::ForwardContext context = training_context(input);
-  at::Tensor x = embed(batch.ids, batch.positions, context);
-  for (const pipeline::LayerRange& range : recompute_.ranges(config_.num_layers))
-    x = pipeline::run_layers(range, x, [&](int64_t layer, const at::Tensor& in) { return layers_[layer].forward(in, context); });
+  // Shared: a recomputed range runs its layers again when this function has long returned.
+  const auto context = std::make_shared<const nn::ForwardContext>(training_context(input));
+  at::Tensor x = embed(batch.ids, batch.positions, *context);
+  const auto layer = [this, context](int64_t number, const at::Tensor& in) { return layers_[number].forward(in, *context); };
+  for (const pipeline::LayerRange& range : recompute_.ranges(config_.num_layers)) x = pipeline::run_layers(range, x, layer);
   x = final_layernorm_.forward(x);
 
   const int64_t b = batch.ids.size(0), s = batch.ids.size(1);

@@ -1,0 +1,204 @@
+#include "train/job.h"
+
+#include <ATen/Parallel.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "ckpt/resume.h"
+#include "train/model_setup.h"
+
+namespace espalier::train {
+namespace {
+
+constexpr int kFingerprintProbes = 8;
+
+std::vector<std::filesystem::path> tokenizer_paths(const text::Tokenizer& tokenizer) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& [name, path] : tokenizer.files()) paths.emplace_back(path);
+  return paths;
+}
+
+std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets, const MaskOptions& masks,
+                               int64_t vocab_size) {
+  std::vector<Loader> loaders;
+  for (const auto& set : sets) loaders.emplace_back(*set, masks, vocab_size);
+  return loaders;
+}
+
+store::ModelFacts model_facts(const plan::RunConfig& config) {
+  return {.family = "gpt", .compute_type = plan::to_string(config.training.precision), .vocab_size = config.model.vocab_size,
+          .padded_vocab_size = config.model.padded_vocab_size,
+          .num_parameters = spec::num_elements(spec::gpt_params(config.model))};
+}
+
+}  // namespace
+
+std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed) {
+  Hasher hasher;
+  std::vector<int64_t> ids(static_cast<size_t>(dataset.sequence_length()) + 1);
+  const auto probe = [&](int64_t number) {
+    dataset.sample(number % dataset.size(), ids);
+    hasher.update(ids.data(), ids.size() * sizeof(int64_t));
+  };
+  for (int64_t at = 0; at < kFingerprintProbes; ++at) {
+    if (consumed > 0) probe(consumed * at / kFingerprintProbes);
+    if (consumed + at < dataset.size()) probe(consumed + at);
+  }
+  return hex64(hasher.digest());
+}
+
+Job::Job(const plan::RunConfig& config, const OptionTable& table) : config_(config), resolved_options_(table.to_toml()) {
+  at::set_num_threads(static_cast<int>(*config_.training.num_threads));
+  log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
+  tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
+  plan::set_vocabulary(config_, tokenizer_->vocab_size());
+  const std::string& save = config_.checkpoint.save;
+  if (!save.empty()) lock_.emplace(save);
+  find_checkpoint(table);
+  log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ", config_.model.padded_vocab_size - config_.model.vocab_size,
+           " dummy tokens (new size: ", config_.model.padded_vocab_size, ")");
+  open_data();
+  build_model();
+  load_or_initialize();
+  if (!save.empty()) {
+    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, ckpt::read_extra_files(tokenizer_paths(*tokenizer_), "tokenizer"));
+    writer_->reserve(tensors_to_save(state()));
+  }
+}
+
+Job::~Job() = default;
+
+void Job::find_checkpoint(const OptionTable& table) {
+  const plan::CheckpointConfig& from = config_.checkpoint;
+  if (from.load.empty()) return;
+  const auto entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
+  if (!entry) {
+    log_info("no checkpoint in ", from.load, " yet: a new run starts");
+    return;
+  }
+  log_info(" loading checkpoint from ", from.load, " at iteration ", entry->step);
+  checkpoint_.emplace(entry->folder);
+  check_options(table, checkpoint_->manifest());
+}
+
+void Job::check_options(const OptionTable& table, const store::Manifest& manifest) {
+  plan::RunConfig saved;
+  OptionTable saved_table("espalier train gpt", "");
+  plan::add_gpt_options(saved_table, saved);
+  Problems problems;
+  saved_table.parse_toml(manifest.config, (checkpoint_->folder() / store::kManifestName).string(), problems);
+  plan::resolve(saved, saved_table, problems);
+  const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
+                                .override_lr_scheduler = config_.schedule.override_lr_scheduler,
+                                .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
+                                .finetune = config_.checkpoint.finetune};
+  const auto differences = ckpt::compare_options(saved_table, table, flags, problems);
+  // The padded vocabulary belongs to the model and was fixed when it was created.
+  config_.model.padded_vocab_size = manifest.model.padded_vocab_size;
+  ckpt::check_model(manifest.model, model_facts(config_), problems);
+  ckpt::check_tokenizer(manifest, ckpt::read_extra_files(tokenizer_paths(*tokenizer_), "tokenizer"), flags, problems);
+  if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", ckpt::to_table(differences));
+  problems.raise();
+  if (ckpt::uses_saved_schedule(differences)) config_.schedule = saved.schedule;
+}
+
+void Job::open_data() {
+  log_info("> building train, validation, and test datasets ...");
+  const data::DataSetOptions options = data_set_options(config_);
+  log_info(" > datasets target sizes (minimum size):\n    train:      ", options.train_samples, "\n    validation: ",
+           options.valid_samples, "\n    test:       ", options.test_samples);
+  data_ = data::GptDataSets::open(options);
+  const MaskOptions masks = mask_options(config_.data, *tokenizer_);
+  const int64_t rows = config_.model.padded_vocab_size;
+  train_.emplace_back(*data_.train, masks, rows);
+  valid_ = loaders_of(data_.valid, masks, rows);
+  test_ = loaders_of(data_.test, masks, rows);
+  log_info(data_.train->description());
+  log_info("> finished creating GPT datasets ...");
+}
+
+void Job::build_model() {
+  log_info("building GPT model ...");
+  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model), compute_type(config_.training.precision), true);
+  model_ = std::make_unique<models::GptModel>(*params_, config_.model, recompute_plan(config_.training.recompute),
+                                              static_cast<uint64_t>(config_.training.seed));
+  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_));
+  lr_ = std::make_unique<optim::LrSchedule>(lr_config(config_));
+  trainer_ = std::make_unique<Trainer>(config_, Trainer::Parts{*params_, *model_, *optimizer_, *lr_, train_.front()});
+  const double count = static_cast<double>(spec::num_elements(params_->specs()));
+  log_info("estimated model parameters: ", format_shortest(count / 1e9));
+}
+
+void Job::load_or_initialize() {
+  if (!checkpoint_) {
+    params_->initialize(static_cast<uint64_t>(config_.training.seed),
+                        [&](tensor::Param& param, const at::Tensor& fp32) { optimizer_->set_master(param, fp32); });
+    return;
+  }
+  const store::TrainingState& saved = checkpoint_->state();
+  const bool finetune = config_.checkpoint.finetune;
+  const bool weights_only = finetune || config_.checkpoint.no_load_optim;
+  if (!finetune) {
+    Problems problems;
+    const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides, .override_lr_scheduler = false,
+                                  .use_checkpoint_lr_scheduler = false, .finetune = false};
+    store::TrainingState present = training_state(state(), config_);
+    present.sample_order = order_fingerprint(*data_.train, saved.consumed_train_samples);
+    ckpt::check_order(saved, present, flags, problems);
+    problems.raise();
+    for (const std::string& change : ckpt::environment_changes(saved, present)) log_warning(change);
+  }
+  restore_tensors(*checkpoint_, state(), weights_only ? Restore::kWeights : Restore::kAll);
+  if (!finetune) {
+    restore_numbers(saved, state());
+    if (weights_only) optimizer_->set_num_steps(0);
+    if (std::filesystem::weakly_canonical(config_.checkpoint.load) == std::filesystem::weakly_canonical(config_.checkpoint.save)) {
+      const store::Superseded aside = store::supersede_after(config_.checkpoint.save, saved.step);
+      if (aside.num_records > 0) log_info(aside.num_records, " records behind step ", saved.step, " moved to metrics.superseded.jsonl");
+    }
+  }
+  saved_step_ = finetune ? std::nullopt : std::optional(saved.step);
+  log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
+           finetune ? " (weights only: --finetune starts at iteration 0)" : "");
+  checkpoint_.reset();
+}
+
+JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position()}; }
+
+void Job::save() {
+  const int64_t step = trainer_->position().step;
+  if (!writer_ || saved_step_ == step) return;
+  log_info("saving checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(step)), " to ", config_.checkpoint.save);
+  store::Manifest manifest;
+  manifest.model = model_facts(config_);
+  manifest.state = training_state(state(), config_);
+  manifest.state.sample_order = order_fingerprint(*data_.train, manifest.state.consumed_train_samples);
+  manifest.config = resolved_options_;
+  writer_->save(manifest, tensors_to_save(state()));
+  if (const auto report = writer_->take_report()) report_save(*report);
+  saved_step_ = step;
+}
+
+void Job::report_save(const ckpt::SaveReport& report) {
+  log_info("  successfully saved checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(report.step)), " to ",
+           config_.checkpoint.save, " (", format_bytes(static_cast<double>(report.bytes)), " in ", format_duration(report.write_seconds),
+           ", training stood for ", format_duration(report.stall_seconds), ")");
+}
+
+void Job::check_saving() {
+  if (!writer_) return;
+  writer_->check();
+  if (const auto report = writer_->take_report()) report_save(*report);
+}
+
+void Job::finish_saving() {
+  if (!writer_) return;
+  writer_->wait();
+  if (const auto report = writer_->take_report()) report_save(*report);
+}
+
+}  // namespace espalier::train

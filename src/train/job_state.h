@@ -1,0 +1,36 @@
+// Between a running job and a checkpoint: which tensors and numbers make up its state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ckpt/loader.h"
+#include "ckpt/writer.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "plan/run_config.h"
+#include "train/trainer.h"
+
+namespace espalier::train {
+
+struct JobState {
+  tensor::ParamSet& params;
+  optim::Optimizer& optimizer;
+  optim::LrSchedule& lr;
+  RunPosition& position;
+};
+
+// Weights in the compute type, master weights and moments in fp32, by group of layers.
+std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
+
+// Numbers of the state; layout, threads and the like are filled in as well.
+store::TrainingState training_state(const JobState& job, const plan::RunConfig& config);
+
+// Weights only (--finetune, --no-load-optim), or everything. The master weights are those stored, or, without them,
+// the weights themselves.
+enum class Restore { kWeights, kAll };
+void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
+// Counters, schedule and loss scale.
+void restore_numbers(const store::TrainingState& state, const JobState& job);
+
+}  // namespace espalier::train

@@ -1,0 +1,53 @@
+#include "train/loader.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace espalier::train {
+
+Loader::Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size)
+    : dataset_(dataset), masks_(masks), vocab_size_(vocab_size) {}
+
+SampleRow Loader::read_row(int64_t sample_number) const {
+  SampleRow row{.sample_number = sample_number, .source = 0, .ids = std::vector<int64_t>(dataset_.sequence_length() + 1)};
+  row.source = static_cast<int32_t>(dataset_.sample(sample_number % dataset_.size(), row.ids));
+  const auto worst = std::max_element(row.ids.begin(), row.ids.end());
+  if (*worst >= vocab_size_)
+    throw UserError(concat("sample ", sample_number, " of '", dataset_.source_names()[static_cast<size_t>(row.source)],
+                           "' holds token id ", *worst, ", but the model's vocabulary has ", vocab_size_,
+                           " rows. The data was made with another tokenizer: check --vocab-file or --tokenizer-name-or-path."),
+                    ExitCode::kBadData);
+  return row;
+}
+
+std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const {
+  std::vector<tensor::Batch> micro_batches;
+  for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
+    std::vector<SampleRow> rows;
+    for (int64_t row = 0; row < micro_batch_size; ++row) rows.push_back(read_row(first + micro_batch * micro_batch_size + row));
+    micro_batches.push_back(make_batch(rows, masks_));
+  }
+  return micro_batches;
+}
+
+uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches) {
+  uint64_t sum = 0;
+  for (const tensor::Batch& batch : micro_batches) {
+    const int64_t b = batch.ids.size(0), s = batch.ids.size(1);
+    for (int64_t row = 0; row < b; ++row) {
+      Hasher hasher;
+      const int64_t number = batch.sample_numbers[static_cast<size_t>(row)];
+      hasher.update(&number, sizeof number);
+      hasher.update(batch.ids.data_ptr<int64_t>() + row * s, static_cast<size_t>(s) * sizeof(int64_t));
+      hasher.update(batch.labels.data_ptr<int64_t>() + row * s + s - 1, sizeof(int64_t));
+      sum += hasher.digest();
+    }
+  }
+  return sum;
+}
+
+}  // namespace espalier::train

@@ -1,0 +1,85 @@
+#include "train/metrics_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "train/log_line.h"
+
+namespace espalier::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string key_of(std::string name) {  // "lm loss" -> "lm_loss"
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+void append_line(std::ofstream& file, const std::string& path, const std::string& text) {
+  file << text << "\n" << std::flush;
+  if (!file) throw UserError(concat("cannot write '", path, "': ", std::strerror(errno)), ExitCode::kInputOutput);
+}
+
+template <class T>
+void set_if(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& run_folder)
+    : file_(run_folder / "metrics.jsonl", std::ios::app), path_((run_folder / "metrics.jsonl").string()) {
+  if (!file_) throw UserError(concat("cannot open '", path_, "': ", std::strerror(errno)), ExitCode::kCannotCreate);
+}
+
+void MetricsFile::line(const std::string& text) { append_line(file_, path_, text); }
+
+void MetricsFile::step(const StepReport& report) {
+  const double tokens = static_cast<double>(report.global_batch_size * report.sequence_length);
+  Json json = {{"step", report.step},
+               {"consumed_samples", report.consumed_samples},
+               {"consumed_tokens", report.consumed_tokens}};
+  for (const NamedLoss& loss : report.losses) {
+    json[key_of(loss.name)] = loss.value;
+    if (loss.by_source.size() < 2) continue;
+    for (const NamedLoss::BySource& source : loss.by_source) json[key_of(loss.name) + "_by_data_set"][source.source] = source.value;
+  }
+  set_if(json, "grad_norm", report.grad_norm);
+  set_if(json, "num_zeros", report.num_zeros);
+  set_if(json, "params_norm", report.params_norm);
+  json["learning_rate"] = report.learning_rate;
+  json["global_batch_size"] = report.global_batch_size;
+  set_if(json, "loss_scale", report.loss_scale);
+  json["skipped"] = report.skipped;
+  json["nan"] = report.nan;
+  json["step_seconds"] = report.step_seconds;
+  json["tokens_per_second"] = tokens / report.step_seconds;
+  json["tflops"] = report.model_flops / report.step_seconds / 1e12;
+  json["hardware_tflops"] = report.hardware_flops / report.step_seconds / 1e12;
+  json["sample_hash"] = hex64(report.sample_hash);
+  line(json.dump());
+}
+
+void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets) {
+  Json json = {{"step", step}};
+  for (const SetLosses& set : sets)
+    for (const NamedLoss& loss : set.losses) {
+      json[kind][set.name][key_of(loss.name)] = loss.value;
+      json[kind][set.name]["ppl"] = perplexity(loss.value);
+    }
+  line(json.dump());
+}
+
+void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step, const std::string& detail) {
+  const std::string path = (run_folder / "events.jsonl").string();
+  std::ofstream file(path, std::ios::app);
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  append_line(file, path, Json({{"time", now}, {"event", event}, {"step", step}, {"detail", detail}}).dump());
+}
+
+}  // namespace espalier::train

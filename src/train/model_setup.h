@@ -1,0 +1,26 @@
+// From the options of a run to the typed settings of the libraries.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "data/data_plan.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "pipeline/recompute.h"
+#include "plan/run_config.h"
+#include "text/tokenizer.h"
+#include "train/make_batch.h"
+
+namespace espalier::train {
+
+at::ScalarType compute_type(plan::Precision precision);
+optim::OptimizerConfig optimizer_config(const plan::RunConfig& config);
+optim::LrConfig lr_config(const plan::RunConfig& config);
+pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute);
+text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config);
+// The number of samples asked of every set follows from steps, intervals and batch (formats: Megatron's target counts).
+data::DataSetOptions data_set_options(const plan::RunConfig& config);
+// Refuses resets and EOD masks when the tokenizer has no end-of-document token.
+MaskOptions mask_options(const plan::DataConfig& config, const text::Tokenizer& tokenizer);
+
+}  // namespace espalier::train

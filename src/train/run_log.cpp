@@ -1,0 +1,79 @@
+#include "train/run_log.h"
+
+#include <cmath>
+#include <ctime>
+
+#include "base/format.h"
+#include "base/log.h"
+
+namespace espalier::train {
+namespace {
+
+std::vector<std::pair<std::string, std::string>> option_texts(const OptionTable& table) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const auto& option : table.options())
+    if (option->effect() == OptionEffect::kUsed) texts.emplace_back(option->key(), join(option->values(), " "));
+  return texts;
+}
+
+constexpr double kSmoothing = 0.9;  // weight of the past in the step time behind "time left"
+
+}  // namespace
+
+std::string datetime_line(const std::string& what) {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", std::localtime(&now));
+  return concat("[", what, "] datetime: ", text, " ");
+}
+
+RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step) : config_(config) {
+  const std::filesystem::path save = config.checkpoint.save;
+  if (!save.empty()) metrics_.emplace(save);
+  if (!config.logging.tensorboard_dir.empty()) tensorboard_.emplace(config.logging.tensorboard_dir, config.logging);
+  else if (!save.empty()) tensorboard_.emplace(save / "tensorboard", config.logging);
+  if (tensorboard_) tensorboard_->start(first_step, option_texts(table));
+}
+
+void RunLog::step(const StepReport& report) {
+  line_.add(report);
+  if (metrics_) metrics_->step(report);
+  if (tensorboard_) tensorboard_->step(report);
+  smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;
+  if (report.step % config_.logging.log_interval == 0) flush();
+  show_live_line(report);
+}
+
+void RunLog::flush() {
+  if (line_.empty()) return;
+  log_info(line_.take());
+  const std::string by_source = line_.take_by_source();
+  if (!by_source.empty()) log_info(by_source);
+}
+
+void RunLog::show_live_line(const StepReport& report) {
+  const double left = static_cast<double>(report.num_steps - report.step) * smoothed_seconds_;
+  const auto tokens = static_cast<double>(report.global_batch_size * report.sequence_length);
+  set_live_line(format_printf("step %s of %s (%.0f%%), loss %.4f, lr %.2e%s, %.0f tokens/s, %.3f TFLOP/s, %s left",
+                              format_count(report.step).c_str(), format_count(report.num_steps).c_str(),
+                              100.0 * static_cast<double>(report.step) / static_cast<double>(report.num_steps),
+                              report.losses.empty() ? NAN : report.losses[0].value, report.learning_rate,
+                              report.grad_norm ? format_printf(", grad norm %.3f", *report.grad_norm).c_str() : "",
+                              tokens / report.step_seconds, report.model_flops / report.step_seconds / 1e12,
+                              format_duration(left).c_str()));
+}
+
+void RunLog::evaluation(const std::string& kind, const std::string& when, const std::vector<MetricsFile::SetLosses>& sets,
+                        const TensorBoardLog::Position& at) {
+  for (const MetricsFile::SetLosses& set : sets) {
+    log_info(evaluation_block(set.name, when, set.losses));
+    if (tensorboard_) tensorboard_->evaluation(set.name, set.losses, at);
+  }
+  if (metrics_) metrics_->evaluation(at.step, kind, sets);
+}
+
+void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {
+  if (!config_.checkpoint.save.empty()) record_event(config_.checkpoint.save, name, step, detail);
+}
+
+}  // namespace espalier::train

@@ -1,0 +1,44 @@
+// Everything a run tells: to people (stderr), to files of the run folder, to TensorBoard.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "plan/run_config.h"
+#include "train/log_line.h"
+#include "train/metrics_file.h"
+#include "train/step_report.h"
+#include "train/tensorboard_tags.h"
+
+namespace espalier::train {
+
+class RunLog {
+ public:
+  // Opens metrics.jsonl and tensorboard/ in --save, if there is one; TensorBoard files go to --tensorboard-dir instead
+  // when that is given.
+  RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step);
+
+  void step(const StepReport& report);
+  // Prints the line of the steps since the last one, if any.
+  void flush();
+  void evaluation(const std::string& kind, const std::string& when, const std::vector<MetricsFile::SetLosses>& sets,
+                  const TensorBoardLog::Position& at);
+  void event(const std::string& name, int64_t step, const std::string& detail);
+
+ private:
+  void show_live_line(const StepReport& report);
+
+  const plan::RunConfig& config_;
+  LogLine line_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<TensorBoardLog> tensorboard_;
+  double smoothed_seconds_ = 0;  // of a step, for the time left
+};
+
+// "[after dataloaders are built] datetime: 2026-01-31 17:27:38 "
+std::string datetime_line(const std::string& what);
+
+}  // namespace espalier::train

@@ -1,0 +1,41 @@
+// What one step of training came to: the source of the log line, of metrics.jsonl and of TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::train {
+
+struct NamedLoss {
+  std::string name;  // "lm loss"
+  double value = 0;
+  // Mean loss of the tokens of each data set of the blend that occurred in the step.
+  struct BySource {
+    std::string source;
+    double value = 0;
+    double num_tokens = 0;
+  };
+  std::vector<BySource> by_source;
+};
+
+struct StepReport {
+  int64_t step = 0, num_steps = 0;  // 1 for the first
+  int64_t consumed_samples = 0, consumed_tokens = 0;
+  int64_t global_batch_size = 0;
+  int64_t sequence_length = 0;
+  double step_seconds = 0;
+  double learning_rate = 0;       // of this step
+  double next_learning_rate = 0;  // behind the scheduler's step: what Megatron's line prints
+  std::vector<NamedLoss> losses;
+  std::optional<double> loss_scale;  // fp16 only
+  std::optional<double> grad_norm, params_norm;
+  std::optional<int64_t> num_zeros;
+  bool skipped = false, nan = false;
+  uint64_t sample_hash = 0;  // of sample numbers and ids
+  double model_flops = 0;    // 3x2 per multiply-add, causal attention once
+  double hardware_flops = 0; // as BLOOM's log counts them
+};
+
+}  // namespace espalier::train

@@ -1,0 +1,114 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "plan/flops.h"
+#include "plan/schedule.h"
+
+namespace espalier::train {
+namespace {
+
+plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
+  const auto& ramp = training.rampup_batch_size;
+  if (ramp.empty()) return plan::BatchRamp(*training.global_batch_size);
+  return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
+}
+
+}  // namespace
+
+double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average) {
+  return average == plan::LossAverage::kToken ? total.sum / total.count : total.mean_of_means;
+}
+
+Trainer::Trainer(const plan::RunConfig& config, const Parts& parts)
+    : config_(config), parts_(parts), ramp_(make_ramp(config.training)) {}
+
+int64_t Trainer::num_micro_batches() const {
+  return ramp_.global_batch_size(position_.consumed_samples) / config_.training.micro_batch_size;
+}
+
+// Backward runs on sum / nominal tokens, known before the first forward pass; the optimizer corrects to the actual count.
+double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
+  const double scale = parts_.optimizer.loss_scale();
+  if (config_.training.loss_average == plan::LossAverage::kMicroBatch)
+    return scale / (term.count.item<double>() * static_cast<double>(num_micro_batches));
+  return scale / static_cast<double>(num_micro_batches * config_.training.micro_batch_size * config_.data.sequence_length);
+}
+
+std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
+  std::vector<NamedLoss> losses;
+  for (const pipeline::LossTotal& total : totals) {
+    NamedLoss loss{.name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
+    for (size_t source = 0; source < total.by_source.size(); ++source)
+      if (total.by_source[source].count > 0)
+        loss.by_source.push_back({parts_.loader.dataset().source_names()[source],
+                                  total.by_source[source].sum / total.by_source[source].count, total.by_source[source].count});
+    losses.push_back(std::move(loss));
+  }
+  return losses;
+}
+
+StepReport Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t num_micro_batches = this->num_micro_batches();
+  StepReport report;
+  report.global_batch_size = num_micro_batches * config_.training.micro_batch_size;
+
+  std::vector<tensor::Batch> micro_batches;
+  {
+    RECORD_USER_SCOPE("load");
+    micro_batches = parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
+    report.sample_hash = sample_hash(micro_batches);
+  }
+  std::vector<pipeline::LossTotal> totals;
+  {
+    RECORD_USER_SCOPE("forward and backward");
+    parts_.params.zero_grad();
+    totals = pipeline::run_training(plan::schedule_1f1b(1, 0, num_micro_batches), micro_batches, parts_.stage,
+                                    [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
+  }
+  {
+    RECORD_USER_SCOPE("optimizer");
+    const double nominal = static_cast<double>(report.global_batch_size * config_.data.sequence_length);
+    const bool by_token = config_.training.loss_average == plan::LossAverage::kToken;
+    const double correction = by_token && totals[0].count > 0 ? nominal / totals[0].count : 1.0;
+    if (parts_.optimizer.loss_scaler() != nullptr) report.loss_scale = parts_.optimizer.loss_scale();
+    const optim::StepResult result = parts_.optimizer.step(parts_.lr.lr(), correction);
+    report.learning_rate = result.lr;
+    report.grad_norm = result.grad_norm;
+    report.num_zeros = result.num_zeros;
+    report.skipped = result.skipped;
+  }
+  report.losses = named_losses(totals);
+  for (const NamedLoss& loss : report.losses) report.nan = report.nan || !std::isfinite(loss.value);
+  count(report);
+  report.step = position_.step;
+  report.num_steps = config_.training.num_steps;
+  report.consumed_samples = position_.consumed_samples;
+  report.consumed_tokens = position_.consumed_tokens;
+  report.sequence_length = config_.data.sequence_length;
+  report.next_learning_rate = parts_.lr.lr();
+  if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
+  const double samples = static_cast<double>(report.global_batch_size);
+  report.model_flops = samples * plan::model_flops(config_.model, report.sequence_length);
+  report.hardware_flops = samples * plan::hardware_flops(config_.model, report.sequence_length, config_.training.recompute);
+  report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+void Trainer::count(const StepReport& report) {
+  // As under Megatron, a skipped step consumes its samples but does not move the learning rate; tokens are counted
+  // behind the scheduler's step, which therefore sees those of the steps before.
+  if (!report.skipped) parts_.lr.step(report.global_batch_size, position_.consumed_tokens);
+  ++position_.step;
+  position_.consumed_samples += report.global_batch_size;
+  position_.consumed_tokens += report.global_batch_size * config_.data.sequence_length;
+  position_.skipped_steps += report.skipped;
+  position_.nan_steps += report.nan;
+}
+
+}  // namespace espalier::train

@@ -1,0 +1,59 @@
+// The training step, and what a run counts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/gpt/model.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "pipeline/runner.h"
+#include "plan/batch_ramp.h"
+#include "plan/run_config.h"
+#include "train/loader.h"
+#include "train/step_report.h"
+
+namespace espalier::train {
+
+// Where the run stands, beside parameters and optimizer.
+struct RunPosition {
+  int64_t step = 0;
+  int64_t consumed_samples = 0, consumed_tokens = 0, consumed_valid_samples = 0;
+  int64_t skipped_steps = 0, nan_steps = 0;
+  bool operator==(const RunPosition&) const = default;
+};
+
+class Trainer {
+ public:
+  // What the step works on; all outlive the trainer.
+  struct Parts {
+    tensor::ParamSet& params;
+    pipeline::Stage& stage;
+    optim::Optimizer& optimizer;
+    optim::LrSchedule& lr;
+    const Loader& loader;
+  };
+  Trainer(const plan::RunConfig& config, const Parts& parts);
+
+  // One step: batches, forwards and backwards, update. Loss and norm are as before the update.
+  StepReport step();
+
+  RunPosition& position() { return position_; }
+  int64_t num_micro_batches() const;  // of the next step
+  const plan::BatchRamp& ramp() const { return ramp_; }
+
+ private:
+  double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const;
+  std::vector<NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
+  void count(const StepReport& report);
+
+  const plan::RunConfig& config_;
+  Parts parts_;
+  plan::BatchRamp ramp_;
+  RunPosition position_;
+};
+
+// The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means.
+double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average);
+
+}  // namespace espalier::train
