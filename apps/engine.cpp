@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "engine_generate.h"
 #include "plan/run_config.h"
 #include "run_main.h"
 #include "train/run.h"
@@ -47,6 +48,7 @@ struct EngineCommand {
 
 constexpr EngineCommand kCommands[] = {
     {"train", train_gpt},
+    {"generate", generate},
 };
 
 int dispatch(const Words& words) {

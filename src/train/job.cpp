@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -16,10 +17,11 @@ namespace {
 
 constexpr int kFingerprintProbes = 8;
 
-std::vector<std::filesystem::path> tokenizer_paths(const text::Tokenizer& tokenizer) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& [name, path] : tokenizer.files()) paths.emplace_back(path);
-  return paths;
+// The tokenizer's files under their usual names, whatever they are called where they lie.
+std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) {
+  std::vector<store::ExtraFile> files;
+  for (const auto& [name, path] : tokenizer.files()) files.push_back({"tokenizer/" + name, read_file(path)});
+  return files;
 }
 
 std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets, const MaskOptions& masks,
@@ -65,7 +67,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table) : config_(conf
   build_model();
   load_or_initialize();
   if (!save.empty()) {
-    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, ckpt::read_extra_files(tokenizer_paths(*tokenizer_), "tokenizer"));
+    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_));
     writer_->reserve(tensors_to_save(state()));
   }
 }
@@ -100,7 +102,7 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   // The padded vocabulary belongs to the model and was fixed when it was created.
   config_.model.padded_vocab_size = manifest.model.padded_vocab_size;
   ckpt::check_model(manifest.model, model_facts(config_), problems);
-  ckpt::check_tokenizer(manifest, ckpt::read_extra_files(tokenizer_paths(*tokenizer_), "tokenizer"), flags, problems);
+  ckpt::check_tokenizer(manifest, tokenizer_files(*tokenizer_), flags, problems);
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", ckpt::to_table(differences));
   problems.raise();
   if (ckpt::uses_saved_schedule(differences)) config_.schedule = saved.schedule;

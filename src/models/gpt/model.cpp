@@ -100,6 +100,7 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(ids, positions, context);
   for (const GptBlock& layer : layers_) x = layer.forward(x, context);
+  if (context.attention.cache != nullptr) context.attention.cache->length += ids.size(1);
   return final_layernorm_.forward(x);
 }
 

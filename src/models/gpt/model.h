@@ -42,6 +42,7 @@ class GptModel : public pipeline::Stage {
   void visit(tensor::ParamVisitor& visitor) override;
 
   // For generation and scoring, no graph: [b, s] ids at `positions` -> hidden states behind the final norm, [s, b, h].
+  // A cache in the context receives the keys and values of these positions.
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
   at::Tensor logits(const at::Tensor& hidden) const;  // [..., h] -> [..., V] fp32
 

@@ -1,0 +1,34 @@
+// Text generation with a key/value cache: one pass over the prompts, then one position at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "infer/sampling.h"
+#include "models/gpt/model.h"
+
+namespace espalier::infer {
+
+struct GenerateConfig {
+  int64_t tokens_to_generate = 64;
+  SamplingConfig sampling;
+  std::vector<int32_t> stop_ids;  // the end-of-document token; it ends the text and is part of generated_ids
+};
+
+struct Generated {
+  std::vector<int32_t> prompt_ids, generated_ids;
+  std::vector<double> logprobs;  // of generated_ids, under the unmodified distribution
+};
+
+// Called for every new token of every row, in order.
+using TokenCallback = std::function<void(size_t row, int32_t id)>;
+
+// Continues each prompt (at least one id each). All prompts form one batch: shorter ones are padded on the left, which
+// the attention does not see. A model with learned positions cannot go beyond max_position_embeddings: UserError.
+std::vector<Generated> generate(const models::GptModel& model, at::ScalarType compute_type,
+                                const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
+                                const TokenCallback& on_token = {});
+
+}  // namespace espalier::infer

@@ -1,0 +1,64 @@
+#include "infer/load_model.h"
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "ckpt/loader.h"
+#include "store/run_folder.h"
+
+namespace espalier::infer {
+namespace {
+
+at::ScalarType compute_type(const std::string& name) {
+  if (name == "fp32") return at::kFloat;
+  if (name == "bf16") return at::kBFloat16;
+  if (name == "fp16") return at::kHalf;
+  throw UserError(concat("the checkpoint's compute type is '", name, "'; this program knows fp32, bf16 and fp16"),
+                  ExitCode::kBadData);
+}
+
+// The options of the training run, as its checkpoint keeps them.
+plan::RunConfig training_options(const store::Manifest& manifest, const std::filesystem::path& folder) {
+  plan::RunConfig config;
+  OptionTable table("espalier train gpt", "");
+  table.say_notes(false);
+  plan::add_gpt_options(table, config);
+  Problems problems;
+  table.parse_toml(manifest.config, (folder / store::kManifestName).string(), problems);
+  plan::resolve(config, table, problems);
+  problems.raise(ExitCode::kBadData);
+  config.model.vocab_size = manifest.model.vocab_size;
+  config.model.padded_vocab_size = manifest.model.padded_vocab_size;
+  return config;
+}
+
+// The tokenizer's files travel with the checkpoint under their usual names.
+std::unique_ptr<text::Tokenizer> stored_tokenizer(const plan::TokenizerConfig& config, const std::filesystem::path& folder) {
+  text::TokenizerOptions options{.type = config.tokenizer_type, .vocab_file = {}, .merge_file = {}, .name_or_path = {}};
+  if (std::filesystem::exists(folder / "tokenizer.json")) options.name_or_path = folder.string();
+  else options.vocab_file = (folder / "vocab.json").string(), options.merge_file = (folder / "merges.txt").string();
+  return text::load_tokenizer(options);
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
+  const auto entry = store::find_checkpoint(load, step, /*save=*/"");
+  ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
+  ckpt::LoadedCheckpoint checkpoint(entry->folder);
+  LoadedModel loaded{.config = training_options(checkpoint.manifest(), entry->folder), .step = entry->step, .tokenizer = {},
+                     .params = {}, .model = {}};
+  loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
+  const spec::GptConfig& model = loaded.config.model;
+  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model), compute_type(checkpoint.manifest().model.compute_type),
+                                                     /*with_grad=*/false);
+  std::vector<ckpt::TensorRequest> requests;
+  for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
+  checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
+  loaded.model = std::make_unique<models::GptModel>(*loaded.params, model, pipeline::RecomputePlan{}, /*seed=*/0);
+  return loaded;
+}
+
+}  // namespace espalier::infer

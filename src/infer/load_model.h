@@ -1,0 +1,27 @@
+// A model and its tokenizer from a checkpoint, to generate or score with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "models/gpt/model.h"
+#include "plan/run_config.h"
+#include "tensor/param_set.h"
+#include "text/tokenizer.h"
+
+namespace espalier::infer {
+
+struct LoadedModel {
+  plan::RunConfig config;  // of the training run
+  int64_t step = 0;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<tensor::ParamSet> params;  // compute type of the checkpoint, no gradients
+  std::unique_ptr<models::GptModel> model;
+};
+
+// `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.
+LoadedModel load_model(const std::string& load, std::optional<int64_t> step);
+
+}  // namespace espalier::infer
