@@ -1,5 +1,6 @@
 #include "store/run_folder.h"
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <cmath>
@@ -146,6 +147,7 @@ TEST_F(RunFolder, ALockedFolderNamesItsHolderAndIsFreeWhenTheHolderDies) {
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const RunLock lock(folder_ / "run");
     if (::write(ready[1], "x", 1) != 1) ::_exit(1);
     ::pause();

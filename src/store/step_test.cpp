@@ -1,5 +1,6 @@
 // Writing and reading step folders: round trip, damage of every kind, a full disk, and SIGKILL at any moment.
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -207,6 +208,7 @@ TEST_F(Step, AFullDiskIsNoticedBeforeWritingAndWhileWriting) {
 
 // Saves one checkpoint after another from `first` on, until it is killed.
 [[noreturn]] void save_for_ever(const fs::path& folder, int64_t first) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // also when the test itself is killed
   for (int64_t step = first;; ++step) SmallCheckpoint(static_cast<uint32_t>(step), /*rows=*/3000).save(folder, step);
 }
 
