@@ -6,6 +6,7 @@
 #include "engine_generate.h"
 #include "plan/run_config.h"
 #include "run_main.h"
+#include "tensor/cpu_allocator.h"
 #include "train/run.h"
 
 namespace espalier {
@@ -62,5 +63,8 @@ int dispatch(const Words& words) {
 }  // namespace espalier
 
 int main(int argc, char** argv) {
-  return espalier::run_main([&] { return espalier::dispatch({argv + 1, argv + argc}); });
+  return espalier::run_main([&] {
+    espalier::tensor::install_cpu_allocator();
+    return espalier::dispatch({argv + 1, argv + argc});
+  });
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/linear_cross_entropy.h"
+#include "tensor/cpu_allocator.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ at::Tensor aten(Problem& problem) {
 
 int main(int argc, char** argv) {
   const std::string who = argc > 1 ? argv[1] : "ours", type_name = argc > 2 ? argv[2] : "bf16";
+  if (who == "ours") espalier::tensor::install_cpu_allocator();
   const auto argument = [&](int index, long otherwise) { return argc > index ? std::atol(argv[index]) : otherwise; };
   const int64_t tokens = argument(3, 4096), hidden = argument(4, 768), vocabulary = argument(5, 50304);
   const int64_t repeats = argument(6, 3);

@@ -17,6 +17,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/matmul.h"
+#include "tensor/cpu_allocator.h"
 
 namespace {
 
@@ -76,6 +77,7 @@ void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  espalier::tensor::install_cpu_allocator();
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
   std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::kernels::cpu_isa()));
   for (const int64_t tokens : {1024, 4096}) {
