@@ -23,9 +23,11 @@ struct Request {
 };
 
 void add_tokenizer_row(OptionTable& table, Request& request) {
-  table.add("--tokenizer", request.tokenizer,
-            "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it")
-      .value_name("FILE").required();
+  table
+      .add("--tokenizer", request.tokenizer,
+           "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it")
+      .value_name("FILE")
+      .required();
 }
 
 std::string read_standard_input() {
@@ -41,7 +43,8 @@ void for_each_record(Use&& use) {
   while (reader.next(block)) {
     if (block.skipped_bytes > 0) {
       throw UserError(concat("standard input:", line + 1, ": a record of ", format_count(block.skipped_bytes),
-                             " bytes; at most ", format_count(data::kMaxRecordBytes), " are read"), ExitCode::kBadData);
+                             " bytes; at most ", format_count(data::kMaxRecordBytes), " are read"),
+                      ExitCode::kBadData);
     }
     data::RecordCursor cursor(block.bytes);
     for (std::string_view record; cursor.next(record);) use(record, ++line);
@@ -62,7 +65,8 @@ int encode_main(const Words& arguments) {
   Request request;
   OptionTable table("espalier tokenizer encode", "Turns text on standard input into ids on standard output.");
   add_tokenizer_row(table, request);
-  table.add("--jsonl", request.jsonl, "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
+  table.add("--jsonl", request.jsonl,
+            "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
             "is one text and its ids are one line");
   if (!table.parse(arguments)) return 0;
   const auto tokenizer = text::open_tokenizer(request.tokenizer);
@@ -106,7 +110,8 @@ int decode_main(const Words& arguments) {
   Request request;
   OptionTable table("espalier tokenizer decode", "Turns ids on standard input into text on standard output.");
   add_tokenizer_row(table, request);
-  table.add("--jsonl", request.jsonl, "read {\"ids\": [...]} lines and write {\"text\": ...} lines; else ids are separated "
+  table.add("--jsonl", request.jsonl,
+            "read {\"ids\": [...]} lines and write {\"text\": ...} lines; else ids are separated "
             "by blanks and make one text");
   table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
   if (!table.parse(arguments)) return 0;
@@ -137,22 +142,27 @@ int inspect_main(const Words& arguments) {
   if (!table.parse(arguments)) return 0;
   const auto tokenizer = text::open_tokenizer(request.tokenizer);
   nlohmann::ordered_json special = nlohmann::json::array();
-  for (const int32_t id : tokenizer->special_ids()) special.push_back({{"id", id}, {"piece", tokenizer->id_to_piece(id)}});
+  for (const int32_t id : tokenizer->special_ids())
+    special.push_back({{"id", id}, {"piece", tokenizer->id_to_piece(id)}});
   nlohmann::ordered_json eod;
   if (tokenizer->eod()) eod = {{"id", *tokenizer->eod()}, {"piece", tokenizer->id_to_piece(*tokenizer->eod())}};
   if (request.json) {
     nlohmann::ordered_json files = nlohmann::json::array();
     for (const auto& [name, path] : tokenizer->files()) files.push_back(path);
-    const nlohmann::ordered_json facts = {{"description", tokenizer->description()}, {"kind", tokenizer->kind()},
-                                          {"vocab_size", tokenizer->vocab_size()}, {"eod", eod},
-                                          {"special_tokens", special}, {"files", files}};
+    const nlohmann::ordered_json facts = {{"description", tokenizer->description()},
+                                          {"kind", tokenizer->kind()},
+                                          {"vocab_size", tokenizer->vocab_size()},
+                                          {"eod", eod},
+                                          {"special_tokens", special},
+                                          {"files", files}};
     std::puts(facts.dump().c_str());
     return 0;
   }
   std::printf("%s\n  kind              %s\n  vocabulary        %s ids\n", tokenizer->description().c_str(),
               tokenizer->kind().c_str(), format_count(tokenizer->vocab_size()).c_str());
   std::printf("  end of document   %s\n", eod.is_null() ? "none" : concat(eod["id"], "  ", eod["piece"]).c_str());
-  for (const auto& token : special) std::printf("  special           %s\n", concat(token["id"], "  ", token["piece"]).c_str());
+  for (const auto& token : special)
+    std::printf("  special           %s\n", concat(token["id"], "  ", token["piece"]).c_str());
   return 0;
 }
 
@@ -167,7 +177,8 @@ constexpr Command kCommands[] = {
 int tokenizer_main(const std::vector<std::string>& arguments) {
   Words names;
   for (const Command& command : kCommands) {
-    if (!arguments.empty() && arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    if (!arguments.empty() && arguments[0] == command.name)
+      return command.run({arguments.begin() + 1, arguments.end()});
     names.push_back(command.name);
   }
   std::string usage = "usage: espalier tokenizer COMMAND [arguments]\n\n";
@@ -178,7 +189,8 @@ int tokenizer_main(const std::vector<std::string>& arguments) {
   }
   const Words near = arguments.empty() ? Words{} : nearest_names(arguments[0], names);
   throw UserError(concat(arguments.empty() ? "no command" : "unknown command '" + arguments[0] + "'",
-                         near.empty() ? "" : "; did you mean " + join(near, ", ") + "?", "\n", usage), ExitCode::kUsage);
+                         near.empty() ? "" : "; did you mean " + join(near, ", ") + "?", "\n", usage),
+                  ExitCode::kUsage);
 }
 
 }  // namespace espalier

@@ -38,7 +38,9 @@ class Gpt2Tokenizer final : public Tokenizer {
  public:
   Gpt2Tokenizer(std::filesystem::path vocab_file, std::filesystem::path merge_file, std::vector<std::string> pieces,
                 ByteBpeSource source)
-      : vocab_file_(std::move(vocab_file)), merge_file_(std::move(merge_file)), pieces_(std::move(pieces)),
+      : vocab_file_(std::move(vocab_file)),
+        merge_file_(std::move(merge_file)),
+        pieces_(std::move(pieces)),
         bpe_(std::move(source)) {
     for (size_t id = 0; id < pieces_.size(); ++id) {
       if (!pieces_[id].empty()) ids_.emplace(pieces_[id], static_cast<int32_t>(id));
@@ -83,7 +85,7 @@ class Gpt2Tokenizer final : public Tokenizer {
 
  private:
   std::filesystem::path vocab_file_, merge_file_;
-  std::vector<std::string> pieces_;  // by id
+  std::vector<std::string> pieces_;                    // by id
   std::unordered_map<std::string_view, int32_t> ids_;  // into pieces_
   ByteBpe bpe_;
 };
@@ -99,9 +101,10 @@ std::vector<std::string> read_vocabulary(const std::filesystem::path& path) {
     const bool whole = id.is_number_integer() || id.is_number_unsigned();
     const int64_t value = whole ? id.get<int64_t>() : -1;
     if (value < 0 || value >= static_cast<int64_t>(pieces.size()) || !pieces[static_cast<size_t>(value)].empty()) {
-      throw UserError(concat("'", path.string(), "': the id of '", piece, "' is ", id.dump(),
-                             "; the ", format_count(static_cast<int64_t>(pieces.size())),
-                             " pieces must have the ids from 0 on, each once"), ExitCode::kBadData);
+      throw UserError(
+          concat("'", path.string(), "': the id of '", piece, "' is ", id.dump(), "; the ",
+                 format_count(static_cast<int64_t>(pieces.size())), " pieces must have the ids from 0 on, each once"),
+          ExitCode::kBadData);
     }
     pieces[static_cast<size_t>(value)] = piece;
   }
@@ -146,7 +149,8 @@ void read_merges(const std::filesystem::path& path, Symbols& symbols, internal::
     if (words.empty()) continue;
     if (words.size() != 2) {
       throw UserError(concat("'", path.string(), "' line ", number + 1, ": expected two pieces, found ", words.size(),
-                             " ('", lines[number], "')"), ExitCode::kBadData);
+                             " ('", lines[number], "')"),
+                      ExitCode::kBadData);
     }
     merges.add(symbols.at(words[0]), symbols.at(words[1]), symbols.at(words[0] + words[1]));
   }

@@ -1,8 +1,8 @@
 // Megatron's GPT2BPETokenizer: vocab.json and merges.txt as GPT-2 published them.
 //
-// As Megatron-DeepSpeed reads them: the first line of merges.txt is a comment whatever it says, a piece that merges make
-// but the vocabulary lacks becomes id 0, "<|endoftext|>" inside a text is plain text, and the end-of-document id is the
-// vocabulary's "<|endoftext|>".
+// As Megatron-DeepSpeed reads them: the first line of merges.txt is a comment whatever it says, a piece that merges
+// make but the vocabulary lacks becomes id 0, "<|endoftext|>" inside a text is plain text, and the end-of-document id
+// is the vocabulary's "<|endoftext|>".
 #pragma once
 
 #include <filesystem>

@@ -21,8 +21,10 @@ namespace gpt2_tokenizer_test {
 const std::string kTricky = "tests/data/megatron-oracle/preprocess/tricky/";
 
 std::unique_ptr<Tokenizer> tiny() {
-  return load_tokenizer({.type = "GPT2BPETokenizer", .vocab_file = "tests/data/gpt2-tiny/vocab.json",
-                         .merge_file = "tests/data/gpt2-tiny/merges.txt", .name_or_path = ""});
+  return load_tokenizer({.type = "GPT2BPETokenizer",
+                         .vocab_file = "tests/data/gpt2-tiny/vocab.json",
+                         .merge_file = "tests/data/gpt2-tiny/merges.txt",
+                         .name_or_path = ""});
 }
 
 // The ids of a .bin whose vocabulary is below 65,500: 16 bits each.
@@ -56,7 +58,8 @@ std::vector<int32_t> encode_records(const Tokenizer& tokenizer, const std::strin
 std::string decode(const Tokenizer& tokenizer, std::vector<int32_t> ids) { return tokenizer.decode(ids); }
 
 TEST(Gpt2Tokenizer, EncodesTrickyUnicodeAsMegatron) {
-  EXPECT_EQ(encode_records(*tiny(), kTricky + "unicode.jsonl", true), read_ids(kTricky + "unicode_tiny_text_document.bin"));
+  EXPECT_EQ(encode_records(*tiny(), kTricky + "unicode.jsonl", true),
+            read_ids(kTricky + "unicode_tiny_text_document.bin"));
 }
 
 TEST(Gpt2Tokenizer, EncodesTrickyUnicodeAsMegatronWithTheFullVocabulary) {
@@ -71,7 +74,8 @@ TEST(Gpt2Tokenizer, EncodesTrickyUnicodeAsMegatronWithTheFullVocabulary) {
 TEST(Gpt2Tokenizer, EncodesOpenWebTextAsMegatron) {
   const std::string folder = "../shared/data/";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "needs " << folder;
-  EXPECT_EQ(encode_records(*tiny(), folder + "openwebtext-1000.jsonl", true), read_ids(folder + "owt_text_document.bin"));
+  EXPECT_EQ(encode_records(*tiny(), folder + "openwebtext-1000.jsonl", true),
+            read_ids(folder + "owt_text_document.bin"));
 }
 
 TEST(Gpt2Tokenizer, DecodingGivesTheTextBack) {
@@ -160,7 +164,8 @@ TEST_F(Gpt2Files, APieceThatTheVocabularyLacksIsIdZero) {
 TEST_F(Gpt2Files, BadFilesAreRefusedWithThePlace) {
   EXPECT_NE(message_of_loading("{\"a\": 0", "#\n").find("is no JSON"), std::string::npos);
   EXPECT_NE(message_of_loading("[1]", "#\n").find("expected an object of pieces and ids"), std::string::npos);
-  EXPECT_NE(message_of_loading(R"({"a": 0, "b": 2})", "#\n").find("the id of 'b' is 2; the 2 pieces"), std::string::npos);
+  EXPECT_NE(message_of_loading(R"({"a": 0, "b": 2})", "#\n").find("the id of 'b' is 2; the 2 pieces"),
+            std::string::npos);
   EXPECT_NE(message_of_loading(R"({"a": 0})", "#\na a\na b c\n").find("line 3: expected two pieces, found 3"),
             std::string::npos);
 }
@@ -174,7 +179,8 @@ TEST(LoadTokenizer, NamesWhatIsMissing) {
     }
     return "loaded";
   };
-  EXPECT_NE(message({.type = "GPT2BPETokenizer", .vocab_file = "", .merge_file = "", .name_or_path = ""}).find("--merge-file"),
+  EXPECT_NE(message({.type = "GPT2BPETokenizer", .vocab_file = "", .merge_file = "", .name_or_path = ""})
+                .find("--merge-file"),
             std::string::npos);
   EXPECT_NE(message({.type = "Gpt2", .vocab_file = "", .merge_file = "", .name_or_path = ""}).find("PretrainedFromHF"),
             std::string::npos);

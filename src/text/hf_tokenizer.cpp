@@ -30,23 +30,27 @@ struct Parts {
   AddedTokens added;
   PreTokenizerSteps pre_tokenizer;
   PostProcessor post_processor;
-  std::unique_ptr<Decoder> decoder;        // null: pieces are joined by blanks
-  std::unique_ptr<ByteBpe> byte_bpe;       // one of the two
+  std::unique_ptr<Decoder> decoder;   // null: pieces are joined by blanks
+  std::unique_ptr<ByteBpe> byte_bpe;  // one of the two
   std::unique_ptr<CharBpe> char_bpe;
 };
 
 class HfEncoder final : public Encoder {
  public:
   explicit HfEncoder(const Parts& parts) : parts_(parts) {
-    if (parts.byte_bpe) bytes_.emplace(*parts.byte_bpe);
-    else chars_.emplace(*parts.char_bpe);
+    if (parts.byte_bpe)
+      bytes_.emplace(*parts.byte_bpe);
+    else
+      chars_.emplace(*parts.char_bpe);
   }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) override {
     const std::string_view valid = repair_utf8(text, repaired_, num_replaced_);
     for (const PostProcessor::Item& item : parts_.post_processor.items) {
-      if (item.is_text) encode_text(valid, ids);
-      else ids.insert(ids.end(), item.ids.begin(), item.ids.end());
+      if (item.is_text)
+        encode_text(valid, ids);
+      else
+        ids.insert(ids.end(), item.ids.begin(), item.ids.end());
     }
   }
 
@@ -57,8 +61,10 @@ class HfEncoder final : public Encoder {
     raw_parts_.clear();
     parts_.added.raw().cut(text, raw_parts_);
     for (const Part& part : raw_parts_) {
-      if (part.id >= 0) ids.push_back(part.id);
-      else encode_raw(part.text, part.text.data() == text.data(), ids);
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        encode_raw(part.text, part.text.data() == text.data(), ids);
     }
   }
 
@@ -70,8 +76,10 @@ class HfEncoder final : public Encoder {
     normalized_parts_.clear();
     parts_.added.normalized().cut(piece.text, normalized_parts_);
     for (const Part& part : normalized_parts_) {
-      if (part.id >= 0) ids.push_back(part.id);
-      else encode_normalized(part.text, piece.at_origin && part.text.data() == piece.text.data(), ids);
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        encode_normalized(part.text, piece.at_origin && part.text.data() == piece.text.data(), ids);
     }
   }
 
@@ -87,8 +95,10 @@ class HfEncoder final : public Encoder {
     for (const auto& step : steps.steps) step->apply(pieces);
     if (steps.bytes_last && !bytes_) change_bytes_to_chars(pieces);
     for (const Piece& piece : pieces) {
-      if (bytes_) bytes_->encode_piece(piece.text, ids);
-      else chars_->encode_word(piece.text, ids);
+      if (bytes_)
+        bytes_->encode_piece(piece.text, ids);
+      else
+        chars_->encode_word(piece.text, ids);
     }
   }
 
@@ -138,8 +148,9 @@ class HfTokenizer final : public Tokenizer {
   std::string id_to_piece(int32_t id) const override {
     const auto added = parts_.added.by_id().find(id);
     if (added != parts_.added.by_id().end()) return added->second.content;
-    return id >= 0 && static_cast<size_t>(id) < parts_.model.pieces.size() ? parts_.model.pieces[static_cast<size_t>(id)]
-                                                                           : std::string();
+    return id >= 0 && static_cast<size_t>(id) < parts_.model.pieces.size()
+               ? parts_.model.pieces[static_cast<size_t>(id)]
+               : std::string();
   }
   std::optional<int32_t> piece_to_id(std::string_view piece) const override {
     const int32_t added = parts_.added.find(piece);

@@ -1,8 +1,9 @@
 // Tokenizers of Hugging Face: tokenizer.json with a BPE model (GPT-2, BLOOM, Llama, Mistral, Qwen, ...).
 //
 // encode() gives the ids of `tokenizers` 0.23's encode(text), special tokens of the post-processor included, as
-// Megatron's PretrainedFromHF uses it. "truncation" and "padding" of the file have no effect: transformers switches both
-// off when it encodes a text without being asked for them. A part that is not supported is refused by name at load.
+// Megatron's PretrainedFromHF uses it. "truncation" and "padding" of the file have no effect: transformers switches
+// both off when it encodes a text without being asked for them. A part that is not supported is refused by name at
+// load.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +14,8 @@
 namespace espalier::text {
 
 // `path` is a tokenizer.json or the folder that holds one. The end-of-document id is the eos_token of
-// tokenizer_config.json beside it, else of special_tokens_map.json, else the eos_token_id of generation_config.json; the
-// tokenizer has none where these say nothing.
+// tokenizer_config.json beside it, else of special_tokens_map.json, else the eos_token_id of generation_config.json;
+// the tokenizer has none where these say nothing.
 std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path);
 
 }  // namespace espalier::text

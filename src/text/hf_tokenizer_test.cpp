@@ -21,7 +21,9 @@ using nlohmann::json;
 // What tests/oracle/tokenizers_oracle.py wrote: a folder per tokenizer, the texts beside them.
 class OracleTokenizer : public testing::TestWithParam<std::filesystem::path> {};
 
-std::string shown(const std::string& text) { return json(text.substr(0, 400)).dump(-1, ' ', true, json::error_handler_t::replace); }
+std::string shown(const std::string& text) {
+  return json(text.substr(0, 400)).dump(-1, ' ', true, json::error_handler_t::replace);
+}
 
 TEST_P(OracleTokenizer, GivesTheIdsAndTextsOfTokenizers) {
   const auto texts = json::parse(read_file(GetParam().parent_path() / "texts.json")).get<std::vector<std::string>>();
@@ -47,7 +49,8 @@ TEST_P(OracleTokenizer, GivesTheIdsAndTextsOfTokenizers) {
 
 std::vector<std::filesystem::path> oracle_folders() {
   std::vector<std::filesystem::path> roots = {"tests/data/tokenizers"};
-  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES")) roots.push_back(std::filesystem::path(fresh) / "tokenizers");
+  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES"))
+    roots.push_back(std::filesystem::path(fresh) / "tokenizers");
   std::vector<std::filesystem::path> folders;
   for (const auto& root : roots) {
     if (!std::filesystem::exists(root)) continue;
@@ -108,8 +111,9 @@ TEST_F(HfFiles, WhatIsNotSupportedIsRefusedByName) {
 
 TEST_F(HfFiles, RegularExpressionsOfAnotherMeaningAreRefused) {
   const auto said = [this](const std::string& expression) {
-    const json patch = {{"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"},
-                                           {"invert", false}}}};
+    const json patch = {
+        {"pre_tokenizer",
+         {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}}}};
     return message(patch.dump().c_str());
   };
   EXPECT_THAT(said("\\p{Han}+"), testing::HasSubstr("'\\p{Han}' (only general categories are) is not supported"));
@@ -132,7 +136,8 @@ TEST_F(HfFiles, InconsistentFilesAreRefusedWithThePlace) {
   EXPECT_SAYS(R"({"model": {"unk_token": "?"}})", "'unk_token' is '?', which 'vocab' lacks");
   EXPECT_SAYS(R"({"added_tokens": [{"id": 6, "content": "x"}]})", "added_tokens[0]: 'single_word' is missing");
   EXPECT_SAYS(R"({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}],
-      "special_tokens": {}}})", "'special_tokens' has no '<s>'");
+      "special_tokens": {}}})",
+              "'special_tokens' has no '<s>'");
 }
 
 TEST_F(HfFiles, TheEndOfDocumentIsTheConfiguredOne) {
@@ -143,15 +148,16 @@ TEST_F(HfFiles, TheEndOfDocumentIsTheConfiguredOne) {
   write_file_atomically(folder_ / "special_tokens_map.json", R"({"eos_token": {"content": "c"}})");
   EXPECT_EQ(load_hf_tokenizer(folder_ / "tokenizer.json")->eod(), 2);
   write_file_atomically(folder_ / "tokenizer_config.json", R"({"eos_token": "ab"})");
-  const auto tokenizer = load_tokenizer({.type = "PretrainedFromHF", .vocab_file = "", .merge_file = "",
-                                         .name_or_path = folder_.string()});
+  const auto tokenizer = load_tokenizer(
+      {.type = "PretrainedFromHF", .vocab_file = "", .merge_file = "", .name_or_path = folder_.string()});
   EXPECT_EQ(tokenizer->eod(), 5);
   EXPECT_EQ(tokenizer->files().size(), 4u);
 }
 
 TEST_F(HfFiles, TruncationAndPaddingHaveNoEffect) {
   write(R"({"truncation": {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0},
-            "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}})");
+            "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0,
+                        "pad_token": "a"}})");
   EXPECT_EQ(load_hf_tokenizer(folder_)->encode("abcab"), (std::vector<int32_t>{5, 2, 5}));
 }
 

@@ -42,7 +42,8 @@ TEST(Pretokenizer, CutsWhereLlama3AndQwen2Do) {
 
 std::string random_text(std::mt19937& random) {
   static const std::u32string kAlphabet =
-      U"ab'stremlld  \n\r\t\u00A0\u3000()[]|!?.,;19\u0664\u00BD\u4E00\u3002\uFF0C\u0964\u0915\u094D\u0430\u0301\U0001F600\u017F"
+      U"ab'stremlld  "
+      U"\n\r\t\u00A0\u3000()[]|!?.,;19\u0664\u00BD\u4E00\u3002\uFF0C\u0964\u0915\u094D\u0430\u0301\U0001F600\u017F"
       U"\u0085\u2028\u200D\u180E\U00011DE0\U000323AF";
   std::string text;
   const size_t length = random() % 24;

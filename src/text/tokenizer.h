@@ -62,10 +62,10 @@ class Tokenizer {
 
 // As Megatron's options name them.
 struct TokenizerOptions {
-  std::string type;                // GPT2BPETokenizer | PretrainedFromHF
-  std::string vocab_file;          // vocab.json of GPT2BPETokenizer
-  std::string merge_file;          // merges.txt of GPT2BPETokenizer
-  std::string name_or_path;        // PretrainedFromHF: tokenizer.json or the folder that holds it
+  std::string type;          // GPT2BPETokenizer | PretrainedFromHF
+  std::string vocab_file;    // vocab.json of GPT2BPETokenizer
+  std::string merge_file;    // merges.txt of GPT2BPETokenizer
+  std::string name_or_path;  // PretrainedFromHF: tokenizer.json or the folder that holds it
 };
 
 // Throws a UserError that names what is missing.

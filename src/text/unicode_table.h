@@ -11,6 +11,7 @@
 namespace espalier::text {
 
 // In the order of the generated table.
+// clang-format off
 enum class Category : uint8_t {
   kUnassigned, kUppercase, kLowercase, kTitlecase, kModifierLetter, kOtherLetter,           // Cn Lu Ll Lt Lm Lo
   kNonspacingMark, kSpacingMark, kEnclosingMark,                                            // Mn Mc Me
@@ -20,6 +21,7 @@ enum class Category : uint8_t {
   kSpace, kLineSeparator, kParagraphSeparator,                                              // Zs Zl Zp
   kControl, kFormat, kSurrogate, kPrivateUse,                                               // Cc Cf Cs Co
 };
+// clang-format on
 
 namespace internal {
 constexpr uint8_t kCategoryBits = 0x1F, kWhiteSpaceBit = 0x20, kWordBit = 0x40;

@@ -25,7 +25,8 @@ inline CodePoint decode_utf8(const char* at) {
     return {static_cast<char32_t>((bytes[0] & 0x0F) << 12 | (bytes[1] & 0x3F) << 6 | (bytes[2] & 0x3F)), 3};
   }
   return {static_cast<char32_t>((bytes[0] & 0x07) << 18 | (bytes[1] & 0x3F) << 12 | (bytes[2] & 0x3F) << 6 |
-                                (bytes[3] & 0x3F)), 4};
+                                (bytes[3] & 0x3F)),
+          4};
 }
 
 // The start of the code point that ends before `at`.

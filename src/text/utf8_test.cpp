@@ -21,19 +21,33 @@ Repaired repaired(const std::string& text) {
 
 // The Unicode standard's table 3-8 to 3-11, which Python's errors="replace" follows.
 TEST(Utf8, EveryLongestBrokenStartBecomesOneReplacement) {
-  const std::pair<std::string, std::string> kCases[] = {
-      {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82" "A", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A"},
-      {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF" "A", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A"},
-      {"\xF4\x91\x92\x93\xFF" "A\x80\xBF" "B", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A\uFFFD\uFFFD" "B"},
-      {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF" "A", "\uFFFD\uFFFD\uFFFD\uFFFD" "A"},
-      {"abcdefgh\xF0\x9F\x98", "abcdefgh\uFFFD"},
-      {"\xC3", "\uFFFD"}};
+  const std::pair<std::string, std::string> kCases[] = {{"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
+                                                         "A",
+                                                         "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+                                                         "A"},
+                                                        {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
+                                                         "A",
+                                                         "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+                                                         "A"},
+                                                        {"\xF4\x91\x92\x93\xFF"
+                                                         "A\x80\xBF"
+                                                         "B",
+                                                         "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+                                                         "A\uFFFD\uFFFD"
+                                                         "B"},
+                                                        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+                                                         "A",
+                                                         "\uFFFD\uFFFD\uFFFD\uFFFD"
+                                                         "A"},
+                                                        {"abcdefgh\xF0\x9F\x98", "abcdefgh\uFFFD"},
+                                                        {"\xC3", "\uFFFD"}};
   for (const auto& [broken, expected] : kCases) {
     const Repaired found = repaired(broken);
     EXPECT_EQ(found.text, expected);
-    EXPECT_EQ(found.num_replaced, static_cast<int64_t>(to_utf32(expected).size() - to_utf32(expected).find(kReplacement)) -
-                                      std::count(expected.begin(), expected.end(), 'A') -
-                                      std::count(expected.begin(), expected.end(), 'B'));
+    EXPECT_EQ(found.num_replaced,
+              static_cast<int64_t>(to_utf32(expected).size() - to_utf32(expected).find(kReplacement)) -
+                  std::count(expected.begin(), expected.end(), 'A') -
+                  std::count(expected.begin(), expected.end(), 'B'));
   }
 }
 

@@ -18,7 +18,8 @@ void AddedTokenFinder::add(const AddedToken& token) {
   }
   if (nodes_[node].token >= 0) {
     throw UserError(concat("two added tokens are '", token.searched, "' after normalization: ids ",
-                           tokens_[static_cast<size_t>(nodes_[node].token)].id, " and ", token.id), ExitCode::kBadData);
+                           tokens_[static_cast<size_t>(nodes_[node].token)].id, " and ", token.id),
+                    ExitCode::kBadData);
   }
   nodes_[node].token = static_cast<int>(tokens_.size());
   may_begin_[static_cast<uint8_t>(token.searched[0])] = true;
@@ -102,10 +103,12 @@ AddedTokens::AddedTokens(const JsonPart& file, const std::unordered_map<std::str
     if (token.content.empty()) continue;
     const auto again = ids_.find(token.content);
     const auto in_model = vocabulary.find(token.content);
-    const int32_t id = again != ids_.end() ? again->second : in_model != vocabulary.end() ? in_model->second : next_id++;
+    const int32_t id = again != ids_.end()            ? again->second
+                       : in_model != vocabulary.end() ? in_model->second
+                                                      : next_id++;
     if (id != token.id) {
-      log_warning(file.where(), ": added token '", token.content, "' has the id ", token.id, " in the file but gets ", id,
-                  ", as tokenizers gives it");
+      log_warning(file.where(), ": added token '", token.content, "' has the id ", token.id, " in the file but gets ",
+                  id, ", as tokenizers gives it");
     }
     token.id = id;
     token.searched = token.content;

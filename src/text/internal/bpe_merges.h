@@ -11,8 +11,8 @@
 namespace espalier::text::internal {
 
 struct Merge {
-  uint32_t rank;    // position in the list of merges; kNoMerge if there is none
-  int32_t merged;   // the symbol that takes the place of both
+  uint32_t rank;   // position in the list of merges; kNoMerge if there is none
+  int32_t merged;  // the symbol that takes the place of both
 };
 constexpr uint32_t kNoMerge = UINT32_MAX;
 

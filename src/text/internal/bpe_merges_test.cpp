@@ -11,7 +11,8 @@ namespace bpe_merges_test {
 using Pair = std::pair<int32_t, int32_t>;
 
 // As on a board: take the pair of lowest rank, merge all its occurrences from left to right, until none has a rank.
-std::vector<int32_t> merged_plainly(std::vector<int32_t> symbols, const std::map<Pair, std::pair<int, int32_t>>& merges) {
+std::vector<int32_t> merged_plainly(std::vector<int32_t> symbols,
+                                    const std::map<Pair, std::pair<int, int32_t>>& merges) {
   while (true) {
     std::pair<int, int32_t> best{INT32_MAX, 0};
     Pair best_pair;

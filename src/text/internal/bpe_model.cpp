@@ -50,7 +50,8 @@ void read_merges(const JsonPart& part, BpeModel& model) {
   model.merges = BpeMerges(list.size());
   const auto id_of = [&](const std::string& piece, size_t index) {
     const auto found = model.vocabulary.find(piece);
-    if (found == model.vocabulary.end()) part.fail(concat("merges[", index, "] needs '", piece, "', which 'vocab' lacks"));
+    if (found == model.vocabulary.end())
+      part.fail(concat("merges[", index, "] needs '", piece, "', which 'vocab' lacks"));
     return found->second;
   };
   for (size_t index = 0; index < list.size(); ++index) {

@@ -14,9 +14,9 @@ namespace espalier::text::internal {
 
 struct BpeModel {
   std::unordered_map<std::string, int32_t> vocabulary;
-  std::vector<std::string> pieces;                          // by id; empty for an unused id
-  BpeMerges merges;                                         // over ids
-  std::string unknown;                                      // empty: what is unknown is dropped
+  std::vector<std::string> pieces;  // by id; empty for an unused id
+  BpeMerges merges;                 // over ids
+  std::string unknown;              // empty: what is unknown is dropped
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
   std::string continuing_prefix, end_of_word_suffix;
 };

@@ -62,8 +62,8 @@ void ByteBpe::merge_bytes(std::string_view word, BpeMerges::Scratch& scratch, st
 }
 
 // Two tables, by length of the word. Two short words share a cache line: a new one takes the second place, and moves to
-// the first when it comes again, so that words seen once do not drive out common ones. A long word has a line of its own.
-// Together 3 MiB, whatever is encoded.
+// the first when it comes again, so that words seen once do not drive out common ones. A long word has a line of its
+// own. Together 3 MiB, whatever is encoded.
 //
 // Words wait in a short queue while their slots are fetched from memory, which hides most of the waiting (measured: 1.5
 // times the rate of looking up each word as it is cut).

@@ -20,11 +20,11 @@ namespace espalier::text::internal {
 
 // What a ByteBpe is built from.
 struct ByteBpeSource {
-  std::vector<std::string> symbol_bytes;       // by symbol; empty: no merge makes it
+  std::vector<std::string> symbol_bytes;  // by symbol; empty: no merge makes it
   std::array<int32_t, 256> byte_symbols;
   BpeMerges merges;
-  std::vector<int32_t> id_of_symbol;           // empty: the symbols are the ids
-  bool whole_words_first = false;              // "ignore_merges": a word that is in the vocabulary is taken as it is
+  std::vector<int32_t> id_of_symbol;  // empty: the symbols are the ids
+  bool whole_words_first = false;     // "ignore_merges": a word that is in the vocabulary is taken as it is
 };
 
 class ByteBpe {

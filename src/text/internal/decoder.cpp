@@ -29,7 +29,7 @@ std::string replace_all(const std::string& text, const std::string& from, const 
 // What English tokenizers leave between words and punctuation.
 std::string clean_up(std::string text) {
   static const std::pair<const char*, const char*> kReplacements[] = {
-      {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kReplacements) text = replace_all(text, from, to);
   return text;
@@ -53,8 +53,10 @@ class ByteFallbackDecoder final : public Decoder {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      if (valid_utf8_prefix(bytes) == bytes.size()) decoded.push_back(bytes);
-      else decoded.insert(decoded.end(), bytes.size(), "\uFFFD");
+      if (valid_utf8_prefix(bytes) == bytes.size())
+        decoded.push_back(bytes);
+      else
+        decoded.insert(decoded.end(), bytes.size(), "\uFFFD");
       bytes.clear();
     };
     for (std::string& piece : pieces) {
@@ -124,8 +126,10 @@ class ReplaceDecoder final : public Decoder {
       pattern_->find(piece, stretches);
       std::string replaced;
       for (const Stretch& stretch : stretches) {
-        if (stretch.is_match) replaced += content_;
-        else replaced.append(piece, stretch.begin, stretch.end - stretch.begin);
+        if (stretch.is_match)
+          replaced += content_;
+        else
+          replaced.append(piece, stretch.begin, stretch.end - stretch.begin);
       }
       piece = std::move(replaced);
     }
@@ -139,7 +143,9 @@ class ReplaceDecoder final : public Decoder {
 // The replacement is a blank; in the first piece it is nothing where one was prepended.
 class MetaspaceDecoder final : public Decoder {
  public:
-  MetaspaceDecoder(char32_t replacement, bool prepended) : prepended_(prepended) { append_utf8(replacement, replacement_); }
+  MetaspaceDecoder(char32_t replacement, bool prepended) : prepended_(prepended) {
+    append_utf8(replacement, replacement_);
+  }
   void apply(Strings& pieces) const override {
     for (size_t i = 0; i < pieces.size(); ++i) {
       pieces[i] = replace_all(pieces[i], replacement_, i == 0 && prepended_ ? "" : " ");
@@ -221,9 +227,11 @@ std::unique_ptr<Decoder> make_decoder(const JsonPart& part) {
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
   if (type == "Fuse") return std::make_unique<FuseDecoder>();
   if (type == "Strip") {
-    return std::make_unique<StripDecoder>(part.character("content"), part.whole_number("start"), part.whole_number("stop"));
+    return std::make_unique<StripDecoder>(part.character("content"), part.whole_number("start"),
+                                          part.whole_number("stop"));
   }
-  if (type == "Replace") return std::make_unique<ReplaceDecoder>(make_pattern(part.part("pattern")), part.text("content"));
+  if (type == "Replace")
+    return std::make_unique<ReplaceDecoder>(make_pattern(part.part("pattern")), part.text("content"));
   if (type == "Metaspace") {
     const bool prepended = part.flag("add_prefix_space", true) && part.text("prepend_scheme", "always") != "never";
     return std::make_unique<MetaspaceDecoder>(part.character("replacement"), prepended);
@@ -231,7 +239,8 @@ std::unique_ptr<Decoder> make_decoder(const JsonPart& part) {
   if (type == "WordPiece") return std::make_unique<WordPieceDecoder>(part.text("prefix"), part.flag("cleanup"));
   if (type == "BPEDecoder") return std::make_unique<SuffixDecoder>(part.text("suffix"));
   if (type == "CTC") {
-    return std::make_unique<CtcDecoder>(part.text("pad_token"), part.text("word_delimiter_token"), part.flag("cleanup"));
+    return std::make_unique<CtcDecoder>(part.text("pad_token"), part.text("word_delimiter_token"),
+                                        part.flag("cleanup"));
   }
   if (type != "Sequence") {
     part.refuse_type("ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, BPEDecoder, CTC, Sequence");

@@ -21,7 +21,7 @@ class JsonPart {
 
   const std::string& where() const { return where_; }
   const nlohmann::json& value() const { return value_; }
-  bool has(const char* key) const;             // there and not null
+  bool has(const char* key) const;  // there and not null
   std::string type() const { return text("type"); }
 
   // A missing field (or null) without a default is an error, as is one of another type.
@@ -30,13 +30,13 @@ class JsonPart {
   bool flag(const char* key) const;
   bool flag(const char* key, bool fallback) const { return has(key) ? flag(key) : fallback; }
   int64_t whole_number(const char* key) const;
-  char32_t character(const char* key) const;   // a string of one code point
+  char32_t character(const char* key) const;  // a string of one code point
   const nlohmann::json& list(const char* key) const;
-  JsonPart part(const char* key) const;        // "where.key"
+  JsonPart part(const char* key) const;  // "where.key"
   JsonPart element(const char* key, size_t index) const;
 
-  [[noreturn]] void fail(const std::string& complaint) const;            // "WHERE: COMPLAINT"
-  [[noreturn]] void refuse_type(const std::string& supported) const;     // "... 'X' is not supported; supported: ..."
+  [[noreturn]] void fail(const std::string& complaint) const;         // "WHERE: COMPLAINT"
+  [[noreturn]] void refuse_type(const std::string& supported) const;  // "... 'X' is not supported; supported: ..."
 
  private:
   const nlohmann::json& field(const char* key) const;

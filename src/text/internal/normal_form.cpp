@@ -67,8 +67,8 @@ void normalize(NormalForm form, std::string& text) {
   if (is_unchanged(form, text)) return;
   constexpr int kLongestDecomposition = 32;  // 18 in Unicode: U+FDFA
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-                                                      (compatible ? UTF8PROC_COMPAT : 0));
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
   std::vector<int32_t> codes;
   std::string output;
   output.reserve(text.size() + text.size() / 8);

@@ -90,8 +90,10 @@ class Replace final : public Normalizer {
     std::string replaced;
     replaced.reserve(piece.text.size());
     for (const Stretch& stretch : stretches) {
-      if (stretch.is_match) replaced += content_;
-      else replaced.append(piece.text, stretch.begin, stretch.end - stretch.begin);
+      if (stretch.is_match)
+        replaced += content_;
+      else
+        replaced.append(piece.text, stretch.begin, stretch.end - stretch.begin);
     }
     // What replaces a match counts as coming from the last character of it.
     if (!stretches.empty() && stretches[0].is_match && stretches[0].end > 0) {

@@ -1,7 +1,7 @@
 // The normalizers of a tokenizer.json: what is done to a text before it is cut.
 //
-// NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, ByteLevel, Sequence. Normal forms are those of
-// tokenizers, whose tables are older than Unicode 16: newer characters are left alone, as there (unicode_table.h).
+// NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, ByteLevel, Sequence. Normal forms are those
+// of tokenizers, whose tables are older than Unicode 16: newer characters are left alone, as there (unicode_table.h).
 #pragma once
 
 #include <memory>

@@ -43,8 +43,10 @@ class CharacterPattern final : public Pattern {
       if (matches_(point.code)) {
         add_gap(done, at, stretches);
         const bool joins = whole_runs_ && !stretches.empty() && stretches.back().is_match && stretches.back().end == at;
-        if (joins) stretches.back().end = end;
-        else stretches.push_back({at, end, true});
+        if (joins)
+          stretches.back().end = end;
+        else
+          stretches.push_back({at, end, true});
         done = end;
       }
       at = end;
@@ -60,7 +62,9 @@ class CharacterPattern final : public Pattern {
 template <auto release>
 struct Releaser {
   template <class T>
-  void operator()(T* pointer) const { release(pointer); }
+  void operator()(T* pointer) const {
+    release(pointer);
+  }
 };
 using CompileContext = std::unique_ptr<pcre2_compile_context, Releaser<pcre2_compile_context_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Releaser<pcre2_match_context_free>>;
@@ -81,11 +85,12 @@ class RegexPattern final : public Pattern {
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF, &error, &offset,
-                          context.get());
+    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF, &error,
+                          &offset, context.get());
     if (code_ == nullptr) {
-      throw UserError(concat(where, ": the regular expression '", expression_, "' has an error: ", pcre2_message(error)),
-                      ExitCode::kBadData);
+      throw UserError(
+          concat(where, ": the regular expression '", expression_, "' has an error: ", pcre2_message(error)),
+          ExitCode::kBadData);
     }
     pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);  // where the machine has no JIT, matching interprets
   }
@@ -128,7 +133,9 @@ class RegexPattern final : public Pattern {
 
 }  // namespace
 
-std::unique_ptr<Pattern> literal_pattern(const std::string& literal) { return std::make_unique<LiteralPattern>(literal); }
+std::unique_ptr<Pattern> literal_pattern(const std::string& literal) {
+  return std::make_unique<LiteralPattern>(literal);
+}
 
 std::unique_ptr<Pattern> character_pattern(bool (*matches)(char32_t)) {
   return std::make_unique<CharacterPattern>(matches, false);
@@ -156,7 +163,8 @@ SplitBehavior make_behavior(const JsonPart& part, const char* key) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  part.fail(concat("'", key, "' is '", name, "'; use Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous"));
+  part.fail(
+      concat("'", key, "' is '", name, "'; use Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous"));
 }
 
 namespace {
@@ -166,8 +174,10 @@ std::vector<Stretch> merge_with_previous(const std::vector<Stretch>& stretches) 
   std::vector<Stretch> kept;
   bool after_match = false;
   for (const Stretch& stretch : stretches) {
-    if (stretch.is_match && !after_match && !kept.empty()) kept.back().end = stretch.end;
-    else kept.push_back(stretch);
+    if (stretch.is_match && !after_match && !kept.empty())
+      kept.back().end = stretch.end;
+    else
+      kept.push_back(stretch);
     after_match = stretch.is_match;
   }
   return kept;
@@ -177,8 +187,10 @@ std::vector<Stretch> merge_with_next(const std::vector<Stretch>& stretches) {
   std::vector<Stretch> kept;  // from the last to the first
   bool before_match = false;
   for (auto stretch = stretches.rbegin(); stretch != stretches.rend(); ++stretch) {
-    if (stretch->is_match && !before_match && !kept.empty()) kept.back().begin = stretch->begin;
-    else kept.push_back(*stretch);
+    if (stretch->is_match && !before_match && !kept.empty())
+      kept.back().begin = stretch->begin;
+    else
+      kept.push_back(*stretch);
     before_match = stretch->is_match;
   }
   return {kept.rbegin(), kept.rend()};
@@ -188,8 +200,10 @@ std::vector<Stretch> join_equal(const std::vector<Stretch>& stretches) {
   std::vector<Stretch> kept;
   bool after_match = false;
   for (const Stretch& stretch : stretches) {
-    if (stretch.is_match == after_match && !kept.empty()) kept.back().end = stretch.end;
-    else kept.push_back(stretch);
+    if (stretch.is_match == after_match && !kept.empty())
+      kept.back().end = stretch.end;
+    else
+      kept.push_back(stretch);
     after_match = stretch.is_match;
   }
   return kept;

@@ -25,8 +25,8 @@ class Pattern {
 };
 
 std::unique_ptr<Pattern> literal_pattern(const std::string& literal);
-std::unique_ptr<Pattern> character_pattern(bool (*matches)(char32_t));      // each such character is a match
-std::unique_ptr<Pattern> run_pattern(bool (*matches)(char32_t));            // each run of them is one
+std::unique_ptr<Pattern> character_pattern(bool (*matches)(char32_t));  // each such character is a match
+std::unique_ptr<Pattern> run_pattern(bool (*matches)(char32_t));        // each run of them is one
 // An Oniguruma expression, matched by PCRE2 with classes of Unicode 16. `where` names it in the UserError that an
 // expression of another meaning or with an error gets.
 std::unique_ptr<Pattern> regex_pattern(const std::string& expression, const std::string& where);

@@ -28,9 +28,10 @@ constexpr std::array<CharClass, 128> make_ascii_classes() {
   for (int code = 0; code < 128; ++code) {
     const bool letter = (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z');
     const bool blank = code == ' ' || (code >= '\t' && code <= '\r');
-    classes[code] = letter ? CharClass::kLetter
+    classes[code] = letter                       ? CharClass::kLetter
                     : code >= '0' && code <= '9' ? CharClass::kNumber
-                    : blank ? CharClass::kBlank : CharClass::kOther;
+                    : blank                      ? CharClass::kBlank
+                                                 : CharClass::kOther;
   }
   return classes;
 }
@@ -59,7 +60,8 @@ inline const char* skip_class(CharClass kind, const char* at, const char* end) {
 
 inline bool is_line_break(char byte) { return byte == '\r' || byte == '\n'; }
 
-// \s+(?!\S)|\s+ where a blank stands at `at`: the run, without its last blank if text follows and more than one is there.
+// \s+(?!\S)|\s+ where a blank stands at `at`: the run, without its last blank if text follows and more than one is
+// there.
 inline const char* blank_run_end(const char* at, const char* end) {
   const char* run_end = skip_class(CharClass::kBlank, at, end);
   if (run_end == end) return end;
@@ -135,11 +137,21 @@ inline const char* llama3_piece_end(const char* at, const char* end) {
 // brackets as a nested set, so ( ) and | are outside, [ and ] inside.
 inline bool is_bloom_word(char32_t code) {
   switch (code) {
-    case '!': case '(': case ')': case ',': case '.': case '?': case '|':
-    case 0x060C: case 0x06D4: case 0x0964: case 0x2026: case 0x3001: case 0x3002: case 0xFF0C:
-      return false;
-    default:
-      return !is_white_space(code);
+    case '!':
+    case '(':
+    case ')':
+    case ',':
+    case '.':
+    case '?':
+    case '|':
+    case 0x060C:
+    case 0x06D4:
+    case 0x0964:
+    case 0x2026:
+    case 0x3001:
+    case 0x3002:
+    case 0xFF0C: return false;
+    default: return !is_white_space(code);
   }
 }
 
@@ -165,7 +177,8 @@ inline const char* bloom_piece_end(const char* at, const char* end) {
   const char* word = *at == ' ' && at + 1 < end ? at + 1 : at;
   int bytes = bloom_word_bytes(word);
   if (bytes > 0) {
-    for (word += bytes; word < end && (bytes = bloom_word_bytes(word)) > 0; word += bytes) {}
+    for (word += bytes; word < end && (bytes = bloom_word_bytes(word)) > 0; word += bytes) {
+    }
     return word;
   }
   // Between two matches: up to a word character or a blank before one.

@@ -8,9 +8,9 @@
 namespace espalier::text::internal {
 
 struct Piece {
-  std::string text;         // valid UTF-8, never empty between steps
-  int32_t id = -1;          // 0 or more: an added token, which later steps leave alone
-  bool at_origin = false;   // its first character comes from the first one of the whole text
+  std::string text;        // valid UTF-8, never empty between steps
+  int32_t id = -1;         // 0 or more: an added token, which later steps leave alone
+  bool at_origin = false;  // its first character comes from the first one of the whole text
 };
 
 using Pieces = std::vector<Piece>;

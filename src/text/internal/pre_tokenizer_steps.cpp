@@ -27,8 +27,8 @@ void cut_pieces_of(Pieces& pieces, Cut&& cut) {
     cut(piece, stretches);
     for (const Stretch& stretch : stretches) {
       if (stretch.begin == stretch.end) continue;
-      cut_pieces.push_back({piece.text.substr(stretch.begin, stretch.end - stretch.begin), -1,
-                            piece.at_origin && stretch.begin == 0});
+      cut_pieces.push_back(
+          {piece.text.substr(stretch.begin, stretch.end - stretch.begin), -1, piece.at_origin && stretch.begin == 0});
     }
   }
   pieces = std::move(cut_pieces);
@@ -110,8 +110,10 @@ class MetaspaceStep final : public PreTokenizerStep {
   void replace(Piece& piece) const {
     std::string replaced;
     for (const char byte : piece.text) {
-      if (byte == ' ') replaced += replacement_;
-      else replaced += byte;
+      if (byte == ' ')
+        replaced += replacement_;
+      else
+        replaced += byte;
     }
     const bool wanted = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_origin);
     if (wanted && replaced.compare(0, replacement_.size(), replacement_) != 0) replaced.insert(0, replacement_);
@@ -216,8 +218,9 @@ void add_steps(const JsonPart& part, std::vector<std::unique_ptr<PreTokenizerSte
   } else if (type == "FixedLength") {
     steps.push_back(std::make_unique<FixedLengthStep>(part.has("length") ? part.whole_number("length") : 5));
   } else {
-    part.refuse_type("ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, "
-                     "CharDelimiterSplit, FixedLength, Sequence");
+    part.refuse_type(
+        "ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, "
+        "CharDelimiterSplit, FixedLength, Sequence");
   }
 }
 

@@ -48,7 +48,9 @@ class Translator {
                     ExitCode::kBadData);
   }
 
-  bool looking_at(std::u32string_view text) const { return std::u32string_view(codes_).substr(at_, text.size()) == text; }
+  bool looking_at(std::u32string_view text) const {
+    return std::u32string_view(codes_).substr(at_, text.size()) == text;
+  }
 
   void step() {
     const char32_t code = codes_[at_];
@@ -63,9 +65,22 @@ class Translator {
         output_ += ')';
         ++at_;
         return;
-      case '^': output_ += "(?m:^)"; ++at_; return;
-      case '$': output_ += "(?m:$)"; ++at_; return;
-      case '*': case '+': case '?': case '|': case '.': output_ += static_cast<char>(code); ++at_; return;
+      case '^':
+        output_ += "(?m:^)";
+        ++at_;
+        return;
+      case '$':
+        output_ += "(?m:$)";
+        ++at_;
+        return;
+      case '*':
+      case '+':
+      case '?':
+      case '|':
+      case '.':
+        output_ += static_cast<char>(code);
+        ++at_;
+        return;
       case '{': return interval();
       default:
         if (any_case_ && code >= 0x80) refuse("a letter beyond ASCII inside (?i)");
@@ -255,8 +270,10 @@ class Translator {
       const Item first = member();
       const bool range = at_ + 1 < codes_.size() && codes_[at_] == '-' && codes_[at_ + 1] != ']';
       if (!range) {
-        if (first.code) set.add(*first.code, *first.code);
-        else set.add(first.set);
+        if (first.code)
+          set.add(*first.code, *first.code);
+        else
+          set.add(first.set);
         continue;
       }
       ++at_;
