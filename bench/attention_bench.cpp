@@ -6,8 +6,8 @@
 // query, key and value already split and in its preferred layout, so its times are without the split.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <time.h>
 #include <c10/core/GradMode.h>
+#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -68,7 +68,8 @@ void compare_training(const Sizes& z, at::ScalarType type) {
   const std::string suffix = std::string(" ") + c10::toString(type);
   {
     const at::NoGradGuard no_grad;
-    compare("forward" + suffix, [&] { ours({}); }, [&] { atens(); });
+    compare(
+        "forward" + suffix, [&] { ours({}); }, [&] { atens(); });
   }
   const auto train = [&](const AttentionContext& context) {
     return [&] { torch::autograd::grad({ours(context)}, {qkv}, {d_result}); };
@@ -95,9 +96,10 @@ void compare_decoding(const Sizes& z, at::ScalarType type) {
   context.cache = &cache;
   const at::Tensor qkv = at::randn({1, z.batch, z.heads * 3 * z.head_size}).to(type);
   const at::Tensor q = at::randn({z.batch, z.heads, 1, z.head_size}).to(type);
-  compare(std::string("one query, cached ") + c10::toString(type),
-          [&] { espalier::kernels::attention(qkv, context, z.heads, 0); },
-          [&] { at::scaled_dot_product_attention(q, cache.layers[0].keys, cache.layers[0].values); });
+  compare(
+      std::string("one query, cached ") + c10::toString(type),
+      [&] { espalier::kernels::attention(qkv, context, z.heads, 0); },
+      [&] { at::scaled_dot_product_attention(q, cache.layers[0].keys, cache.layers[0].values); });
   const double bytes = 2.0 * z.batch * z.heads * z.sequence * z.head_size * q.element_size();
   std::printf("  (reads %.1f MB of keys and values)\n", bytes / 1e6);
 }

@@ -53,16 +53,16 @@ AttentionOperand cache_operand(const at::Tensor& cache) {
 
 void check_arguments(const at::Tensor& qkv, const AttentionContext& context, int64_t num_heads) {
   ESPALIER_CHECK(qkv.dim() == 3 && qkv.is_contiguous(), "qkv must be [s, b, heads * 3 * head_size], contiguous");
-  ESPALIER_CHECK(num_heads > 0 && qkv.size(2) % (3 * num_heads) == 0, "qkv has ", qkv.size(2), " columns for ", num_heads,
-                 " heads");
+  ESPALIER_CHECK(num_heads > 0 && qkv.size(2) % (3 * num_heads) == 0, "qkv has ", qkv.size(2), " columns for ",
+                 num_heads, " heads");
   const at::Tensor& first_key = context.first_key;
-  ESPALIER_CHECK(!first_key.defined() || (first_key.scalar_type() == at::kInt && first_key.is_contiguous() &&
-                                          first_key.dim() == 2 && first_key.size(0) == qkv.size(1) &&
-                                          first_key.size(1) == qkv.size(0)),
+  ESPALIER_CHECK(!first_key.defined() ||
+                     (first_key.scalar_type() == at::kInt && first_key.is_contiguous() && first_key.dim() == 2 &&
+                      first_key.size(0) == qkv.size(1) && first_key.size(1) == qkv.size(0)),
                  "first_key must be int32 [b, s]");
   const at::Tensor& slopes = context.alibi_slopes;
-  ESPALIER_CHECK(!slopes.defined() || (slopes.scalar_type() == at::kFloat && slopes.is_contiguous() &&
-                                       slopes.numel() == num_heads),
+  ESPALIER_CHECK(!slopes.defined() ||
+                     (slopes.scalar_type() == at::kFloat && slopes.is_contiguous() && slopes.numel() == num_heads),
                  "alibi_slopes must be float32 [heads]");
   ESPALIER_CHECK(context.window >= 0, "window = ", context.window);
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
@@ -71,7 +71,8 @@ void check_arguments(const at::Tensor& qkv, const AttentionContext& context, int
 }
 
 // The problem but for its result. `context` must outlive it.
-AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& context, int64_t num_heads, int64_t layer) {
+AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& context, int64_t num_heads,
+                              int64_t layer) {
   AttentionProblem problem;
   problem.type = attention_type(qkv.scalar_type());
   problem.num_queries = qkv.size(0);

@@ -99,7 +99,8 @@ at::Tensor keep_factors(const Sizes& sizes, const AttentionContext& context) {
       for (int64_t query = 0; query < sizes.s; ++query) {
         for (int64_t key = 0; key <= query; ++key) {
           const tensor::PhiloxBlock block = tensor::philox4x32(
-              key_of_site, {{uint32_t(key / 4), uint32_t(query), uint32_t(head + 65536 * (sample >> 32)), uint32_t(sample)}});
+              key_of_site,
+              {{uint32_t(key / 4), uint32_t(query), uint32_t(head + 65536 * (sample >> 32)), uint32_t(sample)}});
           cell[row][head][query][key] = block.word[key % 4] < context.dropout * 0x1p32 ? 0 : 1 / (1 - context.dropout);
         }
       }
@@ -138,7 +139,8 @@ Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_result_of_t
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * scale;
   if (context.alibi_slopes.defined()) {
     const at::Tensor position = at::arange(sizes.s, at::kDouble);
-    scores = scores + context.alibi_slopes.to(at::kDouble).view({-1, 1, 1}) * (position.view({1, -1}) - position.view({-1, 1}));
+    scores = scores +
+             context.alibi_slopes.to(at::kDouble).view({-1, 1, 1}) * (position.view({1, -1}) - position.view({-1, 1}));
   }
   const at::Tensor seen = visible(sizes, context), keep = keep_factors(sizes, context);
   const at::Tensor p = at::softmax(scores.masked_fill(seen == 0, -std::numeric_limits<double>::infinity()), -1);
@@ -159,7 +161,8 @@ Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_result_of_t
   const at::Tensor result_bound = (at::matmul((e + t) * pm, v.abs()) + t * result.abs());
   const at::Tensor dp = at::matmul(d_result, v.transpose(2, 3)) * keep, d = (d_result * result).sum(-1, true);
   const at::Tensor dp_error = at::matmul(d_result.abs(), v.abs().transpose(2, 3)) * keep * sums;
-  const at::Tensor d_error = (d_result * result).abs().sum(-1, true) * sums + (d_result.abs() * result_bound).sum(-1, true);
+  const at::Tensor d_error =
+      (d_result * result).abs().sum(-1, true) * sums + (d_result.abs() * result_bound).sum(-1, true);
   const at::Tensor ds = p * (dp - d);
   const at::Tensor ds_error = p * (dp_error + d_error) + e * p * (dp.abs() + d.abs()) + (t + sums) * ds.abs();
   const at::Tensor dq_bound = at::matmul(ds_error, k.abs()) * scale;
@@ -171,15 +174,15 @@ Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_result_of_t
   return out;
 }
 
-void expect_within(const at::Tensor& found, const at::Tensor& wanted, const at::Tensor& bound, const std::string& what) {
+void expect_within(const at::Tensor& found, const at::Tensor& wanted, const at::Tensor& bound,
+                   const std::string& what) {
   ASSERT_EQ(found.sizes(), wanted.sizes()) << what;
   const at::Tensor excess = (found.to(at::kDouble) - wanted).abs() - bound;
   ASSERT_FALSE(at::isnan(excess).any().item<bool>()) << what << ": NaN";
   const int64_t worst = excess.argmax().item<int64_t>();
-  EXPECT_LE(excess.max().item<double>(), 0) << what << ": at " << worst << " found "
-                                            << found.reshape(-1)[worst].item<double>() << ", wanted "
-                                            << wanted.reshape(-1)[worst].item<double>() << ", allowed error "
-                                            << bound.reshape(-1)[worst].item<double>();
+  EXPECT_LE(excess.max().item<double>(), 0)
+      << what << ": at " << worst << " found " << found.reshape(-1)[worst].item<double>() << ", wanted "
+      << wanted.reshape(-1)[worst].item<double>() << ", allowed error " << bound.reshape(-1)[worst].item<double>();
 }
 
 // Every instruction set that this machine has.
@@ -236,7 +239,8 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     const at::Tensor qkv = at::full({33, 1, 3 * 16}, 200.0, at::kFloat).to(type).requires_grad_(true);
     const at::Tensor result = attention(qkv, {}, 1, kLayer);
     // A mean of at most 33 equal values.
-    EXPECT_LE((result.to(at::kDouble) - 200).abs().max().item<double>(), 200 * (40 * 0x1p-24 + rounding_of(type).relative));
+    EXPECT_LE((result.to(at::kDouble) - 200).abs().max().item<double>(),
+              200 * (40 * 0x1p-24 + rounding_of(type).relative));
   }
 }
 
@@ -315,7 +319,8 @@ TEST(Attention, DecodingThroughACacheGivesTheRowsOfTheWhole) {
         const ForceCpuIsa force(isa);
         const at::Tensor found = through_cache(qkv, context, sizes, pieces);
         EXPECT_FALSE(found.requires_grad());
-        expect_within(found, wanted.result, wanted.result_bound, describe(sizes, masks, type) + " on " + cpu_isa_name(isa));
+        expect_within(found, wanted.result, wanted.result_bound,
+                      describe(sizes, masks, type) + " on " + cpu_isa_name(isa));
       }
     }
   }
@@ -373,7 +378,8 @@ TEST(AlibiSlopes, EqualMegatronsToTheLastBit) {
   for (int64_t heads = 1; heads <= 64; ++heads) {
     const at::Tensor slopes = alibi_slopes(heads);
     ASSERT_EQ(slopes.numel(), heads);
-    EXPECT_EQ(std::memcmp(slopes.const_data_ptr(), &bytes[128 + (heads - 1) * 64 * 4], heads * 4), 0) << heads << " heads";
+    EXPECT_EQ(std::memcmp(slopes.const_data_ptr(), &bytes[128 + (heads - 1) * 64 * 4], heads * 4), 0)
+        << heads << " heads";
   }
 }
 

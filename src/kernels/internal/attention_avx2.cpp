@@ -43,12 +43,11 @@ struct Avx2Float {
   static Int int_load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static Int lane_numbers() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
   static Int int_add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-  static Int bit_xor(Int a, Int b) { return _mm256_xor_si256(a, b); }
-  static void multiply_wide(Int a, Int b, Int& high, Int& low) {
-    const Int even = _mm256_mul_epu32(a, b), odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), b);
-    low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-    high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
-  }
+  // Of 64-bit lanes: the product of the low halves, the high half moved down, the low halves of both woven together.
+  static Int multiply_low_halves(Int a, Int b) { return _mm256_mul_epu32(a, b); }
+  static Int high_half(Int x) { return _mm256_srli_epi64(x, 32); }
+  static Int join_low_halves(Int even, Int odd) { return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA); }
+  static Int xor3(Int a, Int b, Int c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
 
   static Mask between(Int x, Int first, Int last) {
     const Int outside = _mm256_or_si256(_mm256_cmpgt_epi32(first, x), _mm256_cmpgt_epi32(x, last));

@@ -35,12 +35,13 @@ struct Avx512Math {
   static void int_store(void* p, Int x) { _mm512_storeu_si512(p, x); }
   static Int lane_numbers() { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
   static Int int_add(Int a, Int b) { return _mm512_add_epi32(a, b); }
-  static Int bit_xor(Int a, Int b) { return _mm512_xor_si512(a, b); }
-  static void multiply_wide(Int a, Int b, Int& high, Int& low) {
-    const Int even = _mm512_mul_epu32(a, b), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), b);
-    low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
-    high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
+  // Of 64-bit lanes: the product of the low halves, the high half moved down, the low halves of both woven together.
+  static Int multiply_low_halves(Int a, Int b) { return _mm512_mul_epu32(a, b); }
+  static Int high_half(Int x) { return _mm512_srli_epi64(x, 32); }
+  static Int join_low_halves(Int even, Int odd) {
+    return _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
   }
+  static Int xor3(Int a, Int b, Int c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
 
   static Mask between(Int x, Int first, Int last) {
     return _mm512_cmple_epi32_mask(first, x) & _mm512_cmple_epi32_mask(x, last);

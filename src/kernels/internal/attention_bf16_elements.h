@@ -27,8 +27,8 @@ struct Bf16Elements : Avx512Math {
     _mm256_storeu_si256((__m256i*)(row + kTile), _mm512_extracti64x4_epi64(both, 1));
   }
   static void store_interleaved(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    const Int order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-                                       20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const Int order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                       5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     _mm512_storeu_si512(static_cast<uint32_t*>(tile) + key / 2 * kTile + lane,
                         _mm512_permutexvar_epi16(order, round_two(x, y)));
   }

@@ -36,8 +36,8 @@ void attend(const AttentionProblem& problem, const TileOps& ops, int64_t row, in
   for (int64_t key = first_visible_key(problem, row, query); key <= position; key += kChunk) {
     const int64_t count = std::min(kChunk, position + 1 - key);
     float scores[kChunk + 1];  // one more: the factor of what came before
-    ops.dot_rows(problem.type, q, address(problem.key, problem.type, row, head, key), problem.key.position_stride, count,
-                 features, scores);
+    ops.dot_rows(problem.type, q, address(problem.key, problem.type, row, head, key), problem.key.position_stride,
+                 count, features, scores);
     float new_max = max;
     for (int64_t i = 0; i < count; ++i) {
       scores[i] += slope * static_cast<float>(key + i - position);

@@ -8,6 +8,7 @@ struct Generic {
   typedef float Float __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   typedef uint32_t Words __attribute__((vector_size(16)));
+  typedef uint64_t Long __attribute__((vector_size(16)));
   using Mask = Int;  // all bits of a lane
   using Element = float;
   static constexpr int kLanes = 4, kGroup = 1, kBlockRows = 4;
@@ -49,15 +50,17 @@ struct Generic {
     return x;
   }
   static Int lane_numbers() { return Int{0, 1, 2, 3}; }
-  static Int int_add(Int a, Int b) { return reinterpret_cast<Int>(reinterpret_cast<Words>(a) + reinterpret_cast<Words>(b)); }
-  static Int bit_xor(Int a, Int b) { return a ^ b; }
-  static void multiply_wide(Int a, Int b, Int& high, Int& low) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const uint64_t product = uint64_t{static_cast<uint32_t>(a[lane])} * static_cast<uint32_t>(b[lane]);
-      high[lane] = static_cast<int32_t>(product >> 32);
-      low[lane] = static_cast<int32_t>(product);
-    }
+  static Int int_add(Int a, Int b) {
+    return reinterpret_cast<Int>(reinterpret_cast<Words>(a) + reinterpret_cast<Words>(b));
   }
+  // Of 64-bit lanes: the product of the low halves, the high half moved down, the low halves of both woven together.
+  static Int multiply_low_halves(Int a, Int b) {
+    const Long low = Long{} + 0xFFFFFFFF;
+    return reinterpret_cast<Int>((reinterpret_cast<Long>(a) & low) * (reinterpret_cast<Long>(b) & low));
+  }
+  static Int high_half(Int x) { return reinterpret_cast<Int>(reinterpret_cast<Long>(x) >> 32); }
+  static Int join_low_halves(Int even, Int odd) { return __builtin_shuffle(even, odd, Int{0, 4, 2, 6}); }
+  static Int xor3(Int a, Int b, Int c) { return a ^ b ^ c; }
 
   static Mask between(Int x, Int first, Int last) { return (first <= x) & (x <= last); }
   static Mask not_below(Int a, Int b) { return reinterpret_cast<Words>(a) >= reinterpret_cast<Words>(b); }

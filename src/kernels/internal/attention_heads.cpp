@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -33,14 +34,15 @@ class Workspace {
   // Room for `count` blocks; pointers from before are invalid.
   void resize(int64_t bytes) {
     if (bytes <= capacity_) return;
-    memory_.reset(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
+    memory_.reset(static_cast<char*>(::operator new(bytes, kAlignment)));
     capacity_ = bytes;
   }
   char* data() const { return memory_.get(); }
 
  private:
+  static constexpr std::align_val_t kAlignment{64};
   struct Free {
-    void operator()(char* p) const { std::free(p); }
+    void operator()(char* p) const { ::operator delete(p, kAlignment); }
   };
   std::unique_ptr<char, Free> memory_;
   int64_t capacity_ = 0;
@@ -69,17 +71,22 @@ class Carver {
 struct Geometry {
   const AttentionProblem& problem;
   const TileOps& ops;
-  int64_t padded;        // head size, rounded up
-  int64_t panel_bytes;   // of elements
-  int64_t sums_bytes;    // of a panel of fp32 sums
-  int64_t score_bytes;   // of a tile of elements
+  int64_t padded;       // head size, rounded up
+  int64_t panel_bytes;  // of elements
+  int64_t sums_bytes;   // of a panel of fp32 sums
+  int64_t score_bytes;  // of a tile of elements
   int64_t num_keys, query_tiles, key_tiles;
 
   explicit Geometry(const AttentionProblem& p)
-      : problem(p), ops(tile_ops(p.type)), padded((p.head_size + kFeatureStep - 1) / kFeatureStep * kFeatureStep),
-        panel_bytes(kTile * padded * ops.element_bytes), sums_bytes(kTile * padded * 4),
-        score_bytes(kScores * ops.element_bytes), num_keys(p.first_query + p.num_queries),
-        query_tiles(num_tiles(p.num_queries)), key_tiles(num_tiles(num_keys)) {}
+      : problem(p),
+        ops(tile_ops(p.type)),
+        padded((p.head_size + kFeatureStep - 1) / kFeatureStep * kFeatureStep),
+        panel_bytes(kTile * padded * ops.element_bytes),
+        sums_bytes(kTile * padded * 4),
+        score_bytes(kScores * ops.element_bytes),
+        num_keys(p.first_query + p.num_queries),
+        query_tiles(num_tiles(p.num_queries)),
+        key_tiles(num_tiles(num_keys)) {}
 };
 
 // One head of one row of the batch.
@@ -90,15 +97,16 @@ struct Head {
   const AttentionProblem& problem() const { return geometry.problem; }
   char* at(const AttentionOperand& operand, int64_t position) const {
     const int64_t value_bytes = problem().type == AttentionType::kFloat ? 4 : 2;
-    return static_cast<char*>(operand.data) + value_bytes * (row * operand.row_stride + head * operand.head_stride +
-                                                             position * operand.position_stride);
+    return static_cast<char*>(operand.data) +
+           value_bytes * (row * operand.row_stride + head * operand.head_stride + position * operand.position_stride);
   }
   // Tile `tile` of an operand of `positions` positions, as a panel in rows.
   void load(const AttentionOperand& operand, int64_t tile, int64_t positions, void* rows) const {
     geometry.ops.load_rows(problem().type, at(operand, tile * kTile), operand.position_stride,
                            std::min(kTile, positions - tile * kTile), problem().head_size, geometry.padded, rows);
   }
-  void store(const float* source, float factor, const AttentionOperand& operand, int64_t tile, int64_t positions) const {
+  void store(const float* source, float factor, const AttentionOperand& operand, int64_t tile,
+             int64_t positions) const {
     geometry.ops.store_rows(problem().type, source, geometry.padded, factor, std::min(kTile, positions - tile * kTile),
                             problem().head_size, at(operand, tile * kTile), operand.position_stride);
   }
@@ -157,7 +165,8 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
 }
 
 // Puts the tile at (key tile, query tile) and writes its bias.
-void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile, float* bias) {
+void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
+           float* bias) {
   const AttentionProblem& problem = head.problem();
   const int64_t key0 = key_tile * kTile, query0 = problem.first_query + query_tile * kTile;
   tile.key0 = static_cast<int32_t>(key0);
@@ -263,7 +272,8 @@ struct BackwardBuffers {
   }
 };
 
-void load_query_tile(const Head& head, const AttentionGradients& gradients, int64_t tile, const BackwardBuffers& buffers) {
+void load_query_tile(const Head& head, const AttentionGradients& gradients, int64_t tile,
+                     const BackwardBuffers& buffers) {
   const Geometry& g = head.geometry;
   const int64_t queries = g.problem.num_queries, offset = tile * g.panel_bytes;
   head.load(g.problem.query, tile, queries, buffers.rows);
@@ -289,15 +299,15 @@ void backward_key_tile(const Head& head, const std::vector<QueryTile>& queries, 
     if (key_tile < queries[query_tile].first_tile() || key_tile > queries[query_tile].last_tile()) continue;
     const int64_t offset = query_tile * g.panel_bytes;
     g.ops.multiply(buffers.products, buffers.key_rows, buffers.query_columns + offset, kTile, kTile, g.padded, false);
-    g.ops.multiply(buffers.d_probabilities, buffers.value_rows, buffers.d_result_columns + offset, kTile, kTile, g.padded,
-                   false);
+    g.ops.multiply(buffers.d_probabilities, buffers.value_rows, buffers.d_result_columns + offset, kTile, kTile,
+                   g.padded, false);
     place(tile, head, queries[query_tile], key_tile, query_tile, buffers.bias);
     g.ops.softmax_backward(tile, buffers.d_probabilities, buffers.log_sum_exp + query_tile * kTile,
                            buffers.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,
                            buffers.d_scores_interleaved);
     const char* const d_scores = g.ops.element_bytes == 4 ? buffers.d_scores : buffers.d_scores_interleaved;
-    g.ops.multiply(buffers.d_value, buffers.probabilities, buffers.d_result_interleaved + offset, kTile, g.padded, kTile,
-                   true);
+    g.ops.multiply(buffers.d_value, buffers.probabilities, buffers.d_result_interleaved + offset, kTile, g.padded,
+                   kTile, true);
     g.ops.multiply(buffers.d_key, buffers.d_scores, buffers.query_interleaved + offset, kTile, g.padded, kTile, true);
     g.ops.multiply(buffers.d_query + query_tile * kTile * g.padded, buffers.key_transposed, d_scores, g.padded, kTile,
                    kTile, true);
@@ -371,9 +381,8 @@ void attention_forward(const AttentionProblem& problem) {
 }
 
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) {
-  for_each_head<BackwardBuffers>(problem, [&](const Head& head, const BackwardBuffers& buffers) {
-    backward_head(head, gradients, buffers);
-  });
+  for_each_head<BackwardBuffers>(
+      problem, [&](const Head& head, const BackwardBuffers& buffers) { backward_head(head, gradients, buffers); });
 }
 
 }  // namespace espalier::kernels

@@ -40,7 +40,7 @@ struct AttentionProblem {
 };
 
 struct AttentionGradients {
-  AttentionOperand result;            // in: gradient of the result
+  AttentionOperand result;             // in: gradient of the result
   AttentionOperand query, key, value;  // out: written, not accumulated
 };
 

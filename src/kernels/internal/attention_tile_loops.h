@@ -69,9 +69,8 @@ void load_rows_of(const void* source, int64_t stride, int64_t positions, int64_t
   for (int64_t position = 0; position < kTile; ++position, row += padded) {
     const int64_t present = position < positions ? features : 0;
     for (int64_t feature = 0; feature < padded; feature += E::kLanes) {
-      const typename E::Float values = feature < present
-                                           ? load_values<E, type>(source, position * stride + feature, present - feature)
-                                           : E::zero();
+      const typename E::Float values =
+          feature < present ? load_values<E, type>(source, position * stride + feature, present - feature) : E::zero();
       E::store_elements(row + feature, values);
     }
   }
@@ -152,7 +151,8 @@ template <class V>
 void scale_columns(float* c, const float* factor, int64_t rows) {
   for (int64_t lane = 0; lane < kTile; lane += V::kLanes) {
     const typename V::Float f = V::load(factor + lane);
-    for (int64_t row = 0; row < rows; ++row) V::store(c + row * kTile + lane, V::mul(V::load(c + row * kTile + lane), f));
+    for (int64_t row = 0; row < rows; ++row)
+      V::store(c + row * kTile + lane, V::mul(V::load(c + row * kTile + lane), f));
   }
 }
 
@@ -210,36 +210,62 @@ void multiply(float* c, const void* a, const void* b, int64_t m, int64_t n, int6
 
 template <class V, AttentionType type>
 void dot_rows_of(const float* query, const void* keys, int64_t stride, int64_t count, int64_t features, float* dots) {
+  const int64_t whole = features / V::kLanes * V::kLanes;
   for (int64_t row = 0; row < count; ++row) {
     typename V::Float sum = V::zero();
-    for (int64_t feature = 0; feature < features; feature += V::kLanes) {
-      const typename V::Float values = load_values<V, type>(keys, row * stride + feature, features - feature);
-      sum = V::fma(values, load_values<V, AttentionType::kFloat>(query, feature, features - feature), sum);
+    for (int64_t feature = 0; feature < whole; feature += V::kLanes) {
+      sum = V::fma(load_value<V, type>(keys, row * stride + feature), V::load(query + feature), sum);
+    }
+    if (whole < features) {
+      const typename V::Float values = load_values<V, type>(keys, row * stride + whole, features - whole);
+      sum = V::fma(values, load_values<V, AttentionType::kFloat>(query, whole, features - whole), sum);
     }
     dots[row] = V::sum(sum);
   }
 }
 
 template <class V>
-void dot_rows(AttentionType type, const float* query, const void* keys, int64_t stride, int64_t count,
-              int64_t features, float* dots) {
+void dot_rows(AttentionType type, const float* query, const void* keys, int64_t stride, int64_t count, int64_t features,
+              float* dots) {
   const auto dot = type == AttentionType::kFloat      ? dot_rows_of<V, AttentionType::kFloat>
                    : type == AttentionType::kBFloat16 ? dot_rows_of<V, AttentionType::kBFloat16>
                                                       : dot_rows_of<V, AttentionType::kHalf>;
   dot(query, keys, stride, count, features, dots);
 }
 
+// kVectors whole vectors of features: as many sums hide the latency of each addition.
+template <class V, AttentionType type, int kVectors>
+void add_whole_vectors(const float* weights, const void* rows, int64_t stride, int64_t count, float* result) {
+  typename V::Float sum[kVectors];
+  for (int v = 0; v < kVectors; ++v) sum[v] = V::load(result + v * V::kLanes);
+  for (int64_t row = 0; row < count; ++row) {
+    const typename V::Float weight = V::set(weights[row]);
+    for (int v = 0; v < kVectors; ++v) {
+      sum[v] = V::fma(load_value<V, type>(rows, row * stride + v * V::kLanes), weight, sum[v]);
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) V::store(result + v * V::kLanes, sum[v]);
+}
+
 template <class V, AttentionType type>
 void add_rows_of(const float* weights, const void* rows, int64_t stride, int64_t count, int64_t features,
                  float* result) {
-  for (int64_t feature = 0; feature < features; feature += V::kLanes) {
-    const int64_t left = features - feature;
-    typename V::Float sum = load_values<V, AttentionType::kFloat>(result, feature, left);
-    for (int64_t row = 0; row < count; ++row) {
-      sum = V::fma(load_values<V, type>(rows, row * stride + feature, left), V::set(weights[row]), sum);
-    }
-    store_values<V, AttentionType::kFloat>(result, feature, left, sum);
+  const char* part = static_cast<const char*>(rows);
+  const auto advance = [&](int64_t taken) {
+    part += taken * value_bytes(type);
+    result += taken;
+    features -= taken;
+  };
+  for (; features >= 4 * V::kLanes; advance(4 * V::kLanes)) {
+    add_whole_vectors<V, type, 4>(weights, part, stride, count, result);
   }
+  for (; features >= V::kLanes; advance(V::kLanes)) add_whole_vectors<V, type, 1>(weights, part, stride, count, result);
+  if (features == 0) return;
+  typename V::Float sum = load_values<V, AttentionType::kFloat>(result, 0, features);
+  for (int64_t row = 0; row < count; ++row) {
+    sum = V::fma(load_values<V, type>(part, row * stride, features), V::set(weights[row]), sum);
+  }
+  store_values<V, AttentionType::kFloat>(result, 0, features, sum);
 }
 
 template <class V>
@@ -261,9 +287,23 @@ void exp2_all(float* x, int64_t count) {
 
 template <class E>
 constexpr TileOps make_table() {
-  return {sizeof(typename E::Element), E::begin, E::end, load_rows<E>, columns<E>, interleave<E>, transpose<E>,
-          store_rows<E>, untranspose<E>, row_dots<E>, E::multiply, softmax<E>, scale_columns<E>, softmax_backward<E>,
-          dot_rows<E>, add_rows<E>, exp2_all<E>};
+  return {sizeof(typename E::Element),
+          E::begin,
+          E::end,
+          load_rows<E>,
+          columns<E>,
+          interleave<E>,
+          transpose<E>,
+          store_rows<E>,
+          untranspose<E>,
+          row_dots<E>,
+          E::multiply,
+          softmax<E>,
+          scale_columns<E>,
+          softmax_backward<E>,
+          dot_rows<E>,
+          add_rows<E>,
+          exp2_all<E>};
 }
 
 }  // namespace espalier::kernels::tile_loops

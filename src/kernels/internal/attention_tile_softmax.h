@@ -54,24 +54,32 @@ struct Lanes {
   void keep_factors(int64_t key, Float factor[4]) const {
     constexpr uint32_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
     constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
-    Int x0 = V::int_set(static_cast<uint32_t>(tile.key0 + key) / 4);
-    Int x1 = V::int_add(V::int_set(tile.query0 + static_cast<uint32_t>(lane)), V::lane_numbers());
-    Int x2 = V::int_set(tile.head_word), x3 = V::int_set(tile.sample_word);
-    uint32_t key0 = tile.site.word[0], key1 = tile.site.word[1];
-    for (int round = 0; round < 10; ++round) {
-      Int high0, low0, high1, low1;
-      V::multiply_wide(x0, V::int_set(kMultiply0), high0, low0);
-      V::multiply_wide(x2, V::int_set(kMultiply1), high1, low1);
-      x0 = V::bit_xor(V::bit_xor(high1, x1), V::int_set(key0));
-      x2 = V::bit_xor(V::bit_xor(high0, x3), V::int_set(key1));
-      x1 = low1;
-      x3 = low0;
-      key0 += kWeyl0;
-      key1 += kWeyl1;
+    // The four words of even and of odd lanes apart, each in the low half of 64 bits: what a 32-bit product reads and
+    // where it leaves its own low half. The high halves hold what nobody reads.
+    const Int queries = V::int_add(V::int_set(tile.query0 + static_cast<uint32_t>(lane)), V::lane_numbers());
+    Int words[4][2];
+    for (int odd = 0; odd < 2; ++odd) {
+      Int x0 = V::int_set(static_cast<uint32_t>(tile.key0 + key) / 4), x1 = odd ? V::high_half(queries) : queries;
+      Int x2 = V::int_set(tile.head_word), x3 = V::int_set(tile.sample_word);
+      uint32_t key0 = tile.site.word[0], key1 = tile.site.word[1];
+      for (int round = 0; round < 10; ++round) {
+        const Int product0 = V::multiply_low_halves(x0, V::int_set(kMultiply0));
+        const Int product1 = V::multiply_low_halves(x2, V::int_set(kMultiply1));
+        x0 = V::xor3(V::high_half(product1), x1, V::int_set(key0));
+        x2 = V::xor3(V::high_half(product0), x3, V::int_set(key1));
+        x1 = product1;
+        x3 = product0;
+        key0 += kWeyl0;
+        key1 += kWeyl1;
+      }
+      words[0][odd] = x0;
+      words[1][odd] = x1;
+      words[2][odd] = x2;
+      words[3][odd] = x3;
     }
-    const Int words[4] = {x0, x1, x2, x3};
     for (int i = 0; i < 4; ++i) {
-      factor[i] = V::select(V::not_below(words[i], V::int_set(tile.drop_below)), V::set(tile.keep_scale), V::zero());
+      const Int word = V::join_low_halves(words[i][0], words[i][1]);
+      factor[i] = V::select(V::not_below(word, V::int_set(tile.drop_below)), V::set(tile.keep_scale), V::zero());
     }
   }
 };

@@ -3,9 +3,9 @@
 // A tile is kTile keys by kTile queries. Scores are held transposed, keys as rows and queries as columns: vector lanes
 // are then queries, the softmax needs no sum across lanes, and one Philox block per lane serves four rows of keys.
 //
-// A panel is a tile of kTile positions of one matrix of one head (query, key, value, ...), zero beyond its positions and
-// features, in one of four layouts. F is the head size rounded up to kFeatureStep; g elements make 32 bits (1 fp32, 2
-// bf16).
+// A panel is a tile of kTile positions of one matrix of one head (query, key, value, ...), zero beyond its positions
+// and features, in one of four layouts. F is the head size rounded up to kFeatureStep; g elements make 32 bits (1 fp32,
+// 2 bf16).
 //   rows         [kTile][F]
 //   columns      [F/g][kTile][g]
 //   interleaved  [kTile/g][F][g]
@@ -30,8 +30,8 @@ struct ScoreTile {
 
   // Query lane sees the keys first .. last (positions); looked at only if masked.
   bool masked = false;
-  int32_t key0 = 0;                 // position of the first key, a multiple of kTile
-  const int32_t* first = nullptr;   // [kTile queries]
+  int32_t key0 = 0;                // position of the first key, a multiple of kTile
+  const int32_t* first = nullptr;  // [kTile queries]
   const int32_t* last = nullptr;
 
   bool dropout = false;
