@@ -1,4 +1,5 @@
-// Milliseconds of the element-wise and row-wise ops, ours beside what PyTorch's users run, alternating; best of repeats.
+// Milliseconds of the element-wise and row-wise ops, ours beside what PyTorch's users run, alternating; best of
+// repeats.
 //
 //   OMP_NUM_THREADS=2 ops_bench [repeats]
 //
@@ -49,7 +50,8 @@ struct Bench {
   int64_t rows, columns;
   at::ScalarType type;
 
-  void compare(const char* name, double bytes, const std::function<void()>& ours, const std::function<void()>& aten) const {
+  void compare(const char* name, double bytes, const std::function<void()>& ours,
+               const std::function<void()>& aten) const {
     double best_ours = 1e9, best_aten = 1e9;
     for (int repeat = 0; repeat < repeats; ++repeat) {
       best_ours = std::min(best_ours, milliseconds_of(ours));
@@ -70,17 +72,21 @@ tensor::Param param(const at::Tensor& value) {
 
 // Backward of ATen's ops: their functions of autograd, called without the graph.
 void layer_norm_bench(const Bench& bench) {
-  tensor::Param weight = param(at::randn({bench.columns}).to(bench.type)), bias = param(at::randn({bench.columns}).to(bench.type));
+  tensor::Param weight = param(at::randn({bench.columns}).to(bench.type)),
+                bias = param(at::randn({bench.columns}).to(bench.type));
   tensor::GradQueue queue;
   const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
-  bench.compare("layer_norm", bench.tensors(2), [&] { layer_norm(x, weight, bias, 1e-5, queue); },
-                [&] { at::native_layer_norm(x, {bench.columns}, weight.value, bias.value, 1e-5); });
+  bench.compare(
+      "layer_norm", bench.tensors(2), [&] { layer_norm(x, weight, bias, 1e-5, queue); },
+      [&] { at::native_layer_norm(x, {bench.columns}, weight.value, bias.value, 1e-5); });
   at::Tensor y = layer_norm(leaf, weight, bias, 1e-5, queue);
   const auto [y_aten, mean, rstd] = at::native_layer_norm(x, {bench.columns}, weight.value, bias.value, 1e-5);
-  bench.compare("layer_norm backward", bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
-                [&, mean = mean, rstd = rstd] {
-                  at::native_layer_norm_backward(dy, x, {bench.columns}, mean, rstd, weight.value, bias.value, {true, true, true});
-                });
+  bench.compare(
+      "layer_norm backward", bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+      [&, mean = mean, rstd = rstd] {
+        at::native_layer_norm_backward(dy, x, {bench.columns}, mean, rstd, weight.value, bias.value,
+                                       {true, true, true});
+      });
 }
 
 void gelu_bench(const Bench& bench, spec::Activation form, const char* name, const char* approximation) {
@@ -88,11 +94,13 @@ void gelu_bench(const Bench& bench, spec::Activation form, const char* name, con
   tensor::GradQueue queue;
   const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
   const std::string forward = std::string("bias_gelu ") + name;
-  bench.compare(forward.c_str(), bench.tensors(2), [&] { bias_gelu(x, bias, form, queue); },
-                [&] { at::gelu(x + bias.value, approximation); });
+  bench.compare(
+      forward.c_str(), bench.tensors(2), [&] { bias_gelu(x, bias, form, queue); },
+      [&] { at::gelu(x + bias.value, approximation); });
   at::Tensor y = bias_gelu(leaf, bias, form, queue);
   const at::Tensor sum = x + bias.value;
-  bench.compare((forward + " backward").c_str(), bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+  bench.compare((forward + " backward").c_str(), bench.tensors(3),
+                [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
                 [&] { at::gelu_backward(dy, sum, approximation).sum(0); });
 }
 
@@ -102,24 +110,29 @@ void dropout_bench(const Bench& bench, double probability) {
   const std::vector<int64_t> samples = {1, 2, 3, 4};
   const DropoutSite site{.probability = probability, .key = {{1, 2}}, .sample_numbers = &samples};
   const std::vector<int64_t> shape = {bench.rows / 4, 4, bench.columns};
-  const at::Tensor x = bench.random().view(shape), residual = bench.random().view(shape), dy = bench.random().view(shape);
+  const at::Tensor x = bench.random().view(shape), residual = bench.random().view(shape),
+                   dy = bench.random().view(shape);
   const at::Tensor leaf = x.detach().requires_grad_();
   const std::string name = probability > 0 ? "bias_dropout_add" : "bias_add p=0";
-  bench.compare(name.c_str(), bench.tensors(3), [&] { bias_dropout_add(x, &bias, residual, site, queue); },
-                [&] { residual + at::dropout(x + bias.value, probability, true); });
+  bench.compare(
+      name.c_str(), bench.tensors(3), [&] { bias_dropout_add(x, &bias, residual, site, queue); },
+      [&] { residual + at::dropout(x + bias.value, probability, true); });
   at::Tensor y = bias_dropout_add(leaf, &bias, residual, site, queue);
   const at::Tensor mask = at::empty_like(x).bernoulli_(1 - probability).div_(1 - probability);
   bench.compare((name + " backward").c_str(), bench.tensors(probability > 0 ? 2 : 1),
                 [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
                 [&] {
-                  if (probability > 0) (dy * mask).view({-1, bench.columns}).sum(0);
-                  else dy.view({-1, bench.columns}).sum(0);
+                  if (probability > 0)
+                    (dy * mask).view({-1, bench.columns}).sum(0);
+                  else
+                    dy.view({-1, bench.columns}).sum(0);
                 });
 }
 
 void column_sums_bench(const Bench& bench) {
   const at::Tensor dy = bench.random();
-  bench.compare("column sums", bench.tensors(1), [&] { column_sums(dy); }, [&] { at::sum(dy, {0}, false, at::kFloat); });
+  bench.compare(
+      "column sums", bench.tensors(1), [&] { column_sums(dy); }, [&] { at::sum(dy, {0}, false, at::kFloat); });
 }
 
 void embedding_bench(const Bench& bench) {
@@ -128,30 +141,42 @@ void embedding_bench(const Bench& bench) {
   tensor::GradQueue queue;
   const at::Tensor ids = at::randint(0, kVocabulary, {4, bench.rows / 4}, at::kLong);
   const at::Tensor dy = bench.random().view({bench.rows / 4, 4, bench.columns});
-  bench.compare("embedding", bench.tensors(2), [&] { const at::NoGradGuard no_grad; embedding(ids, weight, queue); },
-                [&] { at::embedding(weight.value, ids.t()); });
-  bench.compare("embedding backward", bench.tensors(1) + 8.0 * static_cast<double>(bench.rows * bench.columns),
-                [&] { embedding(ids, weight, queue).backward(dy); },
-                [&] { at::embedding_dense_backward(dy, ids.t(), kVocabulary, -1, false); });
+  bench.compare(
+      "embedding", bench.tensors(2),
+      [&] {
+        const at::NoGradGuard no_grad;
+        embedding(ids, weight, queue);
+      },
+      [&] { at::embedding(weight.value, ids.t()); });
+  bench.compare(
+      "embedding backward", bench.tensors(1) + 8.0 * static_cast<double>(bench.rows * bench.columns),
+      [&] { embedding(ids, weight, queue).backward(dy); },
+      [&] { at::embedding_dense_backward(dy, ids.t(), kVocabulary, -1, false); });
 }
 
 void adam_bench(const Bench& bench) {
-  const at::Tensor master = at::randn({bench.rows, bench.columns}), m = at::zeros_like(master), v = at::zeros_like(master);
+  const at::Tensor master = at::randn({bench.rows, bench.columns}), m = at::zeros_like(master),
+                   v = at::zeros_like(master);
   const at::Tensor grad = at::randn({bench.rows, bench.columns});
   const at::Tensor value = bench.type == at::kFloat ? master : master.to(bench.type);
   at::Tensor step = at::ones({});
-  const double bytes = 4.0 * 7 * static_cast<double>(master.numel()) + (bench.type == at::kFloat ? 0 : bench.tensors(1));
-  bench.compare("adam_step", bytes, [&] { adam_step(master, m, v, grad, value, {.lr = 1e-4, .weight_decay = 0.1, .step = 10}); },
-                [&] {
-                  at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
-                  if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
-                });
-  bench.compare("sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { sum_of_squares(grad); },
-                [&] { grad.norm().item<float>(); });
-  bench.compare("all_finite", 4.0 * static_cast<double>(grad.numel()), [&] { all_finite(grad); },
-                [&] { at::isfinite(grad).all().item<bool>(); });
-  bench.compare("count_zeros", 4.0 * static_cast<double>(grad.numel()), [&] { count_zeros(grad); },
-                [&] { at::count_nonzero(grad).item<int64_t>(); });
+  const double bytes =
+      4.0 * 7 * static_cast<double>(master.numel()) + (bench.type == at::kFloat ? 0 : bench.tensors(1));
+  bench.compare(
+      "adam_step", bytes, [&] { adam_step(master, m, v, grad, value, {.lr = 1e-4, .weight_decay = 0.1, .step = 10}); },
+      [&] {
+        at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
+        if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
+      });
+  bench.compare(
+      "sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { sum_of_squares(grad); },
+      [&] { grad.norm().item<float>(); });
+  bench.compare(
+      "all_finite", 4.0 * static_cast<double>(grad.numel()), [&] { all_finite(grad); },
+      [&] { at::isfinite(grad).all().item<bool>(); });
+  bench.compare(
+      "count_zeros", 4.0 * static_cast<double>(grad.numel()), [&] { count_zeros(grad); },
+      [&] { at::count_nonzero(grad).item<int64_t>(); });
 }
 
 }  // namespace

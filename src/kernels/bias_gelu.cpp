@@ -55,9 +55,8 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
     const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
     const auto kernel = state.activation == spec::Activation::kGeluTanh ? kernels.bias_gelu_tanh_backward
                                                                         : kernels.bias_gelu_erf_backward;
-    for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
-      kernel(args, first, last, sums.partial(block));
-    });
+    for_each_block(blocks, columns,
+                   [&](int64_t block, int64_t first, int64_t last) { kernel(args, first, last, sums.partial(block)); });
     push_grad(*state.queue, *state.bias, sums.total()[0]);
     return {dx, {}};
   }
@@ -68,7 +67,8 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
 at::Tensor bias_gelu(const at::Tensor& x, tensor::Param& bias, spec::Activation activation, tensor::GradQueue& queue) {
   ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous() && bias.value.dim() == 1 && x.size(-1) == bias.value.size(0), "x ",
                  x.sizes(), ", bias ", bias.value.sizes());
-  ESPALIER_CHECK(x.scalar_type() == bias.value.scalar_type(), "x ", x.scalar_type(), ", bias ", bias.value.scalar_type());
+  ESPALIER_CHECK(x.scalar_type() == bias.value.scalar_type(), "x ", x.scalar_type(), ", bias ",
+                 bias.value.scalar_type());
   if (!builds_graph(x)) return forward_rows(x, bias.value, activation);
   return BiasGelu::apply(x, BiasGelu::State{&bias, activation, &queue});
 }

@@ -101,12 +101,15 @@ TEST_P(BiasGeluTest, MatchesDoubleAutogradForAwkwardShapesOverTwoMicroBatches) {
           const at::Tensor dy = random({rows, columns}, type, 20 + micro_batch);
           const at::Tensor y = bias_gelu(x, bias.param, form, queue);
           y.backward(dy);
-          at::Tensor sum = (x.detach().to(at::kFloat) + bias.param.value.to(at::kFloat)).to(at::kDouble).requires_grad_();
+          at::Tensor sum =
+              (x.detach().to(at::kFloat) + bias.param.value.to(at::kFloat)).to(at::kDouble).requires_grad_();
           const at::Tensor expected = at::gelu(sum, form == Activation::kGeluTanh ? "tanh" : "none");
           expected.backward(dy.to(at::kDouble));
           // ATen's double GELU is 0.5 x (1 + erf): it cancels for negative x, to 2^-53 |x|.
-          expect_within(y, expected, expected.detach().abs() * (rounding(type) * 1.01 + 80 * 0x1p-24) + 1e-12 + smallest, "y");
-          const at::Tensor dx_bound = sum.grad().abs() * rounding(type) * 1.01 + dy.to(at::kDouble).abs() * 100 * 0x1p-24;
+          expect_within(y, expected,
+                        expected.detach().abs() * (rounding(type) * 1.01 + 80 * 0x1p-24) + 1e-12 + smallest, "y");
+          const at::Tensor dx_bound =
+              sum.grad().abs() * rounding(type) * 1.01 + dy.to(at::kDouble).abs() * 100 * 0x1p-24;
           expect_within(x.grad(), sum.grad(), dx_bound + smallest, "dx");
           dbias += sum.grad().sum(0);
           dbias_error += dy.to(at::kDouble).abs().sum(0) * (100 + rows) * 0x1p-24;

@@ -17,8 +17,8 @@ using torch::autograd::variable_list;
 void check(const at::Tensor& x, const DropoutSite& site) {
   ESPALIER_CHECK(x.dim() == 3 && x.is_contiguous(), "x must be [s, b, h], is ", x.sizes());
   ESPALIER_CHECK(site.probability >= 0 && site.probability <= 1 - 0x1p-32, "dropout probability ", site.probability);
-  ESPALIER_CHECK(site.probability == 0 || (site.sample_numbers != nullptr &&
-                                           static_cast<int64_t>(site.sample_numbers->size()) == x.size(1)),
+  ESPALIER_CHECK(site.probability == 0 ||
+                     (site.sample_numbers != nullptr && static_cast<int64_t>(site.sample_numbers->size()) == x.size(1)),
                  "one sample number for each of ", x.size(1), " rows");
 }
 
@@ -97,8 +97,8 @@ struct Dropout : torch::autograd::Function<Dropout> {
 
 }  // namespace
 
-at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual, const DropoutSite& site,
-                            tensor::GradQueue& queue) {
+at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual,
+                            const DropoutSite& site, tensor::GradQueue& queue) {
   check(x, site);
   ESPALIER_CHECK(residual.sizes() == x.sizes() && residual.is_contiguous() && residual.scalar_type() == x.scalar_type(),
                  "x ", x.sizes(), " ", x.scalar_type(), ", residual ", residual.sizes(), " ", residual.scalar_type());

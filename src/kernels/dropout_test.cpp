@@ -1,8 +1,8 @@
 #include "kernels/dropout.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -77,8 +77,8 @@ TEST_P(DropoutTest, BiasDropoutAddMatchesDoubleOverTwoMicroBatches) {
         TestParam bias(random({features}, type, 3));
         tensor::GradQueue queue;
         const at::Tensor b = with_bias ? bias.param.value.to(at::kDouble) : at::zeros({features}, at::kDouble);
-        const at::Tensor factor = probability > 0 ? factors(30, kSamples, features, probability)
-                                                  : at::ones({30, 3, features}, at::kDouble);
+        const at::Tensor factor =
+            probability > 0 ? factors(30, kSamples, features, probability) : at::ones({30, 3, features}, at::kDouble);
         at::Tensor dbias = at::zeros({features}, at::kDouble), dbias_error = at::full({features}, 1e-7, at::kDouble);
         for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
           at::Tensor x = random({30, 3, features}, type, 10 + micro_batch).requires_grad_();
@@ -87,7 +87,8 @@ TEST_P(DropoutTest, BiasDropoutAddMatchesDoubleOverTwoMicroBatches) {
           const at::Tensor y =
               bias_dropout_add(x, with_bias ? &bias.param : nullptr, residual, site(probability, kSamples), queue);
           y.backward(dy);
-          const at::Tensor branch = (x.detach().to(at::kDouble) + b) * factor, wide_residual = residual.detach().to(at::kDouble);
+          const at::Tensor branch = (x.detach().to(at::kDouble) + b) * factor,
+                           wide_residual = residual.detach().to(at::kDouble);
           const at::Tensor want = branch + wide_residual, want_dx = dy.to(at::kDouble) * factor;
           const at::Tensor terms = (x.detach().to(at::kDouble).abs() + b.abs()) * factor + wide_residual.abs();
           const double smallest = half_denormal(type);

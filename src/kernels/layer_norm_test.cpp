@@ -42,8 +42,9 @@ struct Oracle {
     y_error = n_error * weight.abs() + 2 * 0x1p-24 * ((n * weight).abs() + bias.abs());
     const at::Tensor mean_gn = (g * n).mean(-1, true).abs(), mean_absolute = (g * n).abs().mean(-1, true);
     const at::Tensor mean_gn_error = (g.abs() * n_error).mean(-1, true) + unit * mean_absolute;
-    dx_error = rstd * (unit * (g.abs() + g.abs().mean(-1, true)) + n_error * mean_gn + (n.abs() + n_error) * mean_gn_error) +
-               4 * unit * rstd * (g.abs() + g.abs().mean(-1, true) + n.abs() * mean_absolute);
+    dx_error =
+        rstd * (unit * (g.abs() + g.abs().mean(-1, true)) + n_error * mean_gn + (n.abs() + n_error) * mean_gn_error) +
+        4 * unit * rstd * (g.abs() + g.abs().mean(-1, true) + n.abs() * mean_absolute);
     const double rows = static_cast<double>(x.numel() / columns);
     dweight_error = (dy.abs() * n_error).view({-1, columns}).sum(0) +
                     0x1p-24 * (rows + 2) * (dy * n).abs().view({-1, columns}).sum(0);

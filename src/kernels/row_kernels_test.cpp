@@ -35,7 +35,8 @@ std::vector<CpuIsa> vector_levels() {
 // Equal bits, NaN included.
 void expect_same_bits(const at::Tensor& actual, const at::Tensor& expected, const char* what) {
   ASSERT_EQ(actual.nbytes(), expected.nbytes());
-  EXPECT_EQ(std::memcmp(actual.contiguous().const_data_ptr(), expected.contiguous().const_data_ptr(), actual.nbytes()), 0)
+  EXPECT_EQ(std::memcmp(actual.contiguous().const_data_ptr(), expected.contiguous().const_data_ptr(), actual.nbytes()),
+            0)
       << what << " " << actual.sizes() << " " << actual.scalar_type();
 }
 
@@ -145,7 +146,8 @@ TEST(RowKernels, PhiloxWordsAreThoseOfTheScalarGenerator) {
       uint32_t words[kPhiloxWords];
       row_kernels().philox_words(round_keys(key), first, 0xFFFFFFFF, 0x80000001, 0x7FFFFFFF, words);
       for (uint32_t i = 0; i < kPhiloxWords; ++i) {
-        const tensor::PhiloxBlock block = tensor::philox4x32(key, {{first + i / 4, 0xFFFFFFFF, 0x80000001, 0x7FFFFFFF}});
+        const tensor::PhiloxBlock block =
+            tensor::philox4x32(key, {{first + i / 4, 0xFFFFFFFF, 0x80000001, 0x7FFFFFFF}});
         ASSERT_EQ(words[i], block.word[i % 4]) << cpu_isa_name(isa) << " word " << i << " from " << first;
       }
     }

@@ -23,7 +23,8 @@ spec::ParamSpec spec_of(const std::string& name, std::vector<int64_t> shape, spe
 
 std::vector<spec::ParamSpec> specs() {
   return {spec_of("a.weight", {7, 33}, spec::Init::normal(0.02)), spec_of("a.bias", {33}, spec::Init::constant(0)),
-          spec_of("norm.weight", {1}, spec::Init::constant(1)), spec_of("b.weight", {5, 1, 3}, spec::Init::normal(0.5))};
+          spec_of("norm.weight", {1}, spec::Init::constant(1)),
+          spec_of("b.weight", {5, 1, 3}, spec::Init::normal(0.5))};
 }
 
 TEST(ParamSet, HoldsEverySpecAlignedAndFindsItByName) {

@@ -82,9 +82,10 @@ TEST(ParamVisitor, NamesAreThePathAndComeInVisitingOrder) {
   std::vector<std::pair<std::string, const Param*>> seen;
   ParamVisitor visitor([&](const std::string& name, Param& param) { seen.emplace_back(name, &param); });
   visitor.child("layers.3", outer);
-  EXPECT_EQ(seen, (std::vector<std::pair<std::string, const Param*>>{{"layers.3.first.weight", &outer.first.weight},
-                                                                     {"layers.3.bias", &outer.bias},
-                                                                     {"layers.3.second.weight", &outer.second.weight}}));
+  EXPECT_EQ(seen,
+            (std::vector<std::pair<std::string, const Param*>>{{"layers.3.first.weight", &outer.first.weight},
+                                                               {"layers.3.bias", &outer.bias},
+                                                               {"layers.3.second.weight", &outer.second.weight}}));
 }
 
 }  // namespace param_test

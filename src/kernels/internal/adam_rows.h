@@ -62,7 +62,8 @@ int64_t count_not_finite(const float* values, int64_t count) {
 }
 
 template <class V>
-void add_partials(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last, float* sums) {
+void add_partials(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last,
+                  float* sums) {
   for (int64_t column = first; column < last; ++column) sums[column] = partials[column];
   for (int64_t part = 1; part < num_partials; ++part) {
     const float* row = partials + part * columns;
@@ -82,14 +83,16 @@ void column_sums(const void* x, int64_t columns, int64_t first, int64_t last, fl
     });
   }
   for (; first < last; ++first, row += columns) {
-    for_each_vector<V>(columns, [&](int64_t i, auto lanes) { lanes.store(sums + i, lanes.load(sums + i) + lanes.load(row + i)); });
+    for_each_vector<V>(
+        columns, [&](int64_t i, auto lanes) { lanes.store(sums + i, lanes.load(sums + i) + lanes.load(row + i)); });
   }
 }
 
 template <class V, class T>
 void add_to_row(float* sum, const void* row, int64_t count) {
   const T* values = static_cast<const T*>(row);
-  for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.store(sum + i, lanes.load(sum + i) + lanes.load(values + i)); });
+  for_each_vector<V>(
+      count, [&](int64_t i, auto lanes) { lanes.store(sum + i, lanes.load(sum + i) + lanes.load(values + i)); });
 }
 
 }  // namespace espalier::kernels

@@ -33,7 +33,8 @@ void layer_norm_forward(const LayerNormForward& args, int64_t first, int64_t las
 
 // dx = rstd (g - mean(g) - n mean(g n)), where n is the normalized x and g = dy * weight.
 template <class V, class T>
-void layer_norm_backward(const LayerNormBackward& args, int64_t first, int64_t last, float* weight_sums, float* bias_sums) {
+void layer_norm_backward(const LayerNormBackward& args, int64_t first, int64_t last, float* weight_sums,
+                         float* bias_sums) {
   const T* weight = static_cast<const T*>(args.weight);
   set_zero<V>(weight_sums, args.columns);
   set_zero<V>(bias_sums, args.columns);

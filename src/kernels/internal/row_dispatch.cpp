@@ -39,7 +39,8 @@ PhiloxRoundKeys round_keys(tensor::PhiloxKey key) {
 }
 
 RowBlocks::RowBlocks(int64_t rows)
-    : num_rows(rows), rows_per_block(std::max(kMinRowsPerBlock, (rows + kMaxBlocks - 1) / kMaxBlocks)),
+    : num_rows(rows),
+      rows_per_block(std::max(kMinRowsPerBlock, (rows + kMaxBlocks - 1) / kMaxBlocks)),
       num_blocks((rows + rows_per_block - 1) / rows_per_block) {}
 
 void for_each_block(const RowBlocks& blocks, int64_t columns,
@@ -55,7 +56,8 @@ void for_each_block(const RowBlocks& blocks, int64_t columns,
 }
 
 ColumnSums::ColumnSums(const RowBlocks& blocks, int64_t count, int64_t columns)
-    : columns_(columns), partials_(at::empty({blocks.num_blocks, count, columns}, at::TensorOptions().dtype(at::kFloat))) {}
+    : columns_(columns),
+      partials_(at::empty({blocks.num_blocks, count, columns}, at::TensorOptions().dtype(at::kFloat))) {}
 
 float* ColumnSums::partial(int64_t block, int64_t index) {
   return partials_.data_ptr<float>() + (block * partials_.size(1) + index) * columns_;
@@ -67,7 +69,8 @@ at::Tensor ColumnSums::total() const {
   if (partials_.size(0) == 0) return sums;
   const RowKernels& kernels = row_kernels();
   at::parallel_for(0, width, kMinElementsPerThread / partials_.size(0) + 1, [&](int64_t first, int64_t last) {
-    kernels.add_partials(partials_.const_data_ptr<float>(), partials_.size(0), width, first, last, sums.data_ptr<float>());
+    kernels.add_partials(partials_.const_data_ptr<float>(), partials_.size(0), width, first, last,
+                         sums.data_ptr<float>());
   });
   return sums;
 }

@@ -65,11 +65,11 @@ struct DropoutRows {
   const void* residual;  // nullptr: none
   void* y;
   int64_t columns;
-  bool masked;           // false: nothing is dropped, scale is not used
+  bool masked;  // false: nothing is dropped, scale is not used
   PhiloxRoundKeys keys;
   const int64_t* sample_numbers;
-  int64_t num_samples;   // rows of one position
-  uint32_t threshold;    // dropped when word < threshold
+  int64_t num_samples;  // rows of one position
+  uint32_t threshold;   // dropped when word < threshold
   float scale;
 };
 
@@ -98,7 +98,8 @@ struct SoftmaxSums {
 // Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).
 struct TypedRowKernels {
   void (*layer_norm_forward)(const LayerNormForward&, int64_t first, int64_t last);
-  void (*layer_norm_backward)(const LayerNormBackward&, int64_t first, int64_t last, float* weight_sums, float* bias_sums);
+  void (*layer_norm_backward)(const LayerNormBackward&, int64_t first, int64_t last, float* weight_sums,
+                              float* bias_sums);
   void (*bias_gelu_tanh_forward)(const BiasGeluForward&, int64_t first, int64_t last);
   void (*bias_gelu_tanh_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
   void (*bias_gelu_erf_forward)(const BiasGeluForward&, int64_t first, int64_t last);
@@ -117,7 +118,8 @@ struct TypedRowKernels {
 struct RowKernels {
   TypedRowKernels fp32, bf16, fp16;
   // sums[c] = partials[0][c] + partials[1][c] + ..., in that order, for c in first .. last - 1
-  void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last, float* sums);
+  void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last,
+                       float* sums);
   double (*sum_of_squares)(const float* values, int64_t count);
   int64_t (*count_zeros)(const float* values, int64_t count);
   int64_t (*count_not_finite)(const float* values, int64_t count);

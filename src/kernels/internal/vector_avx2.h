@@ -121,8 +121,8 @@ struct PhiloxFour {
   }
 };
 
-inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
-                         uint32_t* words) {
+inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2,
+                         uint32_t word3, uint32_t* words) {
   const __m256i lane = _mm256_setr_epi64x(0, 2, 1, 3);
   const __m256i x1 = _mm256_set1_epi64x(word1), x2 = _mm256_set1_epi64x(word2), x3 = _mm256_set1_epi64x(word3);
   for (int pair = 0; pair < 2; ++pair) {

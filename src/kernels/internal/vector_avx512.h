@@ -27,19 +27,21 @@ struct Floats {
   void store(Bf16* to) const {
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_srli_epi32(
-        _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    const __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
     const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     const __m512i out = _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(out));
   }
   void store(Fp16* to) const {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
   // This vector where words[lane] >= threshold, else zero.
   Floats keep(const uint32_t* words, uint32_t threshold) const {
-    const __mmask16 kept = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32(static_cast<int>(threshold)));
+    const __mmask16 kept =
+        _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32(static_cast<int>(threshold)));
     return {_mm512_maskz_mov_ps(kept, v)};
   }
 };
@@ -93,8 +95,8 @@ struct PhiloxEight {
   }
 };
 
-inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
-                         uint32_t* words) {
+inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2,
+                         uint32_t word3, uint32_t* words) {
   const __m512i lane = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
   const __m512i x1 = _mm512_set1_epi64(word1), x2 = _mm512_set1_epi64(word2), x3 = _mm512_set1_epi64(word3);
   PhiloxEight low{_mm512_add_epi64(lane, _mm512_set1_epi64(first)), x1, x2, x3};

@@ -101,8 +101,8 @@ inline float sum(Floats a) {
   return a.v[0];
 }
 
-inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
-                         uint32_t* words) {
+inline void philox_words(Floats, const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2,
+                         uint32_t word3, uint32_t* words) {
   for (uint32_t counter = 0; counter < kPhiloxWords / 4; ++counter, words += 4) {
     const tensor::PhiloxBlock block =
         tensor::philox4x32({{keys.first[0], keys.second[0]}}, {{first + counter, word1, word2, word3}});

@@ -30,9 +30,7 @@ template <class V>
 struct GeluTanh {
   // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3). With e = exp(-|2u|) and r = 1 / (1 + e)
   // it is r or e r: nothing overflows or cancels.
-  static V twice_u(V x) {
-    return x * fma(x * x, V::all(0.0713548163f), V::all(1.59576912f));
-  }
+  static V twice_u(V x) { return x * fma(x * x, V::all(0.0713548163f), V::all(1.59576912f)); }
   static V value(V x) {
     const V e = exp(negative_abs(twice_u(x)));
     const V r = V::all(1) / (V::all(1) + e);
