@@ -4,7 +4,7 @@ namespace espalier {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      {"tokenizer", "text to ids and back, and what a tokenizer is", tokenizer_main},
+      {"tokenizer", "text to ids and back, what a tokenizer is, and a new one from text", tokenizer_main},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
       {"data", "look into token files, check and merge them", data_main},
       {"train", "train a model: train gpt OPTIONS", train_main},

@@ -1,4 +1,4 @@
-// espalier tokenizer: text to ids and back, and what a tokenizer is.
+// espalier tokenizer: text to ids and back, what a tokenizer is, and a new one from text.
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -11,6 +11,7 @@
 #include "data/json_record.h"
 #include "data/record_reader.h"
 #include "text/tokenizer.h"
+#include "tokenizer_train.h"
 
 namespace espalier {
 namespace {
@@ -167,6 +168,7 @@ int inspect_main(const Words& arguments) {
 }
 
 constexpr Command kCommands[] = {
+    {"train", "a byte-level BPE from text", tokenizer_train_main},
     {"encode", "text to ids", encode_main},
     {"decode", "ids to text", decode_main},
     {"inspect", "what a tokenizer is", inspect_main},

@@ -33,6 +33,21 @@ std::string format_bytes(double bytes) {
   return format_printf(unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
 }
 
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"", 1},    {"B", 1},   {"KB", 1e3},         {"MB", 1e6},         {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double amount = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, amount, std::chars_format::fixed);
+  if (error != std::errc() || !(amount >= 0)) return std::nullopt;
+  const std::string unit = strip(std::string(rest, end));
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name && amount * bytes < 0x1p63) return static_cast<int64_t>(amount * bytes);
+  }
+  return std::nullopt;
+}
+
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   if (seconds < 10) return format_printf("%.2f s", seconds);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@ namespace espalier {
 
 std::string format_count(int64_t value);         // 1204113 -> "1,204,113"
 std::string format_bytes(double bytes);          // 3221225472 -> "3.00 GiB"
+// "1.5GiB", "512 MiB", "80GB" (10^9), "1048576": whole bytes, at least 0. Nothing when the text is no amount.
+std::optional<int64_t> parse_bytes(const std::string& text);
 std::string format_duration(double seconds);     // 3725 -> "1 h 02 min", 42.3 -> "42 s", 0.31 -> "0.31 s"
 std::string format_fixed(double value, int decimals);  // printf's %.<decimals>f
 std::string format_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
