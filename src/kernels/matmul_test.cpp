@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16, MatmulTest,
                                           testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(Others, MatmulTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kAvx2), testing::Bool()));
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAmx), testing::Bool()));
 
 class BlockedMatmulTest : public testing::TestWithParam<std::tuple<int, CpuIsa>> {};
 
