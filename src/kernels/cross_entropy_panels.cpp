@@ -108,15 +108,19 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
                    });
       add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
     });
-    for (size_t block = 0; block < packed_x.size(); ++block) {
-      const int64_t token = static_cast<int64_t>(block) * kGradTokens;
-      add_transposed(kernels, {.a = dlogits + token * stride,
-                               .stride = stride,
-                               .depth = std::min(kGradTokens, tokens - token),
-                               .rows = count,
-                               .b = packed_x[block],
-                               .c = backward.weight_grad.mutable_data_ptr<float>() + first * hidden});
-    }
+    float* weight_grad = backward.weight_grad.mutable_data_ptr<float>() + first * hidden;
+    at::parallel_for(0, num_panels(count), 1, [&](int64_t begin, int64_t end) {
+      for (size_t block = 0; block < packed_x.size(); ++block) {
+        const int64_t token = static_cast<int64_t>(block) * kGradTokens;
+        const TransposedProduct product{.a = dlogits + token * stride,
+                                        .stride = stride,
+                                        .depth = std::min(kGradTokens, tokens - token),
+                                        .rows = count,
+                                        .b = packed_x[block],
+                                        .c = weight_grad};
+        add_transposed(kernels, product, begin, end);
+      }
+    });
   }
   return dx.to(at::kBFloat16);
 }

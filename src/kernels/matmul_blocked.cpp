@@ -114,39 +114,36 @@ PanelProduct RowPanels::product(int64_t row) const {
   return product;
 }
 
-void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product) {
+void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end) {
   const PackedB& b = product.b;
   const int64_t panel_elements = kPanel * b.depth;
   // Panels of A fill the cache; a few of B pass by, each used by all of them.
   const int64_t group = cached_columns(b.depth) / kPanel, block = std::max<int64_t>(1, group / 8) * kPanel;
-  at::parallel_for(0, num_panels(product.rows), 1, [&](int64_t begin, int64_t end) {
-    const at::Tensor packed = scratch(std::min(group, end - begin) * panel_elements);
-    uint16_t* a = mutable_bf16_data(packed);
-    for (int64_t first = begin; first < end; first += group) {
-      const int64_t last = std::min(end, first + group);
-      for (int64_t at = 0; at < product.depth; at += kDepthUnit) {
-        for (int64_t panel = first; panel < last; ++panel) {
-          const int64_t row = panel * kPanel;
-          pack_a_transposed({product.a + at * product.stride + row, product.stride},
-                            std::min(kPanel, product.rows - row), std::min(kDepthUnit, product.depth - at),
-                            a + (panel - first) * panel_elements + at * kPanel);
-        }
-      }
-      for (int64_t column = 0; column < b.columns; column += block) {
-        for (int64_t panel = first; panel < last; ++panel) {
-          const int64_t row = panel * kPanel;
-          kernels.add({.a = a + (panel - first) * panel_elements,
-                       .a_stride = kDepthUnit,
-                       .a_step = kBlockElements,
-                       .b = b.panel(column),
-                       .depth = b.depth,
-                       .rows = std::min(kPanel, product.rows - row),
-                       .columns = std::min(block, b.columns - column)},
-                      product.c + row * b.columns + column, b.columns);
-        }
+  const at::Tensor packed = scratch(std::min(group, end - begin) * panel_elements);
+  uint16_t* a = mutable_bf16_data(packed);
+  for (int64_t first = begin; first < end; first += group) {
+    const int64_t last = std::min(end, first + group);
+    for (int64_t at = 0; at < product.depth; at += kDepthUnit) {
+      for (int64_t panel = first; panel < last; ++panel) {
+        const int64_t row = panel * kPanel;
+        pack_a_transposed({product.a + at * product.stride + row, product.stride}, std::min(kPanel, product.rows - row),
+                          std::min(kDepthUnit, product.depth - at), a + (panel - first) * panel_elements + at * kPanel);
       }
     }
-  });
+    for (int64_t column = 0; column < b.columns; column += block) {
+      for (int64_t panel = first; panel < last; ++panel) {
+        const int64_t row = panel * kPanel;
+        kernels.add({.a = a + (panel - first) * panel_elements,
+                     .a_stride = kDepthUnit,
+                     .a_step = kBlockElements,
+                     .b = b.panel(column),
+                     .depth = b.depth,
+                     .rows = std::min(kPanel, product.rows - row),
+                     .columns = std::min(block, b.columns - column)},
+                    product.c + row * b.columns + column, b.columns);
+      }
+    }
+  }
 }
 
 at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight,
@@ -168,12 +165,14 @@ void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const
   for (int64_t first = 0; first < dy.size(0); first += kGradTokens) {
     const int64_t tokens = std::min(kGradTokens, dy.size(0) - first);
     const PackedB b = pack_rows(x.narrow(0, first, tokens));
-    add_transposed(kernels, {.a = bf16_data(dy) + first * outputs,
-                             .stride = outputs,
-                             .depth = tokens,
-                             .rows = outputs,
-                             .b = b,
-                             .c = grad.mutable_data_ptr<float>()});
+    const TransposedProduct product{.a = bf16_data(dy) + first * outputs,
+                                    .stride = outputs,
+                                    .depth = tokens,
+                                    .rows = outputs,
+                                    .b = b,
+                                    .c = grad.mutable_data_ptr<float>()};
+    at::parallel_for(0, num_panels(outputs), 1,
+                     [&](int64_t begin, int64_t end) { add_transposed(kernels, product, begin, end); });
   }
 }
 

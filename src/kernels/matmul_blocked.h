@@ -59,7 +59,8 @@ struct TransposedProduct {
   const PackedB& b;
   float* c;
 };
-void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product);
+// One thread's share: panels begin .. end - 1 of num_panels(rows).
+void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end);
 
 // As the functions of kernels/matmul.h of these names.
 at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight,
