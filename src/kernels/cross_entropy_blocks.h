@@ -1,9 +1,9 @@
 // The work of linear_cross_entropy, block of vocabulary by block, so that logits of all tokens never exist at once.
 //
 // Forward: per block, logits = x W_b^T, and each row's running softmax sum. Backward, with the row's log-sum-exp known:
-// per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x: each row of dW is visited
-// once. Recomputing the logits costs one product more; keeping them would cost tokens x vocabulary x 2 bytes, and
-// reading them back takes about as long as the product on AMX.
+// per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x, in as few visits of dW as can
+// be. The bf16 panels compute the logits again: keeping them would cost tokens x vocabulary x 2 bytes, and reading them
+// back takes about as long as the product on AMX. Where products are slower than memory (fp32) some are kept.
 //
 // Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products of ATen on operands
 // widened block by block.

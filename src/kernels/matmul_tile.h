@@ -36,7 +36,8 @@ inline __m512 widen(__m256i values) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
 }
 
-// y = round(tile + bias), to nearest even.
+// y = round(tile + bias), to nearest even. As VDPBF16PS and the tile product do, the conversion takes denormal numbers
+// for zero.
 inline void write_bf16(const float* tile, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* y,
                        int64_t y_stride) {
   const __mmask32 lanes =
