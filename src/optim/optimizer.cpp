@@ -53,6 +53,10 @@ StepResult Optimizer::step(double lr, double grad_factor) {
     double sum = 0;
     for (const State& state : states_) sum += kernels::sum_of_squares(state.param->grad);
     result.grad_norm = std::sqrt(sum) * std::abs(grad_scale);
+    if (!std::isfinite(*result.grad_norm)) {
+      result.skipped = true;
+      return result;
+    }
     const double clip = config_.clip_grad / (*result.grad_norm + kClipEpsilon);
     if (clip < 1) grad_scale *= clip;
   }

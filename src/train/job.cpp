@@ -67,6 +67,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table) : config_(conf
   build_model();
   load_or_initialize();
   if (!save.empty()) {
+    prepare_save_folder();
     writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_));
     writer_->reserve(tensors_to_save(state()));
   }
@@ -83,6 +84,7 @@ void Job::find_checkpoint(const OptionTable& table) {
     return;
   }
   log_info(" loading checkpoint from ", from.load, " at iteration ", entry->step);
+  loaded_ = entry;
   checkpoint_.emplace(entry->folder);
   check_options(table, checkpoint_->manifest());
 }
@@ -158,15 +160,20 @@ void Job::load_or_initialize() {
   if (!finetune) {
     restore_numbers(saved, state());
     if (weights_only) optimizer_->set_num_steps(0);
-    if (std::filesystem::weakly_canonical(config_.checkpoint.load) == std::filesystem::weakly_canonical(config_.checkpoint.save)) {
-      const store::Superseded aside = store::supersede_after(config_.checkpoint.save, saved.step);
-      if (aside.num_records > 0) log_info(aside.num_records, " records behind step ", saved.step, " moved to metrics.superseded.jsonl");
-    }
   }
   saved_step_ = finetune ? std::nullopt : std::optional(saved.step);
   log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
            finetune ? " (weights only: --finetune starts at iteration 0)" : "");
   checkpoint_.reset();
+}
+
+// What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is refused.
+void Job::prepare_save_folder() {
+  const bool goes_on = loaded_ && !config_.checkpoint.finetune;
+  const store::Superseded aside = store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt,
+                                                             trainer_->position().step);
+  if (aside.num_records > 0)
+    log_info(aside.num_records, " records behind step ", trainer_->position().step, " moved to metrics.superseded.jsonl");
 }
 
 JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position()}; }

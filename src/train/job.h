@@ -47,6 +47,7 @@ class Job {
   void open_data();
   void build_model();
   void load_or_initialize();
+  void prepare_save_folder();
   void report_save(const ckpt::SaveReport& report);
   JobState state();
 
@@ -54,7 +55,8 @@ class Job {
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<store::RunLock> lock_;
-  std::optional<ckpt::LoadedCheckpoint> checkpoint_;
+  std::optional<store::StepEntry> loaded_;  // the checkpoint that this run began from
+  std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
   std::unique_ptr<tensor::ParamSet> params_;

@@ -1,0 +1,62 @@
+// Every way to stop a run leaves a checkpoint, and the run goes on from it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <thread>
+
+#include "store/run_folder.h"
+#include "tests/e2e/run_fixture.h"
+
+namespace espalier::test {
+namespace stop_test {
+
+class Stop : public ::testing::Test {
+ protected:
+  void SetUp() override { write_token_files(folder_ / "data", 200, 5); }
+  Words run(const Words& more) const {
+    return tiny_run(folder_ / "data") + Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval", "1000"} + more;
+  }
+  std::vector<int64_t> saved_steps() const {
+    std::vector<int64_t> steps;
+    for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
+    return steps;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Stop, ExitIntervalSavesBehindThatStep) {
+  train(run({"--exit-interval", "4"}));
+  EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4}));
+  train(run({"--exit-interval", "4"}));
+  EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4, 8}));
+}
+
+TEST_F(Stop, KillSwitchAtTheStartWritesNothing) {
+  std::ofstream(folder_ / "stop") << "";
+  train(run({"--kill-switch-path", folder_ / "stop"}));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(Stop, KillSwitchDuringTheRunSavesAndEnds) {
+  std::thread thread([&] { train(run({"--kill-switch-path", folder_ / "stop", "--train-samples", "80000", "--lr-decay-samples", "80000"})); });
+  while (step_records(folder_ / "run").size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::ofstream(folder_ / "stop") << "";
+  thread.join();
+  ASSERT_EQ(saved_steps().size(), 1u);
+  EXPECT_EQ(saved_steps()[0], static_cast<int64_t>(step_records(folder_ / "run").size()));
+}
+
+TEST_F(Stop, SignalsSaveAndEnd) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const size_t before = step_records(folder_ / "run").size();
+    std::thread thread([&] { train(run({"--train-samples", "80000", "--lr-decay-samples", "80000"})); });
+    while (step_records(folder_ / "run").size() < before + 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    raise(signal);
+    thread.join();
+    EXPECT_EQ(saved_steps().back(), static_cast<int64_t>(step_records(folder_ / "run").size())) << signal;
+  }
+}
+
+}  // namespace stop_test
+}  // namespace espalier::test
