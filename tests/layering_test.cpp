@@ -70,7 +70,8 @@ TEST(Layering, LibrariesIncludeOnlyWhatTheTableAllows) {
       EXPECT_TRUE(allowed.contains(library_of(target)))
           << path.string() << ":" << number << ": " << library << " may not include " << target;
       if (target.find("/internal/") != std::string::npos) {
-        EXPECT_EQ(library_of(target), library) << path.string() << ":" << number << ": private to its library: " << target;
+        EXPECT_EQ(library_of(target), library)
+            << path.string() << ":" << number << ": private to its library: " << target;
       }
     }
   });
@@ -81,7 +82,8 @@ TEST(Layering, LibrariesWithoutTorchNameNoTorchHeader) {
   for (const std::string library : {"base", "launch", "text", "spec", "store", "data", "plan"})
     for_each_source("src/" + library, [&](const fs::path& path) {
       std::ifstream file(path);
-      for (std::string line; std::getline(file, line);) EXPECT_FALSE(std::regex_search(line, torch_header)) << path << ": " << line;
+      for (std::string line; std::getline(file, line);)
+        EXPECT_FALSE(std::regex_search(line, torch_header)) << path << ": " << line;
     });
 }
 
@@ -98,7 +100,8 @@ TEST(Layering, FilesStayShort) {
 
 TEST(Layering, NoFolderForLeftovers) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator("src"))
-    EXPECT_FALSE((Names{"utils", "util", "common", "misc", "helpers"}.contains(entry.path().filename()))) << entry.path();
+    EXPECT_FALSE((Names{"utils", "util", "common", "misc", "helpers"}.contains(entry.path().filename())))
+        << entry.path();
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace espalier {
 enum class ExitCode : int {
   kOk = 0,
   kFailed = 1,
-  kUsage = 2,         // bad flags or configuration
+  kUsage = 2,  // bad flags or configuration
   kBadData = 65,
   kMissingInput = 66,
   kCannotCreate = 73,
@@ -74,8 +74,8 @@ std::string concat(const Parts&... parts) {
 }  // namespace espalier
 
 // CHECK(condition, parts...): for what only a bug of ours can break. Never for input of a user.
-#define ESPALIER_CHECK(condition, ...)                                                                       \
-  do {                                                                                                       \
-    if (!(condition)) [[unlikely]]                                                                           \
+#define ESPALIER_CHECK(condition, ...)                                                                             \
+  do {                                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                                 \
       ::espalier::check_failed(__FILE__, __LINE__, #condition, ::espalier::concat("" __VA_OPT__(, ) __VA_ARGS__)); \
   } while (0)

@@ -129,7 +129,9 @@ void OutputFile::write(const void* data, size_t size) {
   position_ += static_cast<int64_t>(size);
 }
 
-void OutputFile::write_at(const void* data, size_t size, int64_t offset) { write_all(descriptor_, data, size, offset, path_); }
+void OutputFile::write_at(const void* data, size_t size, int64_t offset) {
+  write_all(descriptor_, data, size, offset, path_);
+}
 
 void OutputFile::sync() {
   if (::fsync(descriptor_) != 0) fail("sync", path_);

@@ -48,8 +48,8 @@ class OutputFile {
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
 
-  void write(const void* data, size_t size);                      // at the end of what was written so far
-  void write_at(const void* data, size_t size, int64_t offset);   // any thread; does not move the end
+  void write(const void* data, size_t size);                     // at the end of what was written so far
+  void write_at(const void* data, size_t size, int64_t offset);  // any thread; does not move the end
   void sync();
   void close();
   int64_t position() const { return position_; }

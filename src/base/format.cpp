@@ -35,7 +35,7 @@ std::string format_bytes(double bytes) {
 
 std::optional<int64_t> parse_bytes(const std::string& text) {
   constexpr std::pair<const char*, double> kUnits[] = {
-      {"", 1},    {"B", 1},   {"KB", 1e3},         {"MB", 1e6},         {"GB", 1e9},
+      {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
       {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   double amount = 0;
   const char* const end = text.data() + text.size();
@@ -53,9 +53,11 @@ std::string format_duration(double seconds) {
   if (seconds < 10) return format_printf("%.2f s", seconds);
   const int64_t whole = static_cast<int64_t>(seconds + 0.5);
   if (whole < 60) return format_printf("%lld s", static_cast<long long>(whole));
-  if (whole < 3600) return format_printf("%lld min %02lld s", static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));
+  if (whole < 3600)
+    return format_printf("%lld min %02lld s", static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));
   const int64_t hours = whole / 3600;
-  if (hours < 48) return format_printf("%lld h %02lld min", static_cast<long long>(hours), static_cast<long long>(whole / 60 % 60));
+  if (hours < 48)
+    return format_printf("%lld h %02lld min", static_cast<long long>(hours), static_cast<long long>(whole / 60 % 60));
   return format_printf("%lld d %02lld h", static_cast<long long>(hours / 24), static_cast<long long>(hours % 24));
 }
 

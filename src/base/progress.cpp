@@ -10,8 +10,12 @@ double print_interval_seconds() { return stderr_is_terminal() ? 0.1 : 10.0; }
 }  // namespace
 
 Progress::Progress(std::string title, int64_t total, Unit unit, std::string item)
-    : title_(std::move(title)), item_(std::move(item)), total_(total), unit_(unit),
-      start_(std::chrono::steady_clock::now()), next_print_(kFirstPrintSeconds) {}
+    : title_(std::move(title)),
+      item_(std::move(item)),
+      total_(total),
+      unit_(unit),
+      start_(std::chrono::steady_clock::now()),
+      next_print_(kFirstPrintSeconds) {}
 
 Progress::~Progress() {
   if (!finished_ && shown_) set_live_line("");
@@ -32,7 +36,8 @@ std::string Progress::line(double seconds) const {
   if (total > 0) text += " of " + amount(total);
   if (unit_ == Unit::kItems && !item_.empty()) text += " " + item_;
   if (total > 0) text += format_printf(" (%.0f%%)", 100.0 * static_cast<double>(done) / static_cast<double>(total));
-  text += unit_ == Unit::kBytes ? format_printf(", %.1f MB/s", rate / 1e6) : format_printf(", %.*f/s", rate < 100 ? 1 : 0, rate);
+  text += unit_ == Unit::kBytes ? format_printf(", %.1f MB/s", rate / 1e6)
+                                : format_printf(", %.*f/s", rate < 100 ? 1 : 0, rate);
   if (!note_.empty()) text += ", " + note_;
   if (total > done && rate > 0) text += ", " + format_duration(static_cast<double>(total - done) / rate) + " left";
   return text;
@@ -46,8 +51,10 @@ void Progress::advance(int64_t amount) {
   if (now < next_print_) return;
   next_print_ = now + print_interval_seconds();
   shown_ = true;
-  if (stderr_is_terminal()) set_live_line(line(now));
-  else log_info(line(now));
+  if (stderr_is_terminal())
+    set_live_line(line(now));
+  else
+    log_info(line(now));
 }
 
 void Progress::set_note(const std::string& note) {

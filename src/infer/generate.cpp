@@ -25,7 +25,8 @@ class Rows {
     at::Tensor keys = at::empty({count(), length}, at::kInt);
     auto at = keys.accessor<int32_t, 2>();
     for (int64_t row = 0; row < count(); ++row)
-      for (int64_t query = 0; query < length; ++query) at[row][query] = static_cast<int32_t>(std::min(padding_[row], begin + query));
+      for (int64_t query = 0; query < length; ++query)
+        at[row][query] = static_cast<int32_t>(std::min(padding_[row], begin + query));
     return keys;
   }
 
@@ -33,7 +34,8 @@ class Rows {
     at::Tensor positions = at::empty({count(), length}, at::kLong);
     auto at = positions.accessor<int64_t, 2>();
     for (int64_t row = 0; row < count(); ++row)
-      for (int64_t query = 0; query < length; ++query) at[row][query] = std::max<int64_t>(0, begin + query - padding_[row]);
+      for (int64_t query = 0; query < length; ++query)
+        at[row][query] = std::max<int64_t>(0, begin + query - padding_[row]);
     return positions;
   }
 
@@ -61,9 +63,10 @@ void check_length(const spec::GptConfig& config, int64_t longest_prompt, int64_t
   if (config.position_embedding != spec::PositionEmbedding::kLearned) return;
   const int64_t wanted = longest_prompt + new_tokens;
   if (wanted > config.max_position_embeddings)
-    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ", new_tokens,
-                           " that makes ", wanted, ", but the model has learned ", config.max_position_embeddings,
-                           " positions. Ask for at most ", std::max<int64_t>(0, config.max_position_embeddings - longest_prompt), "."),
+    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ",
+                           new_tokens, " that makes ", wanted, ", but the model has learned ",
+                           config.max_position_embeddings, " positions. Ask for at most ",
+                           std::max<int64_t>(0, config.max_position_embeddings - longest_prompt), "."),
                     ExitCode::kUsage);
 }
 
@@ -72,10 +75,12 @@ void check_length(const spec::GptConfig& config, int64_t longest_prompt, int64_t
 std::vector<Generated> generate(const models::GptModel& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token) {
-  ESPALIER_CHECK(std::all_of(prompts.begin(), prompts.end(), [](const auto& prompt) { return !prompt.empty(); }), "empty prompt");
+  ESPALIER_CHECK(std::all_of(prompts.begin(), prompts.end(), [](const auto& prompt) { return !prompt.empty(); }),
+                 "empty prompt");
   const Rows rows(prompts);
   check_length(model.config(), rows.longest(), config.tokens_to_generate);
-  tensor::KeyValueCache cache = new_cache(model.config(), compute_type, rows.count(), rows.longest() + config.tokens_to_generate);
+  tensor::KeyValueCache cache =
+      new_cache(model.config(), compute_type, rows.count(), rows.longest() + config.tokens_to_generate);
   std::vector<Generated> results;
   for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});
   std::vector<bool> done(prompts.size(), false);
@@ -92,7 +97,8 @@ std::vector<Generated> generate(const models::GptModel& model, at::ScalarType co
     for (size_t row = 0; row < prompts.size(); ++row) {
       if (done[row]) continue;
       const float* values = logits.data_ptr<float>() + static_cast<int64_t>(row) * logits.size(1);
-      const SampledToken token = sample_token(values, model.config().vocab_size, config.sampling, static_cast<int64_t>(row), produced);
+      const SampledToken token =
+          sample_token(values, model.config().vocab_size, config.sampling, static_cast<int64_t>(row), produced);
       results[row].generated_ids.push_back(token.id);
       results[row].logprobs.push_back(token.log_probability);
       ids.data_ptr<int64_t>()[row] = token.id;

@@ -35,10 +35,13 @@ plan::RunConfig training_options(const store::Manifest& manifest, const std::fil
 }
 
 // The tokenizer's files travel with the checkpoint under their usual names.
-std::unique_ptr<text::Tokenizer> stored_tokenizer(const plan::TokenizerConfig& config, const std::filesystem::path& folder) {
+std::unique_ptr<text::Tokenizer> stored_tokenizer(const plan::TokenizerConfig& config,
+                                                  const std::filesystem::path& folder) {
   text::TokenizerOptions options{.type = config.tokenizer_type, .vocab_file = {}, .merge_file = {}, .name_or_path = {}};
-  if (std::filesystem::exists(folder / "tokenizer.json")) options.name_or_path = folder.string();
-  else options.vocab_file = (folder / "vocab.json").string(), options.merge_file = (folder / "merges.txt").string();
+  if (std::filesystem::exists(folder / "tokenizer.json"))
+    options.name_or_path = folder.string();
+  else
+    options.vocab_file = (folder / "vocab.json").string(), options.merge_file = (folder / "merges.txt").string();
   return text::load_tokenizer(options);
 }
 
@@ -48,11 +51,15 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
-  LoadedModel loaded{.config = training_options(checkpoint.manifest(), entry->folder), .step = entry->step, .tokenizer = {},
-                     .params = {}, .model = {}};
+  LoadedModel loaded{.config = training_options(checkpoint.manifest(), entry->folder),
+                     .step = entry->step,
+                     .tokenizer = {},
+                     .params = {},
+                     .model = {}};
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const spec::GptConfig& model = loaded.config.model;
-  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model), compute_type(checkpoint.manifest().model.compute_type),
+  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model),
+                                                     compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});

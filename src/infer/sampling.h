@@ -22,6 +22,7 @@ struct SampledToken {
 // Filters as Megatron's: the temperature, then the top k (ties with the k-th are kept), then top p, the token that
 // crosses p included. Draws from Philox with key (seed, "generate") and counter (row, position), so a prompt's text
 // does not depend on the others of its batch.
-SampledToken sample_token(const float* logits, int64_t vocab_size, const SamplingConfig& config, int64_t row, int64_t position);
+SampledToken sample_token(const float* logits, int64_t vocab_size, const SamplingConfig& config, int64_t row,
+                          int64_t position);
 
 }  // namespace espalier::infer

@@ -5,7 +5,9 @@
 namespace espalier::nn {
 
 LayerNorm::LayerNorm(tensor::ParamSet& params, const std::string& name, double epsilon)
-    : weight_(params.at(name + ".weight")), bias_(params.at(name + ".bias")), queue_(params.grad_queue()),
+    : weight_(params.at(name + ".weight")),
+      bias_(params.at(name + ".bias")),
+      queue_(params.grad_queue()),
       epsilon_(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {

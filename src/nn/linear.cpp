@@ -5,7 +5,10 @@
 namespace espalier::nn {
 
 ColumnLinear::ColumnLinear(tensor::ParamSet& params, const std::string& name, Bias bias)
-    : weight_(params.at(name + ".weight")), bias_(params.at(name + ".bias")), queue_(params.grad_queue()), mode_(bias) {}
+    : weight_(params.at(name + ".weight")),
+      bias_(params.at(name + ".bias")),
+      queue_(params.grad_queue()),
+      mode_(bias) {}
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x) const {
   return kernels::linear(x, weight_, mode_ == Bias::kAdded ? &bias_ : nullptr, queue_);

@@ -1,7 +1,7 @@
 // Linear layers, named for the side on which tensor parallelism splits the weight.
 //
-// ColumnLinear splits its outputs (rows of [out, in]) and adds its own bias, if it has one. RowLinear splits its inputs;
-// its bias is added once, behind the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
+// ColumnLinear splits its outputs (rows of [out, in]) and adds its own bias, if it has one. RowLinear splits its
+// inputs; its bias is added once, behind the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
 #pragma once
 
 #include <ATen/core/Tensor.h>

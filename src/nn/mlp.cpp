@@ -7,7 +7,9 @@ namespace espalier::nn {
 
 Mlp::Mlp(tensor::ParamSet& params, const std::string& name, spec::Activation activation)
     : dense_h_to_4h_(params, name + ".dense_h_to_4h", ColumnLinear::Bias::kLeftToCaller),
-      dense_4h_to_h_(params, name + ".dense_4h_to_h"), activation_(activation), name_(name),
+      dense_4h_to_h_(params, name + ".dense_4h_to_h"),
+      activation_(activation),
+      name_(name),
       queue_(params.grad_queue()) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {

@@ -14,7 +14,7 @@ struct LossScaleConfig {
   double growth = 2.0, backoff = 0.5;
   int64_t window = 1000;
   int64_t hysteresis = 2;
-  bool dynamic = true;            // false: `initial` for ever (--loss-scale)
+  bool dynamic = true;  // false: `initial` for ever (--loss-scale)
 };
 
 struct LossScaleState {

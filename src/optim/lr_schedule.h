@@ -4,7 +4,8 @@
 // is that of the position before it: the first step of a run with warm-up has rate 0.
 //   position <= warmup:   max * position / warmup
 //   constant:             max
-//   linear, cosine:       min + c (max - min), c = 1 - r or (cos(pi r) + 1) / 2, r = (position - warmup) / (decay - warmup);
+//   linear, cosine:       min + c (max - min), c = 1 - r or (cos(pi r) + 1) / 2, r = (position - warmup) / (decay -
+//   warmup);
 //                         min beyond the end. With decay_tokens, r counts tokens from the end of warm-up on.
 #pragma once
 

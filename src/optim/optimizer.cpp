@@ -70,8 +70,13 @@ StepResult Optimizer::step(double lr, double grad_factor) {
 
 void Optimizer::update(double lr, double grad_scale) {
   ++num_steps_;
-  kernels::AdamStep step{.lr = lr, .beta1 = config_.beta1, .beta2 = config_.beta2, .epsilon = config_.epsilon,
-                         .weight_decay = 0, .step = num_steps_, .grad_scale = grad_scale};
+  kernels::AdamStep step{.lr = lr,
+                         .beta1 = config_.beta1,
+                         .beta2 = config_.beta2,
+                         .epsilon = config_.epsilon,
+                         .weight_decay = 0,
+                         .step = num_steps_,
+                         .grad_scale = grad_scale};
   for (State& state : states_) {
     step.weight_decay = state.param->spec->weight_decay ? config_.weight_decay : 0;
     kernels::adam_step(state.master, state.exp_avg, state.exp_avg_sq, state.param->grad, state.param->value, step);
@@ -84,7 +89,8 @@ double Optimizer::params_norm() const {
   return std::sqrt(sum);
 }
 
-void Optimizer::visit_state(const std::function<void(const tensor::Param&, const std::string& kind, at::Tensor&)>& visit) {
+void Optimizer::visit_state(
+    const std::function<void(const tensor::Param&, const std::string& kind, at::Tensor&)>& visit) {
   for (State& state : states_) {
     if (!master_is_value_) visit(*state.param, "master", state.master);
     visit(*state.param, "exp_avg", state.exp_avg);

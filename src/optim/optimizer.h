@@ -26,9 +26,9 @@ struct OptimizerConfig {
 };
 
 struct StepResult {
-  std::optional<double> grad_norm;    // of the whole gradient, before clipping
+  std::optional<double> grad_norm;  // of the whole gradient, before clipping
   std::optional<int64_t> num_zeros;
-  bool skipped = false;               // overflow, or a norm that is not finite: nothing was updated
+  bool skipped = false;  // overflow, or a norm that is not finite: nothing was updated
   double lr = 0;
 };
 

@@ -50,9 +50,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 std::vector<LayerRange> RecomputePlan::ranges(int64_t total) const {
   std::vector<LayerRange> ranges;
   switch (method) {
-    case Method::kNone:
-      ranges.push_back({0, total, false});
-      break;
+    case Method::kNone: ranges.push_back({0, total, false}); break;
     case Method::kUniform:
       for (int64_t begin = 0; begin < total; begin += num_layers)
         ranges.push_back({begin, std::min(total, begin + num_layers), true});

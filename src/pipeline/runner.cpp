@@ -42,8 +42,9 @@ void run_backward(const Loss& loss, const LossFactor& factor) {
 
 }  // namespace
 
-std::vector<LossTotal> run_training(const std::vector<plan::Action>& schedule, const std::vector<tensor::Batch>& micro_batches,
-                                    Stage& stage, const LossFactor& factor) {
+std::vector<LossTotal> run_training(const std::vector<plan::Action>& schedule,
+                                    const std::vector<tensor::Batch>& micro_batches, Stage& stage,
+                                    const LossFactor& factor) {
   std::vector<LossTotal> totals;
   std::unordered_map<int64_t, Loss> waiting;  // losses whose backward has not run yet: they hold the activations
   for (const plan::Action& action : schedule) {

@@ -27,8 +27,9 @@ struct LossTotal {
 using LossFactor = std::function<double(const LossTerm& term)>;
 
 // Runs `schedule` (of one stage). Gradients are added to the parameters; nothing else changes.
-std::vector<LossTotal> run_training(const std::vector<plan::Action>& schedule, const std::vector<tensor::Batch>& micro_batches,
-                                    Stage& stage, const LossFactor& factor);
+std::vector<LossTotal> run_training(const std::vector<plan::Action>& schedule,
+                                    const std::vector<tensor::Batch>& micro_batches, Stage& stage,
+                                    const LossFactor& factor);
 
 // Forward only, dropout off; adds to `totals` (empty at first).
 void run_evaluation(const tensor::Batch& micro_batch, Stage& stage, std::vector<LossTotal>& totals);

@@ -9,11 +9,17 @@ std::vector<ParamSpec> gpt_params(const GptConfig& config) {
   int64_t depth = 0;
   const int64_t hidden = config.hidden_size;
   const Init normal = Init::normal(config.init_method_std);
-  const Init scaled_normal = Init::normal(config.init_method_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)));
+  const Init scaled_normal =
+      Init::normal(config.init_method_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)));
 
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape, Placement placement, Init init, bool decay) {
-    specs.push_back({.name = name, .shape = std::move(shape), .tensor_placement = std::move(placement), .depth = depth,
-                     .init = init, .weight_decay = decay});
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape, Placement placement, Init init,
+                       bool decay) {
+    specs.push_back({.name = name,
+                     .shape = std::move(shape),
+                     .tensor_placement = std::move(placement),
+                     .depth = depth,
+                     .init = init,
+                     .weight_decay = decay});
   };
   const auto add_norm = [&](const std::string& name) {
     add(name + ".weight", {hidden}, Placement::replicated(), Init::constant(1), false);

@@ -16,15 +16,15 @@ enum class Activation { kGeluTanh, kGeluErf };
 struct GptConfig {
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
-  int64_t ffn_hidden_size = 0;       // 4 * hidden_size unless given
+  int64_t ffn_hidden_size = 0;  // 4 * hidden_size unless given
   int64_t num_attention_heads = 0;
-  int64_t kv_channels = 0;           // head size; hidden_size / num_attention_heads unless given
+  int64_t kv_channels = 0;  // head size; hidden_size / num_attention_heads unless given
   int64_t max_position_embeddings = 0;
-  int64_t vocab_size = 0;            // of the tokenizer
-  int64_t padded_vocab_size = 0;     // rows of the embedding; fixed when the model is created
+  int64_t vocab_size = 0;         // of the tokenizer
+  int64_t padded_vocab_size = 0;  // rows of the embedding; fixed when the model is created
   PositionEmbedding position_embedding = PositionEmbedding::kLearned;
   bool embed_layernorm = false;
-  bool tie_output = true;            // the output layer uses the word embedding
+  bool tie_output = true;  // the output layer uses the word embedding
   Activation activation = Activation::kGeluTanh;
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   double layernorm_epsilon = 1e-5;       // the embedding's layer norm always has 1e-5, as in Megatron

@@ -26,7 +26,8 @@ GridPosition position_of(const GridShape& shape, int64_t rank) {
 }
 
 int64_t rank_of(const GridShape& shape, const GridPosition& position) {
-  return ((position.pipeline * shape.data + position.data) * shape.context + position.context) * shape.tensor + position.tensor;
+  return ((position.pipeline * shape.data + position.data) * shape.context + position.context) * shape.tensor +
+         position.tensor;
 }
 
 std::string to_string(const GridShape& shape) {

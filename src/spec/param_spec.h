@@ -40,8 +40,8 @@ struct Init {
 };
 
 struct ParamSpec {
-  std::string name;              // global: "layers.7.self_attention.query_key_value.weight"
-  std::vector<int64_t> shape;    // global
+  std::string name;            // global: "layers.7.self_attention.query_key_value.weight"
+  std::vector<int64_t> shape;  // global
   Placement tensor_placement;
   // Place in the model's depth: 0 embedding, 1..L transformer layers, L+1 what follows the last layer. A partition of
   // depths over pipeline stages says which stage owns the parameter; elsewhere it is absent.

@@ -24,7 +24,7 @@ struct AttentionContext {
   // Query q of row r sees the keys first_key[r][q] .. q (causal). Undefined tensor: from 0. [b, s] int32, positions
   // counted from the start of the row (cache included). Documents set it to the start of their document.
   at::Tensor first_key;
-  int64_t window = 0;          // 0: unlimited; otherwise a query sees at most the last `window` keys, itself included
+  int64_t window = 0;  // 0: unlimited; otherwise a query sees at most the last `window` keys, itself included
   // Slope of each head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
   KeyValueCache* cache = nullptr;

@@ -16,10 +16,10 @@ struct Batch {
   std::vector<int64_t> sample_numbers;
   // Which data set of the blend each row comes from; b entries, or empty when there is one.
   std::vector<int32_t> sources;
-  at::Tensor ids;              // [b, s] int64
-  at::Tensor labels;           // [b, s] int64, the next ids
-  at::Tensor loss_mask;        // [b, s] float32, 0 or 1 (or a weight)
-  at::Tensor positions;        // [b, s] int64, restart at document ends with --reset-position-ids
+  at::Tensor ids;        // [b, s] int64
+  at::Tensor labels;     // [b, s] int64, the next ids
+  at::Tensor loss_mask;  // [b, s] float32, 0 or 1 (or a weight)
+  at::Tensor positions;  // [b, s] int64, restart at document ends with --reset-position-ids
   // First position whose document a position may attend to: [b, s] int32; undefined when attention crosses document
   // ends (no --reset-attention-mask).
   at::Tensor document_starts;

@@ -6,8 +6,10 @@ namespace espalier::tensor {
 
 void GradQueue::push(Param& param, std::function<void()> work) {
   Work item{&param, std::move(work)};
-  if (mode_ == Mode::kImmediate) run(item);
-  else pending_.push_back(std::move(item));
+  if (mode_ == Mode::kImmediate)
+    run(item);
+  else
+    pending_.push_back(std::move(item));
 }
 
 void GradQueue::run(Work& work) {

@@ -22,7 +22,8 @@ ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, at::ScalarType compute_ty
   params_.reserve(specs_->size());
   int64_t offset = 0;
   for (const spec::ParamSpec& spec : *specs_) {
-    Param param{.spec = &spec, .value = flat_values_.narrow(0, offset, spec.num_elements()).view(spec.shape), .grad = {}};
+    Param param{
+        .spec = &spec, .value = flat_values_.narrow(0, offset, spec.num_elements()).view(spec.shape), .grad = {}};
     if (with_grad) param.grad = flat_grads_.narrow(0, offset, spec.num_elements()).view(spec.shape);
     ESPALIER_CHECK(index_.emplace(spec.name, params_.size()).second, "two parameters are named ", spec.name);
     params_.push_back(std::move(param));

@@ -15,8 +15,9 @@ PhiloxBlock philox4x32(PhiloxKey key, PhiloxBlock counter) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{kMultiply0} * x[0];
     const uint64_t product1 = uint64_t{kMultiply1} * x[2];
-    const uint32_t next[4] = {static_cast<uint32_t>(product1 >> 32) ^ x[1] ^ key.word[0], static_cast<uint32_t>(product1),
-                              static_cast<uint32_t>(product0 >> 32) ^ x[3] ^ key.word[1], static_cast<uint32_t>(product0)};
+    const uint32_t next[4] = {
+        static_cast<uint32_t>(product1 >> 32) ^ x[1] ^ key.word[0], static_cast<uint32_t>(product1),
+        static_cast<uint32_t>(product0 >> 32) ^ x[3] ^ key.word[1], static_cast<uint32_t>(product0)};
     std::memcpy(x, next, sizeof next);
     key.word[0] += kWeyl0;
     key.word[1] += kWeyl1;
@@ -39,7 +40,8 @@ void fill_normal(PhiloxKey key, double standard_deviation, int64_t first, int64_
     const double radius = standard_deviation * std::sqrt(-2.0 * std::log(u));
     const double angle = 2.0 * M_PI * v;
     if (element % 2 == 0) values[element++ - first] = static_cast<float>(radius * std::cos(angle));
-    if (element < first + count && element % 2 == 1) values[element++ - first] = static_cast<float>(radius * std::sin(angle));
+    if (element < first + count && element % 2 == 1)
+      values[element++ - first] = static_cast<float>(radius * std::sin(angle));
   }
 }
 

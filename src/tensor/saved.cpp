@@ -7,7 +7,8 @@ namespace {
 thread_local const SavedObserver* active_observer = nullptr;
 }
 
-void save_for_backward(torch::autograd::AutogradContext* context, const char* op, std::initializer_list<SavedTensor> saved) {
+void save_for_backward(torch::autograd::AutogradContext* context, const char* op,
+                       std::initializer_list<SavedTensor> saved) {
   torch::autograd::variable_list tensors;
   for (const SavedTensor& entry : saved) {
     if (active_observer != nullptr) (*active_observer)(op, entry);

@@ -23,7 +23,8 @@ struct SavedTensor {
 };
 
 // `op` names the op ("layer_norm"). Saved tensors come back from context->get_saved_variables() in the same order.
-void save_for_backward(torch::autograd::AutogradContext* context, const char* op, std::initializer_list<SavedTensor> saved);
+void save_for_backward(torch::autograd::AutogradContext* context, const char* op,
+                       std::initializer_list<SavedTensor> saved);
 
 using SavedObserver = std::function<void(const char* op, const SavedTensor& saved)>;
 // Sees every save of this thread until the returned value is destroyed.

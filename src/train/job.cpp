@@ -24,15 +24,17 @@ std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) 
   return files;
 }
 
-std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets, const MaskOptions& masks,
-                               int64_t vocab_size) {
+std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets,
+                               const MaskOptions& masks, int64_t vocab_size) {
   std::vector<Loader> loaders;
   for (const auto& set : sets) loaders.emplace_back(*set, masks, vocab_size);
   return loaders;
 }
 
 store::ModelFacts model_facts(const plan::RunConfig& config) {
-  return {.family = "gpt", .compute_type = plan::to_string(config.training.precision), .vocab_size = config.model.vocab_size,
+  return {.family = "gpt",
+          .compute_type = plan::to_string(config.training.precision),
+          .vocab_size = config.model.vocab_size,
           .padded_vocab_size = config.model.padded_vocab_size,
           .num_parameters = spec::num_elements(spec::gpt_params(config.model))};
 }
@@ -53,7 +55,8 @@ std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed)
   return hex64(hasher.digest());
 }
 
-Job::Job(const plan::RunConfig& config, const OptionTable& table) : config_(config), resolved_options_(table.to_toml()) {
+Job::Job(const plan::RunConfig& config, const OptionTable& table)
+    : config_(config), resolved_options_(table.to_toml()) {
   at::set_num_threads(static_cast<int>(*config_.training.num_threads));
   log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
   tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
@@ -61,7 +64,8 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table) : config_(conf
   const std::string& save = config_.checkpoint.save;
   if (!save.empty()) lock_.emplace(save);
   find_checkpoint(table);
-  log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ", config_.model.padded_vocab_size - config_.model.vocab_size,
+  log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ",
+           config_.model.padded_vocab_size - config_.model.vocab_size,
            " dummy tokens (new size: ", config_.model.padded_vocab_size, ")");
   open_data();
   build_model();
@@ -113,8 +117,8 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
 void Job::open_data() {
   log_info("> building train, validation, and test datasets ...");
   const data::DataSetOptions options = data_set_options(config_);
-  log_info(" > datasets target sizes (minimum size):\n    train:      ", options.train_samples, "\n    validation: ",
-           options.valid_samples, "\n    test:       ", options.test_samples);
+  log_info(" > datasets target sizes (minimum size):\n    train:      ", options.train_samples,
+           "\n    validation: ", options.valid_samples, "\n    test:       ", options.test_samples);
   data_ = data::GptDataSets::open(options);
   const MaskOptions masks = mask_options(config_.data, *tokenizer_);
   const int64_t rows = config_.model.padded_vocab_size;
@@ -127,7 +131,8 @@ void Job::open_data() {
 
 void Job::build_model() {
   log_info("building GPT model ...");
-  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model), compute_type(config_.training.precision), true);
+  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model),
+                                               compute_type(config_.training.precision), true);
   model_ = std::make_unique<models::GptModel>(*params_, config_.model, recompute_plan(config_.training.recompute),
                                               static_cast<uint64_t>(config_.training.seed));
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_));
@@ -148,8 +153,10 @@ void Job::load_or_initialize() {
   const bool weights_only = finetune || config_.checkpoint.no_load_optim;
   if (!finetune) {
     Problems problems;
-    const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides, .override_lr_scheduler = false,
-                                  .use_checkpoint_lr_scheduler = false, .finetune = false};
+    const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
+                                  .override_lr_scheduler = false,
+                                  .use_checkpoint_lr_scheduler = false,
+                                  .finetune = false};
     store::TrainingState present = training_state(state(), config_);
     present.sample_order = order_fingerprint(*data_.train, saved.consumed_train_samples);
     ckpt::check_order(saved, present, flags, problems);
@@ -167,13 +174,15 @@ void Job::load_or_initialize() {
   checkpoint_.reset();
 }
 
-// What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is refused.
+// What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is
+// refused.
 void Job::prepare_save_folder() {
   const bool goes_on = loaded_ && !config_.checkpoint.finetune;
-  const store::Superseded aside = store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt,
-                                                             trainer_->position().step);
+  const store::Superseded aside =
+      store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
   if (aside.num_records > 0)
-    log_info(aside.num_records, " records behind step ", trainer_->position().step, " moved to metrics.superseded.jsonl");
+    log_info(aside.num_records, " records behind step ", trainer_->position().step,
+             " moved to metrics.superseded.jsonl");
 }
 
 JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position()}; }
@@ -181,7 +190,8 @@ JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position(
 void Job::save() {
   const int64_t step = trainer_->position().step;
   if (!writer_ || saved_step_ == step) return;
-  log_info("saving checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(step)), " to ", config_.checkpoint.save);
+  log_info("saving checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(step)), " to ",
+           config_.checkpoint.save);
   store::Manifest manifest;
   manifest.model = model_facts(config_);
   manifest.state = training_state(state(), config_);
@@ -193,9 +203,9 @@ void Job::save() {
 }
 
 void Job::report_save(const ckpt::SaveReport& report) {
-  log_info("  successfully saved checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(report.step)), " to ",
-           config_.checkpoint.save, " (", format_bytes(static_cast<double>(report.bytes)), " in ", format_duration(report.write_seconds),
-           ", training stood for ", format_duration(report.stall_seconds), ")");
+  log_info("  successfully saved checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(report.step)),
+           " to ", config_.checkpoint.save, " (", format_bytes(static_cast<double>(report.bytes)), " in ",
+           format_duration(report.write_seconds), ", training stood for ", format_duration(report.stall_seconds), ")");
 }
 
 void Job::check_saving() {

@@ -1,5 +1,5 @@
-// A training job on this process: everything from tokenizer to optimizer, built from the options and, when there is one,
-// a checkpoint.
+// A training job on this process: everything from tokenizer to optimizer, built from the options and, when there is
+// one, a checkpoint.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ namespace espalier::train {
 
 class Job {
  public:
-  // `config` is resolved; `table` is the one that filled it. Takes the lock of --save, finds and checks the checkpoint of
+  // `config` is resolved; `table` is the one that filled it. Takes the lock of --save, finds and checks the checkpoint
+  // of
   // --load, opens the data, builds the model, and loads or draws its parameters.
   Job(const plan::RunConfig& config, const OptionTable& table);
   ~Job();
@@ -55,7 +56,7 @@ class Job {
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<store::RunLock> lock_;
-  std::optional<store::StepEntry> loaded_;  // the checkpoint that this run began from
+  std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
@@ -68,8 +69,8 @@ class Job {
   std::optional<int64_t> saved_step_;
 };
 
-// Names the order of samples by content: a hash of some of the samples before and behind position `consumed`. Moving the
-// files or running longer leaves it as it is; other data, another seed or blend do not.
+// Names the order of samples by content: a hash of some of the samples before and behind position `consumed`. Moving
+// the files or running longer leaves it as it is; other data, another seed or blend do not.
 std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed);
 
 }  // namespace espalier::train

@@ -90,7 +90,8 @@ void restore_numbers(const store::TrainingState& state, const JobState& job) {
   job.position.consumed_valid_samples = state.consumed_valid_samples;
   job.position.skipped_steps = state.skipped_steps;
   job.position.nan_steps = state.nan_steps;
-  job.lr.restore({.num_samples = state.scheduler_samples, .num_tokens = state.scheduler_tokens,
+  job.lr.restore({.num_samples = state.scheduler_samples,
+                  .num_tokens = state.scheduler_tokens,
                   .warmup_tokens = state.scheduler_warmup_tokens});
   job.optimizer.set_num_steps(state.optimizer_steps);
   if (optim::LossScale* scaler = job.optimizer.loss_scaler())

@@ -13,14 +13,16 @@ Loader::Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_
     : dataset_(dataset), masks_(masks), vocab_size_(vocab_size) {}
 
 SampleRow Loader::read_row(int64_t sample_number) const {
-  SampleRow row{.sample_number = sample_number, .source = 0, .ids = std::vector<int64_t>(dataset_.sequence_length() + 1)};
+  SampleRow row{
+      .sample_number = sample_number, .source = 0, .ids = std::vector<int64_t>(dataset_.sequence_length() + 1)};
   row.source = static_cast<int32_t>(dataset_.sample(sample_number % dataset_.size(), row.ids));
   const auto worst = std::max_element(row.ids.begin(), row.ids.end());
   if (*worst >= vocab_size_)
-    throw UserError(concat("sample ", sample_number, " of '", dataset_.source_names()[static_cast<size_t>(row.source)],
-                           "' holds token id ", *worst, ", but the model's vocabulary has ", vocab_size_,
-                           " rows. The data was made with another tokenizer: check --vocab-file or --tokenizer-name-or-path."),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat("sample ", sample_number, " of '", dataset_.source_names()[static_cast<size_t>(row.source)],
+               "' holds token id ", *worst, ", but the model's vocabulary has ", vocab_size_,
+               " rows. The data was made with another tokenizer: check --vocab-file or --tokenizer-name-or-path."),
+        ExitCode::kBadData);
   return row;
 }
 
@@ -28,7 +30,8 @@ std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches
   std::vector<tensor::Batch> micro_batches;
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
     std::vector<SampleRow> rows;
-    for (int64_t row = 0; row < micro_batch_size; ++row) rows.push_back(read_row(first + micro_batch * micro_batch_size + row));
+    for (int64_t row = 0; row < micro_batch_size; ++row)
+      rows.push_back(read_row(first + micro_batch * micro_batch_size + row));
     micro_batches.push_back(make_batch(rows, masks_));
   }
   return micro_batches;

@@ -29,11 +29,12 @@ void LogLine::add(const StepReport& report) {
 std::string LogLine::take() {
   const double seconds_per_step = seconds_ / static_cast<double>(num_steps_);
   std::string line = format_printf(
-      " iteration %8lld/%8lld | consumed samples: %12lld | consumed tokens: %12lld | elapsed time per iteration (s): %.2f |"
+      " iteration %8lld/%8lld | consumed samples: %12lld | consumed tokens: %12lld | elapsed time per iteration (s): "
+      "%.2f |"
       " learning rate: %.3E | global batch size: %5lld |",
-      static_cast<long long>(last_.step), static_cast<long long>(last_.num_steps), static_cast<long long>(last_.consumed_samples),
-      static_cast<long long>(last_.consumed_tokens), seconds_per_step, last_.next_learning_rate,
-      static_cast<long long>(last_.global_batch_size));
+      static_cast<long long>(last_.step), static_cast<long long>(last_.num_steps),
+      static_cast<long long>(last_.consumed_samples), static_cast<long long>(last_.consumed_tokens), seconds_per_step,
+      last_.next_learning_rate, static_cast<long long>(last_.global_batch_size));
   const double advanced = static_cast<double>(std::max<int64_t>(1, num_steps_ - num_skipped_));
   for (const auto& [name, sum] : loss_sums_)
     if (sum / advanced > 0) line += format_printf(" %s: %.6E |", name.c_str(), sum / advanced);
@@ -41,9 +42,11 @@ std::string LogLine::take() {
   if (last_.grad_norm) line += format_printf(" grad norm: %.3f |", *last_.grad_norm);
   if (last_.num_zeros) line += format_printf(" num zeros: %.1f |", static_cast<double>(*last_.num_zeros));
   if (last_.params_norm) line += format_printf(" params norm: %.3f |", *last_.params_norm);
-  line += format_printf(" number of skipped iterations: %3lld | number of nan iterations: %3lld | samples per second: %.3f | TFLOPs: %.2f |",
-                        static_cast<long long>(num_skipped_), static_cast<long long>(num_nan_), samples_ / seconds_,
-                        hardware_flops_ / seconds_ / 1e12);
+  line += format_printf(
+      " number of skipped iterations: %3lld | number of nan iterations: %3lld | samples per second: %.3f | TFLOPs: "
+      "%.2f |",
+      static_cast<long long>(num_skipped_), static_cast<long long>(num_nan_), samples_ / seconds_,
+      hardware_flops_ / seconds_ / 1e12);
   num_steps_ = num_skipped_ = num_nan_ = 0;
   seconds_ = samples_ = hardware_flops_ = 0;
   loss_sums_.clear();
@@ -63,10 +66,12 @@ std::string LogLine::take_by_source() {
 
 double perplexity(double loss) { return std::exp(std::min(20.0, loss)); }
 
-std::string evaluation_block(const std::string& set_name, const std::string& when, const std::vector<NamedLoss>& losses) {
+std::string evaluation_block(const std::string& set_name, const std::string& when,
+                             const std::vector<NamedLoss>& losses) {
   std::string text = set_name + " loss at " + when + " | ";
   for (const NamedLoss& loss : losses)
-    text += format_printf("%s value: %.6E | %s PPL: %.6E | ", loss.name.c_str(), loss.value, loss.name.c_str(), perplexity(loss.value));
+    text += format_printf("%s value: %.6E | %s PPL: %.6E | ", loss.name.c_str(), loss.value, loss.name.c_str(),
+                          perplexity(loss.value));
   const std::string rule(text.size() + 1, '-');
   return rule + "\n" + text + "\n" + rule;
 }

@@ -32,7 +32,8 @@ class LogLine {
 };
 
 // "valid loss at iteration 1000 | lm loss value: 2.300000E+00 | lm loss PPL: 9.974182E+00 | " between two rules.
-std::string evaluation_block(const std::string& set_name, const std::string& when, const std::vector<NamedLoss>& losses);
+std::string evaluation_block(const std::string& set_name, const std::string& when,
+                             const std::vector<NamedLoss>& losses);
 
 // exp(min(20, loss))
 double perplexity(double loss);

@@ -10,10 +10,10 @@
 namespace espalier::train {
 
 struct MaskOptions {
-  std::optional<int32_t> eod;          // needed by each of the following
-  bool reset_position_ids = false;     // positions start again behind every end of document
-  bool reset_attention_mask = false;   // no attention across document ends; the EOD belongs to the document before it
-  bool eod_mask_loss = false;          // no loss where the input is EOD
+  std::optional<int32_t> eod;         // needed by each of the following
+  bool reset_position_ids = false;    // positions start again behind every end of document
+  bool reset_attention_mask = false;  // no attention across document ends; the EOD belongs to the document before it
+  bool eod_mask_loss = false;         // no loss where the input is EOD
 };
 
 // One training sample: sequence length + 1 ids, and where it stands.

@@ -29,7 +29,8 @@ TEST(MakeBatch, MasksAndPositionsAreMegatrons) {
   const tensor::Batch batch = make_batch(oracle_rows(), {511, true, true, true});
   EXPECT_EQ(flat<int64_t>(batch.positions), test::read_npy(kOracle + "reset_masks/position_ids.npy").as<int64_t>());
   EXPECT_EQ(flat<float>(batch.loss_mask), test::read_npy(kOracle + "reset_masks/loss_mask.npy").as<float>());
-  const auto blocked = test::read_npy(kOracle + "reset_masks/attention_mask_is_blocked.npy").as<int>();  // [2, 1, 64, 64]
+  const auto blocked =
+      test::read_npy(kOracle + "reset_masks/attention_mask_is_blocked.npy").as<int>();  // [2, 1, 64, 64]
   const auto starts = flat<int32_t>(batch.document_starts);
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t query = 0; query < 64; ++query)

@@ -47,7 +47,8 @@ void MetricsFile::step(const StepReport& report) {
   for (const NamedLoss& loss : report.losses) {
     json[key_of(loss.name)] = loss.value;
     if (loss.by_source.size() < 2) continue;
-    for (const NamedLoss::BySource& source : loss.by_source) json[key_of(loss.name) + "_by_data_set"][source.source] = source.value;
+    for (const NamedLoss::BySource& source : loss.by_source)
+      json[key_of(loss.name) + "_by_data_set"][source.source] = source.value;
   }
   set_if(json, "grad_norm", report.grad_norm);
   set_if(json, "num_zeros", report.num_zeros);
@@ -75,7 +76,8 @@ void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::v
   line(json.dump());
 }
 
-void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step, const std::string& detail) {
+void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
+                  const std::string& detail) {
   const std::string path = (run_folder / "events.jsonl").string();
   std::ofstream file(path, std::ios::app);
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -29,6 +29,7 @@ class MetricsFile {
 };
 
 // Appends {"time", "event", "step", "detail"} to <run folder>/events.jsonl: starts, saves, alerts, stops.
-void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step, const std::string& detail);
+void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
+                  const std::string& detail);
 
 }  // namespace espalier::train

@@ -16,13 +16,20 @@ at::ScalarType compute_type(plan::Precision precision) {
 
 optim::OptimizerConfig optimizer_config(const plan::RunConfig& config) {
   const plan::OptimizerConfig& from = config.optimizer;
-  optim::OptimizerConfig to{.beta1 = from.adam_beta1, .beta2 = from.adam_beta2, .epsilon = from.adam_eps,
-                            .weight_decay = from.weight_decay, .clip_grad = from.clip_grad,
-                            .count_zeros = config.logging.log_num_zeros_in_grad, .loss_scale = {}};
+  optim::OptimizerConfig to{.beta1 = from.adam_beta1,
+                            .beta2 = from.adam_beta2,
+                            .epsilon = from.adam_eps,
+                            .weight_decay = from.weight_decay,
+                            .clip_grad = from.clip_grad,
+                            .count_zeros = config.logging.log_num_zeros_in_grad,
+                            .loss_scale = {}};
   if (config.training.precision == plan::Precision::kFp16) {
     const bool constant = from.loss_scale.value_or(0) != 0;
-    to.loss_scale = {.initial = constant ? *from.loss_scale : from.initial_loss_scale, .minimum = from.min_loss_scale,
-                     .window = static_cast<int64_t>(from.loss_scale_window), .hysteresis = from.hysteresis, .dynamic = !constant};
+    to.loss_scale = {.initial = constant ? *from.loss_scale : from.initial_loss_scale,
+                     .minimum = from.min_loss_scale,
+                     .window = static_cast<int64_t>(from.loss_scale_window),
+                     .hysteresis = from.hysteresis,
+                     .dynamic = !constant};
   }
   return to;
 }
@@ -32,8 +39,12 @@ optim::LrConfig lr_config(const plan::RunConfig& config) {
   const auto decay = schedule.lr_decay_style == plan::DecayStyle::kConstant ? optim::LrDecay::kConstant
                      : schedule.lr_decay_style == plan::DecayStyle::kLinear ? optim::LrDecay::kLinear
                                                                             : optim::LrDecay::kCosine;
-  return {.max_lr = *schedule.lr, .min_lr = schedule.min_lr, .warmup_samples = schedule.warmup_samples,
-          .decay_samples = schedule.decay_samples, .decay_tokens = schedule.lr_decay_tokens, .decay = decay};
+  return {.max_lr = *schedule.lr,
+          .min_lr = schedule.min_lr,
+          .warmup_samples = schedule.warmup_samples,
+          .decay_samples = schedule.decay_samples,
+          .decay_tokens = schedule.lr_decay_tokens,
+          .decay = decay};
 }
 
 pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
@@ -48,7 +59,9 @@ pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
 }
 
 text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config) {
-  return {.type = config.tokenizer_type, .vocab_file = config.vocab_file, .merge_file = config.merge_file,
+  return {.type = config.tokenizer_type,
+          .vocab_file = config.vocab_file,
+          .merge_file = config.merge_file,
           .name_or_path = config.tokenizer_name_or_path};
 }
 
@@ -74,14 +87,17 @@ data::DataSetOptions data_set_options(const plan::RunConfig& config) {
 }
 
 MaskOptions mask_options(const plan::DataConfig& config, const text::Tokenizer& tokenizer) {
-  MaskOptions masks{.eod = {}, .reset_position_ids = config.reset_position_ids,
-                    .reset_attention_mask = config.reset_attention_mask, .eod_mask_loss = config.eod_mask_loss};
+  MaskOptions masks{.eod = {},
+                    .reset_position_ids = config.reset_position_ids,
+                    .reset_attention_mask = config.reset_attention_mask,
+                    .eod_mask_loss = config.eod_mask_loss};
   if (!masks.reset_position_ids && !masks.reset_attention_mask && !masks.eod_mask_loss) return masks;
   masks.eod = tokenizer.eod();
   if (!masks.eod)
-    throw UserError(concat("--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an end-of-document token, and ",
-                           tokenizer.description(), " has none. Leave them out, or give the tokenizer an EOS token."),
-                    ExitCode::kUsage);
+    throw UserError(
+        concat("--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an end-of-document token, and ",
+               tokenizer.description(), " has none. Leave them out, or give the tokenizer an EOS token."),
+        ExitCode::kUsage);
   return masks;
 }
 

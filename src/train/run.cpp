@@ -77,7 +77,9 @@ void Loop::train() {
     trace_after_step(report.step);
     log_.step(report);
     if (report.skipped || report.nan)
-      log_.event("alert", report.step, concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+      log_.event(
+          "alert", report.step,
+          concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
     job_.check_saving();
     if (config_.data.eval_iters > 0 && report.step % config_.data.eval_interval == 0)
       evaluate_sets("valid", concat("iteration ", report.step));
@@ -121,14 +123,17 @@ void Loop::evaluate_sets(const std::string& kind, const std::string& when) {
   const std::vector<Loader>& loaders = valid ? job_.valid_loaders() : job_.test_loaders();
   if (loaders.empty()) return;
   RunPosition& run = job_.trainer().position();
-  Evaluation what{.first_sample = 0, .num_iterations = config_.data.eval_iters, .num_micro_batches = job_.trainer().num_micro_batches()};
+  Evaluation what{.first_sample = 0,
+                  .num_iterations = config_.data.eval_iters,
+                  .num_micro_batches = job_.trainer().num_micro_batches()};
   // Each set goes on where its last evaluation ended, as Megatron's iterators do.
   if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
   std::vector<MetricsFile::SetLosses> sets;
   for (const Loader& loader : loaders) {
     const std::string& name = loader.dataset().name();
     sets.push_back({name, evaluate(config_, job_.model(), loader, what, "evaluate " + name)});
-    if (valid) run.consumed_valid_samples += what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size;
+    if (valid)
+      run.consumed_valid_samples += what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size;
   }
   log_.evaluation(kind, when, sets, position());
 }
@@ -140,7 +145,8 @@ void Loop::trace_before_step(int64_t next_step) {
 void Loop::trace_after_step(int64_t step) {
   if (!trace_.recording() || step < config_.training.profile_step_end.value_or(step)) return;
   const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
-  const std::filesystem::path path = folder / "logs" / format_printf("trace_step_%lld.json", static_cast<long long>(step));
+  const std::filesystem::path path =
+      folder / "logs" / format_printf("trace_step_%lld.json", static_cast<long long>(step));
   trace_.write(path);
   log_info("wrote ", path.string(), ": open it at ui.perfetto.dev or in chrome://tracing");
 }

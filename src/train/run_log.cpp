@@ -30,8 +30,10 @@ std::string datetime_line(const std::string& what) {
 RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step) : config_(config) {
   const std::filesystem::path save = config.checkpoint.save;
   if (!save.empty()) metrics_.emplace(save);
-  if (!config.logging.tensorboard_dir.empty()) tensorboard_.emplace(config.logging.tensorboard_dir, config.logging);
-  else if (!save.empty()) tensorboard_.emplace(save / "tensorboard", config.logging);
+  if (!config.logging.tensorboard_dir.empty())
+    tensorboard_.emplace(config.logging.tensorboard_dir, config.logging);
+  else if (!save.empty())
+    tensorboard_.emplace(save / "tensorboard", config.logging);
   if (tensorboard_) tensorboard_->start(first_step, option_texts(table));
 }
 
@@ -39,7 +41,8 @@ void RunLog::step(const StepReport& report) {
   line_.add(report);
   if (metrics_) metrics_->step(report);
   if (tensorboard_) tensorboard_->step(report);
-  smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;
+  smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds
+                                             : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;
   if (report.step % config_.logging.log_interval == 0) flush();
   show_live_line(report);
 }
@@ -63,8 +66,8 @@ void RunLog::show_live_line(const StepReport& report) {
                               format_duration(left).c_str()));
 }
 
-void RunLog::evaluation(const std::string& kind, const std::string& when, const std::vector<MetricsFile::SetLosses>& sets,
-                        const TensorBoardLog::Position& at) {
+void RunLog::evaluation(const std::string& kind, const std::string& when,
+                        const std::vector<MetricsFile::SetLosses>& sets, const TensorBoardLog::Position& at) {
   for (const MetricsFile::SetLosses& set : sets) {
     log_info(evaluation_block(set.name, when, set.losses));
     if (tensorboard_) tensorboard_->evaluation(set.name, set.losses, at);

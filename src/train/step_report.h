@@ -33,9 +33,9 @@ struct StepReport {
   std::optional<double> grad_norm, params_norm;
   std::optional<int64_t> num_zeros;
   bool skipped = false, nan = false;
-  uint64_t sample_hash = 0;  // of sample numbers and ids
-  double model_flops = 0;    // 3x2 per multiply-add, causal attention once
-  double hardware_flops = 0; // as BLOOM's log counts them
+  uint64_t sample_hash = 0;   // of sample numbers and ids
+  double model_flops = 0;     // 3x2 per multiply-add, causal attention once
+  double hardware_flops = 0;  // as BLOOM's log counts them
 };
 
 }  // namespace espalier::train

@@ -18,8 +18,9 @@ void StepTrace::start() {
   ESPALIER_CHECK(!recording_, "a trace is being recorded");
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   profiler::prepareProfiler(config, kActivities);
-  profiler::enableProfiler(config, kActivities, {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE,
-                                                 at::RecordScope::BACKWARD_FUNCTION});
+  profiler::enableProfiler(
+      config, kActivities,
+      {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE, at::RecordScope::BACKWARD_FUNCTION});
   recording_ = true;
 }
 

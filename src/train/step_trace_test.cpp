@@ -14,7 +14,10 @@ TEST(StepTrace, WritesTheOpsOfTheTracedPartAsChromeJson) {
   std::filesystem::remove(path);
   StepTrace trace;
   trace.start();
-  { RECORD_USER_SCOPE("part of a step"); at::ones({7, 33}).matmul(at::ones({33, 2})); }
+  {
+    RECORD_USER_SCOPE("part of a step");
+    at::ones({7, 33}).matmul(at::ones({33, 2}));
+  }
   trace.write(path);
   const std::string text = read_file(path);
   EXPECT_NE(text.find("\"traceEvents\""), std::string::npos);

@@ -55,7 +55,8 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return directory / format_printf("events.out.tfevents.%010lld.%s.%d.%d", static_cast<long long>(now), host, getpid(), writers++);
+  return directory /
+         format_printf("events.out.tfevents.%010lld.%s.%d.%d", static_cast<long long>(now), host, getpid(), writers++);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ void TensorBoardLog::step(const StepReport& report) {
   if (config_.log_learning_rate_to_tensorboard) three("learning-rate/learning-rate", report.next_learning_rate, at);
   if (config_.log_batch_size_to_tensorboard) {
     writer_.add_scalar("batch-size/batch-size", static_cast<double>(report.global_batch_size), at.step);
-    writer_.add_scalar("batch-size/batch-size vs samples", static_cast<double>(report.global_batch_size), at.consumed_samples);
+    writer_.add_scalar("batch-size/batch-size vs samples", static_cast<double>(report.global_batch_size),
+                       at.consumed_samples);
   }
   for (const NamedLoss& loss : report.losses) {
     three("lm-loss-training/" + loss.name, loss.value, at);
@@ -39,7 +40,8 @@ void TensorBoardLog::step(const StepReport& report) {
     for (const NamedLoss::BySource& source : loss.by_source)
       three("lm-loss-training/" + loss.name + "/" + source.source, source.value, at);
   }
-  if (config_.log_loss_scale_to_tensorboard && report.loss_scale) three("loss-scale/loss-scale", *report.loss_scale, at);
+  if (config_.log_loss_scale_to_tensorboard && report.loss_scale)
+    three("loss-scale/loss-scale", *report.loss_scale, at);
   if (report.grad_norm) three("grad-norm/grad-norm", *report.grad_norm, at);
   if (report.num_zeros) three("num-zeros/num-zeros", static_cast<double>(*report.num_zeros), at);
   if (report.params_norm) three("params-norm/params-norm", *report.params_norm, at);

@@ -31,12 +31,14 @@ int64_t Trainer::num_micro_batches() const {
   return ramp_.global_batch_size(position_.consumed_samples) / config_.training.micro_batch_size;
 }
 
-// Backward runs on sum / nominal tokens, known before the first forward pass; the optimizer corrects to the actual count.
+// Backward runs on sum / nominal tokens, known before the first forward pass; the optimizer corrects to the actual
+// count.
 double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
   const double scale = parts_.optimizer.loss_scale();
   if (config_.training.loss_average == plan::LossAverage::kMicroBatch)
     return scale / (term.count.item<double>() * static_cast<double>(num_micro_batches));
-  return scale / static_cast<double>(num_micro_batches * config_.training.micro_batch_size * config_.data.sequence_length);
+  return scale /
+         static_cast<double>(num_micro_batches * config_.training.micro_batch_size * config_.data.sequence_length);
 }
 
 std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
@@ -46,7 +48,8 @@ std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTot
     for (size_t source = 0; source < total.by_source.size(); ++source)
       if (total.by_source[source].count > 0)
         loss.by_source.push_back({parts_.loader.dataset().source_names()[source],
-                                  total.by_source[source].sum / total.by_source[source].count, total.by_source[source].count});
+                                  total.by_source[source].sum / total.by_source[source].count,
+                                  total.by_source[source].count});
     losses.push_back(std::move(loss));
   }
   return losses;
@@ -61,15 +64,17 @@ StepReport Trainer::step() {
   std::vector<tensor::Batch> micro_batches;
   {
     RECORD_USER_SCOPE("load");
-    micro_batches = parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
+    micro_batches =
+        parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
     report.sample_hash = sample_hash(micro_batches);
   }
   std::vector<pipeline::LossTotal> totals;
   {
     RECORD_USER_SCOPE("forward and backward");
     parts_.params.zero_grad();
-    totals = pipeline::run_training(plan::schedule_1f1b(1, 0, num_micro_batches), micro_batches, parts_.stage,
-                                    [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
+    totals =
+        pipeline::run_training(plan::schedule_1f1b(1, 0, num_micro_batches), micro_batches, parts_.stage,
+                               [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
   }
   {
     RECORD_USER_SCOPE("optimizer");
@@ -95,7 +100,8 @@ StepReport Trainer::step() {
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
   const double samples = static_cast<double>(report.global_batch_size);
   report.model_flops = samples * plan::model_flops(config_.model, report.sequence_length);
-  report.hardware_flops = samples * plan::hardware_flops(config_.model, report.sequence_length, config_.training.recompute);
+  report.hardware_flops =
+      samples * plan::hardware_flops(config_.model, report.sequence_length, config_.training.recompute);
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

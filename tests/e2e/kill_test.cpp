@@ -27,8 +27,9 @@ pid_t start(const Words& arguments) {
 TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 300, 5);
-  const Words run = tiny_run(folder / "data") + Words{"--bf16", "--train-samples", "960", "--lr-decay-samples", "960",
-                                                      "--num-threads", "1", "--save-interval", "3"};
+  const Words run = tiny_run(folder / "data") + Words{"--bf16", "--train-samples", "960", "--lr-decay-samples",
+                                                      "960",    "--num-threads",   "1",   "--save-interval",
+                                                      "3"};
   int status = 0;
   waitpid(start(run + Words{"--save", folder / "straight"}), &status, 0);
   ASSERT_EQ(status, 0);

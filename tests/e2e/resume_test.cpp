@@ -31,20 +31,24 @@ TEST_P(Resume, StoppedAndResumedEqualsStraightBitForBit) {
     EXPECT_TRUE(straight.front().at("skipped")) << "the case is there for overflows";
     EXPECT_FALSE(straight.back().at("skipped"));
   }
-  const std::string last = "/step_" + std::string(8 - std::to_string(straight.size()).size(), '0') + std::to_string(straight.size());
+  const std::string last =
+      "/step_" + std::string(8 - std::to_string(straight.size()).size(), '0') + std::to_string(straight.size());
   EXPECT_EQ(different_tensors(folder / "straight" + last, folder / "stopped" + last), Words{});
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Precisions, Resume,
-    ::testing::Values(Case{"fp32", {}}, Case{"bf16", {"--bf16"}},
-                      Case{"fp16_with_overflows", {"--fp16", "--initial-loss-scale", "16777216", "--loss-scale-window", "3"}},
-                      Case{"batch_ramp", {"--rampup-batch-size", "2", "2", "24", "--train-samples", "60", "--lr-decay-samples", "60"}},
-                      // 200 documents hold about 190 samples of 33 tokens: the run crosses into a second epoch.
-                      Case{"epoch_end", {"--train-samples", "240", "--lr-decay-samples", "240", "--global-batch-size", "24", "--bf16"}},
-                      Case{"learned_positions_recompute",
-                           {"--position-embedding-type", "absolute", "--checkpoint-activations", "--reset-attention-mask",
-                            "--reset-position-ids", "--eod-mask-loss"}}),
+    ::testing::Values(
+        Case{"fp32", {}}, Case{"bf16", {"--bf16"}},
+        Case{"fp16_with_overflows", {"--fp16", "--initial-loss-scale", "16777216", "--loss-scale-window", "3"}},
+        Case{"batch_ramp",
+             {"--rampup-batch-size", "2", "2", "24", "--train-samples", "60", "--lr-decay-samples", "60"}},
+        // 200 documents hold about 190 samples of 33 tokens: the run crosses into a second epoch.
+        Case{"epoch_end",
+             {"--train-samples", "240", "--lr-decay-samples", "240", "--global-batch-size", "24", "--bf16"}},
+        Case{"learned_positions_recompute",
+             {"--position-embedding-type", "absolute", "--checkpoint-activations", "--reset-attention-mask",
+              "--reset-position-ids", "--eod-mask-loss"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ResumeRecords, StepsBehindTheLoadedOneMoveAside) {

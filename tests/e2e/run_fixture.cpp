@@ -44,8 +44,11 @@ Words tiny_run(const std::string& prefix) {
       "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 33 --max-position-embeddings 33"
       " --position-embedding-type alibi --embed-layernorm --micro-batch-size 2 --global-batch-size 8 --train-samples 80"
       " --lr 3e-3 --min-lr 1e-4 --lr-warmup-samples 16 --lr-decay-samples 80 --lr-decay-style cosine --clip-grad 1.0"
-      " --tokenizer-type GPT2BPETokenizer --vocab-file tests/data/gpt2-tiny/vocab.json --merge-file tests/data/gpt2-tiny/merges.txt"
-      " --data-path ", prefix, " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
+      " --tokenizer-type GPT2BPETokenizer --vocab-file tests/data/gpt2-tiny/vocab.json --merge-file "
+      "tests/data/gpt2-tiny/merges.txt"
+      " --data-path ",
+      prefix,
+      " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
       " --hidden-dropout 0.1 --attention-dropout 0.1"));
 }
 

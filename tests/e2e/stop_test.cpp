@@ -15,7 +15,8 @@ class Stop : public ::testing::Test {
  protected:
   void SetUp() override { write_token_files(folder_ / "data", 200, 5); }
   Words run(const Words& more) const {
-    return tiny_run(folder_ / "data") + Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval", "1000"} + more;
+    return tiny_run(folder_ / "data") +
+           Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval", "1000"} + more;
   }
   std::vector<int64_t> saved_steps() const {
     std::vector<int64_t> steps;
@@ -39,7 +40,9 @@ TEST_F(Stop, KillSwitchAtTheStartWritesNothing) {
 }
 
 TEST_F(Stop, KillSwitchDuringTheRunSavesAndEnds) {
-  std::thread thread([&] { train(run({"--kill-switch-path", folder_ / "stop", "--train-samples", "80000", "--lr-decay-samples", "80000"})); });
+  std::thread thread([&] {
+    train(run({"--kill-switch-path", folder_ / "stop", "--train-samples", "80000", "--lr-decay-samples", "80000"}));
+  });
   while (step_records(folder_ / "run").size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   std::ofstream(folder_ / "stop") << "";
   thread.join();
@@ -51,7 +54,8 @@ TEST_F(Stop, SignalsSaveAndEnd) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const size_t before = step_records(folder_ / "run").size();
     std::thread thread([&] { train(run({"--train-samples", "80000", "--lr-decay-samples", "80000"})); });
-    while (step_records(folder_ / "run").size() < before + 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (step_records(folder_ / "run").size() < before + 2)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     raise(signal);
     thread.join();
     EXPECT_EQ(saved_steps().back(), static_cast<int64_t>(step_records(folder_ / "run").size())) << signal;

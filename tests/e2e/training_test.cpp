@@ -14,8 +14,8 @@ TEST(Blend, EveryDataSetReportsItsOwnLossByName) {
   const TemporaryFolder folder;
   write_token_files(folder / "swahili", 150, 1);
   write_token_files(folder / "basque", 150, 2);
-  train(tiny_run("1") + Words{"--data-path", "0.75", folder / "swahili", "0.25", folder / "basque", "--save", folder / "run",
-                              "--save-interval", "100"});
+  train(tiny_run("1") + Words{"--data-path", "0.75", folder / "swahili", "0.25", folder / "basque", "--save",
+                              folder / "run", "--save-interval", "100"});
   const auto records = step_records(folder / "run");
   ASSERT_EQ(records.size(), 10u);
   double total = 0;
@@ -23,7 +23,8 @@ TEST(Blend, EveryDataSetReportsItsOwnLossByName) {
     const auto& by_source = record.at("lm_loss_by_data_set");
     ASSERT_TRUE(by_source.contains("swahili") && by_source.contains("basque")) << record;
     // 8 samples a step, 6 of one and 2 of the other.
-    EXPECT_NEAR(record.at("lm_loss").get<double>(), 0.75 * by_source.at("swahili").get<double>() + 0.25 * by_source.at("basque").get<double>(), 1e-5);
+    EXPECT_NEAR(record.at("lm_loss").get<double>(),
+                0.75 * by_source.at("swahili").get<double>() + 0.25 * by_source.at("basque").get<double>(), 1e-5);
     total += record.at("lm_loss").get<double>();
   }
   EXPECT_LT(records.back().at("lm_loss").get<double>(), records.front().at("lm_loss").get<double>());
@@ -36,13 +37,16 @@ TEST(Evaluation, NamedGroupsAreReportedByName) {
   Words flags;
   bool skip = false;
   for (const std::string& word : tiny_run("unused")) {  // without --data-path and --split
-    if (word == "--data-path" || word == "--split") skip = true;
-    else if (!skip) flags.push_back(word);
-    else skip = false;
+    if (word == "--data-path" || word == "--split")
+      skip = true;
+    else if (!skip)
+      flags.push_back(word);
+    else
+      skip = false;
   }
   train(flags + Words{"--train-weighted-split-paths", "train: 1 0:0.8" + range, "--valid-weighted-split-paths",
-                      "near: 1 0.8:0.9" + range, "far: 1 0.9:1" + range, "--eval-interval", "5", "--save", folder / "run",
-                      "--save-interval", "100"});
+                      "near: 1 0.8:0.9" + range, "far: 1 0.9:1" + range, "--eval-interval", "5", "--save",
+                      folder / "run", "--save-interval", "100"});
   std::ifstream file(folder / "run/metrics.jsonl");
   std::vector<int64_t> steps;
   for (std::string line; std::getline(file, line);) {
@@ -67,18 +71,22 @@ TEST_P(SameNumbers, LossesStayWithinRounding) {
   train(tiny_run(folder / "data") + Words{"--save", folder / "other", "--save-interval", "100"} + GetParam());
   const auto plain = step_records(folder / "plain"), other = step_records(folder / "other");
   ASSERT_EQ(plain.size(), other.size());
-  EXPECT_NEAR(other[0].at("lm_loss").get<double>(), plain[0].at("lm_loss").get<double>(), 1e-6 * plain[0].at("lm_loss").get<double>());
-  EXPECT_NEAR(other[0].at("grad_norm").get<double>(), plain[0].at("grad_norm").get<double>(), 1e-5 * plain[0].at("grad_norm").get<double>());
+  EXPECT_NEAR(other[0].at("lm_loss").get<double>(), plain[0].at("lm_loss").get<double>(),
+              1e-6 * plain[0].at("lm_loss").get<double>());
+  EXPECT_NEAR(other[0].at("grad_norm").get<double>(), plain[0].at("grad_norm").get<double>(),
+              1e-5 * plain[0].at("grad_norm").get<double>());
   for (size_t step = 0; step < plain.size(); ++step) {
     EXPECT_EQ(other[step].at("sample_hash"), plain[step].at("sample_hash"));
-    EXPECT_NEAR(other[step].at("lm_loss").get<double>(), plain[step].at("lm_loss").get<double>(), 1e-4) << "step " << step + 1;
+    EXPECT_NEAR(other[step].at("lm_loss").get<double>(), plain[step].at("lm_loss").get<double>(), 1e-4)
+        << "step " << step + 1;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, SameNumbers,
                          ::testing::Values(Words{"--micro-batch-size", "4"}, Words{"--micro-batch-size", "1"},
                                            Words{"--checkpoint-activations"}, Words{"--num-threads", "1"},
-                                           Words{"--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", "1"}));
+                                           Words{"--recompute-granularity", "full", "--recompute-method", "block",
+                                                 "--recompute-num-layers", "1"}));
 
 }  // namespace training_test
 }  // namespace espalier::test

@@ -65,7 +65,9 @@ tensor::Batch batch_of(const at::Tensor& text, const at::Tensor& loss_mask) {  /
 
 struct OracleModel {
   OracleModel(const std::string& weights, int64_t vocabulary)
-      : config(oracle_config(vocabulary)), params(spec::gpt_params(config), at::kFloat, true), model(params, config, {}, 1) {
+      : config(oracle_config(vocabulary)),
+        params(spec::gpt_params(config), at::kFloat, true),
+        model(params, config, {}, 1) {
     const store::SafetensorsFile file(kFolder + weights);
     for (tensor::Param& param : params.params()) param.value.copy_(read_tensor(file, megatron_name(param.spec->name)));
   }
@@ -85,15 +87,17 @@ class MegatronModel : public ::testing::Test {
 };
 
 TEST_F(MegatronModel, LogitsEqualMegatronsWithinTenTimesItsOwnRounding) {
-  const nn::ForwardContext context{.attention = oracle.model.attention_context(), .sample_numbers = &batch.sample_numbers};
+  const nn::ForwardContext context{.attention = oracle.model.attention_context(),
+                                   .sample_numbers = &batch.sample_numbers};
   const at::Tensor logits = oracle.model.logits(oracle.model.hidden_states(batch.ids, batch.positions, context));
   EXPECT_LE(largest_difference(logits.transpose(0, 1), read_tensor(expected, "logits")), 10 * 1.6294917886128246e-06);
 }
 
 TEST_F(MegatronModel, LossAndEveryGradientEqualMegatrons) {
   const double count = batch.loss_mask.sum().item<double>();
-  const auto totals = pipeline::run_training({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
-                                             {batch}, oracle.model, [&](const pipeline::LossTerm&) { return 1 / count; });
+  const auto totals =
+      pipeline::run_training({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                             oracle.model, [&](const pipeline::LossTerm&) { return 1 / count; });
   EXPECT_NEAR(totals[0].sum / totals[0].count, 6.669840458532861, 10 * 6.9e-7);
   for (tensor::Param& param : oracle.params.params()) {
     at::Tensor gradient = param.grad, wanted = read_tensor(expected, "grad." + megatron_name(param.spec->name));
@@ -108,21 +112,24 @@ at::Tensor train_samples() { return tensor_of(test::read_npy(kFolder + "train_sa
 
 TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
   OracleModel oracle("train_initial.safetensors", 5120);
-  optim::Optimizer optimizer(oracle.params, {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0});
+  optim::Optimizer optimizer(oracle.params,
+                             {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0});
   const auto trace = nlohmann::json::parse(std::ifstream(kFolder + "train.json"));
   const at::Tensor samples = train_samples();
   const double nominal_tokens = 8 * kSequence;
   for (size_t step = 0; step < 20; ++step) {
     std::vector<tensor::Batch> micro_batches;
     for (int64_t m = 0; m < 4; ++m)
-      micro_batches.push_back(batch_of(samples.narrow(0, static_cast<int64_t>(step) * 8 + m * 2, 2), at::ones({2, kSequence})));
+      micro_batches.push_back(
+          batch_of(samples.narrow(0, static_cast<int64_t>(step) * 8 + m * 2, 2), at::ones({2, kSequence})));
     oracle.params.zero_grad();
     const auto totals = pipeline::run_training(plan::schedule_1f1b(1, 0, 4), micro_batches, oracle.model,
                                                [&](const pipeline::LossTerm&) { return 1 / nominal_tokens; });
     const auto& row = trace.at("rows").at(step);
     const auto& exact = trace.at("float64").at("rows").at(step);
     const optim::StepResult result = optimizer.step(std::stod(row.at(4).get<std::string>()), 1.0);
-    EXPECT_NEAR(totals[0].sum / totals[0].count, std::stod(exact.at(1).get<std::string>()), 10 * 1.2e-6) << "step " << step + 1;
+    EXPECT_NEAR(totals[0].sum / totals[0].count, std::stod(exact.at(1).get<std::string>()), 10 * 1.2e-6)
+        << "step " << step + 1;
     const double norm = std::stod(exact.at(2).get<std::string>());
     EXPECT_NEAR(*result.grad_norm, norm, 10 * 2.4e-7 * norm) << "step " << step + 1;
   }
@@ -132,7 +139,8 @@ TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
     const double norm = std::stod(final.at("norm").get<std::string>());
     EXPECT_NEAR(param.value.to(at::kDouble).norm().item<double>(), norm, 1e-5 * norm) << param.spec->name;
     for (int64_t element = 0; element < 3; ++element)
-      EXPECT_NEAR(param.value.flatten()[element].item<double>(), std::stod(final.at("first").at(element).get<std::string>()), 1e-5)
+      EXPECT_NEAR(param.value.flatten()[element].item<double>(),
+                  std::stod(final.at("first").at(element).get<std::string>()), 1e-5)
           << param.spec->name << " element " << element;
   }
 }

@@ -25,7 +25,8 @@ GptBlock::GptBlock(tensor::ParamSet& params, const spec::GptConfig& config, int6
 
 at::Tensor GptBlock::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
   const at::Tensor attention_input = input_layernorm_.forward(x);
-  const at::Tensor a = self_attention_.forward(attention_input, residual_from_layernorm_ ? attention_input : x, context);
+  const at::Tensor a =
+      self_attention_.forward(attention_input, residual_from_layernorm_ ? attention_input : x, context);
   const at::Tensor mlp_input = post_attention_layernorm_.forward(a);
   return mlp_.forward(mlp_input, residual_from_layernorm_ ? mlp_input : a, context);
 }
@@ -39,7 +40,10 @@ void GptBlock::visit(tensor::ParamVisitor& visitor) {
 
 GptModel::GptModel(tensor::ParamSet& params, const spec::GptConfig& config, const pipeline::RecomputePlan& recompute,
                    uint64_t seed)
-    : config_(config), seed_(seed), recompute_(recompute), word_embeddings_(params, "word_embeddings"),
+    : config_(config),
+      seed_(seed),
+      recompute_(recompute),
+      word_embeddings_(params, "word_embeddings"),
       final_layernorm_(params, "final_layernorm", config.layernorm_epsilon),
       output_weight_(params.at(config.tie_output ? "word_embeddings.weight" : "lm_head.weight")),
       queue_(params.grad_queue()) {
@@ -51,7 +55,8 @@ GptModel::GptModel(tensor::ParamSet& params, const spec::GptConfig& config, cons
   for (int64_t layer = 0; layer < config.num_layers; ++layer) layers_.emplace_back(params, config, layer);
 }
 
-at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const {
+at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
+                           const nn::ForwardContext& context) const {
   at::Tensor x = word_embeddings_.forward(ids);  // [s, b, h]
   if (embedding_norm_) x = embedding_norm_->forward(x);
   if (position_embeddings_) x = x + position_embeddings_->forward(positions);
@@ -81,22 +86,28 @@ pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   // Shared: a recomputed range runs its layers again when this function has long returned.
   const auto context = std::make_shared<const nn::ForwardContext>(training_context(input));
   at::Tensor x = embed(batch.ids, batch.positions, *context);
-  const auto layer = [this, context](int64_t number, const at::Tensor& in) { return layers_[number].forward(in, *context); };
-  for (const pipeline::LayerRange& range : recompute_.ranges(config_.num_layers)) x = pipeline::run_layers(range, x, layer);
+  const auto layer = [this, context](int64_t number, const at::Tensor& in) {
+    return layers_[number].forward(in, *context);
+  };
+  for (const pipeline::LayerRange& range : recompute_.ranges(config_.num_layers))
+    x = pipeline::run_layers(range, x, layer);
   x = final_layernorm_.forward(x);
 
   const int64_t b = batch.ids.size(0), s = batch.ids.size(1);
   const at::Tensor labels = batch.labels.t().contiguous().view({s * b});
   const at::Tensor mask = batch.loss_mask.t().contiguous().view({s * b});
-  const kernels::TokenLosses losses = kernels::linear_cross_entropy(x.view({s * b, -1}), output_weight_, labels, mask, queue_);
+  const kernels::TokenLosses losses =
+      kernels::linear_cross_entropy(x.view({s * b, -1}), output_weight_, labels, mask, queue_);
 
-  pipeline::LossTerm term{.name = "lm loss", .sum = losses.sum, .count = mask.sum(), .weight = 1, .row_sums = {}, .row_counts = {}};
+  pipeline::LossTerm term{
+      .name = "lm loss", .sum = losses.sum, .count = mask.sum(), .weight = 1, .row_sums = {}, .row_counts = {}};
   term.row_sums = (losses.per_token * mask).view({s, b}).sum(0);
   term.row_counts = mask.view({s, b}).sum(0);
   return {.tensors = {}, .loss = {std::move(term)}};
 }
 
-at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const {
+at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions,
+                                   const nn::ForwardContext& context) const {
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(ids, positions, context);
   for (const GptBlock& layer : layers_) x = layer.forward(x, context);
@@ -113,7 +124,8 @@ void GptModel::visit(tensor::ParamVisitor& visitor) {
   visitor.child("word_embeddings", word_embeddings_);
   if (embedding_norm_) visitor.child("word_embeddings.norm", *embedding_norm_);
   if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
-  for (size_t layer = 0; layer < layers_.size(); ++layer) visitor.child(layer_name(static_cast<int64_t>(layer)), layers_[layer]);
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    visitor.child(layer_name(static_cast<int64_t>(layer)), layers_[layer]);
   visitor.child("final_layernorm", final_layernorm_);
   if (!config_.tie_output) visitor.param("lm_head.weight", output_weight_);
 }

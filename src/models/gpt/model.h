@@ -35,7 +35,8 @@ class GptBlock {
 class GptModel : public pipeline::Stage {
  public:
   // `params` holds spec::gpt_params(config) and outlives the model. `seed` keys dropout.
-  GptModel(tensor::ParamSet& params, const spec::GptConfig& config, const pipeline::RecomputePlan& recompute, uint64_t seed);
+  GptModel(tensor::ParamSet& params, const spec::GptConfig& config, const pipeline::RecomputePlan& recompute,
+           uint64_t seed);
 
   // One loss term, "lm loss".
   pipeline::StageOutput forward(const pipeline::StageInput& input) override;
