@@ -138,14 +138,13 @@ WordTotals sum_up(std::span<WordCounter> counters, const BpeTrainingOptions& opt
 
 // Makes room for the learner, or says what it would take.
 void fit_into_memory(std::span<WordCounter> counters, const WordTotals& totals, const BpeTrainingOptions& options) {
-  const int64_t needed = MergeLearner::needed_bytes(totals.num_learned, totals.learned_bytes);
+  const int64_t needed = MergeLearner::needed_bytes(totals.num_learned, totals.learned_bytes, options.min_frequency);
   if (needed > options.memory_bytes) {
     throw UserError(concat("learning merges from ", format_count(totals.num_learned), " distinct words takes about ",
                            format_bytes(static_cast<double>(needed)), ", but --memory is ",
                            format_bytes(static_cast<double>(options.memory_bytes)),
-                           ". Raise it, or leave out words that occur less than N times by --min-word-frequency N "
-                           "(now ",
-                           options.min_word_frequency, "); that changes the vocabulary a little."));
+                           ". Raise it, or leave out the rarest words by --min-word-frequency ",
+                           options.min_word_frequency + 1, ", which changes the vocabulary a little."));
   }
   int64_t table_bytes = 0;
   for (const WordCounter& counter : counters) table_bytes += counter.table_bytes();
@@ -166,7 +165,7 @@ std::vector<std::string> without_repetitions(const std::vector<std::string>& tok
 TrainedBpe train_bpe(const NextDocument& next, const BpeTrainingOptions& options) {
   TrainedBpe result;
   result.special_tokens = without_repetitions(options.special_tokens);
-  MergeLearner learner(result.special_tokens);
+  MergeLearner learner(result.special_tokens, options.min_frequency);
   {
     CountingCrew crew(options);
     crew.count_all(next, result);
@@ -182,7 +181,7 @@ TrainedBpe train_bpe(const NextDocument& next, const BpeTrainingOptions& options
   const int64_t num_first = static_cast<int64_t>(learner.pieces().size());
   Progress progress("learn merges", std::max<int64_t>(0, options.vocab_size - num_first), Progress::Unit::kItems,
                     "merges");
-  learner.learn(options.vocab_size, options.min_frequency, progress);
+  learner.learn(options.vocab_size, progress);
   progress.finish();
   result.pieces = learner.pieces();
   result.merges = learner.merges();

@@ -70,12 +70,12 @@ def fixed_cases():
         case("overlaps", ["ababa babab abaab aababb abababababab"], 320, 0),
         case("special_tokens_are_pieces", ["the theme of the thesis then", "abc abcd bcd bc ab"], 300, 0,
              ["Ġthe", "th", "a", "bc", "abc", "he"]),
-        case("two_ways_to_a_piece", ["abcx", "bcabc ab abc", "xabc xbc abcabc", "bc bc", "xabcy abcy ybc yab"], 400, 0, []),
+        case("words_in_words", ["abcx", "bcabc ab abc", "xabc xbc abcabc", "bc bc", "xabcy abcy ybc yab"], 400, 0, []),
     ]
 
 
 def random_cases(seed):
-    """Small alphabets and special tokens that are words: pieces that several merges make, many ties."""
+    """Small alphabets, so many ties and runs of one letter, and special tokens that are pieces."""
     draw = random.Random(seed)
     cases = []
     for number in range(60):

@@ -1,15 +1,15 @@
 #include "text/internal/merge_learner.h"
 
 #include <algorithm>
-#include <iterator>
-#include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "text/internal/byte_level.h"
 
 namespace espalier::text::internal {
 
-MergeLearner::MergeLearner(const std::vector<std::string>& special_tokens) {
+MergeLearner::MergeLearner(const std::vector<std::string>& special_tokens, int64_t min_frequency)
+    : floor_(std::max<int64_t>(1, min_frequency)), pair_counts_(floor_) {
   for (const std::string& token : special_tokens) id_of(token);
   std::vector<std::pair<char32_t, int>> alphabet;
   for (int byte = 0; byte < 256; ++byte) alphabet.emplace_back(char_of_byte(static_cast<uint8_t>(byte)), byte);
@@ -31,11 +31,13 @@ void MergeLearner::reserve(int64_t num_words, int64_t num_bytes) {
   counts_.reserve(static_cast<size_t>(num_words));
 }
 
-int64_t MergeLearner::needed_bytes(int64_t num_words, int64_t num_bytes) {
+int64_t MergeLearner::needed_bytes(int64_t num_words, int64_t num_bytes, int64_t min_frequency) {
   constexpr int64_t kPerWord = sizeof(uint64_t) + sizeof(uint32_t) + sizeof(int64_t);
   constexpr int64_t kPerByte = sizeof(int32_t);
-  constexpr int64_t kListsPerByte = 16;  // words of pairs, their counts and candidates; measured
-  return num_words * kPerWord + num_bytes * (kPerByte + kListsPerByte);
+  // Words of pairs, their counts and the candidates: 24 and 9 measured with random words merged to the end; with text
+  // of people it is less.
+  const int64_t per_byte_of_lists = min_frequency < 2 ? 24 : 10;
+  return num_words * kPerWord + num_bytes * (kPerByte + per_byte_of_lists);
 }
 
 void MergeLearner::add_word(std::string_view bytes, int64_t count) {
@@ -47,22 +49,22 @@ void MergeLearner::add_word(std::string_view bytes, int64_t count) {
   for (const char byte : bytes) symbols_.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
 }
 
-void MergeLearner::learn(int64_t vocab_size, int64_t min_frequency, Progress& progress) {
+void MergeLearner::learn(int64_t vocab_size, Progress& progress) {
   count_pairs();
   while (static_cast<int64_t>(pieces_.size()) < vocab_size && !queue_.empty()) {
     Candidate top = queue_.top();
     queue_.pop();
     const int64_t count = pair_counts_.count(top.pair);
-    if (count != top.count) {
+    if (count < floor_) {
+      take_words(top);
+    } else if (count < top.count) {
       top.count = count;
-      if (count == 0) WordList().swap(lists_[top.list]);  // it occurs nowhere; keeps its place in the queue
       queue_.push(top);
-      continue;
+    } else {
+      const size_t num_pieces = pieces_.size();
+      merge(top);
+      progress.advance(static_cast<int64_t>(pieces_.size() - num_pieces));
     }
-    if (count < std::max<int64_t>(1, min_frequency)) break;
-    const size_t num_pieces = pieces_.size();
-    merge(top);
-    progress.advance(static_cast<int64_t>(pieces_.size() - num_pieces));
   }
 }
 
@@ -95,14 +97,21 @@ void MergeLearner::count_pairs() {
     if (pair.words.empty() || pair.words.back() != word) pair.words.push_back(word);
   });
   for (size_t bytes = 0; bytes < found.size(); ++bytes) {
-    if (found[bytes].count == 0) continue;
-    const SymbolPair pair = make_pair_of(byte_ids_[bytes >> 8], byte_ids_[bytes & 255]);
-    pair_counts_.add(pair, found[bytes].count);
-    push(pair, found[bytes].count, std::move(found[bytes].words));
+    if (found[bytes].count >= floor_) {
+      const SymbolPair pair = make_pair_of(byte_ids_[bytes >> 8], byte_ids_[bytes & 255]);
+      pair_counts_.set(pair, found[bytes].count);
+      push(pair, found[bytes].count, found[bytes].words);
+    }
+    WordList().swap(found[bytes].words);
   }
 }
 
-void MergeLearner::push(SymbolPair pair, int64_t count, WordList words) {
+// Most pairs are rare: one word needs no list.
+void MergeLearner::push(SymbolPair pair, int64_t count, const WordList& words) {
+  if (words.size() == 1) {
+    queue_.push({count, pair, words[0], true});
+    return;
+  }
   if (free_lists_.empty()) {
     ESPALIER_CHECK(lists_.size() < UINT32_MAX);
     free_lists_.push_back(static_cast<uint32_t>(lists_.size()));
@@ -110,20 +119,24 @@ void MergeLearner::push(SymbolPair pair, int64_t count, WordList words) {
   }
   const uint32_t list = free_lists_.back();
   free_lists_.pop_back();
-  lists_[list] = std::move(words);
-  queue_.push({count, pair, list});
+  lists_[list].assign(words.begin(), words.end());
+  queue_.push({count, pair, list, false});
+}
+
+MergeLearner::WordList MergeLearner::take_words(const Candidate& candidate) {
+  if (candidate.is_only_word) return {candidate.words};
+  free_lists_.push_back(candidate.words);
+  return std::exchange(lists_[candidate.words], {});
 }
 
 void MergeLearner::merge(const Candidate& top) {
   const int32_t merged =
       id_of(pieces_[static_cast<size_t>(first_of(top.pair))] + pieces_[static_cast<size_t>(second_of(top.pair))]);
-  merges_.push_back(top.pair);
+  merges_.emplace_back(first_of(top.pair), second_of(top.pair));
+  pair_counts_.subtract(top.pair, top.count);  // so that it is forgotten
   left_.resize(pieces_.size());
   right_.resize(pieces_.size());
-  const WordList words = std::move(lists_[top.list]);
-  lists_[top.list] = {};
-  free_lists_.push_back(top.list);
-  for (const uint32_t word : words) merge_in_word(word, top.pair, merged);
+  for (const uint32_t word : take_words(top)) merge_in_word(word, top.pair, merged);
   apply_changes(top.pair, merged);
 }
 
@@ -152,48 +165,32 @@ void MergeLearner::merge_in_word(uint32_t word, SymbolPair pair, int32_t merged)
 }
 
 void MergeLearner::apply_changes(SymbolPair pair, int32_t merged) {
-  for (const int32_t neighbour : left_.touched) {
-    pair_counts_.add(make_pair_of(neighbour, first_of(pair)), -left_[neighbour].count);
-    pair_counts_.add(make_pair_of(neighbour, merged), left_[neighbour].count);
-  }
-  for (const int32_t neighbour : right_.touched) {
-    pair_counts_.add(make_pair_of(second_of(pair), neighbour), -right_[neighbour].count);
-    pair_counts_.add(make_pair_of(merged, neighbour), right_[neighbour].count);
-  }
-  // (merged, merged) is one candidate, whichever side it was met on.
-  if (Change& right = right_[merged]; right.count != 0) {
-    Change& left = left_[merged];
-    if (left.count == 0) left_.touched.push_back(merged);
-    WordList all;
-    std::set_union(left.words.begin(), left.words.end(), right.words.begin(), right.words.end(),
-                   std::back_inserter(all));
-    left.words = std::move(all);
-    right.words.clear();
-  }
-  const auto push_all = [this](Changes& changes, const auto& pair_with) {
+  const auto with_left = [merged](int32_t neighbour) { return make_pair_of(neighbour, merged); };
+  const auto with_right = [merged](int32_t neighbour) { return make_pair_of(merged, neighbour); };
+  const auto count_new = [this](Changes& changes, const auto& new_pair) {
+    for (const int32_t neighbour : changes.touched) {
+      if (changes[neighbour].count >= floor_) pair_counts_.set(new_pair(neighbour), changes[neighbour].count);
+    }
+  };
+  count_new(left_, with_left);
+  count_new(right_, with_right);
+  // A pair that was new a moment ago may be among those that vanish: "abab" becomes (ab, a) b, then (ab, ab).
+  for (const int32_t neighbour : left_.touched)
+    pair_counts_.subtract(make_pair_of(neighbour, first_of(pair)), left_[neighbour].count);
+  for (const int32_t neighbour : right_.touched)
+    pair_counts_.subtract(make_pair_of(second_of(pair), neighbour), right_[neighbour].count);
+  const auto push_new = [this](Changes& changes, const auto& new_pair) {
     for (const int32_t neighbour : changes.touched) {
       Change& change = changes[neighbour];
-      const int64_t count = pair_counts_.count(pair_with(neighbour));
-      // An exact copy, so that the change keeps its room for the next merge.
-      if (count > 0 && !change.words.empty())
-        push(pair_with(neighbour), count, WordList(change.words.begin(), change.words.end()));
+      const int64_t count = change.count >= floor_ ? pair_counts_.count(new_pair(neighbour)) : 0;
+      if (count >= floor_) push(new_pair(neighbour), count, change.words);
       change.count = 0;
       change.words.clear();
     }
     changes.touched.clear();
   };
-  push_all(left_, [merged](int32_t neighbour) { return make_pair_of(neighbour, merged); });
-  push_all(right_, [merged](int32_t neighbour) { return make_pair_of(merged, neighbour); });
-}
-
-std::vector<std::pair<int32_t, int32_t>> MergeLearner::merges() const {
-  std::unordered_set<SymbolPair> seen;
-  std::vector<std::pair<int32_t, int32_t>> result;
-  for (auto pair = merges_.rbegin(); pair != merges_.rend(); ++pair) {
-    if (seen.insert(*pair).second) result.emplace_back(first_of(*pair), second_of(*pair));
-  }
-  std::reverse(result.begin(), result.end());
-  return result;
+  push_new(left_, with_left);
+  push_new(right_, with_right);
 }
 
 }  // namespace espalier::text::internal

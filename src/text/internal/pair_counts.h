@@ -1,4 +1,6 @@
 // A count for each pair of symbols: a hash table with open addressing, 16 bytes a slot.
+//
+// Counts only fall once they are set. A pair that fell below the floor may be forgotten: it counts 0 or what is left.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +20,20 @@ inline int32_t second_of(SymbolPair pair) { return static_cast<int32_t>(pair & U
 
 class PairCounts {
  public:
-  PairCounts() : slots_(kFirstSlots) {}
+  explicit PairCounts(int64_t floor) : floor_(floor), slots_(kFirstSlots) {}
 
   int64_t count(SymbolPair pair) const { return slots_[find(pair)].count; }
 
-  void add(SymbolPair pair, int64_t amount) {
-    Slot& slot = slots_[find(pair)];
-    slot.count += amount;
-    if (slot.pair == pair) return;
-    slot.pair = pair;
+  // For a pair that was never set.
+  void set(SymbolPair pair, int64_t count) {
+    slots_[find(pair)] = {pair, count};
     if (++num_used_ * 8 > slots_.size() * 5) rebuild();
+  }
+
+  // Without effect on a pair that was not set.
+  void subtract(SymbolPair pair, int64_t amount) {
+    Slot& slot = slots_[find(pair)];
+    if (slot.pair == pair) slot.count -= amount;
   }
 
  private:
@@ -46,17 +52,18 @@ class PairCounts {
     return at;
   }
 
-  // Leaves out the pairs that have come to nothing (most do), and doubles the slots if that was not enough.
+  // Forgets the pairs below the floor (most come to nothing), and doubles the slots if that was not enough.
   void rebuild() {
     num_used_ = 0;
-    for (const Slot& slot : slots_) num_used_ += slot.count != 0 ? 1 : 0;
+    for (const Slot& slot : slots_) num_used_ += slot.count >= floor_ ? 1 : 0;
     std::vector<Slot> old(num_used_ * 8 > slots_.size() * 3 ? slots_.size() * 2 : slots_.size());
     old.swap(slots_);
     for (const Slot& slot : old) {
-      if (slot.count != 0) slots_[find(slot.pair)] = slot;
+      if (slot.count >= floor_) slots_[find(slot.pair)] = slot;
     }
   }
 
+  int64_t floor_;  // at least 1
   std::vector<Slot> slots_;
   size_t num_used_ = 0;
 };
