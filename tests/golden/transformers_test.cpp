@@ -1,0 +1,217 @@
+// BLOOM and GPT-2 beside transformers: the same random weights give the same logits, gradients, losses of training and
+// greedy continuations. tests/oracle/transformers_oracle.py made tests/data/transformers; with
+// ESPALIER_FRESH_ORACLES=DIR the models of DIR/transformers are tried as well. Everything in fp32.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "infer/generate.h"
+#include "models/gpt/model.h"
+#include "optim/optimizer.h"
+#include "pipeline/runner.h"
+#include "store/safetensors.h"
+
+namespace espalier {
+namespace transformers_test {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr double kLogitTolerance = 1e-5;     // of max(1, largest logit)
+constexpr double kGradientTolerance = 1e-4;  // of the norm of the tensor's gradient
+constexpr double kZeroTolerance =
+    1e-6;  // of the norm of the whole gradient, where a gradient is zero in exact arithmetic
+constexpr double kLossTolerance = 1e-5;
+
+std::vector<fs::path> cases() {
+  std::vector<fs::path> folders = {"tests/data/transformers"}, found;
+  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES")) folders.push_back(fs::path(fresh) / "transformers");
+  for (const fs::path& folder : folders)
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".json") found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+spec::GptConfig config_of(const Json& json) {
+  spec::GptConfig config;
+  config.num_layers = json.at("num_layers");
+  config.hidden_size = json.at("hidden");
+  config.num_attention_heads = json.at("heads");
+  config.kv_channels = config.hidden_size / config.num_attention_heads;
+  config.ffn_hidden_size = json.at("ffn");
+  config.vocab_size = config.padded_vocab_size = json.at("vocab");
+  config.layernorm_epsilon = json.at("epsilon");
+  config.tie_output = json.at("tied");
+  config.residual_from_layernorm = json.at("residual_from_layernorm");
+  config.activation = json.at("activation") == "gelu_erf" ? spec::Activation::kGeluErf : spec::Activation::kGeluTanh;
+  config.hidden_dropout = config.attention_dropout = 0;
+  config.embed_layernorm = json.at("family") == "bloom";
+  config.position_embedding =
+      config.embed_layernorm ? spec::PositionEmbedding::kAlibi : spec::PositionEmbedding::kLearned;
+  return config;
+}
+
+at::Tensor read_tensor(const store::SafetensorsFile& file, const std::string& name) {
+  const store::TensorEntry* entry = file.find(name);
+  if (entry == nullptr) throw std::runtime_error("no tensor " + name);
+  const at::ScalarType type = entry->dtype == store::DType::kBFloat16 ? at::kBFloat16 : at::kFloat;
+  return at::from_blob(const_cast<uint8_t*>(file.data(*entry)), entry->shape, type)
+      .to(at::kFloat, false, /*copy=*/true);
+}
+
+at::Tensor matrix(const Json& rows, at::ScalarType type) {
+  const auto values = rows.get<std::vector<std::vector<double>>>();
+  at::Tensor result =
+      at::empty({static_cast<int64_t>(values.size()), static_cast<int64_t>(values[0].size())}, at::kDouble);
+  for (size_t row = 0; row < values.size(); ++row)
+    result[static_cast<int64_t>(row)].copy_(at::tensor(values[row], at::kDouble));
+  return result.to(type);
+}
+
+// One row of a step: its sample number is its place.
+tensor::Batch batch_of(const at::Tensor& text, const at::Tensor& loss_mask, int64_t number) {  // [1, s + 1], [1, s]
+  const int64_t s = text.size(1) - 1;
+  tensor::Batch batch;
+  batch.sample_numbers = {number};
+  batch.ids = text.narrow(1, 0, s).contiguous();
+  batch.labels = text.narrow(1, 1, s).contiguous();
+  batch.loss_mask = loss_mask;
+  batch.positions = at::arange(s, at::kLong).unsqueeze(0);
+  return batch;
+}
+
+class TransformersModel : public ::testing::TestWithParam<fs::path> {
+ protected:
+  TransformersModel() {
+    for (tensor::Param& param : params.params()) param.value.copy_(read_tensor(file, "weight." + param.spec->name));
+    params.zero_grad();
+  }
+
+  static spec::GptConfig complete(const Json& json, const store::SafetensorsFile& file) {
+    spec::GptConfig config = config_of(json.at("config"));
+    const store::TensorEntry* positions = file.find("weight.position_embeddings.weight");
+    config.max_position_embeddings = positions != nullptr ? positions->shape[0] : 0;
+    return config;
+  }
+
+  at::Tensor text(size_t step) const { return matrix(json.at("texts").at(step), at::kLong); }  // [b, s + 1]
+
+  // Rows are micro-batches of one, so gradients are accumulated.
+  double run_step(size_t step) {
+    const at::Tensor ids = text(step);
+    std::vector<tensor::Batch> rows;
+    for (int64_t row = 0; row < ids.size(0); ++row)
+      rows.push_back(batch_of(ids.narrow(0, row, 1), mask.narrow(0, row, 1), row));
+    const double count = mask.sum().item<double>();
+    const auto totals = pipeline::run_training(plan::schedule_1f1b(1, 0, ids.size(0)), rows, model,
+                                               [&](const pipeline::LossTerm&) { return 1 / count; });
+    return totals.at(0).sum / totals.at(0).count;
+  }
+
+  // Logits of the ids behind those of the cache (if any), [b, s, V].
+  at::Tensor logits(const at::Tensor& ids, tensor::KeyValueCache* cache) {
+    const int64_t begin = cache != nullptr ? cache->length : 0;
+    nn::ForwardContext context{.attention = model.attention_context()};
+    context.attention.cache = cache;
+    const at::Tensor positions = at::arange(begin, begin + ids.size(1), at::kLong).expand(ids.sizes()).contiguous();
+    return model.logits(model.hidden_states(ids, positions, context)).transpose(0, 1);
+  }
+
+  void expect_logits(const at::Tensor& found, const at::Tensor& wanted, const std::string& what) const {
+    const double bound = kLogitTolerance * std::max(1.0, wanted.abs().max().item<double>());
+    ASSERT_EQ(found.sizes(), wanted.sizes()) << what;
+    EXPECT_LE((found - wanted).abs().max().item<double>(), bound) << what;
+  }
+
+  Json json = Json::parse(std::ifstream(GetParam()));
+  store::SafetensorsFile file{fs::path(GetParam()).replace_extension(".safetensors")};
+  spec::GptConfig config = complete(json, file);
+  tensor::ParamSet params{spec::gpt_params(config), at::kFloat, true};
+  models::GptModel model{params, config, {}, 1};
+  at::Tensor mask = matrix(json.at("loss_mask"), at::kFloat);  // [b, s]
+};
+
+TEST_P(TransformersModel, LogitsAreTransformers) {
+  const at::Tensor ids = text(0);
+  expect_logits(logits(ids.narrow(1, 0, ids.size(1) - 1).contiguous(), nullptr), read_tensor(file, "logits"), "logits");
+}
+
+TEST_P(TransformersModel, CachedLogitsAreTransformersAndTheUncachedOnes) {
+  const at::Tensor ids = text(0).narrow(1, 0, mask.size(1)).contiguous(), wanted = read_tensor(file, "logits");
+  tensor::KeyValueCache cache;
+  cache.capacity = ids.size(1);
+  const auto part = [&] {
+    return at::empty({ids.size(0), config.num_attention_heads, cache.capacity, config.kv_channels}, at::kFloat);
+  };
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part()});
+  // A prompt of a third, a few positions at once, then one at a time.
+  std::vector<at::Tensor> pieces;
+  const std::vector<int64_t> first_pieces = {ids.size(1) / 3, ids.size(1) / 5};
+  for (const int64_t length : first_pieces)
+    if (length > 0) pieces.push_back(logits(ids.narrow(1, cache.length, length).contiguous(), &cache));
+  while (cache.length < ids.size(1)) pieces.push_back(logits(ids.narrow(1, cache.length, 1).contiguous(), &cache));
+  const at::Tensor cached = at::cat(pieces, 1);
+  expect_logits(cached, wanted, "cached logits beside transformers'");
+  expect_logits(cached, logits(ids, nullptr), "cached logits beside the uncached ones");
+}
+
+TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {
+  EXPECT_NEAR(run_step(0), json.at("losses").at(0).get<double>(), kLossTolerance);
+  const double total = json.at("grad_norms").at(0);
+  for (tensor::Param& param : params.params()) {
+    const std::string& name = param.spec->name;
+    at::Tensor found = param.grad.to(at::kDouble), wanted = read_tensor(file, "grad." + name).to(at::kDouble);
+    if (name.ends_with("query_key_value.bias")) {
+      // Softmax does not see a shift of all scores of a query, so a key's bias has no gradient.
+      const std::vector<int64_t> by_head = {config.num_attention_heads, 3, config.kv_channels};
+      found = found.view(by_head), wanted = wanted.view(by_head);
+      EXPECT_LE(found.select(1, 1).norm().item<double>(), kZeroTolerance * total) << name << ", keys";
+      found = at::stack({found.select(1, 0), found.select(1, 2)}),
+      wanted = at::stack({wanted.select(1, 0), wanted.select(1, 2)});
+    }
+    EXPECT_LE((found - wanted).norm().item<double>(), kGradientTolerance * wanted.norm().item<double>()) << name;
+  }
+}
+
+TEST_P(TransformersModel, FiveStepsOfAdamHaveTransformersLossesAndNorms) {
+  const Json& settings = json.at("optimizer");
+  optim::Optimizer optimizer(params, {.beta1 = settings.at("betas").at(0),
+                                      .beta2 = settings.at("betas").at(1),
+                                      .epsilon = settings.at("eps"),
+                                      .weight_decay = settings.at("weight_decay"),
+                                      .clip_grad = settings.at("clip")});
+  for (size_t step = 0; step < 5; ++step) {
+    params.zero_grad();
+    EXPECT_NEAR(run_step(step), json.at("losses").at(step).get<double>(), kLossTolerance) << "step " << step + 1;
+    const double norm = json.at("grad_norms").at(step);
+    EXPECT_NEAR(*optimizer.step(settings.at("lr"), 1.0).grad_norm, norm, kGradientTolerance * norm)
+        << "step " << step + 1;
+  }
+  EXPECT_NEAR(run_step(0), json.at("losses").at(5).get<double>(), kLossTolerance) << "behind the last step";
+}
+
+TEST_P(TransformersModel, GreedyContinuationsAreTransformers) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Json& entry : json.at("greedy")) prompts.push_back(entry.at("prompt"));
+  infer::GenerateConfig settings;
+  settings.sampling.top_k = 1;
+  settings.tokens_to_generate = static_cast<int64_t>(json.at("greedy").at(0).at("continuation").size());
+  // One batch: the shorter prompts are padded there, and were not in transformers.
+  const auto results = infer::generate(model, at::kFloat, prompts, settings);
+  for (size_t row = 0; row < prompts.size(); ++row)
+    EXPECT_EQ(results[row].generated_ids, json.at("greedy").at(row).at("continuation").get<std::vector<int32_t>>())
+        << "prompt of " << prompts[row].size();
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TransformersModel, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return std::to_string(info.index) + "_" + info.param.stem().string();
+});
+
+}  // namespace transformers_test
+}  // namespace espalier
