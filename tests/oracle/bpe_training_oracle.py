@@ -3,6 +3,7 @@
 
     pip install tokenizers==0.23.3
     tests/oracle/bpe_training_oracle.py                     writes tests/data/bpe_training again (byte for byte)
+    tests/oracle/bpe_training_oracle.py --check             makes them again and compares with the committed ones
     tests/oracle/bpe_training_oracle.py --fresh SEED DIR    writes new random cases of the same kinds into
                                                             DIR/bpe_training; espalier_text_test reads them when
                                                             ESPALIER_FRESH_ORACLES=DIR
@@ -15,6 +16,7 @@ import argparse
 import json
 import pathlib
 import random
+import sys
 import tempfile
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -128,16 +130,24 @@ def with_answer(settings):
     return settings
 
 
+def text_of(cases):
+    return "[\n" + ",\n".join(json.dumps(with_answer(settings), ensure_ascii=False) for settings in cases) + "\n]\n"
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--fresh", nargs=2, metavar=("SEED", "DIR"))
     options = parser.parse_args()
     root = pathlib.Path(options.fresh[1] if options.fresh else pathlib.Path(__file__).resolve().parents[1] / "data")
-    cases = random_cases(int(options.fresh[0])) if options.fresh else fixed_cases() + random_cases(1)[:8]
-    folder = root / "bpe_training"
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(with_answer(settings), ensure_ascii=False) for settings in cases]
-    (folder / "cases.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    text = text_of(random_cases(int(options.fresh[0])) if options.fresh else fixed_cases() + random_cases(1)[:8])
+    file = root / "bpe_training" / "cases.json"
+    if options.check:
+        equal = text == file.read_text()
+        print(f"{file.name}: {'as committed' if equal else 'different'}")
+        sys.exit(0 if equal else 1)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
     pip install tokenizers==0.23.3
     tests/oracle/tokenizers_oracle.py                     writes tests/data/tokenizers again (byte for byte)
+    tests/oracle/tokenizers_oracle.py --check             makes them elsewhere and compares with the committed ones
     tests/oracle/tokenizers_oracle.py --fresh SEED DIR    writes new random cases of the same kinds into DIR/tokenizers;
                                                           espalier_text_test reads them when ESPALIER_FRESH_ORACLES=DIR
 
@@ -14,6 +15,8 @@ import collections
 import json
 import pathlib
 import random
+import sys
+import tempfile
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -243,16 +246,7 @@ def dump(content, path):
     path.write_text(json.dumps(content, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fresh", nargs=2, metavar=("SEED", "DIR"))
-    arguments = parser.parse_args()
-    assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
-    folder = pathlib.Path(__file__).parent.parent / "data" / "tokenizers"
-    seed, count = 20231123, 24
-    if arguments.fresh:
-        seed, count = int(arguments.fresh[0]), 1500
-        folder = pathlib.Path(arguments.fresh[1]) / "tokenizers"
+def write_cases(folder, seed, count):
     folder.mkdir(parents=True, exist_ok=True)
     corpus = texts(random.Random(seed), count)
     dump(corpus, folder / "texts.json")
@@ -269,6 +263,30 @@ def main():
             expected.append({"ids": ids} | ({"text": whole} if whole != text else {})
                             | ({"without_special": shorn} if shorn is not None and shorn != whole else {}))
         dump(expected, folder / name / "expected.json")
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.json")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--fresh", nargs=2, metavar=("SEED", "DIR"))
+    arguments = parser.parse_args()
+    assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
+    committed, seed, count = pathlib.Path(__file__).parent.parent / "data" / "tokenizers", 20231123, 24
+    if arguments.fresh:
+        write_cases(pathlib.Path(arguments.fresh[1]) / "tokenizers", int(arguments.fresh[0]), 1500)
+    elif arguments.check:
+        with tempfile.TemporaryDirectory() as folder:
+            write_cases(pathlib.Path(folder), seed, count)
+            made, old = files_of(pathlib.Path(folder)), files_of(committed)
+        different = sorted(str(path) for path in made.keys() | old.keys() if made.get(path) != old.get(path))
+        print("different: " + ", ".join(different) if different else f"{len(old)} files as committed")
+        sys.exit(1 if different else 0)
+    else:
+        write_cases(committed, seed, count)
 
 
 main()
