@@ -1,6 +1,6 @@
 // GFLOP/s of the three products of a linear layer in bf16, ours beside ATen's, alternating, best and median of repeats.
 //
-//   OMP_NUM_THREADS=2 matmul_bench [repeats]
+//   OMP_NUM_THREADS=2 matmul_bench [repeats [n]]     the shapes of layers, or only n x n x n
 //
 // For the weight gradient ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what PyTorch's
 // users do; ours accumulates in fp32 directly.
@@ -80,6 +80,11 @@ int main(int argc, char** argv) {
   espalier::tensor::install_cpu_allocator();
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
   std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::kernels::cpu_isa()));
+  if (argc > 2) {
+    const int64_t n = std::atoll(argv[2]);
+    measure(n, n, n, repeats);
+    return 0;
+  }
   for (const int64_t tokens : {1024, 4096}) {
     measure(tokens, 768, 2304, repeats);
     measure(tokens, 768, 768, repeats);

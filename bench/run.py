@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds what is needed and calls this.
+
+    scripts/bench [--quick] [--only encode,preprocess,matmul,training] [--output FILE.json]
+
+Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
+"""
+import argparse
+import array
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = ROOT / "build" / "bin"
+PARTS = ["encode", "preprocess", "matmul", "training"]
+MICRO_BATCH, POSITIONS = 4, 1024
+# (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
+TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
+QUICK_TRAININGS = [("bf16", 256, 1, 4), ("fp32", 256, 1, 3)]
+WARM_UP = 2
+
+
+def say(text):
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+
+class Run:
+    """One process to its end: what it printed, and its peak memory."""
+
+    def __init__(self, command, **environment):
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, cwd=ROOT,
+                                       env=os.environ | environment)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0), errors.seek(0)
+            self.output, errors = output.read(), errors.read()
+        if process.returncode:
+            sys.exit(f"scripts/bench: exit code {process.returncode} from {' '.join(map(str, command))}\n{errors[-3000:]}")
+        self.peak_mib = usage.ru_maxrss / 1024
+
+
+def text_and_vocabulary(arguments):
+    """The text to encode: what the caller names, else 1000 pages of the web, else the 20 that the repository holds."""
+    shared = ROOT / ".." / "shared" / "data"
+    for text, vocabulary in [(arguments.text, arguments.vocabulary), (shared / "openwebtext-1000.jsonl", shared / "gpt2"),
+                             (ROOT / "tests/data/owt-20.jsonl", ROOT / "tests/data/gpt2-tiny")]:
+        if text and vocabulary and pathlib.Path(text).exists() and (pathlib.Path(vocabulary) / "vocab.json").exists():
+            return pathlib.Path(text), pathlib.Path(vocabulary)
+    sys.exit("scripts/bench: no text; give --text FILE.jsonl --vocabulary FOLDER")
+
+
+def encode(arguments):
+    text, vocabulary = text_and_vocabulary(arguments)
+    say(f"encode: {text.name}, one core")
+    run = Run([sys.executable, ROOT / "bench/tokenizer_peers.py", BIN / "tokenizer_bench", vocabulary, text])
+    rates = {line["peer"]: line["mb_per_s"] for line in map(json.loads, run.output.splitlines())}
+    return {"text": text.name, "vocabulary": vocabulary.name, "mb_per_s": rates}
+
+
+def preprocess(arguments):
+    text, vocabulary = text_and_vocabulary(arguments)
+    say(f"preprocess: {text.name}, plain and compressed")
+    run = Run([ROOT / "bench/preprocess_bench.sh", text, vocabulary, 2 if arguments.quick else 10])
+    rows = []
+    for line in run.output.splitlines():
+        if match := re.match(r"(corpus\S*)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)\s+(\d+)$", line):
+            name, workers, seconds, megabytes, documents, memory = match.groups()
+            rows.append({"input": name, "workers": int(workers), "seconds": float(seconds), "mb_per_s": float(megabytes),
+                         "documents_per_s": int(documents), "peak_mib": int(memory)})
+    return {"text": text.name, "rows": rows}
+
+
+def matmul(arguments):
+    """GFLOP/s of one large bf16 product: the better of oneDNN and our own is the rate of the machine."""
+    size = 2048 if arguments.quick else 4096
+    say(f"matmul: {size} x {size} x {size}, bf16")
+    run = Run([BIN / "matmul_bench", 9, size], OMP_NUM_THREADS=str(arguments.threads))
+    match = re.search(r"y = x W\^T\s+ours\s+(\d+) \(median\s+(\d+)\)\s+ATen\s+(\d+) \(median\s+(\d+)\)", run.output)
+    ours, onednn = float(match[2]), float(match[4])
+    return {"size": size, "ours_gflops": ours, "onednn_gflops": onednn, "machine_gflops": max(ours, onednn)}
+
+
+def write_tokens(prefix):
+    """A token store of documents one sample longer than the context; ids of the small vocabulary, uniform."""
+    count, length, rng = 256, POSITIONS + 1, random.Random(1)
+    ids = array.array("H", (rng.randrange(5000) for _ in range(count * length)))
+    pathlib.Path(f"{prefix}.bin").write_bytes(ids.tobytes())
+    pathlib.Path(f"{prefix}.idx").write_bytes(
+        struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, count, count + 1) + struct.pack(f"<{count}i", *[length] * count) +
+        struct.pack(f"<{count}q", *range(0, 2 * length * count, 2 * length)) + struct.pack(f"<{count + 1}q", *range(count + 1)))
+
+
+def model_flops_per_token(shape, length):
+    """Two per multiply-add, three passes, causal attention once: plan/flops.h."""
+    layers, hidden, _, vocabulary = shape
+    return 6 * (layers * (12 * hidden * hidden + (length + 1) * hidden) + hidden * vocabulary)
+
+
+def train_espalier(arguments, precision, length, steps):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    layers, hidden, heads, vocabulary = arguments.shape
+    folder = pathlib.Path(arguments.work) / "tensorboard"
+    shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = ROOT / "tests/data/gpt2-tiny"
+    command = f"""{BIN}/espalier train gpt --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads}
+        --seq-length {length} --max-position-embeddings {POSITIONS} --pad-vocab-size-to {vocabulary}
+        --micro-batch-size {MICRO_BATCH} --global-batch-size {MICRO_BATCH} --train-iters {steps}
+        --lr 6e-4 --lr-decay-style constant --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --hidden-dropout 0
+        --attention-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file {tokenizer}/vocab.json
+        --merge-file {tokenizer}/merges.txt --data-path {arguments.work}/tokens --split 100,0,0 --eval-iters 0
+        --log-interval 1 --tensorboard-dir {folder} --log-timers-to-tensorboard""".split()
+    run = Run(command + (["--bf16"] if precision == "bf16" else []), OMP_NUM_THREADS=str(arguments.threads))
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return [event.value for event in events.Scalars("iteration-time/iteration-time")], run.peak_mib
+
+
+def train_peer(mode):
+    def train(arguments, precision, length, steps):
+        run = Run([sys.executable, ROOT / "bench/train_peer.py", "--mode", mode, "--precision", precision, "--length", length,
+                   "--steps", steps, "--threads", arguments.threads, "--shape", ",".join(map(str, arguments.shape))])
+        return json.loads(run.output)["seconds"], run.peak_mib
+    return train
+
+
+TRAINERS = {"espalier": train_espalier, "PyTorch eager": train_peer("eager"), "PyTorch compiled": train_peer("compiled")}
+
+
+def training(arguments):
+    write_tokens(f"{arguments.work}/tokens")
+    rows = []
+    for precision, length, rounds, steps in QUICK_TRAININGS if arguments.quick else TRAININGS:
+        if arguments.lengths and length not in arguments.lengths:
+            continue
+        seconds, peaks = {name: [] for name in TRAINERS}, {name: [] for name in TRAINERS}
+        for number in range(rounds):
+            for name, train in TRAINERS.items():
+                say(f"training: {precision}, {length} tokens, round {number + 1} of {rounds}, {name}")
+                times, peak = train(arguments, precision, length, steps)
+                seconds[name].append(statistics.median(times[min(WARM_UP, steps - 1):]))
+                peaks[name].append(peak)
+        for name in TRAINERS:
+            rate = MICRO_BATCH * length / statistics.median(seconds[name])
+            rows.append({"peer": name, "precision": precision, "length": length, "tokens_per_s": rate, "rounds": seconds[name],
+                         "model_tflops": rate * model_flops_per_token(arguments.shape, length) / 1e12,
+                         "peak_mib": statistics.median(peaks[name])})
+    return {"shape": arguments.shape, "micro_batch": MICRO_BATCH, "rows": rows}
+
+
+def table(results):
+    """What is printed: part, what, figures; ratios are ours over theirs."""
+    if "encode" in results:
+        rates = results["encode"]["mb_per_s"]
+        cold = rates["espalier cold"]
+        print(f"\nencode {results['encode']['text']}, one core, MB/s")
+        for name, rate in rates.items():
+            print(f"  {name:<18}{rate:>10.1f}" + ("" if name.startswith("espalier") else f"   espalier cold is {cold / rate:.1f} times that"))
+    if "preprocess" in results:
+        print(f"\npreprocess {results['preprocess']['text']}\n  {'input':<14}{'workers':>8}{'documents/s':>13}{'MB/s':>8}{'peak MiB':>10}")
+        for row in results["preprocess"]["rows"]:
+            print(f"  {row['input']:<14}{row['workers']:>8}{row['documents_per_s']:>13}{row['mb_per_s']:>8.1f}{row['peak_mib']:>10}")
+    machine = results.get("matmul", {}).get("machine_gflops")
+    if machine:
+        part = results["matmul"]
+        print(f"\nbf16 product of {part['size']} squared, GFLOP/s\n  ours {part['ours_gflops']:.0f}, oneDNN {part['onednn_gflops']:.0f}:"
+              f" the machine does {machine:.0f}")
+    if "training" in results:
+        print_training(results["training"], machine)
+
+
+def print_training(part, machine):
+    print(f"\ntraining, layers,hidden,heads,vocabulary = {','.join(map(str, part['shape']))}, {part['micro_batch']} rows a step")
+    print(f"  {'type':<6}{'length':>7}  {'':<18}{'tokens/s':>10}{'model TFLOP/s':>15}{'of bf16 rate':>14}{'peak MiB':>10}{'espalier is':>13}")
+    ours = {}
+    for row in part["rows"]:
+        if row["peer"] == "espalier":
+            ours[row["precision"], row["length"]] = row
+        mine = ours[row["precision"], row["length"]]
+        share = f"{row['model_tflops'] * 1e3 / machine:.1%}" if machine and row["precision"] == "bf16" else ""
+        times = "" if row is mine else f"x{mine['tokens_per_s'] / row['tokens_per_s']:.2f}"
+        print(f"  {row['precision']:<6}{row['length']:>7}  {row['peer']:<18}{row['tokens_per_s']:>10.0f}{row['model_tflops']:>15.3f}"
+              f"{share:>14}{row['peak_mib']:>10.0f}{times:>13}")
+
+
+def machine_facts(arguments):
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {"cpu": model, "cores": os.cpu_count(), "threads": arguments.threads, "commit": commit,
+            "load_before": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d %H:%M:%S")}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one round, 256 tokens, few steps: minutes, and rough")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas")
+    parser.add_argument("--lengths", type=lambda text: [int(word) for word in text.split(",")], help="only these sequence lengths")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--text", help="JSONL to encode, with --vocabulary FOLDER of vocab.json and merges.txt")
+    parser.add_argument("--vocabulary")
+    parser.add_argument("--shape", type=lambda text: [int(word) for word in text.split(",")], default=[12, 768, 12, 50304],
+                        help="layers,hidden,heads,vocabulary (GPT-2 small)")
+    parser.add_argument("--output", default=str(ROOT / "build" / "bench.json"), help="where the results go as JSON")
+    arguments = parser.parse_args()
+    wanted = arguments.only.split(",")
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    results = {"machine": machine_facts(arguments)}
+    if results["machine"]["load_before"] > 0.5:
+        say(f"the machine is busy (load {results['machine']['load_before']:.1f}): the figures will be too low")
+    with tempfile.TemporaryDirectory() as arguments.work:
+        for part in (part for part in PARTS if part in wanted):
+            results[part] = {"encode": encode, "preprocess": preprocess, "matmul": matmul, "training": training}[part](arguments)
+    pathlib.Path(arguments.output).write_text(json.dumps(results, indent=1) + "\n")
+    print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
+    table(results)
+    say(f"as JSON: {arguments.output}")
+
+
+main()
