@@ -64,5 +64,34 @@ TEST(ResumeRecords, StepsBehindTheLoadedOneMoveAside) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/metrics.superseded.jsonl"));
 }
 
+TEST(Finetune, TakesTheWeightsAndStartsAtStepOne) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run = tiny_run(folder / "data") + Words{"--save-interval", "100"};
+  train(run + Words{"--save", folder / "base"});
+  train(run + Words{"--load", folder / "base", "--finetune", "--save", folder / "tuned", "--seed", "8",
+                    "--exit-interval", "2"});
+  const auto base = step_records(folder / "base"), tuned = step_records(folder / "tuned");
+  ASSERT_EQ(tuned.size(), 2u);
+  EXPECT_EQ(tuned[0].at("step"), 1);
+  EXPECT_EQ(tuned[0].at("consumed_samples"), 8);
+  // Ten steps took the loss well below that of drawn weights; it goes on from there.
+  const double drawn = base.front().at("lm_loss"), learnt = base.back().at("lm_loss");
+  ASSERT_LT(learnt, drawn - 0.2);
+  EXPECT_NEAR(tuned[0].at("lm_loss").get<double>(), learnt, 0.5 * (drawn - learnt));
+}
+
+TEST(NoLoadOptim, KeepsThePositionWithFreshMoments) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run =
+      tiny_run(folder / "data") + Words{"--save-interval", "100", "--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "5"});
+  train(run + Words{"--no-load-optim"});
+  const auto records = step_records(folder / "run");
+  ASSERT_EQ(records.size(), 10u);
+  EXPECT_EQ(records[5].at("step"), 6);
+}
+
 }  // namespace resume_test
 }  // namespace espalier::test
