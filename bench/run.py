@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds what is needed and calls this.
+"""Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
 
     scripts/bench [--quick] [--only encode,preprocess,matmul,training] [--output FILE.json]
 
@@ -47,14 +47,16 @@ class Run:
             output.seek(0), errors.seek(0)
             self.output, errors = output.read(), errors.read()
         if process.returncode:
-            sys.exit(f"scripts/bench: exit code {process.returncode} from {' '.join(map(str, command))}\n{errors[-3000:]}")
+            line = " ".join(map(str, command))
+            sys.exit(f"scripts/bench: exit code {process.returncode} from {line}\n{errors[-3000:]}")
         self.peak_mib = usage.ru_maxrss / 1024
 
 
 def text_and_vocabulary(arguments):
     """The text to encode: what the caller names, else 1000 pages of the web, else the 20 that the repository holds."""
     shared = ROOT / ".." / "shared" / "data"
-    for text, vocabulary in [(arguments.text, arguments.vocabulary), (shared / "openwebtext-1000.jsonl", shared / "gpt2"),
+    for text, vocabulary in [(arguments.text, arguments.vocabulary),
+                             (shared / "openwebtext-1000.jsonl", shared / "gpt2"),
                              (ROOT / "tests/data/owt-20.jsonl", ROOT / "tests/data/gpt2-tiny")]:
         if text and vocabulary and pathlib.Path(text).exists() and (pathlib.Path(vocabulary) / "vocab.json").exists():
             return pathlib.Path(text), pathlib.Path(vocabulary)
@@ -77,8 +79,8 @@ def preprocess(arguments):
     for line in run.output.splitlines():
         if match := re.match(r"(corpus\S*)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)\s+(\d+)$", line):
             name, workers, seconds, megabytes, documents, memory = match.groups()
-            rows.append({"input": name, "workers": int(workers), "seconds": float(seconds), "mb_per_s": float(megabytes),
-                         "documents_per_s": int(documents), "peak_mib": int(memory)})
+            rows.append({"input": name, "workers": int(workers), "seconds": float(seconds),
+                         "mb_per_s": float(megabytes), "documents_per_s": int(documents), "peak_mib": int(memory)})
     return {"text": text.name, "rows": rows}
 
 
@@ -97,9 +99,10 @@ def write_tokens(prefix):
     count, length, rng = 256, POSITIONS + 1, random.Random(1)
     ids = array.array("H", (rng.randrange(5000) for _ in range(count * length)))
     pathlib.Path(f"{prefix}.bin").write_bytes(ids.tobytes())
-    pathlib.Path(f"{prefix}.idx").write_bytes(
-        struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, count, count + 1) + struct.pack(f"<{count}i", *[length] * count) +
-        struct.pack(f"<{count}q", *range(0, 2 * length * count, 2 * length)) + struct.pack(f"<{count + 1}q", *range(count + 1)))
+    header = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, count, count + 1)
+    sizes, documents = array.array("i", [length] * count), array.array("q", range(count + 1))
+    starts = array.array("q", range(0, 2 * length * count, 2 * length))
+    pathlib.Path(f"{prefix}.idx").write_bytes(header + b"".join(part.tobytes() for part in (sizes, starts, documents)))
 
 
 def model_flops_per_token(shape, length):
@@ -129,13 +132,15 @@ def train_espalier(arguments, precision, length, steps):
 
 def train_peer(mode):
     def train(arguments, precision, length, steps):
-        run = Run([sys.executable, ROOT / "bench/train_peer.py", "--mode", mode, "--precision", precision, "--length", length,
-                   "--steps", steps, "--threads", arguments.threads, "--shape", ",".join(map(str, arguments.shape))])
+        run = Run([sys.executable, ROOT / "bench/train_peer.py", "--mode", mode, "--precision", precision,
+                   "--length", length, "--micro-batch", MICRO_BATCH, "--steps", steps, "--threads", arguments.threads,
+                   "--shape", ",".join(map(str, arguments.shape))])
         return json.loads(run.output)["seconds"], run.peak_mib
     return train
 
 
-TRAINERS = {"espalier": train_espalier, "PyTorch eager": train_peer("eager"), "PyTorch compiled": train_peer("compiled")}
+TRAINERS = {"espalier": train_espalier, "PyTorch eager": train_peer("eager"),
+            "PyTorch compiled": train_peer("compiled")}
 
 
 def training(arguments):
@@ -153,78 +158,107 @@ def training(arguments):
                 peaks[name].append(peak)
         for name in TRAINERS:
             rate = MICRO_BATCH * length / statistics.median(seconds[name])
-            rows.append({"peer": name, "precision": precision, "length": length, "tokens_per_s": rate, "rounds": seconds[name],
+            rows.append({"peer": name, "precision": precision, "length": length, "tokens_per_s": rate,
                          "model_tflops": rate * model_flops_per_token(arguments.shape, length) / 1e12,
-                         "peak_mib": statistics.median(peaks[name])})
+                         "peak_mib": statistics.median(peaks[name]), "seconds_per_step": seconds[name]})
     return {"shape": arguments.shape, "micro_batch": MICRO_BATCH, "rows": rows}
 
 
-def table(results):
-    """What is printed: part, what, figures; ratios are ours over theirs."""
-    if "encode" in results:
-        rates = results["encode"]["mb_per_s"]
-        cold = rates["espalier cold"]
-        print(f"\nencode {results['encode']['text']}, one core, MB/s")
-        for name, rate in rates.items():
-            print(f"  {name:<18}{rate:>10.1f}" + ("" if name.startswith("espalier") else f"   espalier cold is {cold / rate:.1f} times that"))
-    if "preprocess" in results:
-        print(f"\npreprocess {results['preprocess']['text']}\n  {'input':<14}{'workers':>8}{'documents/s':>13}{'MB/s':>8}{'peak MiB':>10}")
-        for row in results["preprocess"]["rows"]:
-            print(f"  {row['input']:<14}{row['workers']:>8}{row['documents_per_s']:>13}{row['mb_per_s']:>8.1f}{row['peak_mib']:>10}")
-    machine = results.get("matmul", {}).get("machine_gflops")
-    if machine:
-        part = results["matmul"]
-        print(f"\nbf16 product of {part['size']} squared, GFLOP/s\n  ours {part['ours_gflops']:.0f}, oneDNN {part['onednn_gflops']:.0f}:"
-              f" the machine does {machine:.0f}")
-    if "training" in results:
-        print_training(results["training"], machine)
+def print_encode(part):
+    rates = part["mb_per_s"]
+    print(f"\nencode {part['text']}, one core, MB/s")
+    for name, rate in rates.items():
+        ours = name.startswith("espalier")
+        note = "" if ours else f"   espalier cold is {rates['espalier cold'] / rate:.1f} times that"
+        print(f"  {name:<18}{rate:>10.1f}{note}")
 
 
-def print_training(part, machine):
-    print(f"\ntraining, layers,hidden,heads,vocabulary = {','.join(map(str, part['shape']))}, {part['micro_batch']} rows a step")
-    print(f"  {'type':<6}{'length':>7}  {'':<18}{'tokens/s':>10}{'model TFLOP/s':>15}{'of bf16 rate':>14}{'peak MiB':>10}{'espalier is':>13}")
-    ours = {}
+def print_preprocess(part):
+    print(f"\npreprocess {part['text']}")
+    print(f"  {'input':<14}{'workers':>8}{'documents/s':>13}{'MB/s':>8}{'peak MiB':>10}")
     for row in part["rows"]:
-        if row["peer"] == "espalier":
-            ours[row["precision"], row["length"]] = row
+        print(f"  {row['input']:<14}{row['workers']:>8}{row['documents_per_s']:>13}{row['mb_per_s']:>8.1f}"
+              f"{row['peak_mib']:>10}")
+
+
+def print_matmul(part):
+    print(f"\nbf16 product of {part['size']} x {part['size']}, GFLOP/s\n  ours {part['ours_gflops']:.0f}, oneDNN"
+          f" {part['onednn_gflops']:.0f}: the machine does {part['machine_gflops']:.0f}")
+
+
+def print_training(part, machine_gflops):
+    shape = ",".join(map(str, part["shape"]))
+    print(f"\ntraining, layers,hidden,heads,vocabulary = {shape}, {part['micro_batch']} rows a step")
+    print(f"  {'type':<6}{'length':>7}  {'':<18}{'tokens/s':>10}{'model TFLOP/s':>15}"
+          f"{'of bf16 rate':>14}{'peak MiB':>10}{'espalier is':>13}")
+    ours = {(row["precision"], row["length"]): row for row in part["rows"] if row["peer"] == "espalier"}
+    for row in part["rows"]:
         mine = ours[row["precision"], row["length"]]
-        share = f"{row['model_tflops'] * 1e3 / machine:.1%}" if machine and row["precision"] == "bf16" else ""
+        with_share = machine_gflops and row["precision"] == "bf16"
+        share = f"{row['model_tflops'] * 1e3 / machine_gflops:.1%}" if with_share else ""
         times = "" if row is mine else f"x{mine['tokens_per_s'] / row['tokens_per_s']:.2f}"
-        print(f"  {row['precision']:<6}{row['length']:>7}  {row['peer']:<18}{row['tokens_per_s']:>10.0f}{row['model_tflops']:>15.3f}"
-              f"{share:>14}{row['peak_mib']:>10.0f}{times:>13}")
+        print(f"  {row['precision']:<6}{row['length']:>7}  {row['peer']:<18}{row['tokens_per_s']:>10.0f}"
+              f"{row['model_tflops']:>15.3f}{share:>14}{row['peak_mib']:>10.0f}{times:>13}")
+
+
+def print_table(results):
+    print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
+    for part, show in [("encode", print_encode), ("preprocess", print_preprocess), ("matmul", print_matmul)]:
+        if part in results:
+            show(results[part])
+    if "training" in results:
+        print_training(results["training"], results.get("matmul", {}).get("machine_gflops"))
+
+
+def cpu_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def machine_facts(arguments):
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {"cpu": model, "cores": os.cpu_count(), "threads": arguments.threads, "commit": commit,
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "threads": arguments.threads, "commit": commit.stdout.strip(),
             "load_before": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, 256 tokens, few steps: minutes, and rough")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas")
-    parser.add_argument("--lengths", type=lambda text: [int(word) for word in text.split(",")], help="only these sequence lengths")
+    parser.add_argument("--lengths", type=numbers, help="only these sequence lengths")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--text", help="JSONL to encode, with --vocabulary FOLDER of vocab.json and merges.txt")
     parser.add_argument("--vocabulary")
-    parser.add_argument("--shape", type=lambda text: [int(word) for word in text.split(",")], default=[12, 768, 12, 50304],
+    parser.add_argument("--shape", type=numbers, default=[12, 768, 12, 50304],
                         help="layers,hidden,heads,vocabulary (GPT-2 small)")
     parser.add_argument("--output", default=str(ROOT / "build" / "bench.json"), help="where the results go as JSON")
     arguments = parser.parse_args()
-    wanted = arguments.only.split(",")
-    if unknown := set(wanted) - set(PARTS):
+    arguments.parts = arguments.only.split(",")
+    if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
     results = {"machine": machine_facts(arguments)}
-    if results["machine"]["load_before"] > 0.5:
-        say(f"the machine is busy (load {results['machine']['load_before']:.1f}): the figures will be too low")
+    load = results["machine"]["load_before"]
+    if load > 0.5:
+        say(f"the machine is busy (load {load:.1f}): the figures will be too low")
+    measure = {"encode": encode, "preprocess": preprocess, "matmul": matmul, "training": training}
     with tempfile.TemporaryDirectory() as arguments.work:
-        for part in (part for part in PARTS if part in wanted):
-            results[part] = {"encode": encode, "preprocess": preprocess, "matmul": matmul, "training": training}[part](arguments)
+        for part in PARTS:
+            if part in arguments.parts:
+                results[part] = measure[part](arguments)
     pathlib.Path(arguments.output).write_text(json.dumps(results, indent=1) + "\n")
-    print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
-    table(results)
+    print_table(results)
     say(f"as JSON: {arguments.output}")
 
 

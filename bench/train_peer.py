@@ -71,7 +71,8 @@ def profile(take_step):
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profiler:
         take_step()
-    print(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=60), file=sys.stderr)
+    table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=60)
+    print(table, file=sys.stderr)
 
 
 def main():

@@ -40,12 +40,13 @@ def train(settings, folder):
         data += [str(weight), str(folder / f"part{number}")]
     vocabulary = ROOT / "tests/data/gpt2-tiny"
     steps, batch = settings["steps"], settings["batch"]
-    command = f"""{ROOT}/build/bin/espalier train gpt --num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 33
-        --max-position-embeddings 33 --micro-batch-size 1 --global-batch-size {batch} --train-iters {steps} --lr 1e-3
-        --lr-warmup-iters 2 --lr-decay-iters {steps} --lr-decay-style linear --clip-grad 1.0 --log-interval 1
+    command = f"""{ROOT}/build/bin/espalier train gpt --num-layers 2 --hidden-size 24 --num-attention-heads 3
+        --seq-length 33 --max-position-embeddings 33 --micro-batch-size 1 --global-batch-size {batch} --train-iters {steps}
+        --lr 1e-3 --lr-warmup-iters 2 --lr-decay-iters {steps} --lr-decay-style linear --clip-grad 1.0 --log-interval 1
         --tokenizer-type GPT2BPETokenizer --vocab-file {vocabulary}/vocab.json --merge-file {vocabulary}/merges.txt
-        --split 80,20,0 --eval-interval 2 --eval-iters 1 --seed {settings['seed']} --log-num-zeros-in-grad --log-params-norm
-        --log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard --save {folder}/run --save-interval 1000""".split()
+        --split 80,20,0 --eval-interval 2 --eval-iters 1 --seed {settings['seed']}
+        --log-num-zeros-in-grad --log-params-norm --log-batch-size-to-tensorboard
+        --log-validation-ppl-to-tensorboard --save {folder}/run --save-interval 1000""".split()
     command += settings["precision"] + ["--data-path", *(data if len(data) > 2 else data[1:])]
     for rest in [["--exit-interval", str(settings["stop"])], ["--load", f"{folder}/run"]]:
         done = subprocess.run(command + rest, capture_output=True, text=True)
@@ -64,8 +65,8 @@ def wanted_scalars(run):
         wanted.setdefault(tag, []).append((x, value))
 
     def three(tag, at, value):
-        for suffix, x in [("", at["step"]), (" vs samples", at["consumed_samples"]), (" vs tokens", at["consumed_tokens"])]:
-            add(tag + suffix, x, value)
+        for suffix, x in [("", "step"), (" vs samples", "consumed_samples"), (" vs tokens", "consumed_tokens")]:
+            add(tag + suffix, at[x], value)
 
     for line in lines:
         at = steps[line["step"]]
@@ -109,7 +110,8 @@ def differences(run):
         expected = [(x, float32(value)) for x, value in wanted[tag]]
         if found != expected and not (tag.endswith("ppl") or " ppl vs " in tag):
             yield f"'{tag}': TensorBoard reads {found}, metrics.jsonl says {expected}"
-        elif any(a[0] != b[0] or not math.isclose(a[1], b[1], rel_tol=1e-6) for a, b in zip(found, expected, strict=True)):
+        elif len(found) != len(expected) or any(
+                a[0] != b[0] or not math.isclose(a[1], b[1], rel_tol=1e-6) for a, b in zip(found, expected)):
             yield f"'{tag}': TensorBoard reads {found}, metrics.jsonl says {expected}"
     starts = [(event.step, event.value) for event in events.Scalars("iteration-time/world_size")]
     if len(starts) != 4 or [value for _, value in starts] != [1, 0, 1, 0]:

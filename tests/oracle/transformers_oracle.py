@@ -69,8 +69,8 @@ def new_model(case):
 OUR_NAMES = {  # what stands behind "transformer." in Hugging Face's names; blocks are h.N there, layers.N here
     "word_embeddings_layernorm": "word_embeddings.norm", "ln_f": "final_layernorm", "wte": "word_embeddings",
     "wpe": "position_embeddings", "ln_1": "input_layernorm", "ln_2": "post_attention_layernorm",
-    "attn.c_attn": "self_attention.query_key_value", "attn.c_proj": "self_attention.dense", "mlp.c_fc": "mlp.dense_h_to_4h",
-    "mlp.c_proj": "mlp.dense_4h_to_h",
+    "attn.c_attn": "self_attention.query_key_value", "attn.c_proj": "self_attention.dense",
+    "mlp.c_fc": "mlp.dense_h_to_4h", "mlp.c_proj": "mlp.dense_4h_to_h",
 }
 
 
@@ -117,7 +117,8 @@ def decay_groups(model):
 
 def train(model, batches, mask):
     """Losses of the batches, each in front of its step, and of the first batch behind the last; the gradient norms."""
-    optimizer = torch.optim.AdamW(decay_groups(model), lr=OPTIMIZER["lr"], betas=OPTIMIZER["betas"], eps=OPTIMIZER["eps"])
+    optimizer = torch.optim.AdamW(decay_groups(model), lr=OPTIMIZER["lr"], betas=OPTIMIZER["betas"],
+                                  eps=OPTIMIZER["eps"])
     losses, norms = [], []
     for texts in batches:
         optimizer.zero_grad()
@@ -133,7 +134,8 @@ def train(model, batches, mask):
 
 def continuation(model, prompt):
     """The greedy continuation, or None where two tokens are too near each other."""
-    settings = GenerationConfig(do_sample=False, max_new_tokens=NEW_TOKENS, output_scores=True, return_dict_in_generate=True)
+    settings = GenerationConfig(do_sample=False, max_new_tokens=NEW_TOKENS, output_scores=True,
+                                return_dict_in_generate=True)
     result = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
                             generation_config=settings)
     best = torch.stack(result.scores).topk(2, dim=-1).values
