@@ -31,15 +31,19 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
                                                       "960",    "--num-threads",   "1",   "--save-interval",
                                                       "3"};
   int status = 0;
+  const auto begin = std::chrono::steady_clock::now();
   waitpid(start(run + Words{"--save", folder / "straight"}), &status, 0);
   ASSERT_EQ(status, 0);
 
+  const auto whole_run = std::chrono::steady_clock::now() - begin;
   std::mt19937 random(std::random_device{}());
   int kills = 0;
   for (bool ended = false; !ended;) {
     ASSERT_LT(kills, 100) << "the run does not get anywhere";
     const pid_t child = start(run + Words{"--save", folder / "killed", "--load", folder / "killed"});
-    const auto patience = std::chrono::milliseconds(120 + 20 * kills + random() % 500);
+    // A share of what the whole run takes, growing so that the run gets through in the end.
+    const double share = 0.1 + 0.02 * kills + 0.3 * static_cast<double>(random() % 1000) / 1000;
+    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(whole_run * share);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!(ended = waitpid(child, &status, WNOHANG) == child) && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -49,7 +53,7 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
     ++kills;
   }
   ASSERT_EQ(status, 0);
-  EXPECT_GE(kills, 2) << "too quick to be killed often";
+  EXPECT_GE(kills, 2);
   EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight")) << kills << " kills";
   EXPECT_EQ(different_tensors(folder / "straight/step_00000120", folder / "killed/step_00000120"), Words{});
 }

@@ -1,0 +1,76 @@
+#include "spec/gpt.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+namespace espalier::spec {
+namespace {
+
+GptConfig config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary) {
+  GptConfig config;
+  config.num_layers = layers;
+  config.hidden_size = hidden;
+  config.ffn_hidden_size = 4 * hidden;
+  config.num_attention_heads = heads;
+  config.kv_channels = hidden / heads;
+  config.max_position_embeddings = 1024;
+  config.vocab_size = config.padded_vocab_size = vocabulary;
+  return config;
+}
+
+// Published sizes: GPT-2 small has 124,439,808 parameters, BLOOM-560M 559,214,592.
+TEST(GptParams, CountsAreThePublishedOnes) {
+  EXPECT_EQ(num_elements(gpt_params(config_of(12, 768, 12, 50257))), 124439808);
+  GptConfig bloom = config_of(24, 1024, 16, 250880);
+  bloom.position_embedding = PositionEmbedding::kAlibi;
+  bloom.embed_layernorm = true;
+  EXPECT_EQ(num_elements(gpt_params(bloom)), 559214592);
+}
+
+TEST(GptParams, MatricesDecayAndOutputLayersAreDrawnNarrower) {
+  GptConfig config = config_of(8, 24, 3, 33);
+  config.init_method_std = 0.5;
+  config.tie_output = false;
+  for (const ParamSpec& spec : gpt_params(config)) {
+    EXPECT_EQ(spec.weight_decay, spec.shape.size() == 2) << spec.name;
+    const bool output =
+        spec.name.ends_with("self_attention.dense.weight") || spec.name.ends_with("dense_4h_to_h.weight");
+    if (spec.shape.size() == 2) {
+      EXPECT_DOUBLE_EQ(spec.init.value, output ? 0.5 / 4 : 0.5) << spec.name;  // sqrt(2 * 8) = 4
+    }
+  }
+}
+
+TEST(GptParams, SplitSegmentsCoverTheirDimensionInWholeUnits) {
+  for (const ParamSpec& spec : gpt_params(config_of(2, 24, 3, 33))) {
+    const Placement& placement = spec.tensor_placement;
+    if (placement.kind == Placement::Kind::kReplicated) continue;
+    int64_t covered = 0;
+    for (const int64_t segment : placement.segments) {
+      EXPECT_EQ(segment % placement.unit, 0) << spec.name;
+      covered += segment;
+    }
+    EXPECT_EQ(covered, spec.shape[static_cast<size_t>(placement.dim)]) << spec.name;
+  }
+}
+
+TEST(GptParams, FileGroupsFollowTheDepth) {
+  std::map<std::string, std::string> groups;
+  for (const ParamSpec& spec : gpt_params(config_of(2, 24, 3, 33))) groups[spec.name] = file_group(spec.depth, 2);
+  EXPECT_EQ(groups.at("word_embeddings.weight"), "embedding");
+  EXPECT_EQ(groups.at("layers.0.mlp.dense_4h_to_h.bias"), "00000");
+  EXPECT_EQ(groups.at("layers.1.input_layernorm.weight"), "00001");
+  EXPECT_EQ(groups.at("final_layernorm.bias"), "final");
+}
+
+TEST(PaddedVocabSize, RoundsUpToMegatronsMultiple) {
+  EXPECT_EQ(padded_vocab_size(50257, 128, 1), 50304);
+  EXPECT_EQ(padded_vocab_size(50257, 128, 8), 51200);
+  EXPECT_EQ(padded_vocab_size(5120, 128, 1), 5120);
+  EXPECT_EQ(padded_vocab_size(1, 1, 1), 1);
+}
+
+}  // namespace
+}  // namespace espalier::spec
