@@ -5,7 +5,8 @@
 
 BEGIN {
   split("aq ' cq ' oq ` dq \" bu * em -- en - mi - hy - co (C) rg (R) lq \" rq \" Fo << Fc >> ha ^ ti ~ rs \\ " \
-        "sl / ba | bv | at @ sh # Do $ lB [ rB ] lC { rC } ga ` aa ' <= <= >= >= != != -> -> <- <- mu x +- +- *p pi", words, " ")
+        "sl / ba | bv | at @ sh # Do $ lB [ rB ] lC { rC } ga ` aa ' <= <= >= >= != != -> -> <- <- mu x +- +- *p pi",
+        words, " ")
   for (i = 1; i in words; i += 2) special[words[i]] = words[i + 1]
 }
 
@@ -79,10 +80,13 @@ function end_paragraph() {
   paragraph = ""
 }
 
-function add(words_of_text) {
-  if (words_of_text == "") return
-  if (literal) text = text words_of_text "\n"
-  else paragraph = join(paragraph, words_of_text)
+function empty_line() { end_paragraph(); text = text "\n" }
+
+# Adds a piece of running or literal text.
+function add(piece) {
+  if (piece == "") return
+  if (literal) text = text piece "\n"
+  else paragraph = join(paragraph, piece)
 }
 
 function end_page() {
@@ -91,54 +95,65 @@ function end_page() {
   text = ""
 }
 
-/^\001 / {
-  end_page()
-  source = substr($0, 3)
-  is_man = other_macros = literal = in_definition = in_table = depth = 0
-  next
+function begin_page(name) {
+  source = name
+  is_man = other_macros = literal = in_definition = in_table = tag_follows = heading_follows = depth = 0
 }
-in_definition { if ($1 == "..") in_definition = 0; next }
-depth > 0 { depth += gsub(/\\\{/, "") - gsub(/\\\}/, ""); next }
-/^[.'][ \t]*\\["#]/ || /^[.'][ \t]*$/ || /^\\["#]/ { next }
-{ sub(/[ \t]*\\"[^\n]*$/, "") }
-/^[.'][ \t]*[A-Za-z]/ {
-  line = $0
-  sub(/^[.'][ \t]*/, "", line)
-  match(line, /^[A-Za-z0-9]+/)
-  name = substr(line, 1, RLENGTH)
-  line = substr(line, RLENGTH + 1)
+
+# Headings stand on lines of their own; without arguments the next line of text is the heading.
+function heading(line) {
+  empty_line()
+  literal = 0
+  line = argument_text(line, " ")
+  heading_follows = line == ""
+  if (line != "") text = text line "\n"
+}
+
+# .IP "--all" 4: the tag on a line of its own, marks of lists in front of their text.
+function indented_paragraph(line) {
+  end_paragraph()
+  if (arguments(line) == 0) return
+  paragraph = plain(words[1])
+  if (paragraph !~ /^[*-]?$/) end_paragraph()
+}
+
+function request(name, line) {
   if (name == "TH") is_man = 1
   else if (name == "Dd" || name == "Sh") other_macros = 1
-  else if (name == "SH" || name == "SS") {
-    end_paragraph()
-    literal = 0
-    text = text "\n"
-    line = argument_text(line, " ")
-    if (line != "") text = text line "\n"
-    else heading_follows = 1
-  } else if (name == "B" || name == "I" || name == "SM" || name == "SB" || name == "R") add(argument_text(line, " "))
+  else if (name == "SH" || name == "SS") heading(line)
+  else if (name ~ /^(B|I|R|SM|SB|UR|MT)$/) add(argument_text(line, " "))
   else if (name ~ /^(BR|RB|BI|IB|IR|RI)$/) add(argument_text(line, ""))
-  else if (name == "IP") {
-    end_paragraph()
-    if (arguments(line) > 0) { paragraph = plain(words[1]); if (paragraph !~ /^[*-]?$/) end_paragraph() }
-  } else if (name == "UR" || name == "MT") add(argument_text(line, " "))
-  else if (name == "PP" || name == "P" || name == "LP" || name == "HP" || name == "sp") { end_paragraph(); text = text "\n" }
-  else if (name == "TP" || name == "TQ") { end_paragraph(); tag_follows = 1; next }
-  else if (name == "br" || name == "RS" || name == "RE") end_paragraph()
-  else if (name == "nf" || name == "EX") { end_paragraph(); literal = 1 }
-  else if (name == "fi" || name == "EE") { end_paragraph(); literal = 0 }
+  else if (name == "IP") indented_paragraph(line)
+  else if (name ~ /^(PP|P|LP|HP|sp)$/) empty_line()
+  else if (name ~ /^(br|RS|RE|TP|TQ)$/) end_paragraph()
+  else if (name ~ /^(nf|EX|fi|EE)$/) { end_paragraph(); literal = name ~ /^(nf|EX)$/ }
   else if (name == "TS") { end_paragraph(); in_table = 1 }
   else if (name == "TE") in_table = 0
-  else if (name == "de" || name == "ig" || name == "am") in_definition = 1
-  else if (name == "if" || name == "ie" || name == "el") { depth = gsub(/\\\{/, "", line) - gsub(/\\\}/, "", line); if (depth < 0) depth = 0 }
-  if (tag_follows) { tag_follows = 0; if (!literal) end_paragraph() }
+  else if (name ~ /^(de|am|ig)$/) in_definition = 1
+  else if (name ~ /^(if|ie|el)$/) depth = gsub(/\\\{/, "", line) - gsub(/\\\}/, "", line)
+}
+
+/^\001 / { end_page(); begin_page(substr($0, 3)); next }
+in_definition { if ($1 == "..") in_definition = 0; next }
+depth > 0 { depth += gsub(/\\\{/, "") - gsub(/\\\}/, ""); next }  # conditions: neither branch is taken
+/^[.'][ \t]*(\\["#].*)?$/ || /^\\["#]/ { next }
+{ sub(/[ \t]*\\".*$/, "") }
+/^[.'][ \t]*[A-Za-z]/ {
+  sub(/^[.'][ \t]*/, "")
+  match($0, /^[A-Za-z0-9]+/)
+  name = substr($0, 1, RLENGTH)
+  request(name, substr($0, RLENGTH + 1))
+  if (tag_follows && !literal) end_paragraph()
+  tag_follows = name == "TP" || name == "TQ"
   next
 }
-in_table { if ($0 !~ /^[|_=. \t]*[a-zA-Z^]?[a-zA-Z0-9().|_=^, \t]*\.$/ && $0 !~ /^T[{}]$/) { gsub(/\t/, "  "); end_paragraph(); add(plain($0)) }; next }
-/^[ \t]*$/ { end_paragraph(); text = text "\n"; next }
+in_table == 1 { if (/\.[ \t]*$/) in_table = 2; next }  # the format of a table ends with a full stop
+in_table == 2 { if (!/^T[{}]$/) { gsub(/\t/, "  "); add(plain($0)); end_paragraph() } next }
+/^[ \t]*$/ { empty_line(); next }
 {
   if (!literal) sub(/^[ \t]+/, "")
   add(plain($0))
-  if (tag_follows || heading_follows) { tag_follows = heading_follows = 0; end_paragraph() }
+  if (tag_follows || heading_follows) end_paragraph()
+  tag_follows = heading_follows = 0
 }
 END { end_page() }
