@@ -7,9 +7,12 @@
 namespace espalier::plan {
 
 struct Action {
-  enum class Kind { kForward, kBackward };
+  // kBackward computes the input gradient, and the weight gradients too unless the schedule has kWeightGrad actions,
+  // which then compute those of the oldest backward that still waits.
+  enum class Kind { kForward, kBackward, kWeightGrad };
   Kind kind = Kind::kForward;
   int64_t micro_batch = 0;
+  int64_t chunk = 0;  // virtual stage
   bool operator==(const Action&) const = default;
 };
 

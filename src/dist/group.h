@@ -1,0 +1,82 @@
+// Processes that exchange tensors, and what they exchange: a thin, dull layer over c10d (Gloo on CPU, NCCL on GPU).
+//
+// Collectives are called by all ranks of the group, in the same order. A group of one does nothing and costs nothing.
+// Tensors are contiguous. Every call waits for its result unless it returns Pending.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
+
+namespace espalier::dist {
+
+// An exchange under way. The tensors that were given to it stay untouched until wait() has returned.
+class Pending {
+ public:
+  Pending() = default;
+  explicit Pending(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep);
+  ~Pending();
+  Pending(Pending&&) noexcept;
+  Pending& operator=(Pending&&) noexcept;
+  // Returns when done; throws UserError (kLostPeer) when a peer is gone. Once.
+  void wait();
+  bool active() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class Group {
+ public:
+  // The group of this process alone.
+  Group();
+  // `ranks`: global ranks in the order of the group; this process is entry `rank` of them.
+  Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend);
+
+  const std::string& name() const { return name_; }
+  int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
+  int64_t rank() const { return rank_; }
+  const std::vector<int64_t>& ranks() const { return ranks_; }
+
+  void all_reduce(const at::Tensor& values) const;  // sum, in place
+  void all_reduce_max(const at::Tensor& values) const;
+  Pending start_all_reduce(const at::Tensor& values) const;
+  // result [size * n0, ...] = the ranks' parts [n0, ...], one behind the other.
+  at::Tensor all_gather(const at::Tensor& part) const;
+  void all_gather_into(const at::Tensor& result, const at::Tensor& part) const;
+  // values [size * n0, ...] -> this rank's part [n0, ...] of the sum.
+  at::Tensor reduce_scatter(const at::Tensor& values) const;
+  void reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const;
+  Pending start_reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const;
+  // values [size, n, ...]: entry r goes to rank r; result: entry r came from rank r.
+  at::Tensor all_to_all(const at::Tensor& values) const;
+  void broadcast(const at::Tensor& values, int64_t root) const;
+  void barrier() const;
+
+  // `peer` is a rank of the group. `tag` tells messages between the same two ranks apart.
+  Pending start_send(const at::Tensor& values, int64_t peer, int tag) const;
+  Pending start_receive(const at::Tensor& values, int64_t peer, int tag) const;
+
+  // Sums in the order of the ranks, in double: the same bits on every rank.
+  std::vector<double> sum(const std::vector<double>& values) const;
+  double sum(double value) const { return sum(std::vector<double>{value})[0]; }
+  // Every rank's text, in order.
+  std::vector<std::string> gather_texts(const std::string& text) const;
+
+ private:
+  std::string name_;
+  std::vector<int64_t> ranks_;
+  int64_t rank_ = 0;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+};
+
+}  // namespace espalier::dist

@@ -1,0 +1,30 @@
+// Ranks on this machine as forked children of this process: for tests and for `espalier parity`.
+//
+// The parent must have loaded libtorch and run nothing with it: a thread pool does not survive a fork. Eight ranks
+// start in well under a second.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dist/grid.h"
+
+namespace espalier::dist {
+
+// What each rank runs; the text it returns comes back to the parent.
+using RankFunction = std::function<std::string(const Grid& grid)>;
+
+struct LocalRanksOptions {
+  double timeout_seconds = 120;
+  int num_threads = 1;  // of each rank
+  bool tied_embedding = true;
+};
+
+// Runs `function` on every rank of `shape` at once. The results in the order of ranks. A rank that throws, dies or
+// hangs ends all others; the error names the rank and its message.
+std::vector<std::string> run_ranks(const spec::GridShape& shape, const RankFunction& function,
+                                   const LocalRanksOptions& options = {});
+
+}  // namespace espalier::dist
