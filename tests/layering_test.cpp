@@ -23,7 +23,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"plan", {"spec"}},
     {"tensor", {"spec"}},
     {"kernels", {"tensor"}},
-    {"dist", {"tensor", "plan"}},
+    {"dist", {"tensor", "plan", "launch"}},
     {"nn", {"kernels", "dist"}},
     {"optim", {"kernels", "dist"}},
     {"ckpt", {"tensor", "dist", "plan", "store"}},

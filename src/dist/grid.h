@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dist/backend.h"
 #include "dist/group.h"
 #include "spec/grid.h"
 #include "spec/shard.h"
@@ -36,8 +37,13 @@ struct Grid {
   bool is_last_stage() const { return position.pipeline == shape.pipeline - 1; }
 };
 
-// Called by all ranks of the shape. `store` is where they meet; `tied_embedding`: first and last stage share it.
-Grid make_grid(const spec::GridShape& shape, int64_t rank, const c10::intrusive_ptr<c10d::Store>& store,
-               bool tied_embedding);
+struct GridOptions {
+  c10::intrusive_ptr<c10d::Store> store;  // where the ranks meet
+  bool tied_embedding = true;             // first and last stage share the embedding
+  BackendOptions backend;
+};
+
+// Called by all ranks of the shape.
+Grid make_grid(const spec::GridShape& shape, int64_t rank, const GridOptions& options);
 
 }  // namespace espalier::dist

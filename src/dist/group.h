@@ -21,12 +21,12 @@ namespace espalier::dist {
 // An exchange under way. The tensors that were given to it stay untouched until wait() has returned.
 class Pending {
  public:
-  Pending() = default;
-  explicit Pending(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep);
+  Pending();  // nothing to wait for
+  Pending(std::string group, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep);
   ~Pending();
   Pending(Pending&&) noexcept;
   Pending& operator=(Pending&&) noexcept;
-  // Returns when done; throws UserError (kLostPeer) when a peer is gone. Once.
+  // Returns when done; throws UserError when a peer is gone. Once.
   void wait();
   bool active() const;
 
@@ -41,6 +41,11 @@ class Group {
   Group();
   // `ranks`: global ranks in the order of the group; this process is entry `rank` of them.
   Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend);
+  Group(const Group&);
+  Group& operator=(const Group&);
+  Group(Group&&) noexcept;
+  Group& operator=(Group&&) noexcept;
+  ~Group();
 
   const std::string& name() const { return name_; }
   int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
@@ -53,6 +58,7 @@ class Group {
   // result [size * n0, ...] = the ranks' parts [n0, ...], one behind the other.
   at::Tensor all_gather(const at::Tensor& part) const;
   void all_gather_into(const at::Tensor& result, const at::Tensor& part) const;
+  Pending start_all_gather_into(const at::Tensor& result, const at::Tensor& part) const;
   // values [size * n0, ...] -> this rank's part [n0, ...] of the sum.
   at::Tensor reduce_scatter(const at::Tensor& values) const;
   void reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const;
@@ -73,6 +79,9 @@ class Group {
   std::vector<std::string> gather_texts(const std::string& text) const;
 
  private:
+  template <class Start>
+  Pending start(std::vector<at::Tensor> tensors, const Start& start) const;
+
   std::string name_;
   std::vector<int64_t> ranks_;
   int64_t rank_ = 0;

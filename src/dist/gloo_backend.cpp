@@ -1,0 +1,25 @@
+// The one file that sees Gloo: its headers are Debian's, its code is libtorch's.
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <cstdlib>
+
+#include "dist/backend.h"
+
+namespace espalier::dist {
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
+                                            const BackendOptions& options) {
+  auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != 0)
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+  else if (options.loopback)
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  else
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  gloo->threads = 2;
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(rank), static_cast<int>(size), gloo);
+}
+
+}  // namespace espalier::dist

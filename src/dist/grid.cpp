@@ -1,0 +1,79 @@
+#include "dist/grid.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace espalier::dist {
+namespace {
+
+using spec::GridPosition;
+using spec::GridShape;
+
+// Builds the groups of one process. Every rank walks the same list of kinds of group; ranks of different groups of one
+// kind do not wait for each other.
+class GroupMaker {
+ public:
+  GroupMaker(const GridShape& shape, int64_t rank, const c10::intrusive_ptr<c10d::Store>& store,
+             const BackendOptions& options)
+      : shape_(shape), rank_(rank), position_(spec::position_of(shape, rank)), store_(store), options_(options) {}
+
+  // The group of all ranks that `same` finds on one line with this process.
+  template <class Same>
+  Group make(const std::string& name, const Same& same) const {
+    std::vector<int64_t> ranks;
+    for (int64_t other = 0; other < shape_.num_ranks(); ++other)
+      if (same(spec::position_of(shape_, other), position_)) ranks.push_back(other);
+    const int64_t index = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+    const auto size = static_cast<int64_t>(ranks.size());
+    ESPALIER_CHECK(index < size, "rank ", rank_, " is not in its group ", name);
+    if (size == 1) return Group(name, ranks, 0, {});
+    // Groups of one kind are told apart by their first rank.
+    const auto prefix = c10::make_intrusive<c10d::PrefixStore>(concat(name, "/", ranks[0]), store_);
+    return Group(name, ranks, index, make_gloo(prefix, index, size, options_));
+  }
+
+ private:
+  GridShape shape_;
+  int64_t rank_;
+  GridPosition position_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  BackendOptions options_;
+};
+
+}  // namespace
+
+Grid Grid::single() { return {}; }
+
+Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options) {
+  ESPALIER_CHECK(rank >= 0 && rank < shape.num_ranks(), "rank ", rank, " of ", shape.num_ranks());
+  const GroupMaker maker(shape, rank, options.store, options.backend);
+  using P = const GridPosition&;
+  Grid grid;
+  grid.shape = shape;
+  grid.position = spec::position_of(shape, rank);
+  grid.rank = rank;
+  if (shape.num_ranks() == 1) return grid;
+  const auto at_end = [&shape](P p) { return p.pipeline == 0 || p.pipeline == shape.pipeline - 1; };
+  const auto same_replica = [](P a, P b) { return a.context == b.context && a.data == b.data; };
+  grid.world = maker.make("world", [](P, P) { return true; });
+  grid.tensor = maker.make("tensor", [&](P a, P b) { return same_replica(a, b) && a.pipeline == b.pipeline; });
+  grid.context = maker.make(
+      "context", [](P a, P b) { return a.tensor == b.tensor && a.data == b.data && a.pipeline == b.pipeline; });
+  grid.data = maker.make(
+      "data", [](P a, P b) { return a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline; });
+  grid.gradient =
+      maker.make("gradient", [](P a, P b) { return a.tensor == b.tensor && a.pipeline == b.pipeline; });
+  grid.pipeline = maker.make("pipeline", [&](P a, P b) { return same_replica(a, b) && a.tensor == b.tensor; });
+  grid.model = maker.make("model", same_replica);
+  grid.embedding = maker.make("embedding", [&](P a, P b) {
+    if (a == b) return true;
+    return options.tied_embedding && same_replica(a, b) && a.tensor == b.tensor && at_end(a) && at_end(b);
+  });
+  return grid;
+}
+
+}  // namespace espalier::dist

@@ -1,0 +1,210 @@
+#include "dist/group.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace espalier::dist {
+namespace {
+
+// What c10d throws when a peer is gone says neither which group nor what to do.
+template <class Function>
+void naming_group(const std::string& group, const Function& function) {
+  try {
+    function();
+  } catch (const c10::Error& error) {
+    throw UserError(concat("the exchange with the other processes of group '", group,
+                           "' failed: ", error.what_without_backtrace(),
+                           "\nUsually another process has ended: look for the first error among all ranks."));
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw UserError(concat("the exchange with the other processes of group '", group, "' failed: ", error.what(),
+                           "\nUsually another process has ended: look for the first error among all ranks."));
+  }
+}
+
+}  // namespace
+
+struct Pending::State {
+  std::string group;
+  c10::intrusive_ptr<c10d::Work> work;
+  std::vector<at::Tensor> keep;
+};
+
+Pending::Pending() = default;
+Pending::~Pending() = default;
+Pending::Pending(Pending&&) noexcept = default;
+Pending& Pending::operator=(Pending&&) noexcept = default;
+
+Pending::Pending(std::string group, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep)
+    : state_(std::make_unique<State>(State{std::move(group), std::move(work), std::move(keep)})) {}
+
+bool Pending::active() const { return state_ != nullptr; }
+
+void Pending::wait() {
+  if (!state_) return;
+  const std::unique_ptr<State> state = std::move(state_);
+  naming_group(state->group, [&] { state->work->wait(); });
+}
+
+Group::Group() : name_("single"), ranks_{0} {}
+
+Group::Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend)
+    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), backend_(std::move(backend)) {
+  ESPALIER_CHECK(size() == 1 || backend_, "group ", name_, " of ", size(), " has no backend");
+}
+
+Group::Group(const Group&) = default;
+Group& Group::operator=(const Group&) = default;
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+template <class Start>
+Pending Group::start(std::vector<at::Tensor> tensors, const Start& start) const {
+  for (const at::Tensor& tensor : tensors)
+    ESPALIER_CHECK(tensor.is_contiguous(), "group ", name_, ": strides ", tensor.strides());
+  c10::intrusive_ptr<c10d::Work> work;
+  naming_group(name_, [&] { work = start(tensors); });
+  return Pending(name_, std::move(work), std::move(tensors));
+}
+
+Pending Group::start_all_reduce(const at::Tensor& values) const {
+  if (size() == 1) return {};
+  return start({values}, [&](std::vector<at::Tensor>& tensors) { return backend_->allreduce(tensors); });
+}
+
+void Group::all_reduce(const at::Tensor& values) const { start_all_reduce(values).wait(); }
+
+void Group::all_reduce_max(const at::Tensor& values) const {
+  if (size() == 1) return;
+  start({values}, [&](std::vector<at::Tensor>& tensors) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    return backend_->allreduce(tensors, options);
+  }).wait();
+}
+
+at::Tensor Group::all_gather(const at::Tensor& part) const {
+  if (size() == 1) return part;
+  std::vector<int64_t> shape = part.sizes().vec();
+  ESPALIER_CHECK(!shape.empty(), "a scalar cannot be gathered");
+  shape[0] *= size();
+  const at::Tensor result = at::empty(shape, part.options());
+  all_gather_into(result, part);
+  return result;
+}
+
+void Group::all_gather_into(const at::Tensor& result, const at::Tensor& part) const {
+  start_all_gather_into(result, part).wait();
+}
+
+Pending Group::start_all_gather_into(const at::Tensor& result, const at::Tensor& part) const {
+  ESPALIER_CHECK(result.numel() == part.numel() * size(), result.sizes(), " gathered from ", size(), " x ",
+                 part.sizes());
+  if (size() == 1) {
+    if (result.const_data_ptr() != part.const_data_ptr()) result.copy_(part.view_as(result));
+    return {};
+  }
+  return start({result.view({-1}), part.view({-1})}, [&](std::vector<at::Tensor>& tensors) {
+    return backend_->_allgather_base(tensors[0], tensors[1]);
+  });
+}
+
+at::Tensor Group::reduce_scatter(const at::Tensor& values) const {
+  if (size() == 1) return values;
+  std::vector<int64_t> shape = values.sizes().vec();
+  ESPALIER_CHECK(!shape.empty() && shape[0] % size() == 0, values.sizes(), " over ", size(), " ranks");
+  shape[0] /= size();
+  const at::Tensor part = at::empty(shape, values.options());
+  reduce_scatter_into(part, values);
+  return part;
+}
+
+void Group::reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const {
+  start_reduce_scatter_into(part, values).wait();
+}
+
+Pending Group::start_reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const {
+  ESPALIER_CHECK(values.numel() == part.numel() * size(), values.sizes(), " scattered to ", size(), " x ",
+                 part.sizes());
+  if (size() == 1) {
+    if (values.const_data_ptr() != part.const_data_ptr()) part.copy_(values.view_as(part));
+    return {};
+  }
+  return start({part.view({-1}), values.view({-1})}, [&](std::vector<at::Tensor>& tensors) {
+    return backend_->_reduce_scatter_base(tensors[0], tensors[1]);
+  });
+}
+
+at::Tensor Group::all_to_all(const at::Tensor& values) const {
+  if (size() == 1) return values;
+  ESPALIER_CHECK(values.dim() > 0 && values.size(0) == size(), values.sizes(), " over ", size(), " ranks");
+  const at::Tensor result = at::empty_like(values);
+  start({result, values}, [&](std::vector<at::Tensor>& tensors) {
+    std::vector<int64_t> equal_parts;
+    return backend_->alltoall_base(tensors[0], tensors[1], equal_parts, equal_parts);
+  }).wait();
+  return result;
+}
+
+void Group::broadcast(const at::Tensor& values, int64_t root) const {
+  if (size() == 1) return;
+  start({values}, [&](std::vector<at::Tensor>& tensors) {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend_->broadcast(tensors, options);
+  }).wait();
+}
+
+void Group::barrier() const {
+  if (size() == 1) return;
+  start({}, [&](std::vector<at::Tensor>&) { return backend_->barrier(); }).wait();
+}
+
+Pending Group::start_send(const at::Tensor& values, int64_t peer, int tag) const {
+  return start({values}, [&](std::vector<at::Tensor>& tensors) {
+    return backend_->send(tensors, static_cast<int>(peer), tag);
+  });
+}
+
+Pending Group::start_receive(const at::Tensor& values, int64_t peer, int tag) const {
+  return start({values}, [&](std::vector<at::Tensor>& tensors) {
+    return backend_->recv(tensors, static_cast<int>(peer), tag);
+  });
+}
+
+std::vector<double> Group::sum(const std::vector<double>& values) const {
+  if (size() == 1) return values;
+  const at::Tensor part = at::empty({static_cast<int64_t>(values.size())}, at::kDouble);
+  std::memcpy(part.mutable_data_ptr(), values.data(), values.size() * sizeof(double));
+  const at::Tensor all = all_gather(part);
+  const double* gathered = all.const_data_ptr<double>();
+  std::vector<double> total(values.size(), 0.0);
+  for (int64_t from = 0; from < size(); ++from)
+    for (size_t i = 0; i < values.size(); ++i) total[i] += gathered[static_cast<size_t>(from) * values.size() + i];
+  return total;
+}
+
+std::vector<std::string> Group::gather_texts(const std::string& text) const {
+  if (size() == 1) return {text};
+  const at::Tensor longest = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  const at::Tensor lengths = all_gather(longest.clone());
+  all_reduce_max(longest);
+  const int64_t width = std::max<int64_t>(1, longest.item<int64_t>());
+  const at::Tensor bytes = at::zeros({width}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  const at::Tensor all = all_gather(bytes);
+  std::vector<std::string> texts;
+  for (int64_t from = 0; from < size(); ++from)
+    texts.emplace_back(static_cast<const char*>(all.const_data_ptr()) + from * width,
+                       static_cast<size_t>(lengths[from].item<int64_t>()));
+  return texts;
+}
+
+}  // namespace espalier::dist
