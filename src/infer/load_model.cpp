@@ -58,7 +58,7 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
                      .model = {}};
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const spec::GptConfig& model = loaded.config.model;
-  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model),
+  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model), spec::TensorShard{},
                                                      compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
   std::vector<ckpt::TensorRequest> requests;

@@ -31,7 +31,7 @@ void set_values(tensor::ParamSet& params, Optimizer& optimizer, double value, do
 
 // The first update of Adam with bias correction moves by lr * g / (|g| + epsilon), whatever the size of g.
 TEST(Optimizer, FirstStepMovesByTheRateAndDecaysOnlyMatrices) {
-  tensor::ParamSet params(two_specs(), at::kFloat, true);
+  tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
   Optimizer optimizer(params, {.weight_decay = 0.5, .clip_grad = 0});
   set_values(params, optimizer, 2.0, 0.25);
   const StepResult result = optimizer.step(/*lr=*/0.125, /*grad_factor=*/1);
@@ -41,7 +41,7 @@ TEST(Optimizer, FirstStepMovesByTheRateAndDecaysOnlyMatrices) {
 }
 
 TEST(Optimizer, NormIsOfTheScaledGradientAndClippingScalesTheMoments) {
-  tensor::ParamSet params(two_specs(), at::kFloat, true);
+  tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
   Optimizer optimizer(params, {.beta1 = 0.5, .clip_grad = 1.0});
   set_values(params, optimizer, 0, 3.0);
   const StepResult result = optimizer.step(0.1, /*grad_factor=*/0.5);
@@ -56,7 +56,7 @@ TEST(Optimizer, NormIsOfTheScaledGradientAndClippingScalesTheMoments) {
 }
 
 TEST(Optimizer, BfloatWeightsAreRoundedFromTheMaster) {
-  tensor::ParamSet params(two_specs(), at::kBFloat16, true);
+  tensor::ParamSet params(two_specs(), {}, at::kBFloat16, true);
   Optimizer optimizer(params, {.weight_decay = 0, .clip_grad = 0});
   set_values(params, optimizer, 1.0, 1.0);
   for (int step = 0; step < 3; ++step)
@@ -71,7 +71,7 @@ TEST(Optimizer, BfloatWeightsAreRoundedFromTheMaster) {
 
 TEST(Optimizer, NotFiniteGradientsAreSkippedInEveryPrecision) {
   for (const bool fp16 : {false, true}) {
-    tensor::ParamSet params(two_specs(), fp16 ? at::kHalf : at::kFloat, true);
+    tensor::ParamSet params(two_specs(), {}, fp16 ? at::kHalf : at::kFloat, true);
     OptimizerConfig config{.clip_grad = 1.0};
     if (fp16) config.loss_scale = LossScaleConfig{.initial = 8, .hysteresis = 1};
     Optimizer optimizer(params, config);
@@ -85,7 +85,7 @@ TEST(Optimizer, NotFiniteGradientsAreSkippedInEveryPrecision) {
 }
 
 TEST(Optimizer, CountsZerosOfTheWholeGradient) {
-  tensor::ParamSet params(two_specs(), at::kFloat, true);
+  tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
   Optimizer optimizer(params, {.clip_grad = 0, .count_zeros = true});
   set_values(params, optimizer, 1.0, 1.0);
   params.at("weight").grad[0].zero_();

@@ -50,6 +50,8 @@ struct ParamSpec {
   bool weight_decay = false;
   // The stage that owns the last depth uses it too (tied embedding): its gradients are summed over both.
   bool tied_to_output = false;
+  // In a stage's list (plan/stage_params.h): a tied parameter that another stage owns. It counts, and is saved, there.
+  bool is_copy = false;
 
   int64_t num_elements() const;
 };

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "tensor/rng.h"
 
@@ -10,25 +12,57 @@ namespace espalier::tensor {
 namespace {
 constexpr int64_t kAlignElements = 32;  // 64 bytes of bf16, 128 of fp32
 int64_t round_up(int64_t value) { return (value + kAlignElements - 1) / kAlignElements * kAlignElements; }
+
+// Elements that one task of a parallel loop draws.
+constexpr int64_t kDrawGrain = 1 << 14;
+
+// The local part of a parameter's first values, fp32.
+at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uint64_t seed) {
+  at::Tensor values =
+      at::full(spec::local_shape(spec, shard), spec.init.value, at::TensorOptions().dtype(at::kFloat));
+  if (spec.init.kind != spec::Init::Kind::kNormal) return values;
+  const PhiloxKey key = philox_key(seed, ("init/" + spec.name).c_str());
+  std::vector<spec::Extent> runs;  // of even length, so that threads share them well
+  for (const spec::Extent& extent : spec::local_extents(spec, shard))
+    for (int64_t done = 0; done < extent.count; done += kDrawGrain)
+      runs.push_back({extent.global_begin + done, extent.local_begin + done, std::min(kDrawGrain, extent.count - done)});
+  float* const data = values.data_ptr<float>();
+  at::parallel_for(0, static_cast<int64_t>(runs.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t run = begin; run < end; ++run) {
+      const spec::Extent& extent = runs[static_cast<size_t>(run)];
+      fill_normal(key, spec.init.value, extent.global_begin, extent.count, data + extent.local_begin);
+    }
+  });
+  return values;
+}
 }  // namespace
 
-ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, at::ScalarType compute_type, bool with_grad)
-    : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))), compute_type_(compute_type) {
+ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
+                   bool with_grad)
+    : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))),
+      shard_(shard),
+      compute_type_(compute_type) {
   int64_t total = 0;
-  for (const spec::ParamSpec& spec : *specs_) total += round_up(spec.num_elements());
+  for (const spec::ParamSpec& spec : *specs_) total += round_up(spec::num_local_elements(spec, shard));
   flat_values_ = at::zeros({total}, at::TensorOptions().dtype(compute_type));
   if (with_grad) flat_grads_ = at::zeros({total}, at::TensorOptions().dtype(at::kFloat));
 
   params_.reserve(specs_->size());
   int64_t offset = 0;
   for (const spec::ParamSpec& spec : *specs_) {
-    Param param{
-        .spec = &spec, .value = flat_values_.narrow(0, offset, spec.num_elements()).view(spec.shape), .grad = {}};
-    if (with_grad) param.grad = flat_grads_.narrow(0, offset, spec.num_elements()).view(spec.shape);
+    const int64_t count = spec::num_local_elements(spec, shard);
+    const std::vector<int64_t> shape = spec::local_shape(spec, shard);
+    Param param{.spec = &spec, .value = flat_values_.narrow(0, offset, count).view(shape), .grad = {}};
+    if (with_grad) param.grad = flat_grads_.narrow(0, offset, count).view(shape);
     ESPALIER_CHECK(index_.emplace(spec.name, params_.size()).second, "two parameters are named ", spec.name);
     params_.push_back(std::move(param));
-    offset += round_up(spec.num_elements());
+    offset += round_up(count);
   }
+}
+
+int64_t ParamSet::flat_offset(const Param& param) const {
+  ESPALIER_CHECK(param.value.numel() == 0 || param.value.is_alias_of(flat_values_), param.spec->name);
+  return param.value.storage_offset();
 }
 
 Param& ParamSet::at(const std::string& name) {
@@ -41,15 +75,7 @@ void ParamSet::zero_grad() { flat_grads_.zero_(); }
 
 void ParamSet::initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink) {
   for (Param& param : params_) {
-    const spec::ParamSpec& spec = *param.spec;
-    at::Tensor values = at::full(spec.shape, spec.init.value, at::TensorOptions().dtype(at::kFloat));
-    if (spec.init.kind == spec::Init::Kind::kNormal) {
-      const PhiloxKey key = philox_key(seed, ("init/" + spec.name).c_str());
-      float* data = values.data_ptr<float>();
-      at::parallel_for(0, spec.num_elements(), 1 << 14, [&](int64_t begin, int64_t end) {
-        fill_normal(key, spec.init.value, begin, end - begin, data + begin);
-      });
-    }
+    const at::Tensor values = draw(*param.spec, shard_, seed);
     if (sink) sink(param, values);
     param.value.copy_(values);
   }

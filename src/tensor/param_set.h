@@ -1,4 +1,4 @@
-// The parameters of a model on this process: storage for a list of specs, found by name.
+// The parameters of a model on this process: storage for its shard of a list of specs, found by name.
 //
 // Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both in the order of the list,
 // each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them without gaps that matter
@@ -13,32 +13,42 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spec/shard.h"
 #include "tensor/param.h"
 
 namespace espalier::tensor {
 
 class ParamSet {
  public:
-  // `with_grad` false: for generation, no gradients are kept.
-  ParamSet(std::vector<spec::ParamSpec> specs, at::ScalarType compute_type, bool with_grad);
+  // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept.
+  ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
+           bool with_grad);
 
   // CHECKs that it is there.
   Param& at(const std::string& name);
   std::vector<Param>& params() { return params_; }
   const std::vector<spec::ParamSpec>& specs() const { return *specs_; }
+  const spec::TensorShard& shard() const { return shard_; }
   at::ScalarType compute_type() const { return compute_type_; }
+
+  // All values, and all gradients, as one tensor each: [elements], with the padding between parameters.
+  const at::Tensor& flat_values() const { return flat_values_; }
+  const at::Tensor& flat_grads() const { return flat_grads_; }
+  // Where a parameter begins in them, in elements.
+  int64_t flat_offset(const Param& param) const;
 
   GradQueue& grad_queue() { return grad_queue_; }
   void zero_grad();
 
-  // Draws every parameter as its spec says, from (seed, name) alone; fp32 values are given to `sink` (the optimizer's
-  // master copy) before they are rounded to the compute type.
+  // Draws every parameter as its spec says, from (seed, name) alone, so that shards of any layout are parts of the same
+  // model; fp32 values are given to `sink` (the optimizer's master copy) before they are rounded to the compute type.
   void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
 
  private:
   std::unique_ptr<const std::vector<spec::ParamSpec>> specs_;
   std::vector<Param> params_;
   std::unordered_map<std::string, size_t> index_;
+  spec::TensorShard shard_;
   at::ScalarType compute_type_;
   at::Tensor flat_values_, flat_grads_;
   GradQueue grad_queue_;

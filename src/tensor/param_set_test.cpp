@@ -29,7 +29,7 @@ std::vector<spec::ParamSpec> specs() {
 
 TEST(ParamSet, HoldsEverySpecAlignedAndFindsItByName) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    ParamSet params(specs(), type, /*with_grad=*/true);
+    ParamSet params(specs(), {}, type, /*with_grad=*/true);
     ASSERT_EQ(params.params().size(), 4u);
     for (size_t i = 0; i < 4; ++i) {
       const Param& param = params.params()[i];
@@ -47,7 +47,7 @@ TEST(ParamSet, HoldsEverySpecAlignedAndFindsItByName) {
 }
 
 TEST(ParamSet, ParametersDoNotOverlap) {
-  ParamSet params(specs(), at::kBFloat16, true);
+  ParamSet params(specs(), {}, at::kBFloat16, true);
   for (size_t i = 0; i < 4; ++i) params.params()[i].value.fill_(static_cast<double>(i + 1));
   for (size_t i = 0; i < 4; ++i) params.params()[i].grad.fill_(static_cast<double>(i + 1));
   for (size_t i = 0; i < 4; ++i) {
@@ -59,12 +59,12 @@ TEST(ParamSet, ParametersDoNotOverlap) {
 }
 
 TEST(ParamSet, WithoutGradientsKeepsNone) {
-  ParamSet params(specs(), at::kFloat, false);
+  ParamSet params(specs(), {}, at::kFloat, false);
   for (const Param& param : params.params()) EXPECT_FALSE(param.grad.defined());
 }
 
 TEST(ParamSet, ValuesComeFromSeedAndNameAlone) {
-  ParamSet params(specs(), at::kBFloat16, true);
+  ParamSet params(specs(), {}, at::kBFloat16, true);
   std::map<std::string, at::Tensor> masters;
   params.initialize(42, [&](Param& param, const at::Tensor& fp32) { masters[param.spec->name] = fp32.clone(); });
   ASSERT_EQ(masters.size(), 4u);
@@ -79,7 +79,7 @@ TEST(ParamSet, ValuesComeFromSeedAndNameAlone) {
 
   // Another place in another list changes nothing.
   std::vector<spec::ParamSpec> other = {specs()[3], specs()[0]};
-  ParamSet moved(other, at::kBFloat16, true);
+  ParamSet moved(other, {}, at::kBFloat16, true);
   moved.initialize(42, {});
   EXPECT_TRUE(at::equal(moved.at("a.weight").value, params.at("a.weight").value));
   EXPECT_TRUE(at::equal(moved.at("b.weight").value, params.at("b.weight").value));
@@ -87,10 +87,29 @@ TEST(ParamSet, ValuesComeFromSeedAndNameAlone) {
   EXPECT_FALSE(at::equal(moved.at("a.weight").value, params.at("a.weight").value));
 }
 
+TEST(ParamSet, ShardsHoldTheWholesElements) {
+  spec::ParamSpec rows, columns;
+  rows = {.name = "rows", .shape = {7, 5}, .tensor_placement = spec::Placement::split(0, {7}), .init = spec::Init::normal(1)};
+  columns = {.name = "columns", .shape = {5, 33}, .tensor_placement = spec::Placement::split(1, {33}, 3), .init = spec::Init::normal(1)};
+  ParamSet whole({rows, columns}, {}, at::kFloat, true);
+  whole.initialize(9, {});
+  for (int64_t size : {2, 3, 4}) {
+    std::vector<at::Tensor> row_parts, column_parts;
+    for (int64_t rank = 0; rank < size; ++rank) {
+      ParamSet part({rows, columns}, {size, rank}, at::kFloat, true);
+      part.initialize(9, {});
+      row_parts.push_back(part.at("rows").value.clone());
+      column_parts.push_back(part.at("columns").value.clone());
+    }
+    EXPECT_TRUE(at::equal(at::cat(row_parts, 0), whole.at("rows").value)) << size;
+    EXPECT_TRUE(at::equal(at::cat(column_parts, 1), whole.at("columns").value)) << size;
+  }
+}
+
 TEST(ParamSet, MissingAndRepeatedNamesAreBugs) {
-  ParamSet params(specs(), at::kFloat, false);
+  ParamSet params(specs(), {}, at::kFloat, false);
   EXPECT_THROW(params.at("a.weights"), InternalError);
-  EXPECT_THROW(ParamSet({specs()[0], specs()[0]}, at::kFloat, false), InternalError);
+  EXPECT_THROW(ParamSet({specs()[0], specs()[0]}, {}, at::kFloat, false), InternalError);
 }
 
 }  // namespace param_set_test

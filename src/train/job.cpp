@@ -131,7 +131,7 @@ void Job::open_data() {
 
 void Job::build_model() {
   log_info("building GPT model ...");
-  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model),
+  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model), spec::TensorShard{},
                                                compute_type(config_.training.precision), true);
   model_ = std::make_unique<models::GptModel>(*params_, config_.model, recompute_plan(config_.training.recompute),
                                               static_cast<uint64_t>(config_.training.seed));

@@ -66,7 +66,7 @@ tensor::Batch batch_of(const at::Tensor& text, const at::Tensor& loss_mask) {  /
 struct OracleModel {
   OracleModel(const std::string& weights, int64_t vocabulary)
       : config(oracle_config(vocabulary)),
-        params(spec::gpt_params(config), at::kFloat, true),
+        params(spec::gpt_params(config), {}, at::kFloat, true),
         model(params, config, {}, 1) {
     const store::SafetensorsFile file(kFolder + weights);
     for (tensor::Param& param : params.params()) param.value.copy_(read_tensor(file, megatron_name(param.spec->name)));

@@ -132,7 +132,7 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
   Json json = Json::parse(std::ifstream(GetParam()));
   store::SafetensorsFile file{fs::path(GetParam()).replace_extension(".safetensors")};
   spec::GptConfig config = complete(json, file);
-  tensor::ParamSet params{spec::gpt_params(config), at::kFloat, true};
+  tensor::ParamSet params{spec::gpt_params(config), {}, at::kFloat, true};
   models::GptModel model{params, config, {}, 1};
   at::Tensor mask = matrix(json.at("loss_mask"), at::kFloat);  // [b, s]
 };
