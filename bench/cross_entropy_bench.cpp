@@ -39,7 +39,7 @@ struct Problem {
 
 at::Tensor ours(Problem& problem) {
   static espalier::tensor::GradQueue queue;
-  return espalier::kernels::linear_cross_entropy(problem.x, problem.weight, problem.labels, problem.mask, queue).sum;
+  return espalier::kernels::linear_cross_entropy(problem.x, problem.weight, {problem.labels, problem.mask}, queue).sum;
 }
 
 at::Tensor aten(Problem& problem) {

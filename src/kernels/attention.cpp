@@ -68,6 +68,8 @@ void check_arguments(const at::Tensor& qkv, const AttentionContext& context, int
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
   ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == qkv.size(1),
                  "dropout of ", qkv.size(1), " rows with ", context.sample_numbers.size(), " sample numbers");
+  ESPALIER_CHECK(context.first_head >= 0 && context.first_head + num_heads <= 1 << 16, "heads from ",
+                 context.first_head);
 }
 
 // The problem but for its result. `context` must outlive it.
@@ -95,6 +97,7 @@ AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& con
     const std::string site = concat("dropout/layers.", layer, ".attention");
     problem.key_of_site = tensor::philox_key(context.seed, site.c_str());
     problem.sample_numbers = context.sample_numbers.data();
+    problem.first_head = context.first_head;
   }
   return problem;
 }

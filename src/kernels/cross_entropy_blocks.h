@@ -1,9 +1,10 @@
 // The work of linear_cross_entropy, block of vocabulary by block, so that logits of all tokens never exist at once.
 //
 // Forward: per block, logits = x W_b^T, and each row's running softmax sum. Backward, with the row's log-sum-exp known:
-// per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x, in as few visits of dW as can
-// be. The bf16 panels compute the logits again: keeping them would cost tokens x vocabulary x 2 bytes, and reading them
-// back takes about as long as the product on AMX. Where products are slower than memory (fp32) some are kept.
+// per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x, in as few visits of dW as
+// can be; or dx at once and dW later, each with the logits again. The bf16 panels compute the logits again: keeping them
+// would cost tokens x vocabulary x 2 bytes, and reading them back takes about as long as the product on AMX. Where
+// products are slower than memory (fp32) some are kept.
 //
 // Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products of ATen on operands
 // widened block by block.
@@ -20,25 +21,23 @@ namespace espalier::kernels {
 
 struct CrossEntropyInput {
   const at::Tensor& x;       // [tokens, hidden]
-  const at::Tensor& weight;  // [vocabulary, hidden], type of x
-  const at::Tensor& labels;  // [tokens] int64
+  const at::Tensor& weight;  // [vocabulary, hidden], type of x; possibly no rows
+  const at::Tensor& labels;  // [tokens] int64, row of the weight; outside: another shard's label
 };
 
 struct CrossEntropyRows {
-  at::Tensor losses;       // [tokens] fp32
-  at::Tensor log_sum_exp;  // [tokens] fp32
-  at::Tensor kept_logits;  // fp32, of the first blocks of the vocabulary, one block after the other; may be empty
+  std::vector<SoftmaxSums> sums;  // [tokens]
+  at::Tensor kept_logits;         // fp32, of the first blocks of the vocabulary, one block after the other; may be empty
 };
 
 struct CrossEntropyBackward {
-  const at::Tensor& log_sum_exp;
+  const at::Tensor& log_sum_exp;  // [tokens] fp32
   const at::Tensor& token_grads;  // [tokens] fp32: upstream gradient of each token's loss
-  const at::Tensor& weight_grad;  // [vocabulary, hidden] fp32, added to
   const at::Tensor& kept_logits;  // of the forward pass
+  // Which gradients are wanted:
+  bool input_grad = true;       // dx is returned, else an undefined tensor
+  at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to; undefined: not wanted
 };
-
-// The rows' results from their finished sums.
-CrossEntropyRows finish_rows(const std::vector<SoftmaxSums>& sums);
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,

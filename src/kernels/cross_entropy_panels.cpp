@@ -42,23 +42,47 @@ void for_each_row(const Bf16Kernels& kernels, const at::Tensor& x, const PackedB
   }
 }
 
-// dx += dlogits W_b for token panels `begin`..`end`. dlogits: rows of b.depth elements, whole panels readable.
-void add_input_grad(const Bf16Kernels& kernels, const uint16_t* dlogits, const PackedB& b,
+// Gradients of the logits of one block of the vocabulary: rows of `stride` bf16, whole panels of tokens readable.
+struct LogitGradients {
+  uint16_t* values;
+  int64_t tokens, stride;
+  uint16_t* row(int64_t token) const { return values + token * stride; }
+};
+
+// dx += dlogits W_b for token panels `begin`..`end`.
+void add_input_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, const PackedB& b,
                     std::pair<int64_t, int64_t> range, const at::Tensor& dx) {
-  const int64_t block = cached_columns(b.depth), tokens = dx.size(0);
+  const int64_t block = cached_columns(b.depth);
   float* out = dx.mutable_data_ptr<float>();
   for (int64_t column = 0; column < b.columns; column += block) {
     for (int64_t token = range.first * kPanel; token < range.second * kPanel; token += kPanel) {
-      kernels.add({.a = dlogits + token * b.depth,
-                   .a_stride = b.depth,
+      kernels.add({.a = dlogits.row(token),
+                   .a_stride = dlogits.stride,
                    .a_step = kDepthUnit,
                    .b = b.panel(column),
                    .depth = b.depth,
-                   .rows = std::min(kPanel, tokens - token),
+                   .rows = std::min(kPanel, dlogits.tokens - token),
                    .columns = std::min(block, b.columns - column)},
                   out + token * b.columns + column, b.columns);
     }
   }
+}
+
+// grad [rows of the block, hidden] += dlogits^T x; packed_x: one entry per kGradTokens.
+void add_weight_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, const std::vector<PackedB>& packed_x,
+                     const at::Tensor& grad) {
+  at::parallel_for(0, num_panels(grad.size(0)), 1, [&](int64_t begin, int64_t end) {
+    for (size_t block = 0; block < packed_x.size(); ++block) {
+      const int64_t token = static_cast<int64_t>(block) * kGradTokens;
+      const TransposedProduct product{.a = dlogits.row(token),
+                                      .stride = dlogits.stride,
+                                      .depth = std::min(kGradTokens, dlogits.tokens - token),
+                                      .rows = grad.size(0),
+                                      .b = packed_x[block],
+                                      .c = grad.mutable_data_ptr<float>()};
+      add_transposed(kernels, product, begin, end);
+    }
+  });
 }
 
 }  // namespace
@@ -76,7 +100,7 @@ CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const C
       });
     });
   }
-  return finish_rows(sums);
+  return {std::move(sums), at::empty({0}, at::TensorOptions().dtype(at::kFloat))};
 }
 
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
@@ -87,42 +111,32 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
   const float* scales = backward.token_grads.const_data_ptr<float>();
 
-  std::vector<PackedB> packed_x;  // one per kGradTokens, for dW
-  for (int64_t first = 0; first < tokens; first += kGradTokens)
+  at::Tensor dx;
+  if (backward.input_grad) dx = at::zeros({tokens, hidden}, at::TensorOptions().dtype(at::kFloat));
+  std::vector<PackedB> packed_x;
+  for (int64_t first = 0; backward.weight_grad.defined() && first < tokens; first += kGradTokens)
     packed_x.push_back(pack_rows(rows_of(input.x, first, kGradTokens)));
   const at::Tensor storage = at::empty({num_panels(tokens) * kPanel * kBackwardBlock}, input.x.options());
-  uint16_t* dlogits = mutable_bf16_data(storage);
-  const at::Tensor dx = at::zeros({tokens, hidden}, at::TensorOptions().dtype(at::kFloat));
 
   for (int64_t first = 0; first < input.weight.size(0); first += kBackwardBlock) {
     const at::Tensor rows = rows_of(input.weight, first, kBackwardBlock);
-    const PackedB columns = pack_columns(rows), packed_rows = pack_rows(rows);
-    const int64_t count = rows.size(0), stride = packed_rows.depth;
+    const PackedB columns = pack_columns(rows), packed_rows = dx.defined() ? pack_rows(rows) : PackedB{};
+    const int64_t count = rows.size(0);
+    const LogitGradients dlogits{mutable_bf16_data(storage), tokens, num_panels(count) * kPanel};
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
       for_each_row(kernels, input.x, columns, {begin, end},
                    [&](int64_t token, int64_t column, float* logits, int64_t n) {
-                     uint16_t* out = dlogits + token * stride;
+                     uint16_t* out = dlogits.row(token);
                      softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, log_sum_exp[token],
                                                       scales[token], out + column);
-                     std::fill(out + count, out + stride, uint16_t{0});
+                     std::fill(out + count, out + dlogits.stride, uint16_t{0});
                    });
-      add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
+      if (dx.defined()) add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
     });
-    float* weight_grad = backward.weight_grad.mutable_data_ptr<float>() + first * hidden;
-    at::parallel_for(0, num_panels(count), 1, [&](int64_t begin, int64_t end) {
-      for (size_t block = 0; block < packed_x.size(); ++block) {
-        const int64_t token = static_cast<int64_t>(block) * kGradTokens;
-        const TransposedProduct product{.a = dlogits + token * stride,
-                                        .stride = stride,
-                                        .depth = std::min(kGradTokens, tokens - token),
-                                        .rows = count,
-                                        .b = packed_x[block],
-                                        .c = weight_grad};
-        add_transposed(kernels, product, begin, end);
-      }
-    });
+    if (backward.weight_grad.defined())
+      add_weight_grad(kernels, dlogits, packed_x, rows_of(backward.weight_grad, first, kBackwardBlock));
   }
-  return dx.to(at::kBFloat16);
+  return dx.defined() ? dx.to(at::kBFloat16) : dx;
 }
 
 }  // namespace espalier::kernels

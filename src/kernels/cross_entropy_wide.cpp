@@ -76,9 +76,7 @@ CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool
       }
     });
   });
-  CrossEntropyRows rows = finish_rows(sums);
-  rows.kept_logits = kept;
-  return rows;
+  return {std::move(sums), kept};
 }
 
 at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
@@ -88,7 +86,8 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
   const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
   const float* scales = backward.token_grads.const_data_ptr<float>();
   const at::Tensor x = input.x.to(at::kFloat);
-  at::Tensor dx = at::zeros(x.sizes(), x.options());
+  at::Tensor dx;
+  if (backward.input_grad) dx = at::zeros(x.sizes(), x.options());
   LogitStorage storage(tokens, backward.kept_logits);
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     const at::Tensor weight_rows = rows_of(input.weight, block);
@@ -104,11 +103,10 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
                                       log_sum_exp[row], scales[row], gradients + row * block.count);
       }
     });
-    dx.addmm_(dlogits, weight_rows);
-    at::Tensor weight_grad = backward.weight_grad.narrow(0, block.first, block.count);
-    weight_grad.addmm_(dlogits.t(), x);
+    if (dx.defined()) dx.addmm_(dlogits, weight_rows);
+    if (backward.weight_grad.defined()) backward.weight_grad.narrow(0, block.first, block.count).addmm_(dlogits.t(), x);
   });
-  return dx.to(input.x.scalar_type());
+  return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
 }
 
 }  // namespace espalier::kernels

@@ -20,6 +20,8 @@ void check(const at::Tensor& x, const DropoutSite& site) {
   ESPALIER_CHECK(site.probability == 0 ||
                      (site.sample_numbers != nullptr && static_cast<int64_t>(site.sample_numbers->size()) == x.size(1)),
                  "one sample number for each of ", x.size(1), " rows");
+  ESPALIER_CHECK(site.first_position >= 0 && site.first_position + x.size(0) <= int64_t{1} << 32, "positions from ",
+                 site.first_position);
 }
 
 // Everything of the arguments but bias, residual and y. x: [s, b, h].
@@ -33,6 +35,7 @@ DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
           .keys = round_keys(site.key),
           .sample_numbers = site.probability > 0 ? site.sample_numbers->data() : nullptr,
           .num_samples = x.size(1),
+          .first_position = site.first_position,
           .threshold = static_cast<uint32_t>(std::ceil(site.probability * 0x1p32)),
           .scale = static_cast<float>(1 / (1 - site.probability))};
 }

@@ -12,19 +12,20 @@
 
 namespace espalier::kernels {
 
-// Where a mask comes from. Counter: word 0 = feature / 4, word 1 = position, word 2 = head (0 outside attention) +
-// 2^16 * (sample number >> 32), word 3 = low half of the sample number. Word feature % 4 of the block decides: the
-// element is dropped when word < probability * 2^32, else scaled by 1 / (1 - probability).
+// Where a mask comes from. Counter: word 0 = feature / 4, word 1 = position in the sample, word 2 = head (0 outside
+// attention) + 2^16 * (sample number >> 32), word 3 = low half of the sample number. Word feature % 4 of the block
+// decides: the element is dropped when word < probability * 2^32, else scaled by 1 / (1 - probability).
 struct DropoutSite {
-  double probability = 0;                         // 0: no dropout (evaluation, generation)
-  tensor::PhiloxKey key{};                        // philox_key(seed, "dropout/" + site name)
+  double probability = 0;                                // 0: no dropout (evaluation, generation)
+  tensor::PhiloxKey key{};                               // philox_key(seed, "dropout/" + site name)
   const std::vector<int64_t>* sample_numbers = nullptr;  // [b]; outlives the backward pass
+  int64_t first_position = 0;                            // of row 0 of x, where x is a part of the sequence
 };
 
 // residual + dropout(x + bias). x, residual: [s, b, h], compute type, contiguous; bias: [h] or nullptr.
 // bias.grad += column sums of the gradient behind the mask, in fp32.
-at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual, const DropoutSite& site,
-                            tensor::GradQueue& queue);
+at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual,
+                            const DropoutSite& site, tensor::GradQueue& queue);
 
 // dropout(x), x: [s, b, h].
 at::Tensor dropout(const at::Tensor& x, const DropoutSite& site);

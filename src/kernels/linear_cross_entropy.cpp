@@ -13,22 +13,6 @@
 
 namespace espalier::kernels {
 
-CrossEntropyRows finish_rows(const std::vector<SoftmaxSums>& sums) {
-  const int64_t tokens = static_cast<int64_t>(sums.size());
-  CrossEntropyRows rows{at::empty({tokens}, at::TensorOptions().dtype(at::kFloat)),
-                        at::empty({tokens}, at::TensorOptions().dtype(at::kFloat)),
-                        at::empty({0}, at::TensorOptions().dtype(at::kFloat))};
-  float* losses = rows.losses.mutable_data_ptr<float>();
-  float* log_sum_exp = rows.log_sum_exp.mutable_data_ptr<float>();
-  for (int64_t token = 0; token < tokens; ++token) {
-    const double logarithm = std::log(sums[token].sum);
-    log_sum_exp[token] = static_cast<float>(sums[token].largest + logarithm);
-    // The difference first: with large logits it is small, and the loss keeps its digits.
-    losses[token] = static_cast<float>(static_cast<double>(sums[token].largest) - sums[token].label_logit + logarithm);
-  }
-  return rows;
-}
-
 namespace {
 
 using tensor::GradQueue;
@@ -46,50 +30,100 @@ CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward
   return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 
+struct FinishedRows {
+  at::Tensor losses, log_sum_exp;  // [tokens] fp32
+};
+
+// Of the whole vocabulary from one shard's sums.
+FinishedRows combined_rows(const std::vector<SoftmaxSums>& sums, const VocabularyShard& shard) {
+  const int64_t tokens = static_cast<int64_t>(sums.size());
+  at::Tensor log_sum_exp = at::empty({tokens}, at::TensorOptions().dtype(at::kDouble));
+  at::Tensor label_logits = at::empty_like(log_sum_exp);
+  double* logarithms = log_sum_exp.mutable_data_ptr<double>();
+  double* labels = label_logits.mutable_data_ptr<double>();
+  for (int64_t token = 0; token < tokens; ++token) {
+    logarithms[token] = sums[token].largest + std::log(sums[token].sum);
+    labels[token] = sums[token].label_logit;
+  }
+  shard.combine(log_sum_exp, label_logits);
+  ESPALIER_CHECK(log_sum_exp.dim() == 1 && log_sum_exp.size(0) == tokens && log_sum_exp.sizes() == label_logits.sizes(),
+                 "combined ", tokens, " tokens to ", log_sum_exp.sizes(), " and ", label_logits.sizes());
+  return {(log_sum_exp - label_logits).to(at::kFloat), log_sum_exp.to(at::kFloat)};
+}
+
+FinishedRows finish_rows(const std::vector<SoftmaxSums>& sums, const VocabularyShard& shard) {
+  if (shard.combine) return combined_rows(sums, shard);
+  const int64_t tokens = static_cast<int64_t>(sums.size());
+  const auto fp32 = at::TensorOptions().dtype(at::kFloat);
+  const FinishedRows rows{at::empty({tokens}, fp32), at::empty({tokens}, fp32)};
+  float* losses = rows.losses.mutable_data_ptr<float>();
+  float* log_sum_exp = rows.log_sum_exp.mutable_data_ptr<float>();
+  for (int64_t token = 0; token < tokens; ++token) {
+    const double logarithm = std::log(sums[token].sum);
+    log_sum_exp[token] = static_cast<float>(sums[token].largest + logarithm);
+    // The difference first: with large logits it is small, and the loss keeps its digits.
+    losses[token] = static_cast<float>(static_cast<double>(sums[token].largest) - sums[token].label_logit + logarithm);
+  }
+  return rows;
+}
+
+at::Tensor backward_rows(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
+  const Bf16Kernels* kernels = kernels_for(input.x);
+  return kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
+                            : wide_cross_entropy_backward(input, backward);
+}
+
 // A masked token counts for nothing, even if its loss is not finite.
 at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
   return at::where(loss_mask == 0, at::zeros_like(losses), losses * loss_mask).sum();
 }
 
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, const at::Tensor& labels,
-                               const at::Tensor& loss_mask, GradQueue* queue) {
-    const CrossEntropyRows rows = forward_rows({x, weight->value, labels}, /*with_backward=*/true);
+  // `targets`: labels are rows of the shard.
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight,
+                               const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard) {
+    const CrossEntropyRows rows = forward_rows({x, weight->value, targets.labels}, /*with_backward=*/true);
+    const FinishedRows finished = finish_rows(rows.sums, shard);
     capture(context, "weight", weight);
     capture(context, "queue", queue);
     tensor::save_for_backward(context, "linear_cross_entropy",
                               {{"x", x},
-                               {"labels", labels},
-                               {"loss_mask", loss_mask},
-                               {"log_sum_exp", rows.log_sum_exp},
+                               {"labels", targets.labels},
+                               {"loss_mask", targets.loss_mask},
+                               {"log_sum_exp", finished.log_sum_exp},
                                {"kept_logits", rows.kept_logits}});
-    context->mark_non_differentiable({rows.losses});
-    return {masked_sum(rows.losses, loss_mask), rows.losses};
+    context->mark_non_differentiable({finished.losses});
+    return {masked_sum(finished.losses, targets.loss_mask), finished.losses};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     Param* weight = captured<Param>(context, "weight");
     GradQueue* queue = captured<GradQueue>(context, "queue");
+    ESPALIER_CHECK(weight->grad.defined(), "no gradient is kept for the output weight");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &labels = saved[1], &loss_mask = saved[2], &log_sum_exp = saved[3];
-    ESPALIER_CHECK(weight->grad.defined(), "no gradient is kept for the output weight");
-    const at::Tensor token_grads = (loss_mask * grads[0]).to(at::kFloat);
+    const at::Tensor &kept_logits = saved[4], token_grads = (loss_mask * grads[0]).to(at::kFloat);
     const CrossEntropyInput input{x, weight->value, labels};
-    const CrossEntropyBackward backward{log_sum_exp, token_grads, weight->grad, saved[4]};
-    const Bf16Kernels* kernels = kernels_for(x);
-    const at::Tensor dx = kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
-                                             : wide_cross_entropy_backward(input, backward);
-    // The weight's gradient needs the same logits as dx and is already there; the queue only learns that it is
-    // complete.
-    queue->push(*weight, [] {});
+    at::Tensor dx;
+    if (queue->mode() == GradQueue::Mode::kDeferred) {
+      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits});
+      queue->push(*weight, [=] {
+        backward_rows({x, weight->value, labels}, {log_sum_exp, token_grads, kept_logits, false, weight->grad});
+      });
+    } else {
+      // Both from the same logits; the queue only learns that the weight's gradient is there.
+      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad});
+      queue->push(*weight, [] {});
+    }
     return {dx, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::Tensor& labels,
-                                 const at::Tensor& loss_mask, GradQueue& queue) {
+TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const TokenTargets& targets, GradQueue& queue,
+                                 const VocabularyShard& shard) {
+  const auto& [labels, loss_mask] = targets;
   ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ",
                  weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
@@ -98,11 +132,14 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const at::T
   ESPALIER_CHECK(labels.dim() == 1 && labels.size(0) == x.size(0) && labels.scalar_type() == at::kLong, labels.sizes());
   ESPALIER_CHECK(loss_mask.dim() == 1 && loss_mask.size(0) == x.size(0) && loss_mask.scalar_type() == at::kFloat,
                  loss_mask.sizes());
-  if (!x.requires_grad() || !at::GradMode::is_enabled()) {
-    const CrossEntropyRows rows = forward_rows({x, weight.value, labels}, /*with_backward=*/false);
-    return {masked_sum(rows.losses, loss_mask), rows.losses};
+  ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
+  const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
+  if (!builds_graph(x)) {
+    const CrossEntropyRows rows = forward_rows({x, weight.value, local.labels}, /*with_backward=*/false);
+    const at::Tensor losses = finish_rows(rows.sums, shard).losses;
+    return {masked_sum(losses, loss_mask), losses};
   }
-  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, labels, loss_mask, &queue);
+  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, local, &queue, shard);
   return {results[0], results[1]};
 }
 

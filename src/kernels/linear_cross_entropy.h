@@ -7,6 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
+
 #include "tensor/param.h"
 
 namespace espalier::kernels {
@@ -16,10 +19,27 @@ struct TokenLosses {
   at::Tensor per_token;  // [tokens] fp32, without graph: the unmasked losses
 };
 
-// x: [tokens, hidden] compute type; weight: [vocabulary, hidden]; labels: [tokens] int64; loss_mask: [tokens] fp32.
-// Backward, for the upstream gradient g (a scalar): dx is returned, weight.grad += ... through `queue`. Tokens whose
-// mask is 0 give no gradient.
-TokenLosses linear_cross_entropy(const at::Tensor& x, tensor::Param& weight, const at::Tensor& labels,
-                                 const at::Tensor& loss_mask, tensor::GradQueue& queue);
+struct TokenTargets {
+  at::Tensor labels;     // [tokens] int64, ids of the whole vocabulary
+  at::Tensor loss_mask;  // [tokens] fp32
+};
+
+// The part of the vocabulary whose rows this rank has: first_row .. first_row + rows - 1, possibly none.
+struct VocabularyShard {
+  int64_t first_row = 0;
+  // Turns what this shard knows of every token into what is true of the whole vocabulary, in place. Both [tokens] fp64
+  // (a loss is the difference of two numbers that may be large):
+  //   log_sum_exp: of the logits of the shard's rows, minus infinity if it has none -> log of the shards' sum of exp;
+  //   label_logits: the label's logit if the shard has its row, else 0              -> sum over the shards.
+  // Called once in every forward pass. Empty: the shard is the whole vocabulary.
+  std::function<void(at::Tensor& log_sum_exp, at::Tensor& label_logits)> combine;
+};
+
+// x: [tokens, hidden] compute type; weight: [rows, hidden], the whole vocabulary or a shard of it.
+// Backward, for the upstream gradient g (a scalar): dx is returned, weight.grad += ... through `queue`, which may defer
+// it. dx comes from the shard's rows alone: its sum over the shards is the gradient. Tokens whose mask is 0 give no
+// gradient.
+TokenLosses linear_cross_entropy(const at::Tensor& x, tensor::Param& weight, const TokenTargets& targets,
+                                 tensor::GradQueue& queue, const VocabularyShard& shard = {});
 
 }  // namespace espalier::kernels

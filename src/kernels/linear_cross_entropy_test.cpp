@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <optional>
 #include <tuple>
 
@@ -82,7 +83,7 @@ TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatch
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     at::Tensor x = random({size.tokens, size.hidden}, type(), 10 + micro_batch, 0.3).requires_grad_(true);
     const double up = micro_batch == 0 ? 1.0 : 0.125;
-    const TokenLosses result = linear_cross_entropy(x, weight.param, labels, mask, queue);
+    const TokenLosses result = linear_cross_entropy(x, weight.param, {labels, mask}, queue);
     ASSERT_TRUE(result.sum.requires_grad());
     ASSERT_FALSE(result.per_token.requires_grad());
     (result.sum * up).backward();
@@ -116,10 +117,10 @@ TEST(LinearCrossEntropy, GradientMatchesFiniteDifferences) {
   tensor::GradQueue queue;
   at::Tensor x = random({size.tokens, size.hidden}, at::kFloat, 2).requires_grad_(true);
   const at::Tensor labels = labels_for(size), mask = mask_for(size);
-  linear_cross_entropy(x, weight.param, labels, mask, queue).sum.backward();
+  linear_cross_entropy(x, weight.param, {labels, mask}, queue).sum.backward();
   const at::Tensor step = random({size.tokens, size.hidden}, at::kFloat, 3, 3e-3), base = x.detach();
   const auto objective = [&](const at::Tensor& at) {
-    return (wide(linear_cross_entropy(at, weight.param, labels, mask, queue).per_token) * wide(mask))
+    return (wide(linear_cross_entropy(at, weight.param, {labels, mask}, queue).per_token) * wide(mask))
         .sum()
         .item<double>();
   };
@@ -134,7 +135,7 @@ TEST(LinearCrossEntropy, MaskedTokensGiveNoLossAndExactlyZeroGradient) {
     tensor::GradQueue queue;
     at::Tensor x = random({size.tokens, size.hidden}, type, 2).requires_grad_(true);
     const TokenLosses result =
-        linear_cross_entropy(x, weight.param, labels_for(size), at::zeros({size.tokens}, at::kFloat), queue);
+        linear_cross_entropy(x, weight.param, {labels_for(size), at::zeros({size.tokens}, at::kFloat)}, queue);
     result.sum.backward();
     EXPECT_EQ(result.sum.item<double>(), 0.0);
     EXPECT_GT(result.per_token.min().item<double>(), 0.0);
@@ -153,8 +154,12 @@ TEST(LinearCrossEntropy, LogitsKeptOrComputedAgainGiveTheSameBits) {
   for (const bool keep : {false, true}) {
     const CrossEntropyRows rows = wide_cross_entropy_forward(input, keep);
     EXPECT_EQ(rows.kept_logits.numel(), keep ? size.tokens * size.vocabulary : 0);
+    const at::Tensor log_sum_exp = at::empty({size.tokens}, at::kFloat);
+    for (int64_t token = 0; token < size.tokens; ++token)
+      log_sum_exp[token] = rows.sums[token].largest + std::log(rows.sums[token].sum);
     const at::Tensor weight_grad = at::zeros({size.vocabulary, size.hidden}, at::kFloat);
-    const at::Tensor dx = wide_cross_entropy_backward(input, {rows.log_sum_exp, scales, weight_grad, rows.kept_logits});
+    const at::Tensor dx =
+        wide_cross_entropy_backward(input, {log_sum_exp, scales, rows.kept_logits, true, weight_grad});
     results.push_back(at::cat({dx, weight_grad}));
   }
   EXPECT_TRUE(at::equal(results[0], results[1]));
@@ -166,7 +171,7 @@ TEST(LinearCrossEntropy, SecondBackwardThroughAKeptGraphGivesTheSameGradient) {
     TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
     tensor::GradQueue queue;
     at::Tensor x = random({size.tokens, size.hidden}, type, 2).requires_grad_(true);
-    const TokenLosses result = linear_cross_entropy(x, weight.param, labels_for(size), mask_for(size), queue);
+    const TokenLosses result = linear_cross_entropy(x, weight.param, {labels_for(size), mask_for(size)}, queue);
     result.sum.backward({}, /*retain_graph=*/true);
     const at::Tensor first = x.grad().clone();
     x.mutable_grad().reset();
@@ -180,7 +185,7 @@ TEST(LinearCrossEntropy, LargeLogitsDoNotOverflow) {
   weight.param.value[3] = 200.0f;
   tensor::GradQueue queue;
   const TokenLosses result = linear_cross_entropy(at::full({1, 1}, 100.0, at::kFloat), weight.param,
-                                                  at::full({1}, 3, at::kLong), at::ones({1}, at::kFloat), queue);
+                                                  {at::full({1}, 3, at::kLong), at::ones({1}, at::kFloat)}, queue);
   EXPECT_EQ(result.sum.item<double>(), 0.0);
 }
 
@@ -189,7 +194,7 @@ TEST(LinearCrossEntropy, WithoutGradientBuildsNoGraph) {
   TestParam weight(random({size.vocabulary, size.hidden}, at::kBFloat16, 1));
   tensor::GradQueue queue;
   const at::Tensor x = random({size.tokens, size.hidden}, at::kBFloat16, 2);
-  EXPECT_FALSE(linear_cross_entropy(x, weight.param, labels_for(size), mask_for(size), queue).sum.requires_grad());
+  EXPECT_FALSE(linear_cross_entropy(x, weight.param, {labels_for(size), mask_for(size)}, queue).sum.requires_grad());
 }
 
 }  // namespace linear_cross_entropy_test

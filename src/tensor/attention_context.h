@@ -25,14 +25,15 @@ struct AttentionContext {
   // counted from the start of the row (cache included). Documents set it to the start of their document.
   at::Tensor first_key;
   int64_t window = 0;  // 0: unlimited; otherwise a query sees at most the last `window` keys, itself included
-  // Slope of each head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
+  // Slope of each local head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
   KeyValueCache* cache = nullptr;
 
-  // Dropout of attention probabilities: site = layer, counter = sample number, head, query, key / 4.
+  // Dropout of attention probabilities: site = layer, counter = sample number, global head, query, key / 4.
   double dropout = 0;
   uint64_t seed = 0;
   std::vector<int64_t> sample_numbers;  // b entries
+  int64_t first_head = 0;               // global number of local head 0, where the heads are split over ranks
 };
 
 }  // namespace espalier::tensor

@@ -32,6 +32,7 @@ class GradQueue {
   void push(Param& param, std::function<void()> work);
   void drain();
   void set_mode(Mode mode);
+  Mode mode() const { return mode_; }
   // Called after every piece of work that has run, with the parameter that it added to.
   void set_on_added(std::function<void(Param&)> on_added) { on_added_ = std::move(on_added); }
   size_t num_pending() const { return pending_.size(); }

@@ -156,7 +156,8 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
     const uint64_t sample = static_cast<uint64_t>(problem.sample_numbers[head.row]);
     tile.dropout = true;
     tile.site = problem.key_of_site;
-    tile.head_word = static_cast<uint32_t>(head.head) + (static_cast<uint32_t>(sample >> 32) << 16);
+    tile.head_word =
+        static_cast<uint32_t>(problem.first_head + head.head) + (static_cast<uint32_t>(sample >> 32) << 16);
     tile.sample_word = static_cast<uint32_t>(sample);
     tile.drop_below = problem.drop_below;
     tile.keep_scale = problem.keep_scale;

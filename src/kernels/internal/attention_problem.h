@@ -37,6 +37,7 @@ struct AttentionProblem {
   float keep_scale = 1;
   tensor::PhiloxKey key_of_site{};
   const int64_t* sample_numbers = nullptr;  // [b]
+  int64_t first_head = 0;                   // added to the number of a head in the counter
 };
 
 struct AttentionGradients {

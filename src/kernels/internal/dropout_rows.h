@@ -13,7 +13,7 @@ void dropout_row(const DropoutRows& args, int64_t row, float* sums) {
   const T* residual = args.residual == nullptr ? nullptr : static_cast<const T*>(args.residual) + row * args.columns;
   T* y = static_cast<T*>(args.y) + row * args.columns;
   const uint64_t sample = args.masked ? static_cast<uint64_t>(args.sample_numbers[row % args.num_samples]) : 0;
-  const uint32_t position = static_cast<uint32_t>(row / args.num_samples);
+  const uint32_t position = static_cast<uint32_t>(args.first_position + row / args.num_samples);
   const uint32_t sample_high = static_cast<uint32_t>(sample >> 32) << 16, sample_low = static_cast<uint32_t>(sample);
   const V scale = V::all(args.scale);
   for (int64_t begin = 0; begin < args.columns; begin += kPhiloxWords) {

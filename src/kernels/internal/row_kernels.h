@@ -68,8 +68,9 @@ struct DropoutRows {
   bool masked;  // false: nothing is dropped, scale is not used
   PhiloxRoundKeys keys;
   const int64_t* sample_numbers;
-  int64_t num_samples;  // rows of one position
-  uint32_t threshold;   // dropped when word < threshold
+  int64_t num_samples;     // rows of one position
+  int64_t first_position;  // of row 0 in its sample
+  uint32_t threshold;      // dropped when word < threshold
   float scale;
 };
 

@@ -97,7 +97,7 @@ pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   const at::Tensor labels = batch.labels.t().contiguous().view({s * b});
   const at::Tensor mask = batch.loss_mask.t().contiguous().view({s * b});
   const kernels::TokenLosses losses =
-      kernels::linear_cross_entropy(x.view({s * b, -1}), output_weight_, labels, mask, queue_);
+      kernels::linear_cross_entropy(x.view({s * b, -1}), output_weight_, {labels, mask}, queue_);
 
   pipeline::LossTerm term{
       .name = "lm loss", .sum = losses.sum, .count = mask.sum(), .weight = 1, .row_sums = {}, .row_counts = {}};

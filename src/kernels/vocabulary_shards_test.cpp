@@ -1,0 +1,202 @@
+// The output layer and the embedding of a vocabulary that is divided over ranks, against plain ATen autograd in double
+// on the whole. The ranks' exchange is replayed in one process: every shard runs once to tell its values, then with the
+// values of all.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/embedding.h"
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/reference_test.h"
+
+namespace espalier::kernels {
+namespace vocabulary_shards_test {
+
+using reference::expect_within;
+using reference::random;
+using reference::rounding;
+using reference::TestParam;
+
+struct Rows {
+  int64_t first, count;
+};
+
+// Equal shares in whole units, the last ones smaller or empty: 33 rows in 4 shards of units of 16 are 16, 16, 1, 0.
+std::vector<Rows> divide(int64_t vocabulary, int64_t num_shards, int64_t unit) {
+  const int64_t units = (vocabulary + unit - 1) / unit, share = (units + num_shards - 1) / num_shards * unit;
+  std::vector<Rows> shards;
+  for (int64_t shard = 0; shard < num_shards; ++shard) {
+    const int64_t first = std::min(vocabulary, shard * share);
+    shards.push_back({first, std::min(vocabulary - first, share)});
+  }
+  return shards;
+}
+
+struct Division {
+  int64_t vocabulary, num_shards, unit;
+  std::string name() const { return concat(vocabulary, " rows in ", num_shards, " shards of units of ", unit); }
+};
+
+std::vector<Division> divisions() {
+  std::vector<Division> all;
+  for (const int64_t vocabulary : {7, 33, 50}) {
+    for (const int64_t num_shards : {1, 2, 3, 4}) {
+      for (const int64_t unit : {1, 16}) all.push_back({vocabulary, num_shards, unit});
+    }
+  }
+  all.push_back({2100, 2, 1});  // more than one block of rows in a shard
+  return all;
+}
+
+struct ShardValues {
+  at::Tensor log_sum_exp, label_logits;
+};
+
+// What an exchange between the ranks would do, by its definition.
+ShardValues over_all(const std::vector<ShardValues>& shards) {
+  std::vector<at::Tensor> log_sum_exps, label_logits;
+  for (const ShardValues& shard : shards) {
+    log_sum_exps.push_back(shard.log_sum_exp);
+    label_logits.push_back(shard.label_logits);
+  }
+  return {at::logsumexp(at::stack(log_sum_exps), 0), at::stack(label_logits).sum(0)};
+}
+
+// One problem in `num_tokens` tokens; labels visit every part of the vocabulary, first and last row included.
+struct Problem {
+  Problem(at::ScalarType type, int64_t num_tokens, int64_t vocabulary)
+      : x(random({num_tokens, kHidden}, type, 2, 0.3)), weight(random({vocabulary, kHidden}, type, 1)) {
+    at::Tensor labels = at::arange(num_tokens, at::kLong).mul(vocabulary / 3 + 1).remainder(vocabulary);
+    labels[num_tokens - 1] = vocabulary - 1;
+    at::Tensor mask = at::ones({num_tokens}, at::kFloat);
+    mask[2] = 0.0f;
+    mask[3] = 0.5f;
+    targets = {labels, mask};
+  }
+  static constexpr int64_t kHidden = 24;
+  at::Tensor x, weight;
+  TokenTargets targets;
+};
+
+struct Oracle {
+  at::Tensor losses, d_logits, dw;
+};
+
+// In double, logits rounded to the compute type as linear_cross_entropy.h promises; the rounding is a constant shift
+// for autograd.
+Oracle oracle(const Problem& problem, double up) {
+  const at::Tensor weight = problem.weight.to(at::kDouble).requires_grad_(true);
+  const at::Tensor exact = problem.x.to(at::kDouble).mm(weight.t());
+  const at::Tensor rounded = exact.detach().to(problem.x.scalar_type()).to(at::kDouble);
+  const at::Tensor logits = exact + (rounded - exact.detach());
+  const at::Tensor losses = -at::log_softmax(logits, 1).gather(1, problem.targets.labels.unsqueeze(1)).squeeze(1);
+  const at::Tensor objective = (losses * problem.targets.loss_mask.to(at::kDouble)).sum() * up;
+  const auto grads = torch::autograd::grad({objective}, {exact, weight});
+  return {losses.detach(), grads[0], grads[1]};
+}
+
+// One shard's part of `problem`.
+struct Shard {
+  Shard(const Problem& problem, const Rows& rows)
+      : rows(rows),
+        x(problem.x.clone().requires_grad_(true)),
+        weight(problem.weight.narrow(0, rows.first, rows.count)) {}
+
+  TokenLosses run(const Problem& problem, std::function<void(at::Tensor&, at::Tensor&)> combine) {
+    return linear_cross_entropy(x, weight.param, problem.targets, queue, {rows.first, std::move(combine)});
+  }
+
+  Rows rows;
+  at::Tensor x;
+  TestParam weight;
+  tensor::GradQueue queue;
+};
+
+// What the shards tell of themselves.
+std::vector<ShardValues> local_values(const Problem& problem, const std::vector<Rows>& shards) {
+  std::vector<ShardValues> values;
+  for (const Rows& rows : shards) {
+    Shard(problem, rows).run(problem, [&](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+      EXPECT_EQ(log_sum_exp.scalar_type(), at::kDouble);
+      EXPECT_EQ(label_logits.scalar_type(), at::kDouble);
+      values.push_back({log_sum_exp.clone(), label_logits.clone()});
+    });
+  }
+  return values;
+}
+
+class VocabularyShardsTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa>> {
+ protected:
+  void SetUp() override {
+    const CpuIsa isa = std::get<1>(GetParam());
+    if (isa > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
+    force_.emplace(isa);
+  }
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+
+ private:
+  std::optional<ForceCpuIsa> force_;
+};
+
+TEST_P(VocabularyShardsTest, LossAndGradientsOfTheShardsMatchDoubleAutogradOnTheWhole) {
+  constexpr double kUp = 0.125;
+  for (const Division& division : divisions()) {
+    SCOPED_TRACE(division.name());
+    const Problem problem(type(), 45, division.vocabulary);
+    const std::vector<Rows> shards = divide(division.vocabulary, division.num_shards, division.unit);
+    const ShardValues all = over_all(local_values(problem, shards));
+    const Oracle want = oracle(problem, kUp);
+    const double unit = rounding(type());
+    // A logit whose fp32 sum rounds to the neighbour of the exact one's rounding moves the loss by up to one unit.
+    const at::Tensor largest =
+        at::abs(problem.x.to(at::kDouble)).mm(at::abs(problem.weight.to(at::kDouble)).t()).amax({1});
+    const at::Tensor slack = largest * (2 * unit * (type() == at::kFloat ? 16 : 1)) + 1e-6;
+    // Gradients of logits are rounded to the compute type before they enter the products.
+    const double relative = type() == at::kFloat ? 1e-5 : 6 * unit;
+    for (const Rows& rows : shards) {
+      Shard shard(problem, rows);
+      const TokenLosses losses = shard.run(problem, [&](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+        log_sum_exp.copy_(all.log_sum_exp);
+        label_logits = all.label_logits.to(at::kFloat).to(at::kDouble);  // another tensor is taken too
+      });
+      (losses.sum * kUp).backward();
+      expect_within(losses.per_token, want.losses, slack, "losses");
+      const at::Tensor weight64 = problem.weight.to(at::kDouble).narrow(0, rows.first, rows.count);
+      const at::Tensor dx = want.d_logits.narrow(1, rows.first, rows.count).mm(weight64);
+      const at::Tensor dw = want.dw.narrow(0, rows.first, rows.count);
+      const auto bound = [&](const at::Tensor& x) {
+        return at::full({1}, relative * x.norm().item<double>() + 1e-6, at::kDouble);
+      };
+      expect_within(shard.x.grad(), dx, bound(dx), "dx");
+      expect_within(shard.weight.added(), dw, bound(dw), "dW");
+    }
+  }
+}
+
+TEST_P(VocabularyShardsTest, OneShardOfEverythingGivesTheBitsOfTheWhole) {
+  const Problem problem(type(), 45, 1031);
+  Shard shard(problem, {0, 1031}), whole(problem, {0, 1031});
+  shard.run(problem, [](at::Tensor&, at::Tensor&) {}).sum.backward();
+  whole.run(problem, nullptr).sum.backward();
+  EXPECT_TRUE(at::equal(shard.x.grad(), whole.x.grad()));
+  EXPECT_TRUE(at::equal(shard.weight.param.grad, whole.weight.param.grad));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bf16, VocabularyShardsTest,
+                         testing::Combine(testing::Values(at::kBFloat16),
+                                          testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                                          CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
+INSTANTIATE_TEST_SUITE_P(Others, VocabularyShardsTest,
+                         testing::Combine(testing::Values(at::kFloat, at::kHalf),
+                                          testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512)));
+
+}  // namespace vocabulary_shards_test
+}  // namespace espalier::kernels
