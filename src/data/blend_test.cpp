@@ -7,9 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/sha256.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
-#include "tests/support/sha256.h"
 
 namespace espalier::data {
 namespace {
@@ -87,8 +87,8 @@ TEST(BlendIndexOracle, WeightsAndIndicesEqualMegatronsBitForBit) {
           sets += static_cast<char>(place.set);
           samples.append(reinterpret_cast<const char*>(&place.sample), sizeof place.sample);
         }
-        EXPECT_EQ(test::sha256(sets), sums["sha256_dataset_index_u8"]) << name << " " << kind << " " << size;
-        EXPECT_EQ(test::sha256(samples), sums["sha256_dataset_sample_index_i64"]) << name << " " << kind << " " << size;
+        EXPECT_EQ(hex_digits(sha256(sets)), sums["sha256_dataset_index_u8"]) << name << " " << kind << " " << size;
+        EXPECT_EQ(hex_digits(sha256(samples)), sums["sha256_dataset_sample_index_i64"]) << name << " " << kind << " " << size;
       }
   }
   EXPECT_EQ(oracle.size(), 4u);

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
-#include "tests/support/sha256.h"
 
 namespace espalier::data {
 namespace {
@@ -98,7 +98,7 @@ TEST_F(GptDatasetOracle, SamplesEqualMegatrons) {
         const std::vector<int64_t> ids = ids_of(*set, number);
         bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t));
       }
-      EXPECT_EQ(test::sha256(bytes), expected["sha256_of_all_samples_int64"]);
+      EXPECT_EQ(hex_digits(sha256(bytes)), expected["sha256_of_all_samples_int64"]);
     }
   }
 }

@@ -8,11 +8,11 @@
 #include <fstream>
 #include <map>
 
+#include "base/sha256.h"
 #include "data/blend.h"
 #include "data/splits.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
-#include "tests/support/sha256.h"
 
 namespace espalier::data {
 namespace {
@@ -26,7 +26,7 @@ std::vector<int64_t> values_of(const IndexArray& array) {
 }
 
 std::string sha256_of(const IndexArray& array) {
-  return test::sha256({static_cast<const char*>(array.data()), array.size_bytes()});
+  return hex_digits(sha256({static_cast<const char*>(array.data()), array.size_bytes()}));
 }
 
 SampleIndex small_index(const DocumentRange& documents, int64_t num_samples) {
@@ -160,7 +160,7 @@ Json read_oracle(const std::string& name) {
 std::string sha256_of_npy(const IndexArray& array) {
   const std::filesystem::path path = testing::TempDir() + "espalier_sample_index_test.npy";
   array.write_npy(path);
-  const std::string sum = test::sha256(test::read_bytes(path));
+  const std::string sum = hex_digits(sha256(test::read_bytes(path)));
   std::filesystem::remove(path);
   return sum;
 }

@@ -1,0 +1,65 @@
+#include "launch/cores.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace espalier::launch {
+namespace {
+
+std::vector<int> cores(int count) {
+  std::vector<int> list(count);
+  std::iota(list.begin(), list.end(), 100);
+  return list;
+}
+
+TEST(Cores, EveryCoreGoesToOneRankAndSharesAreNearlyEqual) {
+  for (const int num_cores : {1, 2, 7, 16, 33})
+    for (int num_ranks = 2; num_ranks <= num_cores; ++num_ranks) {
+      std::multiset<int> given;
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const CoreShare share = share_of_cores(cores(num_cores), rank, num_ranks);
+        EXPECT_EQ(share.num_threads, static_cast<int>(share.cpus.size()));
+        EXPECT_GE(share.num_threads, num_cores / num_ranks);
+        EXPECT_LE(share.num_threads, num_cores / num_ranks + 1);
+        given.insert(share.cpus.begin(), share.cpus.end());
+      }
+      const std::vector<int> all = cores(num_cores);
+      EXPECT_EQ(std::vector<int>(given.begin(), given.end()), all) << num_cores << " cores, " << num_ranks << " ranks";
+    }
+}
+
+TEST(Cores, ASingleRankTakesAllAndIsNotBound) {
+  const CoreShare share = share_of_cores(cores(7), 0, 1);
+  EXPECT_EQ(share.num_threads, 7);
+  EXPECT_TRUE(share.cpus.empty());
+}
+
+TEST(Cores, MoreRanksThanCoresHaveOneThreadEachAndAreNotBound) {
+  const CoreShare share = share_of_cores(cores(2), 7, 8);
+  EXPECT_EQ(share.num_threads, 1);
+  EXPECT_TRUE(share.cpus.empty());
+}
+
+TEST(Cores, TheUsersNumberOfThreadsIsKept) {
+  setenv("OMP_NUM_THREADS", "3", 1);
+  const CoreShare share = share_of_cores(RankEnvironment{.rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2});
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(share.num_threads, 3);
+  EXPECT_TRUE(share.cpus.empty());
+}
+
+TEST(Cores, SlurmsBoundTasksKeepTheirCores) {
+  unsetenv("OMP_NUM_THREADS");
+  const RankEnvironment place{.kind = LaunchKind::kSlurm, .world_size = 2, .local_world_size = 2};
+  const int all = share_of_cores(RankEnvironment{}).num_threads;
+  setenv("SLURM_CPU_BIND_TYPE", "mask_cpu:", 1);
+  EXPECT_EQ(share_of_cores(place).num_threads, all);
+  setenv("SLURM_CPU_BIND_TYPE", "none", 1);
+  EXPECT_EQ(share_of_cores(place).num_threads, std::max(1, all / 2));
+  unsetenv("SLURM_CPU_BIND_TYPE");
+}
+
+}  // namespace
+}  // namespace espalier::launch

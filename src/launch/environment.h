@@ -1,0 +1,65 @@
+// Which rank of how many this process is, and where the ranks meet: read from the variables of whatever started it.
+//
+//   const RankEnvironment place = detect_environment();
+//   if (place.rank == 0) log_info(place.explanation);   // "ranks by SLURM: rank 0 of 8 on 2 machines, ..."
+//
+// Order of precedence: explicit flags, RANK (torchrun, espalier launch, by hand), a SLURM step, MPI and its kin, a
+// single process. Two sources that contradict each other are a UserError that shows both; a launcher inside a launcher
+// (torchrun or mpirun, one a machine, started by srun) is no contradiction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace espalier::launch {
+
+enum class LaunchKind {
+  kSingle,    // nothing says that there are others
+  kFlags,     // explicit flags
+  kEspalier,  // espalier launch
+  kTorchrun,  // another program with torchrun's environment
+  kByHand,    // RANK and WORLD_SIZE without a launcher's marks
+  kSlurm,
+  kOpenMpi,
+  kPals,  // Cray and Argonne; before kMpich, whose variables it sets as well
+  kMpich,  // MPICH, Intel MPI, srun --mpi=pmi2
+  kMvapich,
+  kJsm,  // LSF's jsrun
+  kFlux,
+};
+
+std::string to_string(LaunchKind kind);
+
+struct RankEnvironment {
+  LaunchKind kind = LaunchKind::kSingle;
+  int64_t rank = 0, world_size = 1;
+  int64_t local_rank = 0, local_world_size = 1;  // by hand on several machines: of those that are known of
+  std::optional<int64_t> node_rank;
+  std::string master_address = "127.0.0.1";  // host name or address of rank 0
+  int master_port = 0;                       // 0: a free one (a single process)
+  // Somebody else's launcher hosts a c10d TCPStore at the master's address: rank 0 connects to it like the others.
+  bool foreign_store = false;
+  // espalier launch hosts our store there: again nobody else does.
+  bool launcher_store = false;
+  int64_t restart_count = 0;  // of espalier launch or torchrun: how often the group has been started again
+  std::string run_id;         // of the launcher or the batch system; empty if there is none
+  std::string explanation;    // who won and what it said, in one line
+};
+
+// Flags that name a rank win over every variable.
+struct RankFlags {
+  std::optional<int64_t> rank, world_size, local_rank, local_world_size;
+  std::optional<std::string> master_address;
+  std::optional<int64_t> master_port;
+};
+
+using Variables = std::map<std::string, std::string>;
+
+Variables process_variables();
+
+RankEnvironment detect_environment(const Variables& variables, const RankFlags& flags = {});
+RankEnvironment detect_environment(const RankFlags& flags = {});
+
+}  // namespace espalier::launch

@@ -1,0 +1,43 @@
+// TCP sockets: owned descriptors, listening, connecting with a deadline.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace espalier::launch::internal {
+
+using Clock = std::chrono::steady_clock;
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : value_(other.value_) { other.value_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  int get() const { return value_; }
+  bool valid() const { return value_ >= 0; }
+  void reset();
+
+ private:
+  int value_ = -1;
+};
+
+// Bound and listening, does not block. `address`: empty for all of this machine's. Port 0: a free one. UserError if the
+// port is taken.
+Descriptor listen_on(const std::string& address, int port);
+int port_of(const Descriptor& socket);
+std::string peer_of(int socket);  // "10.0.0.7:41234"
+
+// Small messages go at once, and a machine that vanished is noticed within a minute or so.
+void prepare_connection(int socket);
+
+// Not valid() if nobody answers there now; `reason` then says why.
+Descriptor try_to_connect(const std::string& address, int port, Clock::time_point deadline, std::string& reason);
+
+enum class Transfer { kDone, kTimedOut, kClosed };
+Transfer send_all(int socket, std::string_view data, Clock::time_point deadline);
+Transfer receive_all(int socket, char* data, size_t size, Clock::time_point deadline);
+
+}  // namespace espalier::launch::internal

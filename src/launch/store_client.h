@@ -1,0 +1,59 @@
+// A connection to a StoreServer (store_server.h). Thread-safe: one request at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace espalier::launch {
+
+// Keys that did not come in time.
+class StoreTimeout : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+class StoreClient {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+  struct Options {
+    std::string address;
+    int port = 0;
+    std::string secret;
+    Milliseconds connect_timeout = std::chrono::seconds(300);  // the server may start later
+  };
+  // UserError if nobody answers in time, if something else answers, or if the secrets differ.
+  explicit StoreClient(const Options& options);
+  ~StoreClient();
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+
+  const Options& options() const;
+
+  // A UserError of any of these means that the server is gone.
+  void set(const std::string& key, const std::string& value);
+  void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+  void append(const std::string& key, const std::string& value);
+  // Waits until all are there; StoreTimeout names what is not.
+  std::string get(const std::string& key, Milliseconds timeout);
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout);
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout);
+  int64_t add(const std::string& key, int64_t amount);  // the sum; a key that is not there counts as 0
+  // Sets `desired` if the value is `expected` (empty: or there is none). The value afterwards; `expected` if there is
+  // none.
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
+  bool remove(const std::string& key);
+  bool check(const std::vector<std::string>& keys);  // are all there?
+  int64_t num_keys();
+  std::vector<std::string> list_keys();
+
+ private:
+  class Channel;
+  std::unique_ptr<Channel> channel_;
+};
+
+}  // namespace espalier::launch
