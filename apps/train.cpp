@@ -64,8 +64,7 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
   log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps),
            " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
            spec::to_string(config.grid));
-  if (config.grid.num_ranks() > 1)
-    log_warning("a run has one process for now: this layout is checked but does not start");
+  if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
 }
 
 int train_gpt(const std::vector<std::string>& arguments) {

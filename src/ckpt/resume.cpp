@@ -78,6 +78,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"min_loss_scale", Rule::kOverride},
       {"loss_scale_window", Rule::kOverride},
       {"hysteresis", Rule::kOverride},
+      {"grad_reduce_type", Rule::kOverride},
 
       // Layout: where the work is done.
       {"micro_batch_size", Rule::kFree},
@@ -86,7 +87,17 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"context_parallel_size", Rule::kFree},
       {"num_layers_per_virtual_pipeline_stage", Rule::kFree},
       {"pp_partition_method", Rule::kFree},
+      {"enable_zbh1_pipeline", Rule::kFree},
+      {"sequence_parallel", Rule::kFree},
+      {"distribute_checkpointed_activations", Rule::kFree},
+      {"partition_activations", Rule::kFree},
+      {"use_distributed_optimizer", Rule::kFree},
+      {"deepspeed", Rule::kFree},
       {"zero_stage", Rule::kFree},
+      {"check_replicas", Rule::kFree},
+      {"check_replicas_policy", Rule::kFree},
+      {"distributed_backend", Rule::kFree},
+      {"distributed_timeout_minutes", Rule::kFree},
       {"num_threads", Rule::kFree},
       {"make_vocab_size_divisible_by", Rule::kFree},  // the padded vocabulary of a model is fixed
 

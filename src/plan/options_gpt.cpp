@@ -150,6 +150,11 @@ void add_recompute(OptionTable& table, RunConfig& config) {
   table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
       .minimum(1)
       .default_text("1");
+  table
+      .add("--distribute-checkpointed-activations", config.parallel.distribute_checkpointed_activations,
+           "each tensor rank keeps its part of the layer inputs that recompute keeps")
+      .alias("--distribute-saved-activations");
+  table.add("--partition-activations", config.parallel.partition_activations, "the same, as DeepSpeed names it");
   internal::add_recompute_inert(table);
 }
 
@@ -249,27 +254,6 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
   internal::add_mixed_precision_inert(table);
 }
 
-void add_distributed(OptionTable& table, RunConfig& config) {
-  table.group("distributed");
-  table.add("--tensor-model-parallel-size", config.grid.tensor, "processes that share each layer")
-      .minimum(1)
-      .maximum(1e6);
-  table.add("--pipeline-model-parallel-size", config.grid.pipeline, "stages the layers are divided into")
-      .minimum(1)
-      .maximum(1e6);
-  table.add("--context-parallel-size", config.grid.context, "processes that share each sequence")
-      .minimum(1)
-      .maximum(1e6);
-  table
-      .add("--num-layers-per-virtual-pipeline-stage", config.parallel.num_layers_per_virtual_pipeline_stage,
-           "layers of one chunk of an interleaved pipeline")
-      .minimum(1)
-      .maximum(1e4);
-  table.add("--pp-partition-method", config.parallel.pp_partition_method,
-            "how layers are divided: uniform, parameters or type:PATTERN|PATTERN");
-  internal::add_distributed_inert(table);
-}
-
 void add_validation(OptionTable& table, RunConfig& config) {
   DataConfig& data = config.data;
   table.group("validation");
@@ -359,18 +343,6 @@ void add_logging(OptionTable& table, RunConfig& config) {
   internal::add_logging_inert(table);
 }
 
-void add_zero(OptionTable& table, RunConfig& config) {
-  table.group("ZeRO configurations");
-  table
-      .add("--zero-stage", config.parallel.zero_stage,
-           "1: each data-parallel process keeps a part of the optimizer; one process keeps all of it")
-      .minimum(0)
-      .maximum(3)
-      .refuse_value("2", "use 0 or 1")
-      .refuse_value("3", "use 0 or 1");
-  internal::add_zero_inert(table);
-}
-
 }  // namespace
 
 void add_gpt_options(OptionTable& table, RunConfig& config) {
@@ -383,13 +355,13 @@ void add_gpt_options(OptionTable& table, RunConfig& config) {
   add_learning_rate(table, config);
   add_checkpointing(table, config);
   add_mixed_precision(table, config);
-  add_distributed(table, config);
+  internal::add_distributed(table, config.grid, config.parallel);
   add_validation(table, config);
   add_data(table, config);
   internal::add_families_inert(table);
   add_logging(table, config);
-  add_zero(table, config);
-  internal::add_deepspeed_inert(table);
+  internal::add_zero(table, config.parallel);
+  internal::add_deepspeed(table, config.parallel);
 }
 
 }  // namespace espalier::plan

@@ -34,7 +34,7 @@ constexpr const char* kOnlyRetrieval = "only retrieval models (ICT, REALM) read 
 constexpr const char* kOnlyVision = "only vision models read it";
 constexpr const char* kMapped = "token files are memory-mapped and need no workers";
 constexpr const char* kZeroBuffers = "it sizes buffers of DeepSpeed's";
-constexpr const char* kOneProcess = "it steers how processes talk";
+constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
 constexpr const char* kRecompute = "recompute follows --checkpoint-activations or --recompute-granularity";
 
 }  // namespace
@@ -122,10 +122,8 @@ void add_training_inert(OptionTable& table) {
 void add_recompute_inert(OptionTable& table) {
   no_effect(table,
             {
-                {"--distribute-checkpointed-activations", kFlag, "kept inputs are not divided over tensor ranks"},
                 {"--recompute-activations", kFlag, "attention probabilities, all that it recomputes, are never kept"},
                 {"--deepspeed-activation-checkpointing", kFlag, kRecompute},
-                {"--partition-activations", kFlag, kRecompute},
                 {"--contigious-checkpointing", kFlag, kRecompute},
                 {"--checkpoint-in-cpu", kFlag, kRecompute},
                 {"--synchronize-each-layer", kFlag, kRecompute},
@@ -197,25 +195,22 @@ void add_mixed_precision_inert(OptionTable& table) {
 }
 
 void add_distributed_inert(OptionTable& table) {
-  table.add_without_effect("--distributed-backend", kOne, kOneProcess).choices({"nccl", "gloo", "ccl", "hccl"});
-  table.add_without_effect("--DDP-impl", kOne, kOneProcess).choices({"local", "torch"});
+  table.add_without_effect("--DDP-impl", kOne, kBuckets)
+      .choices({"local", "torch"})
+      .refuse_value("FSDP", "use --zero-stage 3");
   no_effect(table, {
-                       {"--use-contiguous-buffers-in-ddp", kFlag, kOneProcess},
-                       {"--no-contiguous-buffers-in-local-ddp", kFlag, kOneProcess},
-                       {"--no-scatter-gather-tensors-in-pipeline", kFlag, kOneProcess},
-                       {"--no-async-tensor-model-parallel-allreduce", kFlag, kOneProcess},
+                       {"--use-contiguous-buffers-in-ddp", kFlag, kBuckets},
+                       {"--no-contiguous-buffers-in-local-ddp", kFlag, kBuckets},
+                       {"--no-scatter-gather-tensors-in-pipeline", kFlag, "stages exchange whole tensors"},
+                       {"--no-async-tensor-model-parallel-allreduce", kFlag,
+                        "it steers when tensor ranks talk, not what they say"},
                        {"--local_rank", kOne, "the rank comes from the environment"},
                        {"--lazy-mpu-init", kOne, "there is no outside manager of processes"},
-                       {"--distributed-timeout-minutes", kOne, kOneProcess},
-                       {"--use-distributed-optimizer", kFlag, "--zero-stage 1 is the same, and the default"},
                    });
   refused(table,
           {
               {"--model-parallel-size", kOne, "use --tensor-model-parallel-size"},
-              {"--sequence-parallel", kFlag, "one process has no tensor ranks to divide sequences over; leave it out"},
-              {"--ds-sequence-parallel-size", kOne, "use --context-parallel-size"},
               {"--pipeline-model-parallel-split-rank", kOne, "only encoder-decoder models have one; leave it out"},
-              {"--enable-zbh1-pipeline", kFlag, "leave it out"},
           });
 }
 
@@ -318,14 +313,11 @@ void add_zero_inert(OptionTable& table) {
 }
 
 void add_deepspeed_inert(OptionTable& table) {
-  constexpr const char* kFlagInstead =
-      "DeepSpeed is not used; leave it out: precision, batch sizes, clipping and ZeRO stage are options of their own";
+  constexpr const char* kFlagInstead = "use --deepspeed";
   constexpr const char* kFileInstead =
       "DeepSpeed's JSON is not read yet; write its values as --micro-batch-size, --global-batch-size, --clip-grad, "
       "--zero-stage, --bf16 or --fp16 with --initial-loss-scale and --loss-scale-window";
-  table.group("DeepSpeed");
   refused(table, {
-                     {"--deepspeed", kFlag, kFlagInstead},
                      {"--deepspeed_config", kOne, kFileInstead},
                      {"--deepscale", kFlag, kFlagInstead},
                      {"--deepscale_config", kOne, kFileInstead},

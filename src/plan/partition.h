@@ -6,14 +6,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "spec/gpt.h"
+
 namespace espalier::plan {
+
+struct RunConfig;
 
 // Depths [begin, end).
 struct DepthRange {
   int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
   bool contains(int64_t depth) const { return begin <= depth && depth < end; }
   bool operator==(const DepthRange&) const = default;
 };
@@ -34,5 +41,41 @@ struct Partition {
 
 // The same number of layers for every part; CHECKs that they divide.
 Partition partition_evenly(int64_t num_layers, int64_t num_stages, int64_t num_chunks);
+
+// So many layers for each stage, in order; CHECKs that each has at least one.
+Partition partition_by_counts(const std::vector<int64_t>& layers_of_stages);
+
+// Elements of what --pp-partition-method parameters weighs.
+struct PartWeights {
+  int64_t embedding = 0, layer = 0, final_norm = 0, output = 0;  // output: also when it is the tied embedding
+};
+PartWeights part_weights(const spec::GptConfig& model);
+
+struct PartitionRequest {
+  // Of --pp-partition-method:
+  //   ""                even where the layers divide; type:transformer, DeepSpeed's default
+  //   "type:PATTERN"    the same number for every stage of items whose class name matches the regular expression, in
+  //   any
+  //                     case: EmbeddingPipe (twice: input and output), ParallelTransformerLayerPipe, LayerNorm
+  //   "uniform"         the same number of items of DeepSpeed's list: 3 before the layers, 4 behind them
+  //   "parameters"      the same number of parameters, as near as can be
+  //   "list:5,6,6,5"    so many layers for each stage
+  std::string method;
+  int64_t num_layers = 0, num_stages = 1, num_chunks = 1;
+  PartWeights weights;  // read by "parameters" only
+  // How messages name the option, with where it comes from.
+  std::string method_origin = "--pp-partition-method";
+};
+
+// The boundaries that DeepSpeed 0.19 finds, as layers; nothing, with problems that name the nearest legal choice, where
+// a stage would hold no transformer layer. With several chunks all parts have the same number of layers.
+std::optional<Partition> make_partition(const PartitionRequest& request, Problems& problems);
+
+// Of a resolved run whose vocabulary is known (`parameters` weighs it). UserError as above.
+Partition make_partition(const RunConfig& config);
+
+// DeepSpeed 0.19's partition_balanced and partition_uniform: boundaries of num_parts runs of items.
+std::vector<int64_t> balanced_boundaries(const std::vector<double>& weights, int64_t num_parts);
+std::vector<int64_t> uniform_boundaries(int64_t num_items, int64_t num_parts);
 
 }  // namespace espalier::plan

@@ -92,54 +92,26 @@ void Resolver::resolve_precision() {
   training.precision = training.bf16 ? Precision::kBf16 : training.fp16 ? Precision::kFp16 : Precision::kFp32;
   if (given("--fp16-lm-cross-entropy") && !training.fp16)
     problems_.add("--fp16-lm-cross-entropy needs --fp16; leave it out");
-  if (given("--distribute-checkpointed-activations") && !training.checkpoint_activations)
-    problems_.add("--distribute-checkpointed-activations needs --checkpoint-activations");
   const OptimizerConfig& optimizer = config_.optimizer;
   if (optimizer.min_loss_scale > optimizer.initial_loss_scale)
     problems_.add(origin("--min-loss-scale"), " is above ", origin("--initial-loss-scale"), "; use at most ",
                   format_shortest(optimizer.initial_loss_scale));
 }
 
-void Resolver::resolve_grid() {
-  spec::GridShape& grid = config_.grid;
-  const spec::GptConfig& model = config_.model;
-  const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
-  const int64_t ranks = config_.num_ranks.value_or(one_copy);
-  if (ranks % one_copy != 0)
-    problems_.add(ranks, " processes cannot be divided into copies of the model of ", one_copy, " (tensor ",
-                  grid.tensor, " * context ", grid.context, " * pipeline ", grid.pipeline, "); use ",
-                  multiples_near(ranks, one_copy));
-  grid.data = std::max<int64_t>(1, ranks / one_copy);
-  if (model.num_attention_heads > 0 && model.num_attention_heads % grid.tensor != 0)
-    problems_.add(origin("--tensor-model-parallel-size"), " does not divide ", origin("--num-attention-heads"),
-                  "; use ", divisors_near(grid.tensor, model.num_attention_heads));
-  if (model.ffn_hidden_size % grid.tensor != 0)
-    problems_.add(origin("--tensor-model-parallel-size"), " does not divide the MLP's width ", model.ffn_hidden_size,
-                  "; use ", divisors_near(grid.tensor, model.ffn_hidden_size));
-  if (config_.data.sequence_length % grid.context != 0)
-    problems_.add(origin("--context-parallel-size"), " does not divide the sequence length ",
-                  config_.data.sequence_length, "; use ", divisors_near(grid.context, config_.data.sequence_length));
-  if (model.num_layers > 0 && model.num_layers < grid.pipeline)
-    problems_.add(origin("--pipeline-model-parallel-size"), " is more than ", origin("--num-layers"), "; use at most ",
-                  model.num_layers);
-  const auto& chunk = config_.parallel.num_layers_per_virtual_pipeline_stage;
-  if (chunk && grid.pipeline <= 2)
-    problems_.add(origin("--num-layers-per-virtual-pipeline-stage"), " needs a --pipeline-model-parallel-size above 2");
-  if (chunk && grid.pipeline > 2 && model.num_layers % (grid.pipeline * *chunk) != 0)
-    problems_.add(origin("--num-layers"), " is not a multiple of pipeline size ", grid.pipeline, " * ",
-                  origin("--num-layers-per-virtual-pipeline-stage"), "; use ",
-                  multiples_near(model.num_layers, grid.pipeline * *chunk), " layers");
-}
-
 void Resolver::resolve_batch() {
   TrainingConfig& training = config_.training;
-  const int64_t samples_at_once = training.micro_batch_size * config_.grid.data;
+  // An interleaved pipeline passes micro-batches in groups of as many as it has stages.
+  const bool in_groups = config_.parallel.pipeline_schedule == ScheduleKind::kInterleaved;
+  const int64_t samples_at_once =
+      training.micro_batch_size * config_.grid.data * (in_groups ? config_.grid.pipeline : 1);
   if (samples_at_once == 0) return;  // --micro-batch-size is missing
   if (!training.global_batch_size) training.global_batch_size = samples_at_once;
   const int64_t batch = *training.global_batch_size;
   if (batch % samples_at_once != 0)
     problems_.add(origin("--global-batch-size"), " is not a multiple of ", origin("--micro-batch-size"),
-                  " * data-parallel size ", config_.grid.data, "; use ", multiples_near(batch, samples_at_once));
+                  " * data-parallel size ", config_.grid.data, in_groups ? " * pipeline stages " : "",
+                  in_groups ? concat(config_.grid.pipeline, " (interleaved)") : "", "; use ",
+                  multiples_near(batch, samples_at_once));
   if (!training.rampup_batch_size.empty()) {
     const size_t num_problems = problems_.messages().size();
     check_ramp(batch, samples_at_once);
@@ -155,6 +127,9 @@ void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
     return;
   }
   const int64_t start = ramp[0], increment = ramp[1];
+  const char* at_once = config_.parallel.pipeline_schedule == ScheduleKind::kInterleaved
+                            ? "micro-batch size * data-parallel size * pipeline stages (interleaved)"
+                            : "micro-batch size * data-parallel size";
   if (!config_.training.train_samples) problems_.add(name, " needs --train-samples instead of --train-iters");
   if (start < 1 || increment < 1 || ramp[2] < 1 || start > 1000000 || increment > 1000000 || ramp[2] > kMostSamples) {
     problems_.add(name, ": start and increment must be 1 to 1000000, samples 1 to 10^18");
@@ -165,13 +140,11 @@ void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
     problems_.add(name, ": the increment ", increment, " does not divide ", batch, " - ", start, " = ", batch - start,
                   "; use ", divisors_near(increment, batch - start));
   } else if (start % samples_at_once != 0) {
-    problems_.add(name, ": the start ", start,
-                  " is not a multiple of micro-batch size * data-parallel size = ", samples_at_once, "; use ",
+    problems_.add(name, ": the start ", start, " is not a multiple of ", at_once, " = ", samples_at_once, "; use ",
                   multiples_near(start, samples_at_once));
   } else if (increment % samples_at_once != 0) {
-    problems_.add(name, ": the increment ", increment,
-                  " is not a multiple of micro-batch size * data-parallel size = ", samples_at_once, "; use ",
-                  multiples_near(increment, samples_at_once));
+    problems_.add(name, ": the increment ", increment, " is not a multiple of ", at_once, " = ", samples_at_once,
+                  "; use ", multiples_near(increment, samples_at_once));
   }
 }
 
@@ -234,6 +207,8 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_model();
   resolver.resolve_precision();
   resolver.resolve_grid();
+  resolver.resolve_pipeline();
+  resolver.resolve_zero();
   resolver.resolve_batch();
   resolver.resolve_recompute();
   resolver.resolve_data();
@@ -241,17 +216,6 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_run();
   resolver.resolve_num_steps();
   resolver.resolve_schedule();
-}
-
-void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems) {
-  const auto check = [&](const char* name, int64_t size) {
-    if (size > 1) problems.add(table.origin(name), " cannot run yet: a run has one process; use 1");
-  };
-  check("--tensor-model-parallel-size", config.grid.tensor);
-  check("--pipeline-model-parallel-size", config.grid.pipeline);
-  check("--context-parallel-size", config.grid.context);
-  if (config.grid.data > 1)
-    problems.add(config.grid.num_ranks(), " processes cannot run yet: start one (WORLD_SIZE=1, or unset)");
 }
 
 void set_vocabulary(RunConfig& config, int64_t vocab_size) {

@@ -64,8 +64,15 @@ void Resolver::resolve_recompute() {
     for (const char* name : {"--recompute-method", "--recompute-num-layers"})
       if (given(name) && training.recompute_granularity != RecomputeGranularity::kNone)
         problems_.add(origin(name), " needs --recompute-granularity full");
+    if (config_.parallel.distribute_checkpointed_activations)
+      problems_.add(origin("--distribute-checkpointed-activations"),
+                    " needs --checkpoint-activations or --recompute-granularity full: it divides what they keep");
     return;
   }
+  const ParallelConfig& parallel = config_.parallel;
+  config_.parallel.distribute_saved_activations =
+      (parallel.distribute_checkpointed_activations || parallel.partition_activations) && config_.grid.tensor > 1 &&
+      !parallel.sequence_parallel;  // which has divided them already
   if (training.checkpoint_num_layers && training.recompute_num_layers &&
       *training.checkpoint_num_layers != *training.recompute_num_layers)
     problems_.add(origin("--checkpoint-num-layers"), " and ", origin("--recompute-num-layers"),

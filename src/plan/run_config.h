@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "plan/schedule.h"
 #include "spec/gpt.h"
 #include "spec/grid.h"
 
@@ -32,6 +33,9 @@ enum class RecomputeMethod { kUniform, kBlock };
 enum class SampleOrder { kMegatron };
 enum class DataloaderType { kSingle };
 enum class OptimizerType { kAdam };
+enum class GradReduceType { kFp32, kBf16 };
+enum class ReplicaPolicy { kStop, kRepair };
+enum class DistributedBackend { kNccl, kGloo };
 
 // What of the activations is computed again in the backward pass instead of being kept.
 //   kNone     nothing but what the kernels themselves recompute (attention probabilities are never kept)
@@ -140,9 +144,30 @@ struct LoggingConfig {
 };
 
 struct ParallelConfig {
-  int64_t zero_stage = 1;
-  std::string pp_partition_method;  // "type:transformer|embedding"; empty: the default
+  bool sequence_parallel = false;
+  std::string pp_partition_method;  // make_partition()
   std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
+  bool enable_zbh1_pipeline = false;
+  bool distribute_checkpointed_activations = false, partition_activations = false;
+  bool use_distributed_optimizer = false, deepspeed = false;
+  std::optional<int64_t> zero_stage_option;  // --zero-stage
+  // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
+  GradReduceType grad_reduce_type = GradReduceType::kFp32;
+  // Steps between comparisons of what ranks must hold equal; 0: only in the first three steps and before each save,
+  // which are always compared.
+  int64_t check_replicas = 0;
+  ReplicaPolicy check_replicas_policy = ReplicaPolicy::kStop;
+  DistributedBackend distributed_backend = DistributedBackend::kNccl;
+  int64_t distributed_timeout_minutes = 10;
+
+  // resolved
+  ScheduleKind pipeline_schedule = ScheduleKind::k1F1B;
+  int64_t num_chunks = 1;  // parts of the model that each pipeline stage holds
+  // 0: every data-parallel rank keeps all of a shard's state; 1: a part of the optimizer's; 2: and of the gradients;
+  // 3: and of the weights. resolve() says where the stage comes from.
+  int64_t zero_stage = 0;
+  std::string zero_reason;                    // why the stage is not what --zero-stage says; empty where it is
+  bool distribute_saved_activations = false;  // kept layer inputs are divided over tensor ranks
 };
 
 struct RunConfig {
@@ -174,7 +199,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
 // data::plan_data, which knows the rules of its options.
 void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
 
-// What validates and cannot run yet: more than one process.
+// What is right for some number of processes and wrong for those that there are.
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false

@@ -80,7 +80,6 @@ TEST(RunConfig, DefaultsAreThoseOfMegatronDeepSpeed) {
                                                                      {"--eval-iters", "100"},
                                                                      {"--eval-interval", "1000"},
                                                                      {"--data-impl", "infer"},
-                                                                     {"--zero-stage", "1"},
                                                                      {"--tensorboard-log-interval", "1"},
                                                                      {"--no-bias-gelu-fusion", "false"},
                                                                      {"--no-log-learnig-rate-to-tensorboard", "false"},
@@ -91,7 +90,7 @@ TEST(RunConfig, DefaultsAreThoseOfMegatronDeepSpeed) {
   for (const auto& [name, value] : expected) EXPECT_EQ(table.find(name)->default_values(), Words{value}) << name;
   for (const char* unset :
        {"--train-iters", "--train-samples", "--lr", "--lr-decay-iters", "--lr-decay-samples", "--loss-scale",
-        "--save-interval", "--split", "--exit-interval", "--pad-vocab-size-to", "--global-batch-size"})
+        "--save-interval", "--split", "--exit-interval", "--pad-vocab-size-to", "--global-batch-size", "--zero-stage"})
     EXPECT_EQ(table.find(unset)->default_values(), Words{}) << unset;
 }
 
@@ -145,8 +144,9 @@ TEST(RunConfig, TheLaunchLineOfBloomResolvesOnItsGrid) {
   Problems at_start;
   check_runnable(run.config, run.table, at_start);
   EXPECT_EQ(at_start.messages(),
-            (Words{"--tensor-model-parallel-size 4 (command line) cannot run yet: a run has one process; use 1",
-                   "--pipeline-model-parallel-size 12 (command line) cannot run yet: a run has one process; use 1"}));
+            (Words{"one process was started, and one copy of the model takes 48 (tensor 4 * context 1 * pipeline 12): "
+                   "start them with `espalier launch --nproc-per-node 48 train gpt ...`, or with torchrun, srun or "
+                   "mpirun"}));
 }
 
 TEST(RunConfig, ActivationFollowsUpstreamsFusionFlags) {
@@ -250,8 +250,6 @@ TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
        "4"},
       {kGood + "--pipeline-model-parallel-size 3",
        "--pipeline-model-parallel-size 3 (command line) is more than --num-layers 2 (command line); use at most 2"},
-      {kGood + "--num-layers-per-virtual-pipeline-stage 1",
-       "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size above 2"},
       {kGood + "--hidden-dropout 1",
        "--hidden-dropout 1.0 (command line) drops everything; use a share below 1, such as 0.1"},
       {kGood + "--profile-step-start 5 --profile-step-end 5",
@@ -260,7 +258,6 @@ TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
       {kGood + "--position-embedding-type rotary",
        "--position-embedding-type rotary (command line) is not supported: rotary positions come with the Llama family; "
        "use absolute or alibi"},
-      {kGood + "--zero-stage 3", "--zero-stage 3 (command line) is not supported: use 0 or 1"},
   });
 }
 

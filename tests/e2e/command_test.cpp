@@ -37,15 +37,15 @@ TEST_F(Command, ProblemsOfARecipeHaveFileAndLine) {
       << outcome.errors;
 }
 
-TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayWhyTheyDoNotStart) {
-  for (const char* name : {"bloom-176b", "gpt3-175b"}) {
+TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayHowManyProcessesTheyTake) {
+  for (const auto& [name, processes] : {std::pair("bloom-176b", 48), std::pair("gpt3-175b", 128)}) {
     const std::string recipe = concat(root(), "/recipes/", name, ".toml");
     const Outcome valid = bash("espalier train gpt --validate-only --recipe " + recipe);
     EXPECT_EQ(valid.exit_code, 0) << valid.errors;
-    EXPECT_NE(valid.errors.find("this layout is checked but does not start"), std::string::npos) << valid.errors;
     const Outcome run = bash("espalier train gpt --recipe " + recipe);
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_NE(run.errors.find("cannot run yet: a run has one process; use 1"), std::string::npos) << run.errors;
+    EXPECT_NE(run.errors.find(concat("one copy of the model takes ", processes)), std::string::npos) << run.errors;
+    EXPECT_NE(run.errors.find(concat("espalier launch --nproc-per-node ", processes)), std::string::npos) << run.errors;
   }
 }
 

@@ -1,11 +1,16 @@
-// The rows of `espalier train gpt` that Megatron's scripts may hold and that change nothing here, or are refused.
-// Each function adds them to the group in which upstream has them.
+// The rows of `espalier train gpt` that do not stand in options_gpt.cpp.
 #pragma once
 
-#include "base/options.h"
+#include "plan/run_config.h"
 
 namespace espalier::plan::internal {
 
+void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& parallel);
+void add_zero(OptionTable& table, ParallelConfig& parallel);
+void add_deepspeed(OptionTable& table, ParallelConfig& parallel);
+
+// Those that Megatron's scripts may hold and that change nothing here, or are refused. Each function adds them to the
+// group in which upstream has them.
 void add_network_size_inert(OptionTable& table);
 void add_regularization_inert(OptionTable& table);
 void add_training_inert(OptionTable& table);

@@ -16,6 +16,8 @@ class Resolver {
   void resolve_model();
   void resolve_precision();
   void resolve_grid();
+  void resolve_pipeline();
+  void resolve_zero();
   void resolve_batch();
   void resolve_num_steps();
   void resolve_schedule();
@@ -27,6 +29,9 @@ class Resolver {
  private:
   std::string origin(const char* name) const { return table_.origin(name); }
   bool given(const char* name) const { return table_.find(name)->given(); }
+  void check_division();
+  void check_chunks();
+  void check_partition();
   void check_ramp(int64_t batch, int64_t samples_at_once);
   void check_exclusive_schedule();
 
