@@ -196,8 +196,9 @@ class StoreServer::Loop {
     connection.nonces.client = connection.in.substr(0, kNonceBytes);
     const std::string_view given = std::string_view(connection.in).substr(kNonceBytes, kProofBytes);
     if (!equal_in_constant_time(given, proof(secret_, Side::kClient, connection.nonces))) {
+      note_refusal(connection, "it did not prove the job's secret");
       connection.out += kRefused;
-      if (flush(id, connection)) refuse(id, "it did not prove the job's secret");
+      if (flush(id, connection)) drop(id);
       return false;
     }
     connection.in.erase(0, kAnswerBytes);
@@ -307,10 +308,14 @@ class StoreServer::Loop {
   }
 
   void refuse(uint64_t id, const std::string& why) {
-    if (++num_refused_ <= kRefusalsShown)
-      log_warning("store at port ", port_, ": refused ", connections_.at(id).peer, ": ", why,
-                  num_refused_ == kRefusalsShown ? " (further ones are not shown)" : "");
+    note_refusal(connections_.at(id), why);
     drop(id);
+  }
+
+  void note_refusal(const Connection& connection, const std::string& why) {
+    if (++num_refused_ <= kRefusalsShown)
+      log_warning("store at port ", port_, ": refused ", connection.peer, ": ", why,
+                  num_refused_ == kRefusalsShown ? " (further ones are not shown)" : "");
   }
 
   void drop(uint64_t id) {
