@@ -6,13 +6,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "spec/flat_layout.h"
 #include "tensor/rng.h"
 
 namespace espalier::tensor {
 namespace {
-constexpr int64_t kAlignElements = 32;  // 64 bytes of bf16, 128 of fp32
-int64_t round_up(int64_t value) { return (value + kAlignElements - 1) / kAlignElements * kAlignElements; }
-
 // Elements that one task of a parallel loop draws.
 constexpr int64_t kDrawGrain = 1 << 14;
 
@@ -42,21 +40,19 @@ ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& 
     : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))),
       shard_(shard),
       compute_type_(compute_type) {
-  int64_t total = 0;
-  for (const spec::ParamSpec& spec : *specs_) total += round_up(spec::num_local_elements(spec, shard));
-  flat_values_ = at::zeros({total}, at::TensorOptions().dtype(compute_type));
-  if (with_grad) flat_grads_ = at::zeros({total}, at::TensorOptions().dtype(at::kFloat));
+  const spec::FlatLayout layout = spec::flat_layout(*specs_, shard);
+  flat_values_ = at::zeros({layout.size}, at::TensorOptions().dtype(compute_type));
+  if (with_grad) flat_grads_ = at::zeros({layout.size}, at::TensorOptions().dtype(at::kFloat));
 
   params_.reserve(specs_->size());
-  int64_t offset = 0;
-  for (const spec::ParamSpec& spec : *specs_) {
-    const int64_t count = spec::num_local_elements(spec, shard);
+  for (size_t number = 0; number < specs_->size(); ++number) {
+    const spec::ParamSpec& spec = (*specs_)[number];
+    const int64_t offset = layout.offsets[number], count = layout.counts[number];
     const std::vector<int64_t> shape = spec::local_shape(spec, shard);
     Param param{.spec = &spec, .value = flat_values_.narrow(0, offset, count).view(shape), .grad = {}};
     if (with_grad) param.grad = flat_grads_.narrow(0, offset, count).view(shape);
     ESPALIER_CHECK(index_.emplace(spec.name, params_.size()).second, "two parameters are named ", spec.name);
     params_.push_back(std::move(param));
-    offset += round_up(count);
   }
 }
 
