@@ -1,4 +1,4 @@
-// espalier data check and merge.
+// espalier data check: reads data sets whole and says what is wrong with them.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -6,99 +6,118 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "data/store_report.h"
+#include "base/thread_pool.h"
+#include "data/store_check.h"
 #include "data_commands.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
 namespace {
 
-int64_t token_bytes(const data::TokenStore& store) { return static_cast<int64_t>(store.token_bytes().size()); }
-
-struct CheckRequest {
+struct Request {
   std::vector<std::string> prefixes;
   std::optional<int64_t> vocab_size;
   text::TokenizerOptions tokenizer;
+  std::string tokenizer_path;
+  int64_t num_documents = 100, workers = num_usable_cores();
   bool json = false;
 };
 
-void check_store(const std::string& prefix, const CheckRequest& request) {
-  const data::TokenStore store(prefix);
+struct Findings {
+  data::IdRange ids;
+  std::optional<data::DocumentEnds> ends;
+  std::optional<data::RoundTrip> round_trip;
+};
+
+Findings check_store(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
   store.check_all();
-  Progress progress("check " + prefix, token_bytes(store), Progress::Unit::kBytes);
-  const data::IdRange ids = data::check_ids(store, request.vocab_size, progress);
+  Findings findings;
+  Progress progress("check " + store.prefix(), store.num_bytes(), Progress::Unit::kBytes);
+  findings.ids = data::check_ids(store, request.vocab_size, request.workers, progress);
   progress.finish();
-  if (request.json) {
-    const nlohmann::ordered_json result = {{"prefix", prefix},
-                                           {"documents", store.num_documents()},
-                                           {"sequences", store.num_sequences()},
-                                           {"tokens", store.num_tokens()},
-                                           {"smallest_id", ids.smallest},
-                                           {"largest_id", ids.largest},
-                                           {"ok", true}};
-    std::puts(result.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-    return;
-  }
-  std::printf("%s: ok, %s documents, %s tokens, ids %lld to %lld\n", prefix.c_str(),
+  if (tokenizer == nullptr) return findings;
+  if (tokenizer->eod()) findings.ends = data::count_document_ends(store, *tokenizer->eod());
+  findings.round_trip = data::check_round_trip(store, *tokenizer, request.num_documents);
+  return findings;
+}
+
+nlohmann::ordered_json to_json(const data::TokenStore& store, const Findings& findings) {
+  nlohmann::ordered_json result = {{"prefix", store.prefix()},
+                                   {"format", data::name_of(store.format())},
+                                   {"dtype", data::name_of(store.type())},
+                                   {"documents", store.num_documents()},
+                                   {"sequences", store.num_sequences()},
+                                   {"tokens", store.num_tokens()},
+                                   {"smallest_id", findings.ids.smallest},
+                                   {"largest_id", findings.ids.largest}};
+  if (findings.ends) result["documents_with_eod"] = findings.ends->num_ended;
+  if (findings.round_trip) result["round_trip_documents"] = findings.round_trip->num_documents;
+  result["ok"] = true;
+  return result;
+}
+
+void print(const data::TokenStore& store, const Findings& findings) {
+  std::printf("%s: ok, %s documents, %s tokens, ids %lld to %lld\n", store.prefix().c_str(),
               format_count(store.num_documents()).c_str(), format_count(store.num_tokens()).c_str(),
-              static_cast<long long>(ids.smallest), static_cast<long long>(ids.largest));
+              static_cast<long long>(findings.ids.smallest), static_cast<long long>(findings.ids.largest));
+  if (findings.ends)
+    std::printf("  %s of %s documents end with the end-of-document token\n",
+                format_count(findings.ends->num_ended).c_str(), format_count(findings.ends->num_documents).c_str());
+  if (findings.round_trip)
+    std::printf("  %s documents, %s tokens, are the same after decoding and encoding\n",
+                format_count(findings.round_trip->num_documents).c_str(),
+                format_count(findings.round_trip->num_tokens).c_str());
+}
+
+void add_rows(OptionTable& table, Request& request) {
+  table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
+  table.add("--vocab-size", request.vocab_size, "every id must be below; or name the tokenizer").minimum(1);
+  table.add("--round-trip-documents", request.num_documents, "documents of each set to decode and encode again")
+      .minimum(0);
+  table.add("--workers", request.workers, "threads that read").minimum(1).maximum(4096).default_text("all cores");
+  table.add("--json", request.json, "one JSON object a data set, on a line of its own");
+  table.group("tokenizer: with one, ids are compared with its vocabulary and documents decoded and encoded again");
+  table
+      .add("--tokenizer", request.tokenizer_path,
+           "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it; or as Megatron names it:")
+      .value_name("PATH");
+  add_tokenizer_options(table, request.tokenizer);
+}
+
+std::unique_ptr<text::Tokenizer> load(const Request& request, Problems& problems) {
+  if (!request.tokenizer_path.empty() && !request.tokenizer.type.empty())
+    problems.add("--tokenizer and --tokenizer-type both name the tokenizer; give one of them");
+  try {
+    if (!request.tokenizer_path.empty()) return text::open_tokenizer(request.tokenizer_path);
+  } catch (const UserError& error) {
+    problems.add("--tokenizer: ", error.what());
+    return nullptr;
+  }
+  return request.tokenizer.type.empty() ? nullptr : load_tokenizer(request.tokenizer, problems);
 }
 
 }  // namespace
 
 int data_check_main(const std::vector<std::string>& arguments) {
-  CheckRequest request;
+  Request request;
   OptionTable table("espalier data check", "Reads token files whole and stops at the first thing that is wrong.");
-  table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
-  table.add("--vocab-size", request.vocab_size, "every id must be below; or name the tokenizer").minimum(1);
-  table.add("--json", request.json, "one JSON object a data set, on a line of its own");
-  table.group("tokenizer");
-  add_tokenizer_options(table, request.tokenizer);
+  add_rows(table, request);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (!request.tokenizer.type.empty()) {
-    if (request.vocab_size) problems.add("--vocab-size and --tokenizer-type say the same thing; give one of them");
-    if (const auto tokenizer = load_tokenizer(request.tokenizer, problems))
-      request.vocab_size = tokenizer->vocab_size();
-  }
+  const std::unique_ptr<text::Tokenizer> tokenizer = load(request, problems);
+  if (tokenizer && request.vocab_size)
+    problems.add("--vocab-size and the tokenizer say the same thing; give one of them");
   problems.raise();
-  for (const std::string& prefix : request.prefixes) check_store(prefix, request);
-  return 0;
-}
-
-int data_merge_main(const std::vector<std::string>& arguments) {
-  std::vector<std::string> inputs;
-  std::string output;
-  OptionTable table("espalier data merge", "Appends token files to one another, without reading their tokens.");
-  table.allow_prefixes();
-  table.add("--datasets", inputs, "prefixes of the data sets, in the order they are to have")
-      .value_name("PREFIX")
-      .required();
-  table.add("--output-prefix", output, "prefix of the new data set").value_name("PREFIX").required();
-  const std::string no_processes = "one process copies as fast as the disk writes";
-  table.add_without_effect("--merge", OptionTable::Takes::kOne, no_processes);
-  table.add_without_effect("--torch-backend", OptionTable::Takes::kOne, no_processes);
-  Problems problems;
-  if (!table.parse(arguments, problems)) return 0;
-  problems.raise();
-
-  // All are opened before anything is written: a damaged one stops the merge at once.
-  std::vector<data::TokenStore> stores;
-  int64_t total = 0;
-  for (const std::string& prefix : inputs) {
-    stores.emplace_back(prefix);
-    total += token_bytes(stores.back());
+  if (tokenizer) request.vocab_size = tokenizer->vocab_size();
+  for (const std::string& prefix : request.prefixes) {
+    const data::TokenStore store(prefix);
+    const Findings findings = check_store(store, request, tokenizer.get());
+    if (request.json)
+      std::puts(
+          to_json(store, findings).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    else
+      print(store, findings);
   }
-  Progress progress("merge", total, Progress::Unit::kBytes);
-  data::TokenStoreWriter writer(output, stores.front().type());
-  for (const data::TokenStore& store : stores) {
-    writer.append(store);
-    progress.advance(token_bytes(store));
-  }
-  writer.finish();
-  progress.finish();
-  log_info("wrote ", output, ".{bin,idx}: ", format_count(writer.num_documents()), " documents, ",
-           format_count(writer.num_tokens()), " tokens from ", stores.size(), " data sets");
   return 0;
 }
 

@@ -18,7 +18,7 @@ enum class Set { kTrain, kValid, kTest };
 struct Request {
   data::DataSetOptions data;
   text::TokenizerOptions tokenizer;
-  std::string num_samples = "0,0,0", group, data_impl = "infer";
+  std::string num_samples = "0,0,0", group;
   Set set = Set::kTrain;
   int64_t first = 0, count = 8;
   bool json = false;
@@ -48,7 +48,8 @@ void add_data_rows(OptionTable& table, data::DataSetOptions& data) {
 
 void add_rows(OptionTable& table, Request& request) {
   add_data_rows(table, request.data);
-  table.add("--data-impl", request.data_impl, "kind of token files").choices({"infer", "mmap"});
+  table.add("--data-impl", request.data.data_impl, "what the token files have to be")
+      .choices({"infer", "mmap", "lazy", "cached"});
   table.group("samples");
   table.add("--num-samples", request.num_samples, "samples asked for, which decide the number of epochs")
       .value_name("TRAIN,VALID,TEST");

@@ -58,7 +58,7 @@ void add_rows(OptionTable& table, Request& request) {
   table.add("--output-prefix", request.work.output_prefix, "writes PREFIX_KEY_document.bin and .idx for each key")
       .value_name("PREFIX")
       .required();
-  const std::string only_mmap = "training reads mmap files only, as Megatron's GPT does";
+  const std::string only_mmap = "token files are written as mmap, which every reader of lazy and cached ones takes too";
   table.add("--dataset-impl", request.dataset_impl, "kind of token files")
       .choices({"mmap"})
       .refuse_value("lazy", only_mmap)

@@ -26,6 +26,7 @@ void check_data(const plan::RunConfig& config, Problems& problems) {
   options.train_weighted_split_paths_path = from.train_weighted_split_paths_path;
   options.valid_weighted_split_paths_path = from.valid_weighted_split_paths_path;
   options.test_weighted_split_paths_path = from.test_weighted_split_paths_path;
+  options.data_impl = from.data_impl;
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
   options.seed = config.training.seed;
   const bool names_data = !from.data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||

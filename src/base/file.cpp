@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -18,6 +20,12 @@ namespace {
   const int reason = errno;
   const ExitCode code = reason == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput;
   throw UserError(concat("cannot ", operation, " '", path.string(), "': ", std::strerror(reason)), code);
+}
+
+[[noreturn]] void fail_at_end(const std::filesystem::path& path, int64_t offset, size_t wanted) {
+  throw UserError(concat("'", path.string(), "' ends at byte ", offset, "; ", wanted,
+                         " more were expected. Is it being rewritten?"),
+                  ExitCode::kInputOutput);
 }
 
 void write_all(int descriptor, const void* data, size_t size, int64_t offset, const std::filesystem::path& path) {
@@ -105,6 +113,39 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail("open", path);
+  struct stat status;
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  if (!known || S_ISDIR(status.st_mode)) {
+    if (known) errno = EISDIR;
+    ::close(descriptor_);
+    fail("open", path);
+  }
+  size_bytes_ = status.st_size;
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_bytes_(other.size_bytes_) {}
+
+void InputFile::read_at(void* data, size_t size, int64_t offset) const {
+  auto* bytes = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = ::pread(descriptor_, bytes, std::min<size_t>(size, 1u << 30), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path_);
+    if (got == 0) fail_at_end(path_, offset, size);
+    bytes += got, offset += got, size -= static_cast<size_t>(got);
+  }
+}
+
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("create", path);
@@ -127,6 +168,24 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
 void OutputFile::write(const void* data, size_t size) {
   write_all(descriptor_, data, size, position_, path_);
   position_ += static_cast<int64_t>(size);
+}
+
+void OutputFile::write_from(const InputFile& source, int64_t offset, int64_t size) {
+  while (size > 0) {
+    off_t from = offset, to = position_;
+    const ssize_t copied = ::copy_file_range(source.descriptor_, &from, descriptor_, &to, static_cast<size_t>(size), 0);
+    if (copied < 0 && errno == EINTR) continue;
+    if (copied < 0) break;  // not between these file systems, or not on them at all
+    if (copied == 0) fail_at_end(source.path_, offset, static_cast<size_t>(size));
+    offset += copied, position_ += copied, size -= copied;
+  }
+  std::vector<char> piece(static_cast<size_t>(std::min<int64_t>(size, 4 << 20)));
+  while (size > 0) {
+    const size_t now = static_cast<size_t>(std::min<int64_t>(size, static_cast<int64_t>(piece.size())));
+    source.read_at(piece.data(), now, offset);
+    write(piece.data(), now);
+    offset += static_cast<int64_t>(now), size -= static_cast<int64_t>(now);
+  }
 }
 
 void OutputFile::write_at(const void* data, size_t size, int64_t offset) {

@@ -38,6 +38,25 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// A file that is read piece by piece, for what is too large to be mapped or held. Movable.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+
+  // Exactly `size` bytes from `offset` on; a file that ends before is a UserError. Any thread.
+  void read_at(void* data, size_t size, int64_t offset) const;
+  int64_t size_bytes() const { return size_bytes_; }  // when it was opened
+
+ private:
+  friend class OutputFile;
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  int64_t size_bytes_ = 0;
+};
+
 // An output file: buffered by the caller's calls, positioned, with fsync. Closing without close() drops errors, so
 // call close() on the good path.
 class OutputFile {
@@ -48,7 +67,9 @@ class OutputFile {
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
 
-  void write(const void* data, size_t size);                     // at the end of what was written so far
+  void write(const void* data, size_t size);  // at the end of what was written so far
+  // `size` bytes of another file, from `offset` on, after what was written so far: copied by the kernel where it can.
+  void write_from(const InputFile& source, int64_t offset, int64_t size);
   void write_at(const void* data, size_t size, int64_t offset);  // any thread; does not move the end
   void sync();
   void close();

@@ -1,11 +1,11 @@
 #include "data/data_plan.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "base/file.h"
 #include "base/format.h"
+#include "data/token_files.h"
 
 namespace espalier::data {
 namespace {
@@ -20,41 +20,6 @@ double parse_weight(const std::string& word, const std::string& what) {
   if (weight <= 0)
     fail(concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
   return weight;
-}
-
-// Prefixes of token files in the folder of `prefix`, spelt as the user spells it.
-std::vector<std::string> prefixes_beside(const std::filesystem::path& prefix) {
-  std::vector<std::string> found;
-  std::error_code ignored;
-  const std::filesystem::path folder = prefix.has_parent_path() ? prefix.parent_path() : ".";
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".idx") found.push_back((prefix.parent_path() / entry.path().stem()).string());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-// What is wrong with a prefix, or "".
-std::string missing_files(const std::string& prefix, const std::string& option) {
-  const auto exists = [](const std::string& path) { return std::filesystem::is_regular_file(path); };
-  if (exists(prefix + ".idx") && exists(prefix + ".bin")) return "";
-  const std::filesystem::path path(prefix);
-  if ((path.extension() == ".idx" || path.extension() == ".bin") && exists(prefix))
-    return concat(option, ": '", prefix, "' is a file. Give the prefix without ", path.extension().string(), ".");
-  for (const char* suffix : {".idx", ".bin"})
-    if (exists(prefix + (std::string(suffix) == ".idx" ? ".bin" : ".idx")))
-      return concat(option, ": '", prefix, suffix,
-                    "' is missing beside its other half. Run 'espalier preprocess' again.");
-  std::string message = concat(option, ": there is no '", prefix, ".idx'");
-  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path()))
-    return message + concat("; the folder '", path.parent_path().string(), "' does not exist");
-  const std::vector<std::string> beside = prefixes_beside(path);
-  const std::vector<std::string> nearest = nearest_names(prefix, beside, /*max_distance=*/6);
-  if (!nearest.empty()) return message + concat(". Did you mean '", join(nearest, "' or '"), "'?");
-  if (beside.empty()) return message + ", nor any other token file in that folder";
-  const size_t shown = std::min<size_t>(beside.size(), 5);
-  return message + concat(". That folder holds ",
-                          join({beside.begin(), beside.begin() + static_cast<int64_t>(shown)}, ", "),
-                          beside.size() > shown ? concat(" and ", beside.size() - shown, " more") : "");
 }
 
 std::vector<DataSource> parse_data_path(const std::vector<std::string>& words) {
@@ -94,7 +59,8 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   return groups;
 }
 
-void check_files(const DataPlan& plan, const std::string& option_of_path, Problems& problems) {
+void check_files(const DataPlan& plan, const std::string& option_of_path, const std::string& data_impl,
+                 Problems& problems) {
   std::set<std::string> reported;
   const auto check = [&](const DataGroup& group, const std::string& option) {
     if (group.sources.size() > kMaxSources)
@@ -102,10 +68,12 @@ void check_files(const DataPlan& plan, const std::string& option_of_path, Proble
                    " are possible");
     for (const DataSource& source : group.sources) {
       if (reported.contains(source.prefix)) continue;
-      const std::string message = missing_files(source.prefix, option);
-      if (message.empty()) continue;
+      const std::optional<TokenFiles> files = find_token_files(source.prefix);
+      const std::string problem =
+          files ? format_problem(*files, data_impl) : concat(option, ": ", describe_missing(source.prefix));
+      if (problem.empty()) continue;
       reported.insert(source.prefix);
-      problems.add(message);
+      problems.add(problem);
     }
   };
   const auto option = [&](const char* set) {
@@ -196,7 +164,7 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
     plan_by_groups(options, plan, problems);
   else if (!options.data_path.empty())
     plan_by_path(options, plan, problems);
-  check_files(plan, groups ? "" : "--data-path", problems);
+  check_files(plan, groups ? "" : "--data-path", options.data_impl, problems);
   return plan;
 }
 

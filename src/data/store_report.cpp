@@ -4,9 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "base/error.h"
-#include "base/format.h"
-
 namespace espalier::data {
 
 namespace {
@@ -46,32 +43,6 @@ std::optional<int64_t> common_last_id(const TokenStore& store, int64_t limit) {
     common = last;
   }
   return common;
-}
-
-IdRange check_ids(const TokenStore& store, std::optional<int64_t> vocab_size, Progress& progress) {
-  IdRange range;
-  std::vector<int32_t> ids;
-  bool first = true;
-  for (int64_t sequence = 0; sequence < store.num_sequences(); ++sequence) {
-    const int64_t size = store.size(sequence);
-    if (size == 0) continue;
-    ids.resize(static_cast<size_t>(size));
-    store.read(sequence, 0, size, ids.data());
-    const auto [smallest, largest] = std::minmax_element(ids.begin(), ids.end());
-    range.smallest = first ? *smallest : std::min<int64_t>(range.smallest, *smallest);
-    range.largest = std::max<int64_t>(range.largest, *largest);
-    first = false;
-    if (range.smallest < 0 || (vocab_size && range.largest >= *vocab_size)) {
-      const auto wrong =
-          std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || (vocab_size && id >= *vocab_size); });
-      throw UserError(concat(store.prefix(), ".bin: id of token ", wrong - ids.begin(), " of sequence ", sequence,
-                             ": expected 0 to ", (vocab_size ? *vocab_size : INT32_MAX) - 1, ", found ", *wrong,
-                             ". The data was made with another tokenizer, or is damaged."),
-                      ExitCode::kBadData);
-    }
-    progress.advance(size * bytes_per_token(store.type()));
-  }
-  return range;
 }
 
 }  // namespace espalier::data

@@ -1,11 +1,10 @@
-// What is inside token files, for people and for checks: a pass over the index, or over all tokens.
+// What is inside token files, for people: a pass over the index.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "base/progress.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -25,13 +24,5 @@ SizeSummary summarize_sizes(const TokenStore& store);
 
 // The id that every one of the first `limit` sequences ends with (the end-of-document id, if preprocess appended it).
 std::optional<int64_t> common_last_id(const TokenStore& store, int64_t limit);
-
-struct IdRange {
-  int64_t smallest = 0, largest = 0;  // 0 without tokens
-};
-
-// Reads every token, advancing `progress` by their bytes. With a vocabulary size, the first id outside of it is a
-// UserError (exit code 65) that says where it stands.
-IdRange check_ids(const TokenStore& store, std::optional<int64_t> vocab_size, Progress& progress);
 
 }  // namespace espalier::data

@@ -46,23 +46,5 @@ TEST(StoreReport, FindsTheIdThatEndsEverySequence) {
   EXPECT_EQ(common_last_id(TokenStore("tests/data/owt-20_text_document"), 1000), 4999);
 }
 
-TEST(StoreReport, SaysWhereAnIdOutsideTheVocabularyStands) {
-  TestFolder folder;
-  const TokenStore store(write_store(folder, {{7, 8}, {}, {100, 9, 250680, 3}}));
-  Progress progress("check", 24, Progress::Unit::kBytes);
-  const IdRange range = check_ids(store, 250681, progress);
-  EXPECT_EQ(range.smallest, 3);
-  EXPECT_EQ(range.largest, 250680);
-  EXPECT_EQ(error_of([&] { check_ids(store, 250680, progress); }),
-            (folder / "set") +
-                ".bin: id of token 2 of sequence 2: expected 0 to 250679, found 250680. The data was made "
-                "with another tokenizer, or is damaged.");
-  const TokenStore negative(write_store(folder, {{7, -8}}));
-  EXPECT_EQ(error_of([&] { check_ids(negative, std::nullopt, progress); }),
-            (folder / "set") +
-                ".bin: id of token 1 of sequence 0: expected 0 to 2147483646, found -8. The data was made "
-                "with another tokenizer, or is damaged.");
-}
-
 }  // namespace
 }  // namespace espalier::data

@@ -7,13 +7,13 @@
 //   std::vector<int64_t> ids(store.size(7));
 //   store.read(/*sequence=*/7, /*offset=*/0, store.size(7), ids.data());
 //
-// Opening costs two mmaps and a few comparisons, however many tokens there are; check_all() walks the index. A file
-// that is truncated, oversized or contradicts itself is refused with the field, the expected and the found value
-// (UserError, exit code 65).
+// Opening costs two mmaps and a few comparisons, however many tokens there are (of an old TNTIDX index, a pass over
+// it); check_all() walks the index. A file that is truncated, oversized or contradicts itself is refused with the
+// field, the expected and the found value (UserError, exit code 65).
 #pragma once
 
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,14 +21,10 @@
 
 #include "base/file.h"
 #include "data/document_sizes.h"
+#include "data/token_files.h"
+#include "data/token_index.h"
 
 namespace espalier::data {
-
-// The value is the file's code for the type. Other codes exist and never hold tokens.
-enum class TokenType : uint8_t { kInt32 = 4, kUint16 = 8 };
-
-inline int64_t bytes_per_token(TokenType type) { return type == TokenType::kUint16 ? 2 : 4; }
-inline const char* name_of(TokenType type) { return type == TokenType::kUint16 ? "uint16" : "int32"; }
 
 // Megatron's rule: uint16 below 65,500 ids (unpadded), else int32.
 TokenType token_type_for(int64_t vocab_size);
@@ -36,53 +32,39 @@ TokenType token_type_for(int64_t vocab_size);
 // Immutable; any number of threads may read.
 class TokenStore {
  public:
+  // Finds misnamed files as find_token_files() does, with a warning.
   explicit TokenStore(const std::string& prefix);
 
   const std::string& prefix() const { return prefix_; }
-  TokenType type() const { return type_; }
-  int64_t num_sequences() const { return num_sequences_; }
-  int64_t num_documents() const { return num_document_marks_ - 1; }
-  int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()) / bytes_per_token(type_); }
+  const TokenFiles& files() const { return files_; }
+  IndexFormat format() const { return index_.format(); }
+  TokenType type() const { return index_.type(); }
+  int64_t num_sequences() const { return index_.num_sequences(); }
+  int64_t num_documents() const { return index_.num_documents(); }
+  int64_t num_tokens() const { return num_bytes() / bytes_per_token(type()); }
+  int64_t num_bytes() const { return static_cast<int64_t>(token_file_.size()); }  // of the .bin
 
-  // Tokens of one sequence. An int32 in the file; inline, because index builders call it for every sequence.
-  int64_t size(int64_t sequence) const { return load<int32_t>(sizes_, sequence); }
+  int64_t size(int64_t sequence) const { return index_.size(sequence); }  // in tokens; an int32 in the file
   // All of them, for index builders; the store must outlive the view.
-  DocumentSizes sizes() const { return {sizes_, num_sequences_}; }
+  DocumentSizes sizes() const { return index_.sizes(); }
   // Sequences first_sequence(d) .. first_sequence(d + 1) - 1 are document d; d = num_documents() gives the end.
-  int64_t first_sequence(int64_t document) const { return load<int64_t>(document_marks_, document); }
+  int64_t first_sequence(int64_t document) const { return index_.first_sequence(document); }
 
   // Copies `length` ids from `offset` on. The range must lie inside the sequence.
   void read(int64_t sequence, int64_t offset, int64_t length, int64_t* ids) const;
   void read(int64_t sequence, int64_t offset, int64_t length, int32_t* ids) const;
 
   // One pass over the index (not the tokens): every size, start and document mark agrees with the others.
-  void check_all() const;
-
-  // The raw parts, for copying a store whole.
-  std::span<const uint8_t> token_bytes() const { return {tokens_.data(), tokens_.size()}; }
+  void check_all() const { index_.check_all(); }
+  const TokenIndex& index() const { return index_; }
 
  private:
-  // The arrays begin at byte 34, aligned for nothing.
-  template <class Value>
-  static Value load(const uint8_t* array, int64_t index) {
-    Value value;
-    std::memcpy(&value, array + index * static_cast<int64_t>(sizeof(Value)), sizeof(Value));
-    return value;
-  }
-  void read_header();
-  void check_ends() const;
-  int64_t start_bytes(int64_t sequence) const { return load<int64_t>(starts_, sequence); }
   const uint8_t* range(int64_t sequence, int64_t offset, int64_t length) const;
-  [[noreturn]] void refuse_index(const std::string& field, const std::string& expected, const std::string& found,
-                                 const std::string& advice = "") const;
 
   std::string prefix_;
-  MappedFile index_, tokens_;
-  TokenType type_ = TokenType::kInt32;
-  int64_t num_sequences_ = 0, num_document_marks_ = 0;
-  const uint8_t* sizes_ = nullptr;           // int32 [num_sequences]
-  const uint8_t* starts_ = nullptr;          // int64 [num_sequences], byte offsets into .bin
-  const uint8_t* document_marks_ = nullptr;  // int64 [num_documents + 1]
+  TokenFiles files_;
+  MappedFile index_file_, token_file_;
+  TokenIndex index_;  // over the mapping
 };
 
 // Writes a pair of token files in one pass; memory does not grow with what is written.
@@ -106,8 +88,9 @@ class TokenStoreWriter {
   void add_sequence(std::span<const int32_t> ids);
   // Ends the document of the sequences added since the last call.
   void end_document();
-  // Appends all of another store; its type must be the same.
-  void append(const TokenStore& other);
+  // Appends all of another store; its type must be the same. Its tokens are copied by the system, 64 MiB at a time;
+  // `copied` is told how many bytes each time.
+  void append(const TokenStore& other, const std::function<void(int64_t)>& copied = nullptr);
   void finish();
 
   int64_t num_sequences() const { return num_sequences_; }

@@ -179,19 +179,84 @@ TEST(TokenStore, RefusesATruncatedIndexAtEveryLength) {
   }
 }
 
-TEST(TokenStore, SaysThatTheLegacyFormatIsLegacy) {
-  Pair pair;
-  pair.magic = std::string("TNTIDX\0\0\1", 9);
+// An index of the older format, built as megatron-deepspeed's reader takes it apart; for tests that break one field.
+struct LegacyPair {
+  std::vector<uint64_t> header = {1, 4, 4, 3, 3, 3};  // version, type, element size, items, sizes, marks
+  std::vector<int64_t> dim_offsets = {0, 1, 2, 3}, offsets = {0, 3, 4, 6}, sizes = {3, 1, 2}, marks = {0, 1, 3};
+  std::vector<int32_t> tokens = {11, 12, 13, 21, 31, 70000};
+
+  std::string write(const TestFolder& folder) const {
+    std::string bytes("TNTIDX\0\0", 8);
+    const auto put = [&bytes](const auto& values) {
+      bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+    };
+    put(header), put(dim_offsets), put(offsets), put(sizes), put(marks);
+    write_text(folder / "set.idx", bytes);
+    write_text(folder / "set.bin", std::string(reinterpret_cast<const char*>(tokens.data()), 4 * tokens.size()));
+    return folder / "set";
+  }
+};
+
+std::string refusal(const LegacyPair& pair) {
+  TestFolder folder;
+  const std::string prefix = pair.write(folder);
+  return error_of([&] { TokenStore store(prefix); }).substr(prefix.size());
+}
+
+TEST(TokenStore, ReadsTheOldFormatOfLazyAndCachedSets) {
+  TestFolder folder;
+  const TokenStore store(LegacyPair().write(folder));
+  EXPECT_EQ(store.format(), IndexFormat::kLegacy);
+  EXPECT_EQ(store.num_sequences(), 3);
+  EXPECT_EQ(store.num_documents(), 2);
+  EXPECT_EQ(store.first_sequence(1), 1);
+  EXPECT_EQ(store.sizes()[2], 2);
+  int64_t ids[2];
+  store.read(2, 0, 2, ids);
+  EXPECT_EQ(ids[0], 31);
+  EXPECT_EQ(ids[1], 70000);
+  store.check_all();
+}
+
+TEST(TokenStore, NamesWhatIsWrongWithAnOldIndex) {
+  const std::string again = ". Rebuild the data set with 'espalier preprocess' or copy it again.";
+  LegacyPair pair;
+  pair.header[0] = 2;
+  EXPECT_EQ(refusal(pair), ".idx: version: expected 1, found 2" + again);
+  pair = {}, pair.header[1] = 5;
+  EXPECT_EQ(refusal(pair), ".idx: dtype code (byte 16): expected 4 (int32) or 8 (uint16), found 5 (int64)" + again);
+  pair = {}, pair.header[2] = 8;
+  EXPECT_EQ(refusal(pair), ".idx: element size (byte 24): expected 4 bytes for int32, found 8" + again);
+  pair = {}, pair.header[3] = uint64_t{1} << 61;
+  EXPECT_EQ(
+      refusal(pair),
+      ".idx: number of items (byte 32): expected at most 21 in a file of this size, found 2305843009213693952" + again);
+  pair = {}, pair.header[4] = 4;
+  EXPECT_EQ(refusal(pair), ".idx: number of sizes (byte 40): expected 3, one for each item, found 4" + again);
+  pair = {}, pair.header[5] = 0;
   EXPECT_EQ(refusal(pair),
-            ".idx: magic: expected MMIDIDX, found TNTIDX. This is the older 'lazy' or 'cached' format; "
-            "preprocess the text again, or convert it with Megatron's merge tool and --dataset-impl mmap.");
+            ".idx: number of document marks (byte 48): expected 1 to 21 in a file of this size, found 0" + again);
+  pair = {}, pair.header[5] = 4;
+  EXPECT_EQ(refusal(pair),
+            ".idx: file size: expected 176 bytes for 3 items and 4 document marks, found 168 bytes" + again);
+  pair = {}, pair.dim_offsets[1] = 2;
+  EXPECT_EQ(refusal(pair), ".idx: dimensions of item 1: expected to begin at 1, one for each item, found 2" + again);
+  pair = {}, pair.sizes[0] = int64_t{1} << 31;
+  EXPECT_EQ(refusal(pair), ".idx: size of item 0: expected 0 to 2147483647, found 2147483648" + again);
+  pair = {}, pair.offsets[1] = -1;
+  EXPECT_EQ(refusal(pair), ".idx: start of item 1: expected an element of the .bin, found -1" + again);
+  pair = {}, pair.offsets[3] = 7;
+  EXPECT_EQ(refusal(pair), ".idx: end of the last item: expected element 6 from its start and size, found 7" + again);
+  pair = {}, pair.tokens.pop_back();
+  EXPECT_EQ(refusal(pair).substr(0, 92),
+            ".bin: file size: expected 24 bytes from the end of the last sequence in the .idx, found 20. ");
 }
 
 TEST(TokenStore, SaysHowAPrefixIsWritten) {
   EXPECT_EQ(error_of([] { TokenStore store("data/wiki.idx"); }),
             "'data/wiki.idx' is one of two files; a data set is named by what they share. Use 'data/wiki'.");
   EXPECT_EQ(error_of([] { TokenStore store("no/such/set"); }),
-            "cannot open 'no/such/set.idx': No such file or directory");
+            "there is no 'no/such/set.idx'; the folder 'no/such' does not exist");
 }
 
 TEST(TokenStore, FindsInTheMiddleWhatOpeningDidNotRead) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr int64_t kHeaderBytes = 34;
+constexpr int64_t kCopyBytes = 64 << 20;
 
 void put(std::string& bytes, const void* value, size_t size) { bytes.append(static_cast<const char*>(value), size); }
 
@@ -58,6 +59,15 @@ class TokenStoreWriter::Buffered {
       file_.write(data, size);
     else
       buffer_.append(static_cast<const char*>(data), size);
+  }
+  void write_file(const std::string& path, const std::function<void(int64_t)>& copied) {
+    flush();
+    const InputFile source(path);
+    for (int64_t at = 0; at < source.size_bytes(); at += kCopyBytes) {
+      const int64_t piece = std::min(kCopyBytes, source.size_bytes() - at);
+      file_.write_from(source, at, piece);
+      if (copied) copied(piece);
+    }
   }
   void flush() {
     file_.write(buffer_.data(), buffer_.size());
@@ -127,7 +137,7 @@ void TokenStoreWriter::end_document() {
   ++num_documents_;
 }
 
-void TokenStoreWriter::append(const TokenStore& other) {
+void TokenStoreWriter::append(const TokenStore& other, const std::function<void(int64_t)>& copied) {
   if (other.type() != type_)
     throw UserError(concat("'", other.prefix(), "' holds ", name_of(other.type()), ", '", prefix_, "' holds ",
                            name_of(type_), ": they cannot be one data set. Preprocess both with the same vocabulary."),
@@ -140,7 +150,7 @@ void TokenStoreWriter::append(const TokenStore& other) {
     document_marks_->write(&mark, sizeof mark);
     ++num_documents_;
   }
-  tokens_->write(other.token_bytes().data(), other.token_bytes().size());
+  tokens_->write_file(other.files().tokens, copied);
 }
 
 void TokenStoreWriter::write_starts() {

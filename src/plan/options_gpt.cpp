@@ -284,10 +284,8 @@ void add_data(OptionTable& table, RunConfig& config) {
     table.add(name + "-path", *file, "the same from a file with one line of quoted groups").value_name("FILE");
   }
   table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder").value_name("DIR");
-  table.add("--data-impl", data.data_impl, "format of token files")
-      .choices({"infer", "mmap"})
-      .refuse_value("lazy", "the old TNTIDX format; preprocess the text again")
-      .refuse_value("cached", "the old TNTIDX format; preprocess the text again");
+  table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")
+      .choices({"infer", "mmap", "lazy", "cached"});
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
   table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both")
       .minimum(1)

@@ -106,7 +106,7 @@ struct DataConfig {
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
   std::string data_cache_path;
-  std::string data_impl = "infer";  // infer | mmap
+  std::string data_impl = "infer";  // infer | mmap | lazy | cached
   std::optional<int64_t> seq_length, encoder_seq_length;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   SampleOrder sample_order = SampleOrder::kMegatron;

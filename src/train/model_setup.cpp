@@ -76,6 +76,7 @@ data::DataSetOptions data_set_options(const plan::RunConfig& config) {
   to.train_weighted_split_paths_path = from.train_weighted_split_paths_path;
   to.valid_weighted_split_paths_path = from.valid_weighted_split_paths_path;
   to.test_weighted_split_paths_path = from.test_weighted_split_paths_path;
+  to.data_impl = from.data_impl;
   to.sequence_length = from.sequence_length;
   to.seed = config.training.seed;
   to.cache_path = from.data_cache_path;
