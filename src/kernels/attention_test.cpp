@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "kernels/dispatch.h"
 #include "kernels/internal/attention_tiles.h"
+#include "kernels/reference_test.h"
 #include "tensor/rng.h"
 
 namespace espalier::kernels {
@@ -185,20 +186,13 @@ void expect_within(const at::Tensor& found, const at::Tensor& wanted, const at::
       << wanted.reshape(-1)[worst].item<double>() << ", allowed error " << bound.reshape(-1)[worst].item<double>();
 }
 
-// Every instruction set that this machine has.
-std::vector<CpuIsa> levels() {
-  std::vector<CpuIsa> isas;
-  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) isas.push_back(static_cast<CpuIsa>(level));
-  return isas;
-}
-
 // Result and gradient on every instruction set.
 void compare_with_formula(const Sizes& sizes, const Masks& masks, at::ScalarType type, double size = 1) {
   const AttentionContext context = make_context(sizes, masks);
   const at::Tensor qkv = random_qkv(sizes, type, size).requires_grad_(true);
   const at::Tensor d_result = at::randn({sizes.s, sizes.b, sizes.heads * sizes.head_size}).to(type);
   const Expected wanted = expected(qkv, d_result, sizes, context, rounding_of(type));
-  for (const CpuIsa isa : levels()) {
+  for (const CpuIsa isa : reference::instruction_sets()) {
     const ForceCpuIsa force(isa);
     const std::string what = describe(sizes, masks, type) + " on " + cpu_isa_name(isa);
     const at::Tensor result = attention(qkv, context, sizes.heads, kLayer);
@@ -315,7 +309,7 @@ TEST(Attention, DecodingThroughACacheGivesTheRowsOfTheWhole) {
       std::vector<int64_t> pieces = {40, 1, 1, 7, 33};
       while (pieces.size() < 53) pieces.push_back(1);
       const Expected wanted = expected(qkv, at::zeros({sizes.s, sizes.b, 48}), sizes, context, rounding_of(type));
-      for (const CpuIsa isa : levels()) {
+      for (const CpuIsa isa : reference::instruction_sets()) {
         const ForceCpuIsa force(isa);
         const at::Tensor found = through_cache(qkv, context, sizes, pieces);
         EXPECT_FALSE(found.requires_grad());
@@ -350,7 +344,7 @@ TEST(Attention, RepeatsToTheLastBit) {
 }
 
 TEST(AttentionTiles, PowersOfTwoAreExactToTwoToTheMinus22) {
-  for (const CpuIsa isa : levels()) {
+  for (const CpuIsa isa : reference::instruction_sets()) {
     const ForceCpuIsa force(isa);
     for (float start = 0; start >= -100; start -= 0.37f) {
       std::vector<float> x(33);

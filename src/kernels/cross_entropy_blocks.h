@@ -2,8 +2,8 @@
 //
 // Forward: per block, logits = x W_b^T, and each row's running softmax sum. Backward, with the row's log-sum-exp known:
 // per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x, in as few visits of dW as
-// can be; or dx at once and dW later, each with the logits again. The bf16 panels compute the logits again: keeping them
-// would cost tokens x vocabulary x 2 bytes, and reading them back takes about as long as the product on AMX. Where
+// can be; or dx at once and dW later, each from the logits again. The bf16 panels compute the logits again: keeping
+// them would cost tokens x vocabulary x 2 bytes, and reading them back takes about as long as the product on AMX. Where
 // products are slower than memory (fp32) some are kept.
 //
 // Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products of ATen on operands
@@ -21,7 +21,7 @@ namespace espalier::kernels {
 
 struct CrossEntropyInput {
   const at::Tensor& x;       // [tokens, hidden]
-  const at::Tensor& weight;  // [vocabulary, hidden], type of x; possibly no rows
+  const at::Tensor& weight;  // [vocabulary, hidden], type of x; perhaps no rows
   const at::Tensor& labels;  // [tokens] int64, row of the weight; outside: another shard's label
 };
 

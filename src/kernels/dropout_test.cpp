@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 #include "tensor/rng.h"
 #include "tensor/saved.h"
@@ -123,6 +125,46 @@ TEST(Dropout, RowsOfABatchEqualThoseOfItsSamplesAlone) {
   for (int64_t row = 0; row < 4; ++row) {
     const std::vector<int64_t> alone = {samples[row]};
     EXPECT_TRUE(at::equal(dropout(x.narrow(1, row, 1).contiguous(), site(0.1, alone)), together.narrow(1, row, 1)));
+  }
+}
+
+TEST_P(DropoutTest, PartsOfTheSequencePutTogetherEqualTheWhole) {
+  const at::ScalarType type = GetParam();
+  constexpr int64_t kLength = 50, kFeatures = 33;
+  const at::Tensor x = random({kLength, 3, kFeatures}, type, 1), residual = random({kLength, 3, kFeatures}, type, 2);
+  const at::Tensor dy = random({kLength, 3, kFeatures}, type, 3);
+  for (const CpuIsa isa : reference::instruction_sets()) {
+    const ForceCpuIsa force(isa);
+    // Result, gradient of x, and gradient of the bias of rows first .. first + length - 1.
+    const auto part = [&](int64_t first, int64_t length) {
+      TestParam bias(random({kFeatures}, type, 4));
+      tensor::GradQueue queue;
+      DropoutSite at = site(0.3, kSamples);
+      at.first_position = first;
+      at::Tensor rows = x.narrow(0, first, length).clone().requires_grad_();
+      const at::Tensor y = bias_dropout_add(rows, &bias.param, residual.narrow(0, first, length).clone(), at, queue);
+      EXPECT_TRUE(at::equal(dropout(rows.detach(), at) == 0,
+                            factors(kLength, kSamples, kFeatures, 0.3).narrow(0, first, length) == 0));
+      y.backward(dy.narrow(0, first, length));
+      return std::vector<at::Tensor>{y.detach(), rows.grad(), bias.added()};
+    };
+    const std::vector<at::Tensor> whole = part(0, kLength);
+    for (const int64_t num_parts : {2, 3, 4}) {
+      std::vector<at::Tensor> y, dx;
+      at::Tensor dbias = at::zeros({kFeatures}, at::kDouble);
+      const int64_t share = (kLength + num_parts - 1) / num_parts;
+      for (int64_t first = 0; first < kLength; first += share) {
+        const std::vector<at::Tensor> got = part(first, std::min(share, kLength - first));
+        y.push_back(got[0]);
+        dx.push_back(got[1]);
+        dbias += got[2];
+      }
+      EXPECT_TRUE(at::equal(at::cat(y), whole[0])) << num_parts << " parts on " << cpu_isa_name(isa);
+      EXPECT_TRUE(at::equal(at::cat(dx), whole[1])) << num_parts << " parts on " << cpu_isa_name(isa);
+      // The same 150 numbers, summed in another order, each time onto the 0.25 of TestParam.
+      const at::Tensor terms = whole[1].to(at::kDouble).abs().view({-1, kFeatures}).sum(0) * (1 + rounding(type)) + 1;
+      expect_within(dbias, whole[2], terms * 2 * 154 * 0x1p-24, "dbias");
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// For the tests of products: comparison with a reference in double under the bound that rounding allows, no more.
+// For the tests of kernels: comparison with a reference in double under the bound that rounding allows, no more.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,9 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dispatch.h"
 #include "tensor/param.h"
 
 namespace espalier::kernels::reference {
+
+// Every instruction set that this machine has.
+inline std::vector<CpuIsa> instruction_sets() {
+  std::vector<CpuIsa> isas;
+  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) isas.push_back(static_cast<CpuIsa>(level));
+  return isas;
+}
 
 // Half a unit in the last place, relative.
 inline double rounding(at::ScalarType type) {

@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -190,6 +192,81 @@ TEST_P(VocabularyShardsTest, OneShardOfEverythingGivesTheBitsOfTheWhole) {
   EXPECT_TRUE(at::equal(shard.weight.param.grad, whole.weight.param.grad));
 }
 
+TEST(VocabularyShards, CombineIsCalledOnceInAForwardPassWithoutGradientsToo) {
+  const Problem problem(at::kBFloat16, 45, 33);
+  Shard shard(problem, {0, 0});  // also by a rank that has no rows
+  shard.x = problem.x;
+  int calls = 0;
+  const TokenLosses losses = shard.run(problem, [&](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+    ++calls;
+    EXPECT_TRUE(at::equal(log_sum_exp, at::full({45}, -INFINITY, at::kDouble)));
+    EXPECT_TRUE(at::equal(label_logits, at::zeros({45}, at::kDouble)));
+    log_sum_exp.fill_(3.0);
+    label_logits.fill_(1.0);
+  });
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(at::equal(losses.per_token, at::full({45}, 2.0)));
+}
+
+TEST(VocabularyShards, LossOfLargeLogitsKeepsItsDigits) {
+  // Two shards of one row each with logits 3e6 and 3e6 - 1: the loss of the first is log(1 + e^-1).
+  const std::vector<ShardValues> values = {
+      {at::full({4}, 3e6, at::kDouble), at::full({4}, 3e6, at::kDouble)},
+      {at::full({4}, 3e6 - 1, at::kDouble), at::zeros({4}, at::kDouble)},
+  };
+  const ShardValues all = over_all(values);
+  const Problem problem(at::kFloat, 4, 7);
+  const TokenLosses losses =
+      Shard(problem, {0, 7}).run(problem, [&](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+        log_sum_exp = all.log_sum_exp;
+        label_logits = all.label_logits;
+      });
+  EXPECT_NEAR(losses.per_token[0].item<double>(), std::log1p(std::exp(-1.0)), 1e-7);
+}
+
+TEST(VocabularyShards, RowsFromTheMiddleOnWithoutACombinationAndCombinedShapesAreBugs) {
+  const Problem problem(at::kFloat, 45, 33);
+  Shard shard(problem, {8, 16});
+  EXPECT_THROW(shard.run(problem, nullptr), InternalError);
+  EXPECT_THROW(
+      shard.run(problem, [](at::Tensor& log_sum_exp, at::Tensor&) { log_sum_exp = log_sum_exp.narrow(0, 0, 3); }),
+      InternalError);
+}
+
+class EmbeddingShardsTest : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(EmbeddingShardsTest, RowsAndGradientsOfTheShardsAreThoseOfTheWhole) {
+  constexpr int64_t kHidden = 33, kSamples = 3, kLength = 17;
+  for (const Division& division : divisions()) {
+    SCOPED_TRACE(division.name());
+    // Small whole numbers: every sum is exact in every type, so ATen in double has the same values.
+    const auto whole_numbers = [&](at::IntArrayRef shape, int64_t seed) {
+      at::Generator generator = at::detail::createCPUGenerator(seed);
+      return at::randint(-4, 5, shape, generator, at::kLong).to(GetParam());
+    };
+    const at::Tensor weight = whole_numbers({division.vocabulary, kHidden}, 1);
+    const at::Tensor dy = whole_numbers({kLength, kSamples, kHidden}, 2);
+    const at::Tensor ids =
+        at::arange(kSamples * kLength, at::kLong).mul(5).remainder(division.vocabulary).view({kSamples, kLength});
+    const at::Tensor weight64 = weight.to(at::kDouble).requires_grad_(true);
+    const at::Tensor want = at::embedding(weight64, ids.t());
+    const at::Tensor want_grad = torch::autograd::grad({want}, {weight64}, {dy.to(at::kDouble)})[0];
+
+    at::Tensor sum = at::zeros({kLength, kSamples, kHidden}, at::kDouble);
+    for (const Rows& rows : divide(division.vocabulary, division.num_shards, division.unit)) {
+      TestParam shard(weight.narrow(0, rows.first, rows.count));
+      tensor::GradQueue queue;
+      const at::Tensor y = embedding(ids, shard.param, queue, rows.first);
+      ASSERT_TRUE(y.requires_grad());  // also of a shard without rows: the layers behind it need a graph
+      y.backward(dy);
+      sum += y.detach().to(at::kDouble);
+      EXPECT_TRUE(at::equal(shard.added(), want_grad.narrow(0, rows.first, rows.count))) << "rows from " << rows.first;
+    }
+    EXPECT_TRUE(at::equal(sum, want.detach()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ComputeTypes, EmbeddingShardsTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
 INSTANTIATE_TEST_SUITE_P(Bf16, VocabularyShardsTest,
                          testing::Combine(testing::Values(at::kBFloat16),
                                           testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512,
