@@ -2,28 +2,79 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace espalier::plan {
+namespace {
 
-int64_t zero_shard_size(int64_t flat_size, int64_t num_ranks) {
-  return spec::round_up_flat((flat_size + num_ranks - 1) / num_ranks);
+using spec::FlatSection;
+
+bool exchanged_alike(const FlatSection& a, const FlatSection& b) {
+  return a.tied == b.tied && a.replicated == b.replicated;
 }
 
-int64_t zero_padded_size(int64_t flat_size, int64_t num_ranks) {
-  return zero_shard_size(flat_size, num_ranks) * num_ranks;
+// Neighbouring sections as one, where they are exchanged alike.
+std::vector<FlatSection> joined(const std::vector<FlatSection>& sections) {
+  std::vector<FlatSection> result;
+  for (const FlatSection& section : sections) {
+    if (result.empty() || !exchanged_alike(result.back(), section)) {
+      result.push_back(section);
+      continue;
+    }
+    result.back().end = section.end;
+    result.back().depth = -1;
+  }
+  return result;
 }
 
-spec::IndexRange zero_range(int64_t flat_size, int64_t num_ranks, int64_t rank) {
-  const int64_t size = zero_shard_size(flat_size, num_ranks);
-  return {rank * size, (rank + 1) * size};
+}  // namespace
+
+std::vector<ZeroUnit> zero_units(const spec::FlatLayout& layout, const ZeroShape& shape) {
+  const int64_t multiple = spec::kFlatAlignment * (shape.stage == ZeroStage::kNone ? 1 : shape.num_ranks);
+  const int64_t largest = std::max(multiple, shape.unit_elements / multiple * multiple);
+  const bool by_section = shape.stage >= ZeroStage::kGradients;
+  std::vector<ZeroUnit> units;
+  for (const FlatSection& section : by_section ? layout.sections : joined(layout.sections)) {
+    ESPALIER_CHECK((section.end - section.begin) % multiple == 0, "a section of ", section.end - section.begin,
+                   " elements cannot be shared by ", shape.num_ranks, " ranks: lay the parameters out for them");
+    const int64_t step = by_section ? section.end - section.begin : largest;
+    for (int64_t begin = section.begin; begin < section.end; begin += step)
+      units.push_back({section.tied, section.replicated, section.depth, begin, std::min(section.end, begin + step)});
+  }
+  return units;
 }
 
-std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, int64_t num_ranks, int64_t rank) {
-  const spec::IndexRange range = zero_range(layout.size, num_ranks, rank);
+spec::IndexRange zero_part(const ZeroUnit& unit, const ZeroShape& shape, int64_t rank) {
+  if (shape.stage == ZeroStage::kNone) return {unit.begin, unit.end};
+  const int64_t count = unit.count() / shape.num_ranks;
+  return {unit.begin + rank * count, unit.begin + (rank + 1) * count};
+}
+
+int64_t zero_shard_size(const spec::FlatLayout& layout, const ZeroShape& shape) {
+  return shape.stage == ZeroStage::kNone ? layout.size : layout.size / shape.num_ranks;
+}
+
+std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, const ZeroShape& shape, int64_t rank) {
+  const std::vector<ZeroUnit> units = zero_units(layout, shape);
+  const int64_t num_owners = shape.stage == ZeroStage::kNone ? 1 : shape.num_ranks;
   std::vector<ZeroPiece> pieces;
   for (size_t param = 0; param < layout.offsets.size(); ++param) {
-    const int64_t offset = layout.offsets[param];
-    const int64_t begin = std::max(offset, range.begin), end = std::min(offset + layout.counts[param], range.end);
-    if (begin < end) pieces.push_back({static_cast<int64_t>(param), begin - offset, begin - range.begin, end - begin});
+    const int64_t offset = layout.offsets[param], count = layout.counts[param];
+    auto unit = std::partition_point(units.begin(), units.end(), [&](const ZeroUnit& u) { return u.end <= offset; });
+    for (; unit != units.end() && unit->begin < offset + count; ++unit) {
+      const spec::IndexRange part = zero_part(*unit, shape, rank);
+      const int64_t begin = std::max(offset, part.begin), end = std::min(offset + count, part.end);
+      if (begin >= end) continue;
+      // The parts of the units before this one have unit->begin / num_owners elements.
+      const ZeroPiece piece{static_cast<int64_t>(param), begin - offset,
+                            unit->begin / num_owners + begin - part.begin, end - begin};
+      ZeroPiece* const last = pieces.empty() ? nullptr : &pieces.back();
+      if (last != nullptr && last->param == piece.param && last->param_begin + last->count == piece.param_begin &&
+          last->shard_begin + last->count == piece.shard_begin)
+        last->count += piece.count;
+      else
+        pieces.push_back(piece);
+    }
   }
   return pieces;
 }

@@ -1,26 +1,47 @@
-// Which elements of a flat buffer each data-parallel rank owns under ZeRO, and which pieces of parameters those are.
-// Pure functions.
+// What of a process's parameters each data-parallel rank owns under ZeRO (Rajbhandari et al. 2020): holds the optimizer
+// state of, and updates. Pure functions: exchange, optimizer, checkpoints and the planner use the same ones.
 //
-// The buffer (spec/flat_layout.h) is padded so that all ranks own equally many elements, a multiple of
-// spec::kFlatAlignment; only the last ones may own padding.
+// The flat buffers (spec/flat_layout.h) are cut into units: what is exchanged at once. Every rank that shares the
+// buffers owns an equal part of every unit, a multiple of spec::kFlatAlignment elements; its shard is these parts one
+// behind the other.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "spec/flat_layout.h"
 
 namespace espalier::plan {
 
-// Elements that each rank owns, padding included.
-int64_t zero_shard_size(int64_t flat_size, int64_t num_ranks);
-// The buffer with its padding: num_ranks shards.
-int64_t zero_padded_size(int64_t flat_size, int64_t num_ranks);
-// Elements [begin, end) of the padded buffer that a rank owns.
-spec::IndexRange zero_range(int64_t flat_size, int64_t num_ranks, int64_t rank);
+// What data-parallel ranks divide among themselves; each stage includes the ones before.
+enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
 
-// A run of one parameter's local elements inside a rank's shard.
+struct ZeroShape {
+  ZeroStage stage = ZeroStage::kNone;
+  int64_t num_ranks = 1;                  // that share the buffers: data * context
+  int64_t unit_elements = 10 * (1 << 20);  // of a unit at most, up to stage 1: 40 MiB of fp32
+};
+
+// Elements [begin, end) of the flat buffers.
+struct ZeroUnit {
+  bool tied = false, replicated = false;  // as the section's
+  int64_t depth = -1;
+  int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
+};
+
+// In the order of the buffers; they cover them. Up to stage 1 units of one size, whatever the depth; from stage 2 on
+// one unit per section, because the buffers of a section come and go together. CHECKs that the layout was made for the
+// number of ranks.
+std::vector<ZeroUnit> zero_units(const spec::FlatLayout& layout, const ZeroShape& shape);
+
+// What a rank owns of a unit, as elements of the flat buffers; all of it at stage 0.
+spec::IndexRange zero_part(const ZeroUnit& unit, const ZeroShape& shape, int64_t rank);
+
+// Elements of each rank's shard, padding included.
+int64_t zero_shard_size(const spec::FlatLayout& layout, const ZeroShape& shape);
+
+// A run of one parameter's local elements that a rank owns.
 struct ZeroPiece {
   int64_t param = 0;        // number in the list
   int64_t param_begin = 0;  // first element, counted in the parameter
@@ -29,7 +50,8 @@ struct ZeroPiece {
   bool operator==(const ZeroPiece&) const = default;
 };
 
-// The pieces that a rank owns, in order. The pieces of all ranks cover every element of every parameter once.
-std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, int64_t num_ranks, int64_t rank);
+// The pieces that a rank owns, by parameter in the order of the list; what lies together in both is one piece. The
+// pieces of all ranks cover every element of every parameter once (at stage 0: those of each rank).
+std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, const ZeroShape& shape, int64_t rank);
 
 }  // namespace espalier::plan

@@ -1,24 +1,39 @@
-// Where the parameters of one process lie in its flat buffers (tensor/param_set.h): in the order of the list, each
-// beginning at a multiple of kFlatAlignment elements. The gaps between them stay zero.
+// Where the parameters of one process lie in its flat buffers of values and of gradients. A pure function.
+//
+// Parameters that are exchanged alike lie together, in sections: those tied to the output, then those replicated over
+// the tensor axis, then the split ones, depth by depth. Sections of the first two kinds have the same layout on every
+// rank that holds the same parameters, so that a sum over ranks adds in the same order there, and equal things stay
+// equal to the last bit.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "spec/param_spec.h"
 #include "spec/shard.h"
 
 namespace espalier::spec {
 
-inline constexpr int64_t kFlatAlignment = 32;  // 64 bytes of bf16, 128 of fp32
+// Every parameter begins at a multiple of so many elements: 64 bytes of bf16, 128 of fp32.
+inline constexpr int64_t kFlatAlignment = 32;
 
 // `count` rounded up to a multiple of kFlatAlignment.
 int64_t round_up_flat(int64_t count);
 
-struct FlatLayout {
-  std::vector<int64_t> offsets, counts;  // of each parameter, in elements
-  int64_t size = 0;                      // of the whole buffer, gaps included
+struct FlatSection {
+  bool tied = false;        // tied_to_output
+  bool replicated = false;  // over the tensor axis
+  int64_t depth = -1;       // of all its parameters; -1: of several depths
+  int64_t begin = 0, end = 0;  // elements of the flat buffer, padding included
 };
 
-FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& shard);
+struct FlatLayout {
+  std::vector<int64_t> offsets, counts;  // of each parameter, in the order of the list, in elements
+  std::vector<FlatSection> sections;     // in order, without gaps between them; none is empty
+  int64_t size = 0;                      // of the whole buffer, padding included; the padding stays zero
+};
+
+// Sections are padded so that each can be cut into `num_sharers` equal parts of whole multiples of kFlatAlignment.
+FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& shard, int64_t num_sharers = 1);
 
 }  // namespace espalier::spec

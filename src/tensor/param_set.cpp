@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "spec/flat_layout.h"
 #include "tensor/rng.h"
 
 namespace espalier::tensor {
@@ -36,29 +35,27 @@ at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uin
 }  // namespace
 
 ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-                   bool with_grad)
+                   bool with_grad, int64_t num_sharers)
     : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))),
       shard_(shard),
+      layout_(spec::flat_layout(*specs_, shard, num_sharers)),
       compute_type_(compute_type) {
-  const spec::FlatLayout layout = spec::flat_layout(*specs_, shard);
-  flat_values_ = at::zeros({layout.size}, at::TensorOptions().dtype(compute_type));
-  if (with_grad) flat_grads_ = at::zeros({layout.size}, at::TensorOptions().dtype(at::kFloat));
+  const int64_t total = layout_.size;
+  flat_values_ = at::zeros({total}, at::TensorOptions().dtype(compute_type));
+  if (with_grad) flat_grads_ = at::zeros({total}, at::TensorOptions().dtype(at::kFloat));
 
   params_.reserve(specs_->size());
-  for (size_t number = 0; number < specs_->size(); ++number) {
-    const spec::ParamSpec& spec = (*specs_)[number];
-    const int64_t offset = layout.offsets[number], count = layout.counts[number];
+  for (size_t i = 0; i < specs_->size(); ++i) {
+    const spec::ParamSpec& spec = (*specs_)[i];
     const std::vector<int64_t> shape = spec::local_shape(spec, shard);
-    Param param{.spec = &spec, .value = flat_values_.narrow(0, offset, count).view(shape), .grad = {}};
-    if (with_grad) param.grad = flat_grads_.narrow(0, offset, count).view(shape);
-    ESPALIER_CHECK(index_.emplace(spec.name, params_.size()).second, "two parameters are named ", spec.name);
+    const auto view_in = [&](const at::Tensor& flat) {
+      return flat.narrow(0, layout_.offsets[i], layout_.counts[i]).view(shape);
+    };
+    Param param{.spec = &spec, .value = view_in(flat_values_), .grad = {}};
+    if (with_grad) param.grad = view_in(flat_grads_);
+    ESPALIER_CHECK(index_.emplace(spec.name, i).second, "two parameters are named ", spec.name);
     params_.push_back(std::move(param));
   }
-}
-
-int64_t ParamSet::flat_offset(const Param& param) const {
-  ESPALIER_CHECK(param.value.numel() == 0 || param.value.is_alias_of(flat_values_), param.spec->name);
-  return param.value.storage_offset();
 }
 
 Param& ParamSet::at(const std::string& name) {

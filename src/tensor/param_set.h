@@ -1,8 +1,8 @@
 // The parameters of a model on this process: storage for its shard of a list of specs, found by name.
 //
-// Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both in the order of the list,
-// each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them without gaps that matter
-// (the padding between parameters stays zero).
+// Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both laid out as
+// spec/flat_layout.h says, each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them
+// without gaps that matter (the padding between parameters stays zero).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spec/flat_layout.h"
 #include "spec/shard.h"
 #include "tensor/param.h"
 
@@ -20,9 +21,10 @@ namespace espalier::tensor {
 
 class ParamSet {
  public:
-  // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept.
+  // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept. `num_sharers`:
+  // data-parallel ranks that divide the buffers among themselves (ZeRO).
   ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-           bool with_grad);
+           bool with_grad, int64_t num_sharers = 1);
 
   // CHECKs that it is there.
   Param& at(const std::string& name);
@@ -34,8 +36,11 @@ class ParamSet {
   // All values, and all gradients, as one tensor each: [elements], with the padding between parameters.
   const at::Tensor& flat_values() const { return flat_values_; }
   const at::Tensor& flat_grads() const { return flat_grads_; }
+  const spec::FlatLayout& layout() const { return layout_; }
+  // Number of a parameter in the list.
+  size_t index_of(const Param& param) const { return static_cast<size_t>(&param - params_.data()); }
   // Where a parameter begins in them, in elements.
-  int64_t flat_offset(const Param& param) const;
+  int64_t flat_offset(const Param& param) const { return layout_.offsets[index_of(param)]; }
 
   GradQueue& grad_queue() { return grad_queue_; }
   void zero_grad();
@@ -49,6 +54,7 @@ class ParamSet {
   std::vector<Param> params_;
   std::unordered_map<std::string, size_t> index_;
   spec::TensorShard shard_;
+  spec::FlatLayout layout_;
   at::ScalarType compute_type_;
   at::Tensor flat_values_, flat_grads_;
   GradQueue grad_queue_;
