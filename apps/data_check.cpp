@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "data/store_check.h"
+#include "data/store_metadata.h"
 #include "data_commands.h"
 #include "tokenizer_options.h"
 
@@ -111,6 +112,8 @@ int data_check_main(const std::vector<std::string>& arguments) {
   if (tokenizer) request.vocab_size = tokenizer->vocab_size();
   for (const std::string& prefix : request.prefixes) {
     const data::TokenStore store(prefix);
+    if (tokenizer)
+      for (const std::string& line : data::describe_other_tokenizers({prefix}, *tokenizer)) log_warning(line);
     const Findings findings = check_store(store, request, tokenizer.get());
     if (request.json)
       std::puts(

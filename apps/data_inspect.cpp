@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/options.h"
+#include "data/store_metadata.h"
 #include "data/store_report.h"
 #include "data_commands.h"
 #include "tokenizer_options.h"
@@ -64,6 +66,20 @@ std::vector<Shown> read_documents(const data::TokenStore& store, const Request& 
   return documents;
 }
 
+// What the file beside the index tells; null where there is none.
+Json made_json(const data::TokenStore& store) {
+  const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
+  if (!metadata) return Json();
+  Json made = {{"program", metadata->program}, {"tokenizer", Json()}, {"options", Json::object()}};
+  if (const auto& tokenizer = metadata->tokenizer)
+    made["tokenizer"] = {{"description", tokenizer->description},
+                         {"fingerprint", tokenizer->fingerprint},
+                         {"vocab_size", tokenizer->vocab_size},
+                         {"eod", tokenizer->eod ? Json(*tokenizer->eod) : Json()}};
+  for (const auto& [name, value] : metadata->options) made["options"][name] = value;
+  return made;
+}
+
 Json to_json(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
   const data::SizeSummary sizes = data::summarize_sizes(store);
   const std::optional<int64_t> last_id = data::common_last_id(store, kSequencesForLastId);
@@ -76,6 +92,7 @@ Json to_json(const data::TokenStore& store, const Request& request, const text::
     shown.push_back(entry);
   }
   return {{"prefix", store.prefix()},
+          {"format", data::name_of(store.format())},
           {"dtype", data::name_of(store.type())},
           {"documents", store.num_documents()},
           {"sequences", store.num_sequences()},
@@ -85,7 +102,18 @@ Json to_json(const data::TokenStore& store, const Request& request, const text::
           {"largest", sizes.largest},
           {"histogram", histogram},
           {"last_id", last_id ? Json(*last_id) : Json()},
+          {"made", made_json(store)},
           {"shown", shown}};
+}
+
+void print_made(const data::TokenStore& store) {
+  const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
+  if (!metadata) return;
+  std::printf("  made by %s\n", metadata->program.c_str());
+  if (const auto& tokenizer = metadata->tokenizer)
+    std::printf("    tokenizer     %s, %s ids, fingerprint %s\n", tokenizer->description.c_str(),
+                format_count(tokenizer->vocab_size).c_str(), tokenizer->fingerprint.c_str());
+  for (const auto& [name, value] : metadata->options) std::printf("    %-13s %s\n", name.c_str(), value.c_str());
 }
 
 void print_sizes(const data::TokenStore& store) {
@@ -118,6 +146,8 @@ void print(const data::TokenStore& store, const Request& request, const text::To
   std::printf("%s\n  %s documents, %s sequences, %s tokens of %s (%s)\n", store.prefix().c_str(),
               format_count(store.num_documents()).c_str(), format_count(store.num_sequences()).c_str(),
               format_count(store.num_tokens()).c_str(), data::name_of(store.type()), format_bytes(bytes).c_str());
+  if (store.format() == data::IndexFormat::kLegacy) std::puts("  the index has the old format of 'lazy' and 'cached'");
+  print_made(store);
   if (store.num_sequences() == 0) return;
   print_sizes(store);
   const int64_t looked_at = std::min(store.num_sequences(), kSequencesForLastId);
@@ -131,6 +161,11 @@ void print(const data::TokenStore& store, const Request& request, const text::To
     std::printf("  the first %s sequences have no common last id: no end-of-document token was appended\n",
                 format_count(looked_at).c_str());
   print_documents(store, request, tokenizer);
+}
+
+void warn_of_other_tokenizer(const std::string& prefix, const text::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return;
+  for (const std::string& line : data::describe_other_tokenizers({prefix}, *tokenizer)) log_warning(line);
 }
 
 }  // namespace
@@ -154,6 +189,7 @@ int data_inspect_main(const std::vector<std::string>& arguments) {
   for (const std::string& prefix : request.prefixes) {
     const data::TokenStore store(prefix);
     store.check_all();
+    warn_of_other_tokenizer(prefix, tokenizer.get());
     if (request.json)
       std::puts(to_json(store, request, tokenizer.get()).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     else

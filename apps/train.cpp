@@ -7,6 +7,7 @@
 #include "become_engine.h"
 #include "commands.h"
 #include "data/data_plan.h"
+#include "data/store_metadata.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
 #include "text/tokenizer.h"
@@ -14,8 +15,8 @@
 namespace espalier {
 namespace {
 
-// Token files, splits and weights.
-void check_data(const plan::RunConfig& config, Problems& problems) {
+// Token files, splits and weights. Returns the prefixes that are read.
+std::vector<std::string> check_data(const plan::RunConfig& config, Problems& problems) {
   const plan::DataConfig& from = config.data;
   data::DataSetOptions options;
   options.data_path = from.data_path;
@@ -32,11 +33,21 @@ void check_data(const plan::RunConfig& config, Problems& problems) {
   const bool names_data = !from.data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
                           !from.valid_weighted_split_paths_path.empty() || !from.test_weighted_split_paths.empty() ||
                           !from.test_weighted_split_paths_path.empty();
-  if (names_data || !config.validate_only) data::plan_data(options, problems);  // a recipe alone has no data
+  if (!names_data && config.validate_only) return {};  // a recipe alone has no data
+  const data::DataPlan plan = data::plan_data(options, problems);
+  std::vector<std::string> prefixes;
+  const auto add = [&](const data::DataGroup& group) {
+    for (const data::DataSource& source : group.sources) prefixes.push_back(source.prefix);
+  };
+  add(plan.train);
+  for (const data::DataGroup& group : plan.valid) add(group);
+  for (const data::DataGroup& group : plan.test) add(group);
+  return prefixes;
 }
 
-// The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
-void check_vocabulary(plan::RunConfig& config, Problems& problems) {
+// The tokenizer itself, that the embedding covers it, and that it made the token files (those that tell). What files
+// are missing is reported already.
+void check_vocabulary(plan::RunConfig& config, const std::vector<std::string>& prefixes, Problems& problems) {
   const plan::TokenizerConfig& from = config.tokenizer;
   const bool is_gpt2 = from.tokenizer_type == "GPT2BPETokenizer";
   const std::vector<std::string> files = is_gpt2 ? std::vector<std::string>{from.vocab_file, from.merge_file}
@@ -46,7 +57,9 @@ void check_vocabulary(plan::RunConfig& config, Problems& problems) {
   try {
     const text::TokenizerOptions options{from.tokenizer_type, from.vocab_file, from.merge_file,
                                          from.tokenizer_name_or_path};
-    plan::set_vocabulary(config, text::load_tokenizer(options)->vocab_size());
+    const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(options);
+    plan::set_vocabulary(config, tokenizer->vocab_size());
+    for (const std::string& line : data::describe_other_tokenizers(prefixes, *tokenizer)) log_warning(line);
   } catch (const UserError& error) {
     problems.add(error.what());
   }
@@ -74,8 +87,8 @@ int train_gpt(const std::vector<std::string>& arguments) {
                     "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
-  check_data(config, problems);
-  check_vocabulary(config, problems);
+  const std::vector<std::string> prefixes = check_data(config, problems);
+  check_vocabulary(config, prefixes, problems);
   problems.raise();
   if (!config.validate_only) become_engine("train", arguments);
   print_validated(config, table);

@@ -5,7 +5,10 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/progress.h"
+#include "base/version.h"
+#include "data/store_metadata.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -31,6 +34,26 @@ void refuse_other_types(const std::vector<TokenStore>& stores) {
                              "' holds ", name_of(stores.front().type()),
                              ": they cannot be one data set. Preprocess both with the same vocabulary."),
                       ExitCode::kBadData);
+}
+
+// The tokenizer is known where all tell the same.
+StoreMetadata merged_metadata(const std::vector<TokenStore>& stores, const TokenStoreWriter& writer) {
+  StoreMetadata merged{concat("espalier ", kVersion), std::nullopt,        writer.num_documents(),
+                       writer.num_sequences(),        writer.num_tokens(), {}};
+  std::vector<std::string> sources;
+  bool all_same = true;
+  for (const TokenStore& store : stores) {
+    const std::optional<StoreMetadata> own = read_metadata(store.files());
+    sources.push_back(store.prefix());
+    if (sources.size() == 1 && own) merged.tokenizer = own->tokenizer;
+    all_same = all_same && own && own->tokenizer && merged.tokenizer && own->tokenizer->same_as(*merged.tokenizer);
+    if (own && own->tokenizer && merged.tokenizer && !own->tokenizer->same_as(*merged.tokenizer))
+      log_warning("'", store.prefix(), "' was made with another tokenizer (", own->tokenizer->description, ") than '",
+                  stores.front().prefix(), "' (", merged.tokenizer->description, ")");
+  }
+  if (!all_same) merged.tokenizer.reset();
+  merged.options = {{"merged from", join(sources, " ")}};
+  return merged;
 }
 
 }  // namespace
@@ -73,7 +96,9 @@ MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& 
   Progress progress("merge", num_bytes, Progress::Unit::kBytes);
   TokenStoreWriter writer(output_prefix, stores.front().type());
   for (const TokenStore& store : stores) writer.append(store, [&](int64_t bytes) { progress.advance(bytes); });
+  const StoreMetadata metadata = merged_metadata(stores, writer);
   writer.finish();
+  write_metadata(output_prefix, metadata);
   progress.finish();
   return {writer.num_documents(), writer.num_sequences(), writer.num_tokens(), num_bytes};
 }

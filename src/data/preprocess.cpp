@@ -11,6 +11,8 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "base/version.h"
+#include "data/store_metadata.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -128,7 +130,8 @@ class EncoderShelf {
 // Takes the blocks in the order of the input: writes them, numbers the lines, sums up.
 class OrderedWriter {
  public:
-  OrderedWriter(const PreprocessOptions& options, const text::Tokenizer& tokenizer) : options_(options) {
+  OrderedWriter(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer) {
     for (const std::string& key : options.json_keys) {
       summary_.keys.push_back({key, options.output_prefix + "_" + key + "_document", 0, 0, 0});
       writers_.push_back(
@@ -165,10 +168,26 @@ class OrderedWriter {
     }
     refuse_if_nothing_was_usable();
     for (const auto& writer : writers_) writer->finish();
+    for (size_t key = 0; key < writers_.size(); ++key) write_metadata(summary_.keys[key].prefix, metadata(key));
     return summary_;
   }
 
  private:
+  StoreMetadata metadata(size_t key) const {
+    const TokenStoreWriter& writer = *writers_[key];
+    StoreMetadata result{concat("espalier ", kVersion), TokenizerFacts::of(tokenizer_),
+                         writer.num_documents(),        writer.num_sequences(),
+                         writer.num_tokens(),           {}};
+    result.options = {{"--input", join(options_.inputs, " ")},
+                      {"--json-keys", summary_.keys[key].key},
+                      {"--append-eod", options_.append_eod ? "true" : "false"},
+                      {"--shard", concat(options_.shard.index, "/", options_.shard.count)},
+                      {"records", concat(summary_.num_records)},
+                      {"malformed", concat(summary_.malformed.count)},
+                      {"empty", concat(summary_.keys[key].num_empty)}};
+    return result;
+  }
+
   void number_lines(const EncodedBlock& block) {
     if (summary_.num_records == 0 || block.file != file_) {
       file_ = block.file;
@@ -202,6 +221,7 @@ class OrderedWriter {
   }
 
   const PreprocessOptions& options_;
+  const text::Tokenizer& tokenizer_;
   std::vector<std::unique_ptr<TokenStoreWriter>> writers_;
   PreprocessSummary summary_;
   size_t file_ = 0;

@@ -173,7 +173,9 @@ void TokenStoreWriter::copy_document_marks() {
 
 void TokenStoreWriter::rename_into_place() {
   // The old index goes first: at no moment does it stand beside the new tokens.
+  // What is known of the old pair goes with it.
   std::error_code error;
+  std::filesystem::remove(prefix_ + ".meta.json", error);
   std::filesystem::remove(prefix_ + ".idx", error);
   if (error) throw UserError(concat("cannot replace '", prefix_, ".idx': ", error.message()), ExitCode::kCannotCreate);
   rename_file(prefix_ + ".bin.tmp", prefix_ + ".bin");

@@ -1,0 +1,88 @@
+#include "data/store_metadata.h"
+
+#include <gtest/gtest.h>
+
+#include "data/internal/test_folder.h"
+#include "data/merge.h"
+#include "data/preprocess.h"
+#include "data/token_store.h"
+
+namespace espalier::data {
+namespace {
+
+using testing::TestFolder;
+using testing::write_text;
+
+std::unique_ptr<text::Tokenizer> tiny() { return text::open_tokenizer("tests/data/gpt2-tiny/vocab.json"); }
+
+// GPT-2's with the merges of its first lines missing: the same pieces, other ids for the same text.
+std::unique_ptr<text::Tokenizer> other(const TestFolder& folder) {
+  write_text(folder / "vocab.json", read_file("tests/data/gpt2-tiny/vocab.json"));
+  const std::string merges = read_file("tests/data/gpt2-tiny/merges.txt");
+  write_text(folder / "merges.txt", merges.substr(0, merges.find('\n') + 1) + merges.substr(merges.size() / 2));
+  return text::open_tokenizer(folder / "vocab.json");
+}
+
+std::string preprocessed(const TestFolder& folder, const std::string& name, const text::Tokenizer& tokenizer) {
+  PreprocessOptions options;
+  options.inputs = {"tests/data/owt-20.jsonl"};
+  options.output_prefix = folder / name;
+  options.append_eod = true;
+  preprocess(options, tokenizer);
+  return folder / name + "_text_document";
+}
+
+StoreMetadata metadata_of(const std::string& prefix) {
+  const std::optional<StoreMetadata> metadata = read_metadata(*find_token_files(prefix));
+  if (!metadata) throw std::runtime_error("no metadata beside " + prefix);
+  return *metadata;
+}
+
+TEST(StoreMetadata, TellsWhatPreprocessKnew) {
+  TestFolder folder;
+  const StoreMetadata metadata = metadata_of(preprocessed(folder, "a", *tiny()));
+  EXPECT_EQ(metadata.num_documents, 20);
+  EXPECT_EQ(metadata.num_sequences, 20);
+  EXPECT_EQ(metadata.num_tokens, 25267);
+  ASSERT_TRUE(metadata.tokenizer);
+  EXPECT_EQ(metadata.tokenizer->vocab_size, 5000);
+  EXPECT_EQ(metadata.tokenizer->eod, 4999);
+  EXPECT_EQ(metadata.options[0], (std::pair<std::string, std::string>("--input", "tests/data/owt-20.jsonl")));
+  EXPECT_EQ(metadata.options[2], (std::pair<std::string, std::string>("--append-eod", "true")));
+}
+
+TEST(StoreMetadata, NamesTheDataOfAnotherTokenizer) {
+  TestFolder folder;
+  const std::string good = preprocessed(folder, "a", *tiny()), bad = preprocessed(folder, "b", *other(folder));
+  TokenStoreWriter(folder / "silent", TokenType::kUint16).finish();
+  const std::vector<std::string> lines = describe_other_tokenizers({good, bad, folder / "silent", "none"}, *tiny());
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find("'" + bad + "' was made with another tokenizer: "), 0u) << lines[0];
+}
+
+TEST(StoreMetadata, MergedSetsKeepTheTokenizerTheyShare) {
+  TestFolder folder;
+  const std::string a = preprocessed(folder, "a", *tiny()), b = preprocessed(folder, "b", *tiny());
+  const std::string c = preprocessed(folder, "c", *other(folder));
+  merge({a, b}, folder / "ab");
+  EXPECT_EQ(metadata_of(folder / "ab").num_documents, 40);
+  EXPECT_EQ(metadata_of(folder / "ab").tokenizer->fingerprint, metadata_of(a).tokenizer->fingerprint);
+  merge({a, c}, folder / "ac");
+  EXPECT_FALSE(metadata_of(folder / "ac").tokenizer);
+}
+
+TEST(StoreMetadata, WhatBelongsToOtherFilesIsIgnored) {
+  TestFolder folder;
+  const std::string prefix = preprocessed(folder, "a", *tiny());
+  const std::string before = read_file(prefix + ".meta.json");
+  TokenStoreWriter(prefix, TokenType::kUint16).finish();  // a new pair of the name
+  EXPECT_FALSE(std::filesystem::exists(prefix + ".meta.json"));
+  for (const std::string& content :
+       {before, std::string("{"), std::string("[]"), std::string("{\"format\": 2}"), std::string(5000, '[')}) {
+    write_text(prefix + ".meta.json", content);
+    EXPECT_FALSE(read_metadata(*find_token_files(prefix))) << content;
+  }
+}
+
+}  // namespace
+}  // namespace espalier::data
