@@ -1,10 +1,12 @@
-// Reads a checkpoint into tensors, all of it or nothing that could be mistaken for it.
+// Reads a checkpoint into tensors of any layout, all of it or nothing that could be mistaken for it.
 //
 //   LoadedCheckpoint checkpoint(folder);                        // manifest only
 //   checkpoint.load(requests, LoadedCheckpoint::Part::kAll);    // names, shapes, types first; then blocks, checked
 //
-// Types are never converted. What is missing, unused, of another shape, or damaged is a UserError that names tensor
-// and file, and lists all of them; where something is damaged it also lists the run's other complete steps.
+// A rank asks for the parts that it holds; which layout wrote the checkpoint does not matter. It reads the blocks that
+// overlap its parts, each once, and checks them whole. Types are never converted. What is missing, unused, of another
+// shape, or damaged is a UserError that names tensor and file, and lists all of them; where something is damaged it
+// also lists the run's other complete steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,14 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/local_tensor.h"
 #include "store/step_reader.h"
 
 namespace espalier::ckpt {
-
-struct TensorRequest {
-  std::string name;
-  at::Tensor destination;  // contiguous, on the CPU; global shape
-};
 
 class LoadedCheckpoint {
  public:
@@ -39,15 +37,24 @@ class LoadedCheckpoint {
 
   // Nothing is read unless every request fits. A damaged block is found while reading: the destinations are then
   // partly written and the caller must not go on.
-  void load(const std::vector<TensorRequest>& requests, Part part);
+  //
+  // `all_names`: the tensors that the ranks of the layout hold among them, for each rank to see what is missing or
+  // unused in the whole; the requests' own where there is one rank. Not collective: an error of one rank is its own.
+  void load(const std::vector<TensorRequest>& requests, Part part, const std::vector<std::string>& all_names = {});
 
   // One tensor, in the type in which it was stored.
   at::Tensor read(const std::string& name);
+  // Elements of one, in the order of the extents' local offsets, flat.
+  at::Tensor read(const std::string& name, const std::vector<spec::Extent>& extents);
   // A file of the checkpoint's tokenizer/ or the like.
   std::string read_extra_file(const std::string& path) const { return reader_.read_extra_file(path); }
 
+  // Bytes of tensors read so far: whole blocks.
+  int64_t bytes_read() const { return bytes_read_; }
+
  private:
   store::StepReader reader_;
+  int64_t bytes_read_ = 0;
 };
 
 }  // namespace espalier::ckpt

@@ -188,7 +188,7 @@ TEST_F(RoundTrip, AnErrorOfTheThreadIsThrownByTheNextCallAndLaterSavesGoOn) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small = {700, before.rlim_max};
+  const rlimit small = {600, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   EXPECT_EQ(error_of([&] { writer.save(manifest(2), tensors()); }), "no error")
       << "training goes on while it is written";

@@ -1,18 +1,16 @@
 #include "ckpt/writer.h"
 
-#include <ATen/Parallel.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <chrono>
-#include <cstring>
+#include <cstdlib>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "base/log.h"
-#include "ckpt/dtype.h"
+#include "ckpt/fill_blocks.h"
 
 namespace espalier::ckpt {
 namespace {
@@ -21,56 +19,46 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Tensors begin at cache lines in the buffer.
-constexpr int64_t kAlignment = 64;
-// A share of a parallel copy: large enough to run at memory speed, small enough to divide evenly.
-constexpr int64_t kCopyGrain = int64_t{4} << 20;
 // Room for manifest, headers and a file system's bookkeeping, on top of the tensors.
 constexpr int64_t kSlackBytes = int64_t{1} << 20;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-int64_t buffer_bytes(const std::vector<TensorToSave>& tensors) {
-  int64_t bytes = 0;
-  for (const TensorToSave& tensor : tensors) bytes += aligned(static_cast<int64_t>(tensor.value.nbytes()));
-  return bytes;
-}
 
 // The training threads come first: Linux keeps niceness per thread.
 void step_back() { ::setpriority(PRIO_PROCESS, 0, 10); }
 
+// Runs `action` on every rank. What a rank throws (UserError) is thrown on all.
+template <class Action>
+void together(const dist::Group& group, const Action& action) {
+  if (group.size() == 1) return action();
+  std::string own;  // exit code and message
+  try {
+    action();
+  } catch (const UserError& error) {
+    own = concat(static_cast<int>(error.code()), " ", error.what());
+  }
+  const std::vector<std::string> all = group.gather_texts(own);
+  std::vector<std::string> messages;
+  ExitCode code = ExitCode::kOk;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const std::string message = all[rank].substr(all[rank].find(' ') + 1);
+    if (messages.empty()) code = static_cast<ExitCode>(std::atoi(all[rank].c_str()));
+    // What one rank had to tell all has the same text everywhere.
+    if (messages.empty() || messages.back() != message) messages.push_back(message);
+  }
+  if (messages.empty()) return;
+  Problems problems;
+  for (const std::string& message : messages) problems.add(message);
+  problems.raise(code);
+}
+
 }  // namespace
 
-HostBuffer::~HostBuffer() {
-  if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(size_));
-}
-
-void HostBuffer::grow(int64_t bytes) {
-  if (bytes <= size_) return;
-  if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), static_cast<size_t>(std::exchange(size_, 0)));
-  void* memory =
-      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    throw UserError(concat("no memory for the copy of the state that a save takes: it needs ", format_count(bytes),
-                           " bytes (", format_bytes(static_cast<double>(bytes)), ")"));
-  ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint; without it the copy is slower, not wrong
-  data_ = static_cast<uint8_t*>(memory);
-  size_ = bytes;
-  // First touch, in parallel: page faults would otherwise be paid in the first save.
-  at::parallel_for(0, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memset(data_ + begin, 0, static_cast<size_t>(end - begin));
-  });
-}
-
-struct CheckpointWriter::Snapshot {
-  store::Manifest manifest;
-  std::vector<store::TensorData> tensors;  // data lies in the buffer
-};
-
-CheckpointWriter::CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files)
-    : run_folder_(std::move(run_folder)), extra_files_(std::move(extra_files)) {}
+CheckpointWriter::CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
+                                   dist::Group group)
+    : run_folder_(std::move(run_folder)), extra_files_(std::move(extra_files)), group_(std::move(group)) {}
 
 CheckpointWriter::~CheckpointWriter() {
+  leaving_ = true;
   try {
     wait();
   } catch (const std::exception& error) {
@@ -78,65 +66,62 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-void CheckpointWriter::reserve(const std::vector<TensorToSave>& tensors) {
-  wait();
-  buffer_.grow(buffer_bytes(tensors));
+void CheckpointWriter::plan_for(const std::vector<TensorToSave>& tensors) {
+  const std::string parts = describe_parts(tensors);
+  const bool is_new = parts != plan_.own_parts;
+  if (group_.sum(is_new ? 1.0 : 0.0) > 0) plan_ = make_save_plan(group_.gather_texts(parts), group_.rank());
 }
 
-void CheckpointWriter::copy(const std::vector<TensorToSave>& tensors, Snapshot& snapshot) {
-  struct Piece {
-    uint8_t* to;
-    const uint8_t* from;
-    int64_t bytes;
-  };
-  std::vector<Piece> pieces;
-  int64_t offset = 0;
-  for (const TensorToSave& tensor : tensors) {
-    const at::Tensor& value = tensor.value;
-    ESPALIER_CHECK(value.is_contiguous() && value.device().is_cpu(), tensor.name);
-    const auto bytes = static_cast<int64_t>(value.nbytes());
-    uint8_t* to = buffer_.data() + offset;
-    snapshot.tensors.push_back({.name = tensor.name,
-                                .file = tensor.file,
-                                .dtype = dtype_of(value.scalar_type()),
-                                .shape = value.sizes().vec(),
-                                .data = to});
-    const auto* from = static_cast<const uint8_t*>(value.const_data_ptr());
-    for (int64_t done = 0; done < bytes; done += kCopyGrain)
-      pieces.push_back({to + done, from + done, std::min(kCopyGrain, bytes - done)});
-    offset += aligned(bytes);
-  }
-  at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) {
-      const Piece& piece = pieces[static_cast<size_t>(index)];
-      std::memcpy(piece.to, piece.from, static_cast<size_t>(piece.bytes));
-    }
-  });
+void CheckpointWriter::reserve(const std::vector<TensorToSave>& tensors) {
+  together(group_, [&] { wait(); });
+  plan_for(tensors);
+  together(group_, [&] { buffer_.grow(plan_.buffer_bytes); });
+}
+
+// Rank 0's view of the disk holds for all.
+void CheckpointWriter::begin(int64_t step) {
+  std::error_code error;
+  std::filesystem::create_directories(run_folder_, error);
+  if (error)
+    throw UserError(concat("cannot create '", run_folder_.string(), "': ", error.message()), ExitCode::kCannotCreate);
+  store::check_step_is_new(run_folder_, step);
+  int64_t extra_bytes = kSlackBytes;
+  for (const store::ExtraFile& extra : extra_files_) extra_bytes += static_cast<int64_t>(extra.content.size());
+  store::check_free_space(run_folder_, plan_.checkpoint_bytes() + extra_bytes, step);
+  store::begin_step(run_folder_, step);
 }
 
 void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<TensorToSave>& tensors) {
   const Clock::time_point start = Clock::now();
-  wait();
-  std::filesystem::create_directories(run_folder_);
-  store::check_step_is_new(run_folder_, manifest.state.step);
-  const int64_t bytes = buffer_bytes(tensors);
-  int64_t extra_bytes = kSlackBytes;
-  for (const store::ExtraFile& extra : extra_files_) extra_bytes += static_cast<int64_t>(extra.content.size());
-  store::check_free_space(run_folder_, bytes + extra_bytes, manifest.state.step);
+  together(group_, [&] { wait(); });
+  plan_for(tensors);
+  together(group_, [&] { buffer_.grow(plan_.buffer_bytes); });
+  together(group_, [&] {
+    if (group_.rank() == 0) begin(manifest.state.step);
+  });
+  fill_blocks(plan_, tensors, buffer_.data(), group_);
+  write_behind(manifest, seconds_since(start));
+}
 
-  buffer_.grow(bytes);
-  auto snapshot = std::make_shared<Snapshot>();
-  snapshot->manifest = manifest;
-  copy(tensors, *snapshot);
-  const double stall = seconds_since(start);
-  pending_ = std::async(std::launch::async, [this, snapshot, stall] {
+void CheckpointWriter::write_behind(const store::Manifest& manifest, double stall_seconds) {
+  store::StepContent content{.manifest = manifest, .tensors = plan_.tensors, .blocks = {}, .extra_files = extra_files_};
+  for (const BlockToWrite& block : plan_.blocks)
+    content.blocks.push_back({.tensor = block.tensor,
+                              .offset = block.offset,
+                              .bytes = block.bytes,
+                              .data = buffer_.data() + block.buffer_begin});
+  SaveReport report{.step = manifest.state.step,
+                    .bytes = plan_.checkpoint_bytes(),
+                    .written_bytes = plan_.written_bytes(),
+                    .given_bytes = plan_.given_bytes(),
+                    .stall_seconds = stall_seconds};
+  const store::Writers writers{.rank = group_.rank(), .count = group_.size(), .leaving = &leaving_};
+  pending_ = std::async(std::launch::async, [this, content = std::move(content), report, writers]() mutable {
     step_back();
-    const Clock::time_point write_start = Clock::now();
-    const store::Manifest written = store::write_step(run_folder_, snapshot->manifest, snapshot->tensors, extra_files_);
-    return SaveReport{.step = written.state.step,
-                      .bytes = written.tensor_bytes(),
-                      .stall_seconds = stall,
-                      .write_seconds = seconds_since(write_start)};
+    const Clock::time_point start = Clock::now();
+    store::write_step(run_folder_, content, writers);
+    report.write_seconds = seconds_since(start);
+    return report;
   });
 }
 

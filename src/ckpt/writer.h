@@ -1,17 +1,22 @@
-// Saves checkpoints behind training: a save stops training for one copy of the state in memory, no longer.
+// Saves checkpoints behind training: a save stops training for one copy of the state in memory, no longer. By one
+// process, or by all ranks of a group together, each with the parts that it holds.
 //
-//   CheckpointWriter writer(save_folder, tokenizer_files);
-//   writer.reserve(tensors);                  // optional, at start: the copy's memory is there before the first save
+//   CheckpointWriter writer(save_folder, tokenizer_files, grid.world);
+//   writer.reserve(tensors);                  // optional, at start: plan and memory are there before the first save
 //   writer.save(manifest, tensors);           // copies, returns; a thread adds checksums, writes, fsyncs, renames
 //   ...
 //   writer.wait();                            // before the process ends
 //
-// One save at a time: a second waits for the first. An error of the thread is thrown by the next call (save, wait,
-// check), naming path and reason; the unfinished folder is gone then and older checkpoints are untouched.
+// Together the ranks hold every element of every tensor at least once; each is written once, by a rank that the plan
+// names (plan/reshape.h), in the same files whatever the layout. Tensors that have to change hands do so within save(),
+// on the calling thread; behind training the ranks meet in the checkpoint's folder only.
+//
+// One save at a time: a second waits for the first. An error of the thread, or of another rank's, is thrown by the next
+// call (save, wait, check), naming path, rank and reason; the unfinished folder is gone then and older checkpoints are
+// untouched.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <future>
@@ -19,50 +24,38 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/host_buffer.h"
+#include "ckpt/local_tensor.h"
+#include "ckpt/save_plan.h"
+#include "dist/group.h"
 #include "store/manifest.h"
 #include "store/step_writer.h"
 
 namespace espalier::ckpt {
 
-struct TensorToSave {
-  std::string name;  // global name
-  std::string file;  // store::weights_file(group), store::optimizer_file(group)
-  at::Tensor value;  // contiguous, on the CPU
-};
-
 struct SaveReport {
   int64_t step = 0;
-  int64_t bytes = 0;
-  double stall_seconds = 0;  // how long training stood: waiting for an earlier save, and copying
-  double write_seconds = 0;  // behind training
-};
-
-// Memory for the copy, kept from save to save. Huge pages where the system has them.
-class HostBuffer {
- public:
-  HostBuffer() = default;
-  ~HostBuffer();
-  HostBuffer(const HostBuffer&) = delete;
-  HostBuffer& operator=(const HostBuffer&) = delete;
-  void grow(int64_t bytes);  // content is lost
-  uint8_t* data() { return data_; }
-  int64_t size() const { return size_; }
-
- private:
-  uint8_t* data_ = nullptr;
-  int64_t size_ = 0;
+  int64_t bytes = 0;          // of the whole checkpoint
+  int64_t written_bytes = 0;  // by this rank
+  int64_t given_bytes = 0;    // by this rank to others, which wrote them
+  double stall_seconds = 0;   // how long training stood: waiting for an earlier save, and copying
+  double write_seconds = 0;   // behind training
 };
 
 class CheckpointWriter {
  public:
-  // `extra_files` (the tokenizer) go into every checkpoint.
-  CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files);
-  ~CheckpointWriter();  // waits; an error that nobody asked for is logged
+  // `extra_files` (the tokenizer) go into every checkpoint. `group`: all ranks that hold parts of the state.
+  CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
+                   dist::Group group = dist::Group());
+  // Waits, for other ranks only briefly: by now one of them may be gone. An error that nobody asked for is logged.
+  ~CheckpointWriter();
 
+  // Collective.
   void reserve(const std::vector<TensorToSave>& tensors);
 
-  // The caller fills in the manifest's model, state and config. Throws UserError at once, before copying, when the
-  // disk has no room or the step exists.
+  // The caller fills in the manifest's model, state and config (rank 0's counts). Throws UserError at once, before
+  // copying, when the disk has no room or the step exists. Collective; every error that it throws is thrown on all
+  // ranks.
   void save(const store::Manifest& manifest, const std::vector<TensorToSave>& tensors);
   // Ends the save in progress, if there is one.
   void wait();
@@ -72,12 +65,16 @@ class CheckpointWriter {
   std::optional<SaveReport> take_report();
 
  private:
-  struct Snapshot;
-  void copy(const std::vector<TensorToSave>& tensors, Snapshot& snapshot);
+  void plan_for(const std::vector<TensorToSave>& tensors);
+  void begin(int64_t step);
+  void write_behind(const store::Manifest& manifest, double stall_seconds);
 
   std::filesystem::path run_folder_;
   std::vector<store::ExtraFile> extra_files_;
+  dist::Group group_;
+  SavePlan plan_;
   HostBuffer buffer_;
+  std::atomic<bool> leaving_ = false;
   std::future<SaveReport> pending_;
   std::optional<SaveReport> report_;
 };

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/thread_pool.h"
 #include "store/internal/direct_file.h"
+#include "store/internal/step_parts.h"
 #include "store/run_folder.h"
 
 namespace espalier::store {
@@ -25,65 +26,105 @@ namespace fs = std::filesystem;
 // A block is hashed and written in pieces, so that the second use finds it in the cache.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-Block write_block(DirectFile& file, const uint8_t* tensor_data, int64_t offset, int64_t bytes) {
-  Hasher hasher;
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t piece = std::min(kPieceBytes, bytes - done);
-    hasher.update(tensor_data + offset + done, static_cast<size_t>(piece));
-    file.append(tensor_data + offset + done, piece);
-    done += piece;
-  }
-  return {.offset = offset, .bytes = bytes, .checksum = hasher.digest()};
-}
-
-StoredTensor write_tensor(DirectFile& file, const TensorData& tensor) {
-  StoredTensor stored{
-      .name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .file = tensor.file, .blocks = {}};
-  const int64_t bytes = stored.num_bytes();
-  for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)
-    stored.blocks.push_back(
-        write_block(file, static_cast<const uint8_t*>(tensor.data), offset, std::min(kBlockBytes, bytes - offset)));
-  return stored;
-}
-
-// One safetensors file as the manifest will describe it.
+// One safetensors file: its header, and the place of each of its tensors.
 struct TensorFile {
-  StoredFile file;
-  std::vector<StoredTensor> tensors;
+  std::string path;
+  std::string header;
+  std::vector<size_t> tensors;
+  std::vector<int64_t> begins;  // of the tensors, from the start of the file
+  int64_t bytes = 0;
 };
 
-TensorFile write_tensor_file(const fs::path& folder, const std::vector<const TensorData*>& tensors) {
-  std::vector<TensorEntry> entries;
-  for (const TensorData* tensor : tensors)
-    entries.push_back({.name = tensor->name, .dtype = tensor->dtype, .shape = tensor->shape});
-  const std::string header = safetensors_header(entries, {{"format", "pt"}});
-  const auto header_bytes = static_cast<int64_t>(header.size());
-  TensorFile result;
-  DirectFile file(folder / tensors.front()->file);
-  file.append(header.data(), header_bytes);
-  for (const TensorData* tensor : tensors) result.tensors.push_back(write_tensor(file, *tensor));
-  result.file = {.path = tensors.front()->file,
-                 .bytes = file.position(),
-                 .hashed_bytes = header_bytes,
-                 .checksum = hash64(header)};
+// In the order in which the files first appear.
+std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
+  std::vector<TensorFile> files;
+  std::map<std::string, size_t> index;
+  for (size_t number = 0; number < tensors.size(); ++number) {
+    const auto [found, is_new] = index.emplace(tensors[number].file, files.size());
+    if (is_new) files.push_back({.path = tensors[number].file, .header = {}, .tensors = {}, .begins = {}});
+    files[found->second].tensors.push_back(number);
+  }
+  for (TensorFile& file : files) {
+    std::vector<TensorEntry> entries;
+    for (const size_t number : file.tensors)
+      entries.push_back({.name = tensors[number].name, .dtype = tensors[number].dtype, .shape = tensors[number].shape});
+    file.header = safetensors_header(entries, {{"format", "pt"}});
+    const auto header_bytes = static_cast<int64_t>(file.header.size());
+    for (const TensorEntry& entry : entries) file.begins.push_back(header_bytes + entry.begin);
+    file.bytes = header_bytes + (entries.empty() ? 0 : entries.back().end);
+  }
+  return files;
+}
+
+Block write_block(DirectFile& file, const BlockData& block) {
+  const auto* data = static_cast<const uint8_t*>(block.data);
+  Hasher hasher;
+  for (int64_t done = 0; done < block.bytes;) {
+    const int64_t piece = std::min(kPieceBytes, block.bytes - done);
+    hasher.update(data + done, static_cast<size_t>(piece));
+    file.append(data + done, piece);
+    done += piece;
+  }
+  return {.offset = block.offset, .bytes = block.bytes, .checksum = hasher.digest()};
+}
+
+// A block and where it begins in its file.
+struct PlacedBlock {
+  const BlockData* block;
+  int64_t begin;
+};
+
+// What this process has to write of a file.
+struct FilePart {
+  const TensorFile* file;
+  std::vector<PlacedBlock> blocks;  // by position
+};
+
+std::vector<FilePart> parts_of(const std::vector<TensorFile>& files, const StepContent& content) {
+  std::vector<std::vector<const BlockData*>> by_tensor(content.tensors.size());
+  for (const BlockData& block : content.blocks) by_tensor.at(block.tensor).push_back(&block);
+  std::vector<FilePart> parts;
+  for (const TensorFile& file : files) {
+    parts.push_back({.file = &file, .blocks = {}});
+    for (size_t i = 0; i < file.tensors.size(); ++i)
+      for (const BlockData* block : by_tensor[file.tensors[i]])
+        parts.back().blocks.push_back({block, file.begins[i] + block->offset});
+    std::sort(parts.back().blocks.begin(), parts.back().blocks.end(),
+              [](const PlacedBlock& a, const PlacedBlock& b) { return a.begin < b.begin; });
+  }
+  return parts;
+}
+
+std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePart& part, const Writers& writers) {
+  std::vector<WrittenBlock> written;
+  if (part.blocks.empty() && writers.rank != 0) return written;
+  if (writers.count > 1) check_not_aborted(partial);
+  DirectFile file(partial / part.file->path);
+  if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
+  for (const PlacedBlock& placed : part.blocks) {
+    if (file.position() != placed.begin) file.seek(placed.begin);
+    written.push_back({placed.block->tensor, write_block(file, *placed.block)});
+  }
   file.finish();
-  return result;
+  return written;
 }
 
 // While one thread waits for the disk, another has checksums to compute.
 constexpr int kWriterThreads = 2;
 
-void write_tensor_files(const fs::path& folder, const std::vector<std::vector<const TensorData*>>& groups,
-                        Manifest& manifest) {
+std::vector<WrittenBlock> write_own_blocks(const fs::path& partial, const std::vector<TensorFile>& files,
+                                           const StepContent& content, const Writers& writers) {
+  const std::vector<FilePart> parts = parts_of(files, content);
   ThreadPool pool(kWriterThreads);
-  std::vector<std::future<TensorFile>> files;
-  for (const auto& group : groups)
-    files.push_back(pool.submit([&folder, &group] { return write_tensor_file(folder, group); }));
-  for (std::future<TensorFile>& pending : files) {
-    TensorFile written = pending.get();
-    manifest.files.push_back(std::move(written.file));
-    std::move(written.tensors.begin(), written.tensors.end(), std::back_inserter(manifest.tensors));
+  std::vector<std::future<std::vector<WrittenBlock>>> pending;
+  for (const FilePart& part : parts)
+    pending.push_back(pool.submit([&] { return write_file_part(partial, part, writers); }));
+  std::vector<WrittenBlock> all;
+  for (auto& future : pending) {
+    const std::vector<WrittenBlock> written = future.get();
+    all.insert(all.end(), written.begin(), written.end());
   }
+  return all;
 }
 
 void write_whole_file(const fs::path& folder, const std::string& path, const std::string& content) {
@@ -103,49 +144,104 @@ void write_extra_file(const fs::path& folder, const ExtraFile& extra, Manifest& 
       {.path = extra.path, .bytes = bytes, .hashed_bytes = bytes, .checksum = hash64(extra.content)});
 }
 
-// In the order in which the files first appear.
-std::vector<std::vector<const TensorData*>> group_by_file(const std::vector<TensorData>& tensors) {
-  std::vector<std::vector<const TensorData*>> groups;
-  std::map<std::string, size_t> index;
-  for (const TensorData& tensor : tensors) {
-    const auto [found, is_new] = index.emplace(tensor.file, groups.size());
-    if (is_new) groups.emplace_back();
-    groups[found->second].push_back(&tensor);
+// Tensors in the order of their data, each with all its blocks.
+void describe_tensors(const std::vector<TensorFile>& files, const StepContent& content,
+                      const std::vector<WrittenBlock>& written, Manifest& manifest) {
+  std::vector<std::vector<Block>> blocks(content.tensors.size());
+  for (const WrittenBlock& one : written) blocks.at(one.tensor).push_back(one.block);
+  for (const TensorFile& file : files) {
+    manifest.files.push_back({.path = file.path,
+                              .bytes = file.bytes,
+                              .hashed_bytes = static_cast<int64_t>(file.header.size()),
+                              .checksum = hash64(file.header)});
+    for (const size_t number : file.tensors) {
+      const TensorFacts& tensor = content.tensors[number];
+      std::vector<Block>& own = blocks[number];
+      std::sort(own.begin(), own.end(), [](const Block& a, const Block& b) { return a.offset < b.offset; });
+      int64_t position = 0;
+      for (const Block& block : own) {
+        ESPALIER_CHECK(block.offset == position, tensor.name, ": block at ", block.offset, ", expected at ", position);
+        position += block.bytes;
+      }
+      ESPALIER_CHECK(position == tensor.num_bytes(), tensor.name, ": ", position, " of ", tensor.num_bytes(), " bytes");
+      manifest.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.file, std::move(own)});
+    }
   }
-  return groups;
 }
 
-void write_partial(const fs::path& partial, Manifest& manifest, const std::vector<TensorData>& tensors,
-                   const std::vector<ExtraFile>& extra_files) {
-  fs::remove_all(partial);
-  fs::create_directories(partial);
+void write_and_commit(const fs::path& run_folder, const StepContent& content, const Writers& writers) {
+  const fs::path partial = partial_folder(run_folder, content.manifest.state.step);
+  const fs::path target = run_folder / step_folder_name(content.manifest.state.step);
+  if (writers.rank != 0) await_begin(partial, writers);
+  const std::vector<TensorFile> files = lay_out_files(content.tensors);
+  std::vector<WrittenBlock> written = write_own_blocks(partial, files, content, writers);
+  if (writers.rank != 0) {
+    leave_part(partial, writers, written);
+    await_commit(partial, target, writers);
+    return;
+  }
+  const std::vector<WrittenBlock> others = collect_parts(partial, writers);
+  written.insert(written.end(), others.begin(), others.end());
+  Manifest manifest = content.manifest;
   manifest.files.clear(), manifest.tensors.clear();
-  write_tensor_files(partial, group_by_file(tensors), manifest);
-  for (const ExtraFile& extra : extra_files) write_extra_file(partial, extra, manifest);
+  describe_tensors(files, content, written, manifest);
+  for (const ExtraFile& extra : content.extra_files) write_extra_file(partial, extra, manifest);
   write_whole_file(partial, kManifestName, to_json(manifest));
   fsync_directory(partial);
+  fs::rename(partial, target);
+  fsync_directory(run_folder);
 }
 
 }  // namespace
 
-Manifest write_step(const fs::path& run_folder, Manifest manifest, const std::vector<TensorData>& tensors,
-                    const std::vector<ExtraFile>& extra_files) {
-  const int64_t step = manifest.state.step;
-  const fs::path target = run_folder / step_folder_name(step);
-  const fs::path partial = target.string() + ".partial";
+int64_t TensorFacts::num_elements() const {
+  int64_t product = 1;
+  for (const int64_t size : shape) product *= size;
+  return product;
+}
+
+fs::path partial_folder(const fs::path& run_folder, int64_t step) {
+  return run_folder / (step_folder_name(step) + ".partial");
+}
+
+void begin_step(const fs::path& run_folder, int64_t step) {
   check_step_is_new(run_folder, step);
+  const fs::path partial = partial_folder(run_folder, step);
   try {
-    write_partial(partial, manifest, tensors, extra_files);
-    fs::rename(target.string() + ".partial", target);
-    fsync_directory(run_folder);
+    fs::remove_all(partial);
+    fs::create_directories(partial);
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(concat("cannot create '", partial.string(), "': ", error.code().message()),
+                    ExitCode::kCannotCreate);
+  }
+}
+
+void write_step(const fs::path& run_folder, const StepContent& content, const Writers& writers) {
+  const int64_t step = content.manifest.state.step;
+  try {
+    write_and_commit(run_folder, content, writers);
   } catch (const std::exception& error) {
-    std::error_code ignored;  // the reason that counts is the one that is thrown
-    fs::remove_all(partial, ignored);
-    throw UserError(concat("checkpoint '", target.string(), "' was not saved: ", error.what(),
+    const std::string reason = abort_step(partial_folder(run_folder, step), writers, error.what());
+    throw UserError(concat("checkpoint '", (run_folder / step_folder_name(step)).string(), "' was not saved: ", reason,
                            ". Checkpoints saved earlier are untouched."),
                     ExitCode::kInputOutput);
   }
-  return manifest;
+}
+
+void write_step(const fs::path& run_folder, const Manifest& manifest, const std::vector<TensorData>& tensors,
+                const std::vector<ExtraFile>& extra_files) {
+  StepContent content{.manifest = manifest, .tensors = {}, .blocks = {}, .extra_files = extra_files};
+  for (const TensorData& tensor : tensors) {
+    content.tensors.push_back({tensor.name, tensor.file, tensor.dtype, tensor.shape});
+    const int64_t bytes = content.tensors.back().num_bytes();
+    for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)
+      content.blocks.push_back({.tensor = content.tensors.size() - 1,
+                                .offset = offset,
+                                .bytes = std::min(kBlockBytes, bytes - offset),
+                                .data = static_cast<const uint8_t*>(tensor.data) + offset});
+  }
+  begin_step(run_folder, manifest.state.step);
+  write_step(run_folder, content, {});
 }
 
 void check_free_space(const fs::path& run_folder, int64_t needed_bytes, int64_t step) {

@@ -1,0 +1,29 @@
+#include "ckpt/local_tensor.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace espalier::ckpt {
+
+TensorPart part_of(const std::string& name, const at::Tensor& value, const std::optional<TensorPart>& part) {
+  ESPALIER_CHECK(value.is_contiguous() && value.device().is_cpu(), name);
+  if (!part) {
+    TensorPart whole{.global_shape = value.sizes().vec(), .extents = {}};
+    if (value.numel() > 0) whole.extents.push_back({0, 0, value.numel()});
+    return whole;
+  }
+  int64_t num_elements = 1, local = 0;
+  for (const int64_t size : part->global_shape) num_elements *= size;
+  for (const spec::Extent& extent : part->extents) {
+    ESPALIER_CHECK(extent.local_begin == local && extent.count > 0 && extent.global_begin >= 0 &&
+                       extent.global_begin + extent.count <= num_elements,
+                   name, ": extent of ", extent.count, " elements from ", extent.global_begin, " of ", num_elements,
+                   " at ", extent.local_begin, ", expected at ", local);
+    local += extent.count;
+  }
+  ESPALIER_CHECK(local == value.numel(), name, ": extents of ", local, " elements for ", value.numel());
+  return *part;
+}
+
+}  // namespace espalier::ckpt

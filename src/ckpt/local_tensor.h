@@ -1,0 +1,39 @@
+// A rank's part of a global tensor, to be saved or to be filled.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/shard.h"
+
+namespace espalier::ckpt {
+
+// Which elements of a global tensor a local one holds: spec::local_extents for a tensor rank, cut by
+// spec::clip_to_local for a ZeRO shard. They cover the local tensor from its first element to its last, in that order;
+// its own shape does not matter.
+struct TensorPart {
+  std::vector<int64_t> global_shape;
+  std::vector<spec::Extent> extents;  // none: the rank holds nothing of the tensor
+};
+
+struct TensorToSave {
+  std::string name;                     // global name
+  std::string file;                     // store::weights_file(group), store::optimizer_file(group)
+  at::Tensor value;                     // contiguous, on the CPU
+  std::optional<TensorPart> part = {};  // nullopt: all of it
+};
+
+struct TensorRequest {
+  std::string name;
+  at::Tensor destination;  // contiguous, on the CPU
+  std::optional<TensorPart> part = {};
+};
+
+// The part, or the whole tensor as one. CHECKs that the extents fill the tensor and lie within the global one.
+TensorPart part_of(const std::string& name, const at::Tensor& value, const std::optional<TensorPart>& part);
+
+}  // namespace espalier::ckpt

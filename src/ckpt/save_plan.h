@@ -1,0 +1,55 @@
+// What this rank copies, gives, is given and writes in a save. Decided once for a layout: only the bytes are new in
+// each save.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckpt/local_tensor.h"
+#include "store/step_writer.h"
+
+namespace espalier::ckpt {
+
+// Bytes of one of this rank's tensors.
+struct LocalBytes {
+  size_t tensor = 0;  // number in the rank's own list
+  int64_t begin = 0, count = 0;
+};
+// Bytes of the buffer from which this rank writes.
+struct BufferBytes {
+  int64_t begin = 0, count = 0;
+};
+struct OwnCopy {
+  LocalBytes from;
+  int64_t to = 0;  // in the buffer
+};
+struct BlockToWrite {
+  size_t tensor = 0;  // number in `tensors`
+  int64_t offset = 0, bytes = 0;
+  int64_t buffer_begin = 0;
+};
+
+struct SavePlan {
+  std::string own_parts;                    // what this rank held when the plan was made
+  std::vector<store::TensorFacts> tensors;  // of the whole checkpoint, the same on all ranks
+  std::vector<BlockToWrite> blocks;         // that this rank writes
+  int64_t buffer_bytes = 0;                 // for all of them
+  std::vector<OwnCopy> own;                 // what of them this rank holds itself
+  // What it gives to and is given by each other rank, in the order in which it is sent.
+  std::map<int64_t, std::vector<LocalBytes>> gives;
+  std::map<int64_t, std::vector<BufferBytes>> takes;
+
+  int64_t checkpoint_bytes() const;  // of all tensors, whoever writes them
+  int64_t written_bytes() const;     // by this rank
+  int64_t given_bytes() const;
+};
+
+// A rank's tensors without their values, as text: names, files, types, global shapes, extents.
+std::string describe_parts(const std::vector<TensorToSave>& tensors);
+
+// `parts`: describe_parts of every rank, in order.
+SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank);
+
+}  // namespace espalier::ckpt

@@ -1,0 +1,235 @@
+// Eight processes write one step together: the same checkpoint as from one; all of it or nothing, whatever happens to
+// one of them.
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "store/internal/test_folder.h"
+#include "store/run_folder.h"
+#include "store/step_reader.h"
+
+namespace espalier::store {
+namespace {
+
+namespace fs = std::filesystem;
+using test::SmallCheckpoint;
+using ParallelStep = test::TestFolder;
+using Lines = std::vector<std::string>;
+
+constexpr int64_t kNumRanks = 8;
+
+// The checkpoint cut into blocks of `block_bytes`; rank r writes blocks r, r + count, ... of them all.
+StepContent content_of(const SmallCheckpoint& checkpoint, int64_t step, int64_t block_bytes, const Writers& writers) {
+  StepContent content;
+  content.manifest.state.step = step;
+  content.manifest.config = "seed = 1234\n";
+  content.extra_files = {{"tokenizer/vocab.json", "{\"a\": 0}"}};
+  int64_t number = 0;
+  for (const TensorData& tensor : checkpoint.tensors()) {
+    content.tensors.push_back({tensor.name, tensor.file, tensor.dtype, tensor.shape});
+    const int64_t bytes = content.tensors.back().num_bytes();
+    for (int64_t offset = 0; offset < bytes; offset += block_bytes)
+      if (number++ % writers.count == writers.rank)
+        content.blocks.push_back({.tensor = content.tensors.size() - 1,
+                                  .offset = offset,
+                                  .bytes = std::min(block_bytes, bytes - offset),
+                                  .data = static_cast<const uint8_t*>(tensor.data) + offset});
+  }
+  return content;
+}
+
+// What the processes of a test see of each other.
+struct Shared {
+  std::atomic<int64_t> begun{0};               // the step that rank 0 has begun
+  std::atomic<int64_t> saved[kNumRanks] = {};  // the last step that this rank was told to be complete
+  char errors[kNumRanks][1024] = {};
+};
+
+class Ranks {
+ public:
+  Ranks() {
+    void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = new (memory) Shared;
+  }
+  ~Ranks() {
+    kill_all();
+    ::munmap(shared_, sizeof(Shared));
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  // Starts `run(rank)` in a process of its own for every rank; what it throws is kept as its error.
+  void start(const std::function<void(int64_t)>& run) {
+    for (int64_t rank = 0; rank < kNumRanks; ++rank) {
+      processes_[rank] = ::fork();
+      ASSERT_GE(processes_[rank], 0);
+      if (processes_[rank] != 0) continue;
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      try {
+        run(rank);
+      } catch (const std::exception& error) {
+        std::strncpy(shared_->errors[rank], error.what(), sizeof shared_->errors[rank] - 1);
+      }
+      ::_exit(0);
+    }
+  }
+  void wait() {
+    for (pid_t& process : processes_)
+      if (process > 0) ::waitpid(std::exchange(process, -1), nullptr, 0);
+  }
+  void kill(int64_t rank) { ::kill(processes_[rank], SIGKILL); }
+  void kill_all() {
+    for (const pid_t process : processes_)
+      if (process > 0) ::kill(process, SIGKILL);
+    wait();
+  }
+  Shared& shared() { return *shared_; }
+
+ private:
+  Shared* shared_;
+  pid_t processes_[kNumRanks] = {};
+};
+
+std::map<std::string, std::string> files_of(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = read_file(entry.path());
+  return files;
+}
+
+// Blocks of 33 and 5000 bytes: many writers in a page, and ranges of many pages with ends inside one.
+TEST_F(ParallelStep, EightWritersMakeTheSameFilesAsOne) {
+  for (const int64_t block_bytes : {33, 5000}) {
+    const SmallCheckpoint checkpoint(3, /*rows=*/2000);
+    const fs::path together = folder_ / concat("together", block_bytes), alone = folder_ / concat("alone", block_bytes);
+    begin_step(together, 7);
+    Ranks ranks;
+    ranks.start([&](int64_t rank) {
+      const Writers writers{.rank = rank, .count = kNumRanks};
+      write_step(together, content_of(checkpoint, 7, block_bytes, writers), writers);
+    });
+    ranks.wait();
+    for (const char* error : ranks.shared().errors) EXPECT_STREQ(error, "");
+    begin_step(alone, 7);
+    write_step(alone, content_of(checkpoint, 7, block_bytes, {}), {});
+    EXPECT_EQ(files_of(together / "step_00000007"), files_of(alone / "step_00000007")) << block_bytes;
+    EXPECT_EQ(verify_step(together / "step_00000007", 2, false), Lines{});
+    EXPECT_FALSE(fs::exists(together / "step_00000007.partial"));
+  }
+}
+
+// A file-size limit on rank 3 stands for a disk that is full for one of them.
+TEST_F(ParallelStep, WhenOneRankCannotWriteAllAreToldWhyAndNothingIsLeft) {
+  SmallCheckpoint().save(folder_, 1);
+  begin_step(folder_, 2);
+  const SmallCheckpoint checkpoint(3, /*rows=*/2000);
+  Ranks ranks;
+  ranks.start([&](int64_t rank) {
+    const Writers writers{.rank = rank, .count = kNumRanks};
+    if (rank == 3) {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit small = {4096, RLIM_INFINITY};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+    }
+    write_step(folder_, content_of(checkpoint, 2, 5000, writers), writers);
+  });
+  ranks.wait();
+  const std::string start =
+      concat("checkpoint '", (folder_ / "step_00000002").string(), "' was not saved: rank 3: cannot write '",
+             (folder_ / "step_00000002.partial").string());
+  const std::string end = ".safetensors': File too large. Checkpoints saved earlier are untouched.";
+  for (const std::string error : ranks.shared().errors) {
+    EXPECT_EQ(error.substr(0, start.size()), start);
+    EXPECT_EQ(error.substr(error.size() - std::min(error.size(), end.size())), end) << error;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000002.partial"));
+  EXPECT_EQ(list_steps(folder_).complete.size(), 1u);
+  EXPECT_EQ(verify_step(folder_ / "step_00000001", 1, false), Lines{});
+}
+
+TEST_F(ParallelStep, ARankThatSaysNothingIsNamed) {
+  begin_step(folder_, 2);
+  const SmallCheckpoint checkpoint;
+  Ranks ranks;
+  ranks.start([&](int64_t rank) {
+    if (rank == 5) return;
+    const Writers writers{
+        .rank = rank, .count = kNumRanks, .patience = std::chrono::milliseconds(rank == 0 ? 1500 : 60000)};
+    write_step(folder_, content_of(checkpoint, 2, 100, writers), writers);
+  });
+  ranks.wait();
+  for (int64_t rank = 0; rank < kNumRanks; ++rank) {
+    const std::string error = ranks.shared().errors[rank];
+    if (rank == 5) continue;
+    EXPECT_NE(error.find("was not saved: rank 0: nothing heard for "), std::string::npos) << error;
+    EXPECT_NE(error.find(" of rank 5, which writes a part of the checkpoint"), std::string::npos) << error;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000002.partial"));
+}
+
+TEST_F(ParallelStep, AProcessThatEndsWaitsForOthersOnlyBriefly) {
+  begin_step(folder_, 2);
+  const SmallCheckpoint checkpoint;
+  const std::atomic<bool> leaving = true;
+  const Writers writers{.rank = 1, .count = 2, .leaving = &leaving};
+  const std::string error =
+      test::error_of([&] { write_step(folder_, content_of(checkpoint, 2, 100, writers), writers); });
+  EXPECT_NE(error.find("rank 1: the run ended while this process waited for rank 0"), std::string::npos) << error;
+}
+
+// Saves step after step as a training job does, until killed.
+void save_for_ever(const fs::path& folder, int64_t first, int64_t rank, Shared& shared) {
+  for (int64_t step = first;; ++step) {
+    const Writers writers{.rank = rank, .count = kNumRanks};
+    if (rank == 0) {
+      begin_step(folder, step);
+      shared.begun = step;
+    }
+    while (shared.begun < step) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const SmallCheckpoint checkpoint(static_cast<uint32_t>(step), /*rows=*/700);
+    write_step(folder, content_of(checkpoint, step, 3000, writers), writers);
+    shared.saved[rank] = step;
+  }
+}
+
+TEST_F(ParallelStep, OneOfEightKilledAtAnyMomentAllAgreeOnTheNewestCompleteStep) {
+  std::mt19937_64 random(11);
+  int64_t newest = 0, num_partial = 0;
+  for (int round = 0; round < 200 && (round < 15 || num_partial < 8 || newest < 10); ++round) {
+    Ranks ranks;
+    const int64_t first = newest + 1;
+    ranks.start([&](int64_t rank) { save_for_ever(folder_, first, rank, ranks.shared()); });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 300'000));
+    ranks.kill(static_cast<int64_t>(random() % kNumRanks));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 10'000));
+    ranks.kill_all();  // as the launcher does
+
+    const RunListing listing = list_steps(folder_);
+    num_partial += static_cast<int64_t>(listing.partial.size());
+    newest = listing.complete.empty() ? 0 : listing.complete.back().step;
+    ASSERT_GE(newest, first - 1);
+    for (int64_t rank = 0; rank < kNumRanks; ++rank) {
+      EXPECT_STREQ(ranks.shared().errors[rank], "");
+      EXPECT_LE(ranks.shared().saved[rank], newest) << "rank " << rank << " was told of a step that is not there";
+      EXPECT_GE(std::max(ranks.shared().saved[rank] + 1, first), newest) << "rank " << rank << " fell behind";
+    }
+    for (const StepEntry& entry : listing.complete) {
+      EXPECT_EQ(verify_step(entry.folder, 2, false), Lines{}) << entry.folder;
+      const SmallCheckpoint expected(static_cast<uint32_t>(entry.step), 700);
+      const SafetensorsFile file(entry.folder / weights_file("00000"));
+      const TensorData& tensor = expected.tensors()[0];
+      EXPECT_EQ(std::memcmp(file.data(*file.find(tensor.name)), tensor.data, 700 * 7 * 2), 0) << entry.folder;
+      if (entry.step < newest) fs::remove_all(entry.folder);
+    }
+  }
+  EXPECT_GE(num_partial, 8) << "too few kills came in the middle of a save; the test proves little";
+  EXPECT_GE(newest, 10) << "too few saves came to their end";
+}
+
+}  // namespace
+}  // namespace espalier::store
