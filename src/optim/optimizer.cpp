@@ -10,49 +10,77 @@
 namespace espalier::optim {
 namespace {
 constexpr double kClipEpsilon = 1e-6;  // Megatron's clip_grads.py
+
+bool counts_here(const spec::ParamSpec& spec, const dist::Grid& grid) {
+  const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
+  return !spec.is_copy && (!replicated || grid.position.tensor == 0);
 }
 
-Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config)
-    : params_(params), config_(config), master_is_value_(params.compute_type() == at::kFloat) {
+// Elements [begin, end) in the shape that the piece has.
+at::Tensor part_of(const at::Tensor& whole, const dist::OwnedPiece& piece) {
+  return whole.reshape({-1}).narrow(0, piece.begin, piece.end - piece.begin).view(piece.value.sizes());
+}
+}  // namespace
+
+Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid,
+                     dist::GradReducer* reducer)
+    : config_(config), grid_(grid), reducer_(reducer), master_is_value_(params.compute_type() == at::kFloat) {
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
-  for (tensor::Param& param : params_.params()) {
-    const auto& shape = param.spec->shape;
-    states_.push_back({&param, master_is_value_ ? param.value : at::zeros(shape, fp32), at::zeros(shape, fp32),
-                       at::zeros(shape, fp32)});
+  for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
+    const auto shape = piece.value.sizes();
+    states_.push_back({piece, master_is_value_ ? piece.value : at::zeros(shape, fp32), at::zeros(shape, fp32),
+                       at::zeros(shape, fp32), counts_here(*piece.param->spec, grid)});
   }
 }
 
 void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
-  for (State& state : states_)
-    if (state.param == &param) {
-      state.master.copy_(fp32);
-      return;
-    }
-  ESPALIER_CHECK(false, param.spec->name, " is not a parameter of this optimizer");
+  for (State& state : states_) {
+    if (state.piece.param != &param) continue;
+    state.master.copy_(part_of(fp32, state.piece));
+    if (!master_is_value_) state.piece.value.copy_(state.master);
+  }
 }
 
 void Optimizer::publish() {
-  if (master_is_value_) return;
-  for (State& state : states_) state.param->value.copy_(state.master);
+  if (!master_is_value_)
+    for (State& state : states_) state.piece.value.copy_(state.master);
+  if (reducer_ != nullptr) reducer_->gather_values();
+}
+
+// In double, in the order of ranks: the same bits everywhere.
+std::vector<double> Optimizer::sum_over_model(std::vector<double> values) const {
+  if (reducer_ != nullptr && reducer_->is_sharded()) values = grid_.gradient.sum(values);
+  return grid_.model.sum(values);
+}
+
+Optimizer::Measures Optimizer::measure() const {
+  Measures own;
+  for (const State& state : states_) {
+    const at::Tensor& grad = state.piece.grad;
+    if (loss_scale_ && !kernels::all_finite(grad)) ++own.num_not_finite;
+    if (!state.counts) continue;
+    if (config_.clip_grad > 0) own.sum_of_squares += kernels::sum_of_squares(grad);
+    if (config_.count_zeros) own.num_zeros += static_cast<double>(kernels::count_zeros(grad));
+  }
+  if (!loss_scale_ && config_.clip_grad <= 0 && !config_.count_zeros) return own;
+  const std::vector<double> all = sum_over_model({own.num_not_finite, own.sum_of_squares, own.num_zeros});
+  return {all[0], all[1], all[2]};
 }
 
 StepResult Optimizer::step(double lr, double grad_factor) {
   StepResult result{.lr = lr};
   double grad_scale = grad_factor / loss_scale();
+  const Measures measures = measure();
   if (loss_scale_) {
-    bool overflow = false;
-    for (const State& state : states_) overflow = overflow || !kernels::all_finite(state.param->grad);
-    loss_scale_->update(overflow);
-    if (overflow) {
+    loss_scale_->update(measures.num_not_finite > 0);
+    if (measures.num_not_finite > 0) {
       result.skipped = true;
       return result;
     }
   }
   if (config_.clip_grad > 0) {
-    double sum = 0;
-    for (const State& state : states_) sum += kernels::sum_of_squares(state.param->grad);
-    result.grad_norm = std::sqrt(sum) * std::abs(grad_scale);
+    result.grad_norm = std::sqrt(measures.sum_of_squares) * std::abs(grad_scale);
     if (!std::isfinite(*result.grad_norm)) {
       result.skipped = true;
       return result;
@@ -60,11 +88,9 @@ StepResult Optimizer::step(double lr, double grad_factor) {
     const double clip = config_.clip_grad / (*result.grad_norm + kClipEpsilon);
     if (clip < 1) grad_scale *= clip;
   }
-  if (config_.count_zeros) {
-    result.num_zeros = 0;
-    for (const State& state : states_) *result.num_zeros += kernels::count_zeros(state.param->grad);
-  }
+  if (config_.count_zeros) result.num_zeros = static_cast<int64_t>(measures.num_zeros);
   update(lr, grad_scale);
+  if (reducer_ != nullptr) reducer_->gather_values();
   return result;
 }
 
@@ -78,23 +104,27 @@ void Optimizer::update(double lr, double grad_scale) {
                          .step = num_steps_,
                          .grad_scale = grad_scale};
   for (State& state : states_) {
-    step.weight_decay = state.param->spec->weight_decay ? config_.weight_decay : 0;
-    kernels::adam_step(state.master, state.exp_avg, state.exp_avg_sq, state.param->grad, state.param->value, step);
+    const dist::OwnedPiece& piece = state.piece;
+    step.weight_decay = piece.param->spec->weight_decay ? config_.weight_decay : 0;
+    kernels::adam_step(state.master, state.exp_avg, state.exp_avg_sq, piece.grad, piece.value, step);
   }
 }
 
 double Optimizer::params_norm() const {
   double sum = 0;
-  for (const State& state : states_) sum += kernels::sum_of_squares(state.master);
-  return std::sqrt(sum);
+  for (const State& state : states_)
+    if (state.counts) sum += kernels::sum_of_squares(state.master);
+  return std::sqrt(sum_over_model({sum})[0]);
 }
 
-void Optimizer::visit_state(
-    const std::function<void(const tensor::Param&, const std::string& kind, at::Tensor&)>& visit) {
+void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit) {
   for (State& state : states_) {
-    if (!master_is_value_) visit(*state.param, "master", state.master);
-    visit(*state.param, "exp_avg", state.exp_avg);
-    visit(*state.param, "exp_avg_sq", state.exp_avg_sq);
+    const auto show = [&](const char* kind, const at::Tensor& values) {
+      visit({state.piece.param, kind, values, state.piece.begin, state.piece.end});
+    };
+    if (!master_is_value_) show("master", state.master);
+    show("exp_avg", state.exp_avg);
+    show("exp_avg_sq", state.exp_avg_sq);
   }
 }
 

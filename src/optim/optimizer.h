@@ -1,5 +1,10 @@
 // The optimizer: fp32 master weights and moments, global-norm clip, overflow check.
 //
+// On many ranks each updates the pieces of parameters that it owns (ZeRO; all of them without it) and then gives the
+// new values to the others. The norm counts every element of the model once: what is replicated over tensor ranks on
+// the first of them, a copy of a tied parameter never. It is the same to the last bit on every rank, as are the
+// decisions to clip and to skip.
+//
 // One step: gradients (fp32 sums, multiplied by the loss scale and by 1/nominal tokens) -> norm -> clip -> AdamW on the
 // master weights -> rounded weights for the next forward pass. Clipping follows Megatron: the factor is
 // max_norm / (norm + 1e-6), used when below 1.
@@ -13,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "dist/grid.h"
+#include "dist/reduce.h"
 #include "optim/loss_scale.h"
 #include "tensor/param_set.h"
 
@@ -32,21 +39,31 @@ struct StepResult {
   double lr = 0;
 };
 
+// fp32 state of elements [begin, end) of a parameter's local tensor.
+struct StatePiece {
+  const tensor::Param* param = nullptr;
+  std::string kind;   // "master", "exp_avg" or "exp_avg_sq"
+  at::Tensor values;  // the parameter's shape where it is whole, else [end - begin]
+  int64_t begin = 0, end = 0;
+};
+
 class Optimizer {
  public:
-  // `params` outlives the optimizer. Master weights start as zeros: fill them through set_master or restore.
-  Optimizer(tensor::ParamSet& params, const OptimizerConfig& config);
+  // `params` and `reducer` outlive the optimizer. Without a reducer it updates all of `params` and takes their
+  // gradients as they are. Master weights start as zeros: fill them through set_master or visit_state.
+  Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid = dist::Grid::single(),
+            dist::GradReducer* reducer = nullptr);
 
-  // Gives a parameter its fp32 value; the compute value is rounded from it by the caller or by publish().
+  // Gives a parameter its fp32 value (all of its local tensor), of which the optimizer keeps and rounds what it owns.
   void set_master(const tensor::Param& param, const at::Tensor& fp32);
-  // Rounds every master weight into its parameter's value.
+  // Rounds every master weight into its parameter's value, on all ranks. Called by all of them.
   void publish();
 
   // `grad_factor`: what the accumulated gradients still have to be multiplied by, apart from the loss scale
-  // (nominal / actual number of tokens).
+  // (nominal / actual number of tokens). Called by all ranks.
   StepResult step(double lr, double grad_factor);
 
-  // sqrt of the sum of squares of all master weights.
+  // sqrt of the sum of squares of all master weights of the model. Called by all ranks.
   double params_norm() const;
 
   double loss_scale() const { return loss_scale_ ? loss_scale_->scale() : 1.0; }
@@ -54,19 +71,26 @@ class Optimizer {
   int64_t num_steps() const { return num_steps_; }
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
-  // "master", "exp_avg" and "exp_avg_sq" of every parameter, fp32. Under fp32 training the master is the value itself
-  // and is not visited.
-  void visit_state(const std::function<void(const tensor::Param&, const std::string& kind, at::Tensor&)>& visit);
+  // State that this rank owns, by parameter. Under fp32 training the master is the value itself and is not visited.
+  void visit_state(const std::function<void(const StatePiece&)>& visit);
 
  private:
   struct State {
-    tensor::Param* param;
+    dist::OwnedPiece piece;
     at::Tensor master, exp_avg, exp_avg_sq;
+    bool counts = false;  // in norms of the whole model
   };
+  // Of the gradient as accumulated.
+  struct Measures {
+    double num_not_finite = 0, sum_of_squares = 0, num_zeros = 0;
+  };
+  Measures measure() const;
+  std::vector<double> sum_over_model(std::vector<double> values) const;
   void update(double lr, double grad_scale);
 
-  tensor::ParamSet& params_;
   OptimizerConfig config_;
+  dist::Grid grid_;
+  dist::GradReducer* reducer_;
   bool master_is_value_;
   std::vector<State> states_;
   std::optional<LossScale> loss_scale_;

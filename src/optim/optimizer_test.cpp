@@ -47,10 +47,10 @@ TEST(Optimizer, NormIsOfTheScaledGradientAndClippingScalesTheMoments) {
   const StepResult result = optimizer.step(0.1, /*grad_factor=*/0.5);
   const double norm = 1.5 * std::sqrt(28.0);  // 21 + 7 elements of 1.5
   EXPECT_NEAR(*result.grad_norm, norm, 1e-6 * norm);
-  optimizer.visit_state([&](const tensor::Param&, const std::string& kind, at::Tensor& values) {
+  optimizer.visit_state([&](const StatePiece& piece) {
     const double clipped = 1.5 / (norm + 1e-6);
-    if (kind == "exp_avg") {
-      EXPECT_NEAR(first(values), 0.5 * clipped, 1e-7);
+    if (piece.kind == "exp_avg") {
+      EXPECT_NEAR(first(piece.values), 0.5 * clipped, 1e-7);
     }
   });
 }
@@ -61,9 +61,9 @@ TEST(Optimizer, BfloatWeightsAreRoundedFromTheMaster) {
   set_values(params, optimizer, 1.0, 1.0);
   for (int step = 0; step < 3; ++step)
     optimizer.step(1e-3, 1);  // 1 - 0.001 rounds back to 1 in bf16: the master must not
-  optimizer.visit_state([&](const tensor::Param&, const std::string& kind, at::Tensor& values) {
-    if (kind == "master") {
-      EXPECT_NEAR(first(values), 0.997, 1e-5);
+  optimizer.visit_state([&](const StatePiece& piece) {
+    if (piece.kind == "master") {
+      EXPECT_NEAR(first(piece.values), 0.997, 1e-5);
     }
   });
   EXPECT_EQ(first(params.at("bias").value), 0.99609375);  // the nearest bf16

@@ -23,8 +23,8 @@ std::string cpu_type() {
 std::vector<ckpt::TensorRequest> all_requests(const JobState& job) {
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : job.params.params()) requests.push_back({param.spec->name, param.value});
-  job.optimizer.visit_state([&](const tensor::Param& param, const std::string& kind, at::Tensor& values) {
-    requests.push_back({param.spec->name + "." + kind, values});
+  job.optimizer.visit_state([&](const optim::StatePiece& piece) {
+    requests.push_back({piece.param->spec->name + "." + piece.kind, piece.values});
   });
   return requests;
 }
@@ -37,8 +37,9 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   const auto group = [&](const tensor::Param& param) { return spec::file_group(param.spec->depth, num_layers); };
   for (tensor::Param& param : job.params.params())
     tensors.push_back({param.spec->name, store::weights_file(group(param)), param.value});
-  job.optimizer.visit_state([&](const tensor::Param& param, const std::string& kind, at::Tensor& values) {
-    tensors.push_back({param.spec->name + "." + kind, store::optimizer_file(group(param)), values});
+  job.optimizer.visit_state([&](const optim::StatePiece& piece) {
+    tensors.push_back(
+        {piece.param->spec->name + "." + piece.kind, store::optimizer_file(group(*piece.param)), piece.values});
   });
   return tensors;
 }

@@ -1,0 +1,94 @@
+// Sums gradients over ranks, and keeps of them, and of the values, what ZeRO leaves to this rank.
+//
+// One rule: a gradient is summed over every axis on which the parameter is replicated and its use is split:
+//   - over data and context (grid.gradient): every parameter;
+//   - over tensor ranks, under sequence parallelism: parameters replicated over the tensor axis (norms, row biases);
+//   - over first and last stage (grid.embedding): the tied embedding, once, so that both copies stay equal.
+// Sums, not means: the loss was divided by the tokens of the whole batch.
+//
+// Exchange goes unit by unit (plan/zero_ranges.h), from the last to the first, in this order on all ranks. A unit leaves
+// while the backward pass is still running, as soon as its parameters have had all their additions; how many that are
+// per micro-batch is learned in the first step. What is summed does not depend on when it leaves.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dist/grid.h"
+#include "plan/zero_ranges.h"
+#include "tensor/param_set.h"
+
+namespace espalier::dist {
+
+using plan::ZeroStage;
+
+struct ReduceOptions {
+  bool sequence_parallel = false;
+  at::ScalarType type = at::kFloat;  // in which gradients travel: fp32 or bf16 (rounded, summed, widened)
+  ZeroStage zero = ZeroStage::kNone;
+  int64_t bucket_bytes = 40 << 20;  // of fp32 gradients in one exchange, about
+  bool overlap = true;              // with the backward pass
+};
+
+// Elements [begin, end) of a parameter's local tensor, which this rank updates.
+struct OwnedPiece {
+  tensor::Param* param = nullptr;
+  int64_t begin = 0, end = 0;
+  at::Tensor value;  // compute type; the parameter's shape where it is whole, else [end - begin]
+  at::Tensor grad;   // fp32, likewise; summed when finish_step() has returned
+};
+
+// Every parameter whole: one process, no exchange.
+std::vector<OwnedPiece> whole_pieces(tensor::ParamSet& params);
+
+class GradReducer {
+ public:
+  // `params` and `grid` outlive it. With a ZeRO stage, `params` must have been laid out for grid.gradient.size()
+  // sharers. Takes the hooks of params.grad_queue().
+  GradReducer(tensor::ParamSet& params, const Grid& grid, const ReduceOptions& options);
+  ~GradReducer();
+  GradReducer(const GradReducer&) = delete;
+  GradReducer& operator=(const GradReducer&) = delete;
+
+  // Before the first forward pass of a step: gradients begin at zero.
+  void begin_step(int64_t num_micro_batches);
+  // All weight gradients of the step were added. Returns when the gradients of all pieces are summed; under ZeRO those
+  // of other elements are then undefined.
+  void finish_step();
+
+  // What this rank updates, by parameter in the order of the list.
+  const std::vector<OwnedPiece>& pieces() const { return pieces_; }
+  // Whether other ranks of grid.gradient own other pieces.
+  bool is_sharded() const { return shape_.stage != ZeroStage::kNone && shape_.num_ranks > 1; }
+  // Gives every rank the values of all pieces. Called by all ranks of grid.gradient.
+  void gather_values();
+
+ private:
+  struct Unit;
+  void make_units();
+  void on_added(const tensor::Param& param);
+  void send_ready_units();
+  void send(Unit& unit);
+  void receive(Unit& unit);
+  void sum(const at::Tensor& values, const Group& group) const;
+  void learn();
+
+  tensor::ParamSet& params_;
+  const Grid& grid_;
+  ReduceOptions options_;
+  plan::ZeroShape shape_;
+  std::vector<Unit> units_;
+  std::vector<OwnedPiece> pieces_;
+  size_t num_unsent_ = 0;  // units leave from the last to the first
+
+  std::vector<std::vector<size_t>> units_of_;  // of each parameter
+  int64_t num_micro_batches_ = 0;
+  bool learned_ = false;
+  std::vector<int64_t> additions_;  // of each parameter in this step
+  std::vector<int64_t> expected_;   // of each parameter per micro-batch; kUnknown where micro-batches differ
+};
+
+}  // namespace espalier::dist
