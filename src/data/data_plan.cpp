@@ -1,6 +1,6 @@
 #include "data/data_plan.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/file.h"
@@ -34,6 +34,17 @@ std::vector<DataSource> parse_data_path(const std::vector<std::string>& words) {
   return sources;
 }
 
+// Paths of a split file are relative to the folder we run in, as upstream reads them; else to that of the file, so that
+// a folder of data can be moved with its split files.
+void resolve_beside(const std::string& split_file, DataGroup& group) {
+  const std::filesystem::path folder = std::filesystem::path(split_file).parent_path();
+  for (DataSource& source : group.sources) {
+    if (find_token_files(source.prefix)) continue;
+    const std::string beside = (folder / source.prefix).lexically_normal().string();  // an absolute path stays itself
+    if (find_token_files(beside)) source.prefix = beside;
+  }
+}
+
 // The weighted groups of one set ("train", "valid", "test"), from the option or its file.
 std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::string> texts, const std::string& file,
                                        Problems& problems) {
@@ -50,6 +61,7 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   for (const std::string& text : texts) {
     try {
       groups.push_back(parse_data_group(text));
+      if (!file.empty()) resolve_beside(file, groups.back());
       if (!names.insert(groups.back().name).second)
         problems.add(option, ": two groups are named '", groups.back().name, "'. Give each a name of its own.");
     } catch (const UserError& error) {

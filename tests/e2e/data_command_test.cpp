@@ -131,5 +131,47 @@ TEST_F(DataCommand, CheckReadsEveryId) {
       << bad.errors;
 }
 
+TEST_F(DataCommand, CheckDecodesAndEncodesWithATokenizer) {
+  const Outcome outcome =
+      bash(concat("espalier data check --json --tokenizer ", data("gpt2-tiny"), " ", data("owt-20_text_document")));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const nlohmann::json found = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(found["documents_with_eod"], 20);
+  EXPECT_EQ(found["round_trip_documents"], 20);
+  EXPECT_EQ(found["largest_id"], 4999);
+  const Outcome twice = bash(concat("espalier data check --vocab-size 5 --tokenizer ", data("gpt2-tiny"), " x"));
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_NE(twice.errors.find("--vocab-size and the tokenizer say the same thing"), std::string::npos);
+}
+
+TEST_F(DataCommand, MergesAFolderAndKeepsWhatIsKnownOfIt) {
+  const Outcome outcome =
+      bash(concat("set -e; for part in 0 1 2; do espalier preprocess --append-eod --input ", data("owt-20.jsonl"),
+                  " --shard $part/3 --output-prefix in/part$part", tokenizer(), "; done; ",
+                  "espalier data merge --input in --output-prefix whole; espalier data inspect --json whole"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  expect_same("whole", data("owt-20_text_document"));
+  const nlohmann::json made = nlohmann::json::parse(outcome.output)["made"];
+  EXPECT_EQ(made["tokenizer"]["vocab_size"], 5000);
+  EXPECT_EQ(made["options"]["merged from"], "in/part0_text_document in/part1_text_document in/part2_text_document");
+  EXPECT_EQ(bash("espalier data merge --output-prefix out").exit_code, 2);
+}
+
+TEST_F(DataCommand, BlendWritesWhatTheSamplesAreReadFrom) {
+  const std::string copy = concat("mkdir -p d/en d/sw; cp ", data("owt-20_text_document"), ".* d/en; cp ",
+                                  data("owt-20_text_document"), ".* d/sw; ");
+  const Outcome outcome =
+      bash(concat("set -e; ", copy,
+                  "espalier data blend d/en/owt-20_text_document d/sw/owt-20_text_document --epochs sw=3 "
+                  "--output-folder d/splits; mv d e; "
+                  "espalier data sample --train-weighted-split-paths-path e/splits/train-splits.txt --seq-length 64 "
+                  "--num-samples 1000,0,0 --count 1 --json"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("75.000%            73,335    3.000  d/sw"), std::string::npos) << outcome.output;
+  EXPECT_EQ(read_file(folder_ / "work/e/splits/train-splits.txt"),
+            "\"train: 0.25 0:0.95 ../en/owt-20_text_document, 0.75 0:0.95 ../sw/owt-20_text_document\"\n");
+  EXPECT_NE(outcome.errors.find("of e/sw/owt-20_text_document"), std::string::npos) << outcome.errors;
+}
+
 }  // namespace
 }  // namespace espalier
