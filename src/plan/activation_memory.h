@@ -1,0 +1,47 @@
+// What a micro-batch keeps for its backward on one rank, and what is needed beside it while it passes. Pure functions.
+//
+// The list follows the calls of tensor::save_for_backward in kernels/ and the life of every tensor between them, layer
+// by layer, forward and backward; a test compares it with what the ops really keep. Sizes are those of the CPU kernels;
+// what products keep on the stack or in a library is not counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/partition.h"
+#include "plan/run_config.h"
+
+namespace espalier::plan {
+
+// How matrix products run, which decides what they need beside their operands.
+enum class ProductKind {
+  kDirect,   // operands as they are (fp32; fp16 where the library takes it)
+  kPacked,   // bf16 instructions: weights are packed before each product
+  kWidened,  // short types by fp32 products (CPUs without instructions for them)
+};
+ProductKind default_products(Precision precision);
+
+// One tensor that an op keeps. `again`: another op has it already, or it is one of them.
+struct SavedBytes {
+  std::string op, name;
+  double bytes = 0;
+  bool again = false;
+};
+
+// Of one part of the model (a chunk of a stage) and one micro-batch, in bytes of one rank.
+struct PartActivations {
+  double kept = 0;      // between forward and backward
+  double deferred = 0;  // between backward and weight gradient, in a schedule that splits them
+  // The most at once above what there was before, the forward's own results included.
+  double forward_peak = 0;
+  // The most at once during the backward above what there was before (`kept` included in that).
+  double backward_peak = 0;
+  std::vector<SavedBytes> saved;  // of the forward pass, in order
+};
+
+// `stage` and `chunk` of a resolved run with a known vocabulary.
+PartActivations part_activations(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk,
+                                 ProductKind products);
+
+}  // namespace espalier::plan

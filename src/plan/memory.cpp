@@ -1,0 +1,141 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/flops.h"
+#include "plan/stage_params.h"
+#include "plan/zero_ranges.h"
+
+namespace espalier::plan {
+namespace {
+
+constexpr double kFp32 = 4, kInt64 = 8, kInt32 = 4;
+
+double element_bytes(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
+
+// The moment at which a rank holds most of a step's activations.
+struct ActivationPeak {
+  double kept = 0, workspace = 0;
+};
+
+ActivationPeak activation_peak(const std::vector<Action>& table, const std::vector<PartActivations>& chunks) {
+  const bool splits = std::any_of(table.begin(), table.end(),
+                                  [](const Action& action) { return action.kind == Action::Kind::kWeightGrad; });
+  ActivationPeak most;
+  double kept = 0;
+  const auto consider = [&](double workspace) {
+    if (kept + workspace > most.kept + most.workspace) most = {kept, workspace};
+  };
+  for (const Action& action : table) {
+    const PartActivations& part = chunks[static_cast<size_t>(action.chunk)];
+    switch (action.kind) {
+      case Action::Kind::kForward:
+        consider(part.forward_peak);
+        kept += part.kept;
+        consider(0);
+        break;
+      case Action::Kind::kBackward:
+        consider(part.backward_peak - part.kept);
+        kept += (splits ? part.deferred : 0) - part.kept;
+        break;
+      case Action::Kind::kWeightGrad: kept -= part.deferred; break;
+    }
+  }
+  return most;
+}
+
+// Elements of the largest layer, which ZeRO 3 gathers to compute with.
+int64_t largest_depth(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard) {
+  std::map<int64_t, int64_t> sizes;
+  for (const spec::ParamSpec& spec : specs) sizes[spec.depth] += spec::num_local_elements(spec, shard);
+  int64_t largest = 0;
+  for (const auto& [depth, size] : sizes) largest = std::max(largest, size);
+  return largest;
+}
+
+StageMemory stage_memory(const RunConfig& config, const Partition& partition, int64_t stage,
+                         const std::vector<Action>& table, ProductKind products) {
+  const int64_t sharers = config.grid.data * config.grid.context, zero = config.parallel.zero_stage;
+  const std::vector<spec::ParamSpec> specs = stage_params(spec::gpt_params(config.model), partition, stage);
+  const spec::TensorShard shard{config.grid.tensor, 0};
+  const double flat = static_cast<double>(spec::flat_layout(specs, shard).size);
+  const ParameterBytes each = parameter_bytes(config.training.precision, zero, sharers);
+  StageMemory memory;
+  for (const spec::ParamSpec& spec : specs) memory.num_parameters += spec::num_local_elements(spec, shard);
+  memory.weights = each.weights * flat;
+  memory.gradients = each.gradients * flat;
+  memory.optimizer = each.optimizer * flat;
+  if (zero == 3 && sharers > 1)
+    memory.gathered =
+        static_cast<double>(largest_depth(specs, shard)) * (element_bytes(config.training.precision) + kFp32);
+
+  std::vector<PartActivations> chunks;
+  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
+    chunks.push_back(part_activations(config, partition, stage, chunk, products));
+    memory.kept_by_micro_batch += chunks.back().kept;
+  }
+  const ActivationPeak peak = activation_peak(table, chunks);
+  memory.activations = peak.kept;
+  memory.workspace = peak.workspace;
+  return memory;
+}
+
+}  // namespace
+
+ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers) {
+  const double d = static_cast<double>(num_sharers);
+  return {.weights = element_bytes(precision) / (zero_stage >= 3 ? d : 1),
+          .gradients = kFp32 / (zero_stage >= 2 ? d : 1),
+          .optimizer = kFp32 * (precision == Precision::kFp32 ? 2 : 3) / (zero_stage >= 1 ? d : 1)};
+}
+
+ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers) {
+  ParameterBytes bytes = parameter_bytes(precision, distributed_optimizer ? 1 : 0, num_sharers);
+  if (precision != Precision::kFp16) return bytes;
+  bytes.gradients = 2;
+  bytes.optimizer = kFp32 * 4 / (distributed_optimizer ? static_cast<double>(num_sharers) : 1);
+  return bytes;
+}
+
+const StageMemory& MemoryPlan::largest() const {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.peak() < b.peak(); });
+}
+
+MemoryPlan plan_memory(const RunConfig& config, const Partition& partition, int64_t num_micro_batches,
+                       ProductKind products) {
+  const ParallelConfig& parallel = config.parallel;
+  const auto tables =
+      make_schedules(parallel.pipeline_schedule, partition.num_stages, num_micro_batches, partition.num_chunks);
+  const Simulation simulation = simulate(tables, 1, 1, 1);
+  const double tokens =
+      static_cast<double>(num_micro_batches * config.training.micro_batch_size * config.data.sequence_length);
+  MemoryPlan plan;
+  for (size_t stage = 0; stage < tables.size(); ++stage) {
+    plan.stages.push_back(stage_memory(config, partition, static_cast<int64_t>(stage), tables[stage], products));
+    plan.stages.back().most_alive = simulation.most_alive[stage];
+    plan.stages.back().batches = tokens * (3 * kInt64 + kFp32 + (config.data.reset_attention_mask ? kInt32 : 0));
+  }
+  return plan;
+}
+
+double checkpoint_weight_bytes(const RunConfig& config) {
+  return static_cast<double>(num_parameters(config.model)) * element_bytes(config.training.precision);
+}
+
+double checkpoint_bytes(const RunConfig& config) {
+  const ParameterBytes each = parameter_bytes(config.training.precision, 0, 1);
+  return static_cast<double>(num_parameters(config.model)) * (each.weights + each.optimizer);
+}
+
+double deepspeed_checkpoint_bytes(const RunConfig& config) {
+  const ParameterBytes each = parameter_bytes(config.training.precision, 0, 1);
+  double copies = 0;
+  if (config.grid.pipeline > 1)
+    for (const spec::ParamSpec& spec : spec::gpt_params(config.model))
+      if (spec.tied_to_output) copies += static_cast<double>(spec.num_elements());
+  return checkpoint_bytes(config) + copies * (each.weights + each.optimizer);
+}
+
+}  // namespace espalier::plan

@@ -1,0 +1,57 @@
+// How many bytes each rank of a run holds, and of what. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/activation_memory.h"
+#include "plan/run_config.h"
+#include "plan/simulate.h"
+
+namespace espalier::plan {
+
+// What is held for each parameter, in bytes. Under ZeRO the parts that data-parallel ranks divide are those of one
+// rank.
+struct ParameterBytes {
+  double weights = 0, gradients = 0, optimizer = 0;
+  double total() const { return weights + gradients + optimizer; }
+};
+
+// Ours: weights in the compute type, gradients in fp32, the optimizer's two moments in fp32 and, unless the weights are
+// fp32 themselves, its master copy.
+ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers);
+
+// As Megatron's table of its distributed optimizer counts: the same, except that fp16 has fp16 gradients and their fp32
+// copy with the optimizer (20 bytes, or 4 + 16 / d).
+ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers);
+
+// One rank of a pipeline stage, the first along the tensor axis (no other holds more).
+struct StageMemory {
+  int64_t num_parameters = 0;  // that the rank holds, a tied copy included
+  double weights = 0, gradients = 0, optimizer = 0;
+  double activations = 0;  // kept for backward passes when the rank holds most
+  double workspace = 0;    // beside them at that moment
+  double gathered = 0;     // weights of ZeRO 3 and their gradients while a layer computes
+  double batches = 0;      // tokens, labels, masks and positions of all micro-batches of a step
+  double peak() const { return weights + gradients + optimizer + activations + workspace + gathered + batches; }
+
+  double kept_by_micro_batch = 0;  // of all chunks
+  int64_t most_alive = 0;          // (micro-batch, chunk) pairs that are between forward and backward at once
+};
+
+struct MemoryPlan {
+  std::vector<StageMemory> stages;
+  const StageMemory& largest() const;
+};
+
+// Of a resolved run with a known vocabulary. `num_micro_batches`: of a step on one data-parallel rank.
+MemoryPlan plan_memory(const RunConfig& config, const Partition& partition, int64_t num_micro_batches,
+                       ProductKind products);
+
+// A checkpoint: weights in the compute type, and fp32 master weights and moments; each parameter once.
+double checkpoint_bytes(const RunConfig& config);
+double checkpoint_weight_bytes(const RunConfig& config);  // without the optimizer's
+// The same as Megatron-DeepSpeed writes it: both pipeline stages that hold a tied embedding write their copy.
+double deepspeed_checkpoint_bytes(const RunConfig& config);
+
+}  // namespace espalier::plan

@@ -1,0 +1,107 @@
+// The planner's count of bytes beside a real run on the CPU: what every op keeps for its backward, one by one, and the
+// tensor allocator's peak.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/format.h"
+#include "kernels/dispatch.h"
+#include "plan/memory.h"
+#include "tensor/cpu_allocator.h"
+#include "tensor/saved.h"
+#include "tests/e2e/run_fixture.h"
+
+namespace espalier::test {
+namespace memory_test {
+
+// Activations and parameters of about the same size, and nearly all of it in blocks that the allocator counts (256 KiB
+// and more).
+const char* const kShape =
+    " --num-layers 3 --hidden-size 256 --num-attention-heads 4 --seq-length 256 --max-position-embeddings 256"
+    " --micro-batch-size 4 --num-threads 2";
+const char* const kOneStep =
+    " --global-batch-size 8 --train-samples 8 --lr-decay-samples 16 --lr-warmup-samples 4 --eval-iters 0";
+
+plan::RunConfig resolved(const Words& words) {
+  plan::RunConfig config;
+  OptionTable table("espalier train gpt", "");
+  Problems problems;
+  plan::read_gpt_options(words, config, table, problems);
+  problems.raise();
+  plan::set_vocabulary(config, 5000);
+  return config;
+}
+
+plan::ProductKind products_of(const plan::RunConfig& config) {
+  const kernels::CpuIsa isa = kernels::cpu_isa();
+  switch (config.training.precision) {
+    case plan::Precision::kFp32: return plan::ProductKind::kDirect;
+    case plan::Precision::kBf16:
+      return isa >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
+    case plan::Precision::kFp16:
+      return isa >= kernels::CpuIsa::kAmx ? plan::ProductKind::kDirect : plan::ProductKind::kWidened;
+  }
+  return plan::ProductKind::kDirect;
+}
+
+class Memory : public testing::Test {
+ protected:
+  void SetUp() override { write_token_files(folder_ / "data", 600, 5); }
+  Words words(const std::string& flags) const { return tiny_run(folder_ / "data") + split_blanks(kOneStep + flags); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Memory, OpsKeepWhatThePlanLists) {
+  for (const char* flags : {"", " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
+                            " --checkpoint-activations", " --recompute-granularity full --recompute-method block"}) {
+    const plan::RunConfig config = resolved(words(flags));
+    const auto expected = plan::part_activations(config, plan::make_partition(config), 0, 0, products_of(config)).saved;
+    std::vector<plan::SavedBytes> kept;
+    std::set<const void*> seen;
+    {
+      bool first_micro_batch = true;
+      const tensor::ObserveSaved observe([&](const char* op, const tensor::SavedTensor& saved) {
+        if (!first_micro_batch) return;
+        const bool again = saved.tensor.numel() > 0 && !seen.insert(saved.tensor.const_data_ptr()).second;
+        kept.push_back({op, saved.name, static_cast<double>(saved.tensor.nbytes()), again});
+        first_micro_batch = kept.back().name != "kept_logits";
+      });
+      train(words(flags));
+    }
+    ASSERT_EQ(kept.size(), expected.size()) << flags;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const std::string where = concat(flags, ": tensor ", i, ", ", kept[i].op, ".", kept[i].name);
+      EXPECT_EQ(kept[i].op + "." + kept[i].name, expected[i].op + "." + expected[i].name) << where;
+      EXPECT_EQ(kept[i].bytes, expected[i].bytes) << where;
+      EXPECT_EQ(kept[i].again, expected[i].again) << where;
+    }
+  }
+}
+
+TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
+  tensor::install_cpu_allocator();
+  for (const char* flags :
+       {"", " --hidden-dropout 0 --attention-dropout 0", " --bf16", " --bf16 --checkpoint-activations",
+        " --checkpoint-activations --checkpoint-num-layers 2", " --micro-batch-size 8",
+        " --bf16 --num-layers 6 --recompute-granularity full --recompute-method block --recompute-num-layers 3",
+        " --fp16 --initial-loss-scale 1024"}) {
+    const Words run = words(kShape + std::string(flags));
+    const plan::RunConfig config = resolved(run);
+    const int64_t num_micro_batches = *config.training.global_batch_size / config.training.micro_batch_size;
+    const plan::MemoryPlan plan =
+        plan::plan_memory(config, plan::make_partition(config), num_micro_batches, products_of(config));
+    const double planned = plan.largest().peak();
+    tensor::reset_peak_cpu_memory();
+    const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
+    train(run);
+    const double measured = static_cast<double>(tensor::cpu_memory().peak_bytes_in_use) - before;
+    std::printf("%-110s planned %s, allocator %s (%+.1f%%)\n", flags, format_bytes(planned).c_str(),
+                format_bytes(measured).c_str(), 100 * (planned / measured - 1));
+    EXPECT_NEAR(planned, measured, 0.05 * measured) << flags;
+  }
+}
+
+}  // namespace memory_test
+}  // namespace espalier::test
