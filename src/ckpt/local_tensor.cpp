@@ -6,6 +6,27 @@
 
 namespace espalier::ckpt {
 
+TensorPart held_part(const spec::ParamSpec& spec, const spec::TensorShard& shard) {
+  TensorPart part{.global_shape = spec.shape, .extents = spec::local_extents(spec, shard)};
+  std::erase_if(part.extents, [](const spec::Extent& extent) { return extent.count == 0; });
+  return part;
+}
+
+TensorPart owned_part(const TensorPart& held, const std::vector<plan::ZeroPiece>& pieces) {
+  TensorPart owned{.global_shape = held.global_shape, .extents = {}};
+  int64_t local = 0;
+  for (const plan::ZeroPiece& piece : pieces) {
+    ESPALIER_CHECK(piece.param == pieces.front().param && piece.shard_begin == pieces.front().shard_begin + local,
+                   "piece at ", piece.shard_begin, " of a shard, expected at ", pieces.front().shard_begin + local);
+    for (spec::Extent extent : spec::clip_to_local(held.extents, piece.param_begin, piece.param_begin + piece.count)) {
+      extent.local_begin += local;
+      owned.extents.push_back(extent);
+    }
+    local += piece.count;
+  }
+  return owned;
+}
+
 TensorPart part_of(const std::string& name, const at::Tensor& value, const std::optional<TensorPart>& part) {
   ESPALIER_CHECK(value.is_contiguous() && value.device().is_cpu(), name);
   if (!part) {

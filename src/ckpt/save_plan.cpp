@@ -160,14 +160,14 @@ std::string describe_parts(const std::vector<TensorToSave>& tensors) {
   return text.str();
 }
 
-SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank) {
+SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int64_t block_bytes) {
   SavePlan plan;
   plan.own_parts = parts.at(static_cast<size_t>(rank));
   const Inventory inventory(parts, rank);
   plan.tensors = inventory.facts();
   const std::vector<plan::SavedTensor>& saved = inventory.saved();
   const std::vector<plan::PlannedBlock> blocks =
-      plan::plan_save(saved, static_cast<int64_t>(parts.size()), store::kBlockBytes);
+      plan::plan_save(saved, static_cast<int64_t>(parts.size()), block_bytes);
   for (size_t first = 0; first < blocks.size();) {
     const auto number = static_cast<size_t>(blocks[first].tensor);
     size_t end = first;

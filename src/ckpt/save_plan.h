@@ -49,7 +49,7 @@ struct SavePlan {
 // A rank's tensors without their values, as text: names, files, types, global shapes, extents.
 std::string describe_parts(const std::vector<TensorToSave>& tensors);
 
-// `parts`: describe_parts of every rank, in order.
-SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank);
+// `parts`: describe_parts of every rank, in order. Blocks have at most `block_bytes`.
+SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int64_t block_bytes);
 
 }  // namespace espalier::ckpt

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <system_error>
@@ -42,8 +43,8 @@ void together(const dist::Group& group, const Action& action) {
     if (all[rank].empty()) continue;
     const std::string message = all[rank].substr(all[rank].find(' ') + 1);
     if (messages.empty()) code = static_cast<ExitCode>(std::atoi(all[rank].c_str()));
-    // What one rank had to tell all has the same text everywhere.
-    if (messages.empty() || messages.back() != message) messages.push_back(message);
+    // What all were told by one has the same text everywhere.
+    if (std::find(messages.begin(), messages.end(), message) == messages.end()) messages.push_back(message);
   }
   if (messages.empty()) return;
   Problems problems;
@@ -54,8 +55,11 @@ void together(const dist::Group& group, const Action& action) {
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
-                                   dist::Group group)
-    : run_folder_(std::move(run_folder)), extra_files_(std::move(extra_files)), group_(std::move(group)) {}
+                                   dist::Group group, int64_t block_bytes)
+    : run_folder_(std::move(run_folder)),
+      extra_files_(std::move(extra_files)),
+      group_(std::move(group)),
+      block_bytes_(block_bytes) {}
 
 CheckpointWriter::~CheckpointWriter() {
   leaving_ = true;
@@ -69,7 +73,8 @@ CheckpointWriter::~CheckpointWriter() {
 void CheckpointWriter::plan_for(const std::vector<TensorToSave>& tensors) {
   const std::string parts = describe_parts(tensors);
   const bool is_new = parts != plan_.own_parts;
-  if (group_.sum(is_new ? 1.0 : 0.0) > 0) plan_ = make_save_plan(group_.gather_texts(parts), group_.rank());
+  if (group_.sum(is_new ? 1.0 : 0.0) > 0)
+    plan_ = make_save_plan(group_.gather_texts(parts), group_.rank(), block_bytes_);
 }
 
 void CheckpointWriter::reserve(const std::vector<TensorToSave>& tensors) {

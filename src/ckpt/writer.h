@@ -44,9 +44,10 @@ struct SaveReport {
 
 class CheckpointWriter {
  public:
-  // `extra_files` (the tokenizer) go into every checkpoint. `group`: all ranks that hold parts of the state.
+  // `extra_files` (the tokenizer) go into every checkpoint. `group`: all ranks that hold parts of the state, on the
+  // CPU. `block_bytes`: a tensor is stored in blocks of at most so many.
   CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
-                   dist::Group group = dist::Group());
+                   dist::Group group = dist::Group(), int64_t block_bytes = store::kBlockBytes);
   // Waits, for other ranks only briefly: by now one of them may be gone. An error that nobody asked for is logged.
   ~CheckpointWriter();
 
@@ -72,6 +73,7 @@ class CheckpointWriter {
   std::filesystem::path run_folder_;
   std::vector<store::ExtraFile> extra_files_;
   dist::Group group_;
+  int64_t block_bytes_;
   SavePlan plan_;
   HostBuffer buffer_;
   std::atomic<bool> leaving_ = false;

@@ -38,6 +38,14 @@ void put_file(const fs::path& path, const Writers& writers, const std::string& c
   fs::rename(temporary, path);
 }
 
+// An empty file. When even that fails, the folder is gone, and with it the need.
+void put_name(const fs::path& path) {
+  try {
+    OutputFile(path).close();
+  } catch (const UserError&) {
+  }
+}
+
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
@@ -147,14 +155,10 @@ std::string abort_step(const fs::path& partial, const Writers& writers, const st
   const std::string reason = earlier.value_or(concat("rank ", writers.rank, ": ", error));
   try {
     if (!earlier) put_file(partial / kAbortName, writers, reason);
-    put_file(file_of(partial, writers.rank, ".aborted"), writers, "");
   } catch (const std::exception&) {
-    // A full disk takes a name where it has no room for a text.
-    try {
-      OutputFile(partial / kAbortName).close();
-    } catch (const UserError&) {  // the folder is gone: rank 0 knows
-    }
+    put_name(partial / kAbortName);  // a full disk takes a name where it has no room for a text
   }
+  put_name(file_of(partial, writers.rank, ".aborted"));
   if (writers.rank != 0) return reason;
   const auto all_know = [&] {
     for (int64_t rank = 1; rank < writers.count; ++rank)
