@@ -10,9 +10,12 @@
 
 namespace espalier {
 
+std::string path_beside_this_program(const std::string& name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
 void become_engine(const std::string& command, const std::vector<std::string>& arguments) {
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string engine = (self.parent_path() / "espalier-engine").string();
+  const std::string engine = path_beside_this_program("espalier-engine");
   std::vector<std::string> words = {engine, command};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;

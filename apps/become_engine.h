@@ -9,4 +9,7 @@ namespace espalier {
 // Replaces this process by `espalier-engine COMMAND ARGUMENTS`. Returns only by throwing.
 [[noreturn]] void become_engine(const std::string& command, const std::vector<std::string>& arguments);
 
+// Programs that lie together: "espalier", "espalier-engine".
+std::string path_beside_this_program(const std::string& name);
+
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // espalier: finds the subcommand and runs it.
 #include <cstdio>
-#include <map>
+#include <utility>
 
 #include "base/format.h"
 #include "base/version.h"
@@ -12,20 +12,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Names of Megatron's scripts, so that its launch lines work with only the interpreter replaced.
-const std::map<std::string, Words> kAliases = {
-    {"pretrain_gpt", {"train", "gpt"}},
-    {"pretrain_bert", {"train", "bert"}},
-    {"pretrain_t5", {"train", "t5"}},
-    {"preprocess_data", {"preprocess"}},
-};
-
-// "tools/preprocess_data.py" -> "preprocess_data"
-std::string script_name(const std::string& word) {
-  const std::string name = word.substr(word.find_last_of('/') + 1);
-  return name.ends_with(".py") ? name.substr(0, name.size() - 3) : name;
-}
-
 std::string usage() {
   std::string text = "usage: espalier COMMAND [arguments]\n\n";
   for (const Command& command : commands()) text += format_printf("  %-12s %s\n", command.name, command.summary);
@@ -33,6 +19,7 @@ std::string usage() {
 }
 
 int dispatch(Words words) {
+  words = canonical_words(std::move(words));
   const bool wants_help = !words.empty() && (words[0] == "help" || words[0] == "--help" || words[0] == "-h");
   if (wants_help && words.size() > 1) {
     words.erase(words.begin());
@@ -45,10 +32,6 @@ int dispatch(Words words) {
   if (words[0] == "--version") {
     std::printf("espalier %s\n", kVersion);
     return 0;
-  }
-  if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
-    words.erase(words.begin());
-    words.insert(words.begin(), alias->second.begin(), alias->second.end());
   }
   Words names;
   for (const Command& command : commands()) {

@@ -6,16 +6,18 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/error_file.h"
 
 namespace espalier {
 
-// Runs `body` and returns its result. An error is printed on stderr (with the log's rank prefix) and becomes its exit
-// code: that of the UserError, 1 for everything else.
+// Runs `body` and returns its result. An error is printed on stderr (with the log's rank prefix), left for the launcher
+// if there is one, and becomes its exit code: that of the UserError, 1 for everything else.
 template <class Body>
 int run_main(const Body& body) {
   const auto fail = [](const std::string& message, ExitCode code) {
     set_live_line("");
     log_line(LogLevel::kQuiet, "error: " + message);
+    launch::leave_error_for_launcher(message);
     return static_cast<int>(code);
   };
   try {

@@ -19,6 +19,7 @@ enum class ExitCode : int {
   kUsage = 2,  // bad flags or configuration
   kBadData = 65,
   kMissingInput = 66,
+  kLostPeer = 69,  // another rank, or what the ranks meet through, is gone: a consequence, not a cause
   kCannotCreate = 73,
   kInputOutput = 74,
   kInterrupted = 130,

@@ -73,7 +73,8 @@ class StoreClient::Channel {
   [[noreturn]] void lost(const std::string& why) {
     socket_.reset();
     throw UserError(concat("lost the store at ", place_of(options_), ": ", why,
-                           ". The launcher or rank 0, which hosts it, has ended; its own message tells why."));
+                           ". The launcher or rank 0, which hosts it, has ended; its own message tells why."),
+                    ExitCode::kLostPeer);
   }
 
   void check(Transfer transfer) {
@@ -146,6 +147,14 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 void StoreClient::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   ESPALIER_CHECK(keys.size() == values.size(), keys.size(), " keys, ", values.size(), " values");
   MessageWriter request = request_of(Operation::kMultiSet);
+  request.list(keys);
+  request.list(values);
+  channel_->ask(request);
+}
+
+void StoreClient::leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  ESPALIER_CHECK(keys.size() == values.size(), keys.size(), " keys, ", values.size(), " values");
+  MessageWriter request = request_of(Operation::kLastWill);
   request.list(keys);
   request.list(values);
   channel_->ask(request);

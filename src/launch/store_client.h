@@ -46,6 +46,8 @@ class StoreClient {
   // Sets `desired` if the value is `expected` (empty: or there is none). The value afterwards; `expected` if there is
   // none.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
+  // The server sets these when this connection ends, however it ends: so that others notice. Replaces the former will.
+  void leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values);
   bool remove(const std::string& key);
   bool check(const std::vector<std::string>& keys);  // are all there?
   int64_t num_keys();

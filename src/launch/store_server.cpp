@@ -46,6 +46,7 @@ struct Connection {
   bool proven = false;
   bool wants_output = false;  // epoll tells when it can be written to
   std::optional<Wait> wait;
+  std::map<std::string, std::string> last_will;
   std::optional<Clock::time_point> deadline;  // of the proof, or of the wait
 };
 
@@ -232,10 +233,19 @@ class StoreServer::Loop {
     const Operation operation = static_cast<Operation>(request.byte());
     if (operation == Operation::kGet || operation == Operation::kWait)
       return start_wait(id, connection, operation, request);
+    if (operation == Operation::kLastWill) return take_last_will(id, connection, request);
     const Table::Outcome outcome = table_.apply(operation, request);
     if (!reply(id, connection, outcome.status, outcome.payload)) return false;
     for (const std::string& key : outcome.new_values) wake(key);
     return connections_.contains(id);
+  }
+
+  bool take_last_will(uint64_t id, Connection& connection, MessageReader& request) {
+    const std::vector<std::string> keys = request.list(), values = request.list();
+    if (!request.at_end() || keys.size() != values.size()) return reply(id, connection, Status::kBadRequest, "");
+    connection.last_will.clear();
+    for (size_t at = 0; at < keys.size(); ++at) connection.last_will[keys[at]] = values[at];
+    return reply(id, connection, Status::kOk, "");
   }
 
   bool start_wait(uint64_t id, Connection& connection, Operation operation, MessageReader& request) {
@@ -326,7 +336,10 @@ class StoreServer::Loop {
       --num_clients_;
     else
       --num_unproven_;
+    const std::map<std::string, std::string> last_will = std::move(connection.last_will);
     connections_.erase(id);  // closing takes it out of epoll
+    for (const auto& [key, value] : last_will) table_.set(key, value);
+    for (const auto& [key, value] : last_will) wake(key);
   }
 
   const std::string secret_;

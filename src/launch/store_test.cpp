@@ -190,6 +190,24 @@ TEST_F(Store, TheSecretIsNeverSent) {
       << "a proof cannot be sent back to whom it came from";
 }
 
+TEST_F(Store, TheLastWillOfAClientIsDoneWhenItIsGone) {
+  StoreClient heir(options());
+  {
+    StoreClient client(options());
+    client.leave_will({"old"}, {"1"});
+    client.leave_will({"gone", "why"}, {"1", "no word"});
+    EXPECT_FALSE(heir.check({"gone"}));
+  }
+  EXPECT_EQ(heir.get("gone", 5s), "1");
+  EXPECT_EQ(heir.list_keys(), (Strings{"gone", "why"}));
+  {
+    StoreClient client(options());
+    client.leave_will({"never"}, {""});
+    client.leave_will({}, {});
+  }
+  EXPECT_THROW(heir.get("never", 200ms), StoreTimeout);
+}
+
 TEST_F(Store, AClientThatLeavesIsForgotten) {
   {
     StoreClient client(options());

@@ -34,6 +34,7 @@ enum class Operation : uint8_t {
   kCheck,       // count, keys...: 1 if all are there
   kListKeys,    // count, keys...
   kAppend,      // key, value
+  kLastWill,    // keys..., values...: set when this connection ends, however it ends
 };
 
 enum class Status : uint8_t { kOk = 0, kTimedOut, kBadRequest };

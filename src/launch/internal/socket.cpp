@@ -123,6 +123,19 @@ Descriptor listen_on(const std::string& address, int port) {
                                              : ""));
 }
 
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+bool is_local_address(const std::string& address) {
+  std::string reason;
+  int error = 0;
+  const Addresses addresses = resolve(address, 0, false, reason);
+  for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next)
+    if (listen_at(*entry, reason, error).valid()) return true;
+  return false;
+}
+
 int port_of(const Descriptor& socket) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;

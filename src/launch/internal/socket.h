@@ -27,6 +27,8 @@ class Descriptor {
 // Bound and listening, does not block. `address`: empty for all of this machine's. Port 0: a free one. UserError if the
 // port is taken.
 Descriptor listen_on(const std::string& address, int port);
+bool is_loopback(const std::string& address);
+bool is_local_address(const std::string& address);  // does this machine have it?
 int port_of(const Descriptor& socket);
 std::string peer_of(int socket);  // "10.0.0.7:41234"
 

@@ -100,7 +100,8 @@ Table::Outcome Table::apply(Operation operation, MessageReader& request) {
       return {Status::kOk, writer.text(), {}};
     }
     case Operation::kGet:
-    case Operation::kWait: break;  // the server's: they may have to wait
+    case Operation::kWait:
+    case Operation::kLastWill: break;  // the server's: they take effect later
   }
   return bad_request();
 }

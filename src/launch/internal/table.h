@@ -16,9 +16,10 @@ class Table {
     std::string payload;                  // behind the status
     std::vector<std::string> new_values;  // keys that waiting clients may now have
   };
-  // Any operation but kGet and kWait. Anything malformed is kBadRequest.
+  // Any operation but kGet, kWait and kLastWill. Anything malformed is kBadRequest.
   Outcome apply(Operation operation, MessageReader& request);
 
+  void set(const std::string& key, const std::string& value) { values_[key] = value; }
   bool has_all(const std::vector<std::string>& keys) const;
   // Of keys that are all there.
   std::string values_payload(const std::vector<std::string>& keys) const;

@@ -1,0 +1,77 @@
+// espalier launch: reads torchrun's flags, has the ranks' command checked once, and starts the ranks.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/format.h"
+#include "become_engine.h"
+#include "commands.h"
+#include "launch/environment.h"
+#include "launch/launcher.h"
+#include "launch/worker_group.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_command(const std::string& word) {
+  for (const Command& command : commands())
+    if (word == command.name) return true;
+  return false;
+}
+
+// What `words` (a command of ours) runs on each rank: training goes to the engine directly, as it was checked before.
+launch::RankProgram our_program(const Words& words) {
+  launch::RankProgram program;
+  const bool trains = words.size() > 1 && words[0] == "train";
+  program.command = {path_beside_this_program(trains ? "espalier-engine" : "espalier")};
+  program.command.insert(program.command.end(), words.begin(), words.end());
+  program.name = trains ? concat("espalier train ", words[1]) : "espalier " + words[0];
+  return program;
+}
+
+launch::RankProgram program_of(const launch::LaunchOptions& options) {
+  if (options.runs_other_program) return {options.program, options.program.front(), false};
+  const Words words = canonical_words(options.program);
+  if (words.empty() || !is_command(words[0]) || words[0] == "launch")
+    throw UserError(concat("cannot start ", options.program.front(),
+                           " as ranks: it is no command of Espalier (train gpt ..., pretrain_gpt.py ...). Any other "
+                           "program is started with --no-python."),
+                    ExitCode::kUsage);
+  return our_program(words);
+}
+
+// `espalier train gpt ... --validate-only` for that many ranks: what it refuses is refused once, before a rank starts.
+int check_training(const Words& words, int64_t world_size) {
+  launch::Worker check;
+  check.command = {path_beside_this_program("espalier")};
+  check.command.insert(check.command.end(), words.begin(), words.end());
+  check.command.push_back("--validate-only");
+  check.variables = launch::process_variables();
+  for (const char* name : {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) check.variables.erase(name);
+  check.variables["WORLD_SIZE"] = std::to_string(world_size);
+  check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  launch::WorkerGroup group({check});
+  while (group.num_running() > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    group.reap();
+  }
+  return group.any_failed() ? launch::exit_code_of(group.failures().front()) : 0;
+}
+
+}  // namespace
+
+int launch_main(const Words& arguments) {
+  const auto options = launch::read_launch_options(arguments, launch::process_variables());
+  if (!options) return 0;
+  const launch::RankProgram program = program_of(*options);
+  if (program.command.front().ends_with("espalier-engine") && options->min_nodes == options->max_nodes) {
+    const int code = check_training(canonical_words(options->program), options->max_nodes * options->num_local_ranks);
+    if (code != 0) return code;
+  }
+  return launch::run_launcher(*options, program);
+}
+
+}  // namespace espalier

@@ -1,0 +1,51 @@
+#include "launch/error_file.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace espalier::launch {
+namespace {
+
+using Json = nlohmann::json;
+using Time = std::chrono::system_clock::time_point;
+
+// The format has whole seconds; the file itself knows better when it was written.
+Time time_of(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return std::chrono::system_clock::now();
+  const auto since_epoch = std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  return Time(std::chrono::duration_cast<Time::duration>(since_epoch));
+}
+
+}  // namespace
+
+void leave_error_for_launcher(const std::string& message) noexcept {
+  const char* path = std::getenv(kErrorFileVariable);
+  if (path == nullptr || *path == '\0') return;
+  try {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    const Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}};
+    const Json content = {{"message", {{"message", message}, {"extraInfo", extra}}}};
+    write_file_atomically(path, content.dump(-1, ' ', false, Json::error_handler_t::replace));
+  } catch (const std::exception& error) {
+    log_warning("the launcher does not get this error: ", error.what());
+  }
+}
+
+std::optional<RankError> read_error_file(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const Json content = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object() || !content.contains("message")) return std::nullopt;
+  const Json& message = content["message"];
+  const Json& text = message.is_object() && message.contains("message") ? message["message"] : message;
+  return RankError{text.is_string() ? text.get<std::string>() : text.dump(), time_of(path)};
+}
+
+}  // namespace espalier::launch

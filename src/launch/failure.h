@@ -1,0 +1,36 @@
+// What is known of ranks that failed, which of them failed first, and the report about them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace espalier::launch {
+
+struct Failure {
+  int64_t rank = 0, local_rank = 0;
+  std::string host;
+  int64_t pid = 0;
+  int exit_code = 0;   // of a rank that ended by itself
+  int signal = 0;      // that ended it; 0 if it ended by itself
+  double time = 0;     // seconds since 1970, when it failed
+  std::string error_file;  // empty if it left none
+  std::string message;     // from that file
+  std::string last_lines;  // of its stderr, where that went to a file only
+};
+
+// Nodes tell each other in this form.
+std::string to_json(const std::vector<Failure>& failures);
+std::vector<Failure> failures_from_json(const std::string& text);
+
+// The root cause first, the others in the order in which they failed. A rank that says itself that it lost a peer
+// comes after all others; one that a signal ended before those that failed within a second before it was noticed.
+void sort_by_cause(std::vector<Failure>& failures);
+
+// What the launcher returns for it: the rank's own code, 128 + signal for a signal.
+int exit_code_of(const Failure& failure);
+
+// In torchrun's form. `failures` are sorted.
+std::string failure_report(const std::string& program, const std::vector<Failure>& failures);
+
+}  // namespace espalier::launch

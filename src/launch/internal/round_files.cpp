@@ -1,0 +1,96 @@
+#include "launch/internal/round_files.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/sha256.h"
+
+namespace espalier::launch::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool any(const StreamRule& rule) {
+  if (rule.all != Streams{}) return true;
+  for (const auto& [rank, streams] : rule.by_local_rank)
+    if (streams != Streams{}) return true;
+  return false;
+}
+
+std::string replaced(std::string text, const std::string& name, const std::string& value) {
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
+    text.replace(at, name.size(), value);
+  return text;
+}
+
+std::string prefix_of(const LaunchOptions& options, const Worker& worker) {
+  std::string text = replaced(options.line_prefix, "${local_rank}", std::to_string(worker.local_rank));
+  text = replaced(text, "${rank}", std::to_string(worker.rank));
+  return replaced(text, "${role_name}", options.role);
+}
+
+}  // namespace
+
+RoundFiles::RoundFiles(const LaunchOptions& options) : options_(options), base_(options.log_dir) {
+  is_temporary_ = base_.empty();
+  writes_files_ = any(options.redirects) || any(options.tee) || !options.local_ranks_filter.empty();
+  if (is_temporary_) {
+    std::string folder = (fs::temp_directory_path() / "espalier_XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr)
+      throw UserError(concat("cannot create ", folder, ": ", std::strerror(errno)), ExitCode::kCannotCreate);
+    base_ = folder;
+  }
+  std::string name = options.run_id;
+  for (char& c : name)
+    if (c == '/') c = '_';
+  run_ = base_ / concat(name, "_", hex_digits(random_bytes(4)));
+}
+
+RoundFiles::~RoundFiles() {
+  if (!is_temporary_ || writes_files_) return;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(base_, error), last; !error && entry != last; entry.increment(error))
+    if (entry->is_regular_file()) return;
+  fs::remove_all(base_, error);
+}
+
+fs::path RoundFiles::folder_of(int64_t attempt, int64_t local_rank) const {
+  return run_ / concat("attempt_", attempt) / std::to_string(local_rank);
+}
+
+std::string RoundFiles::error_file(int64_t attempt, int64_t local_rank) const {
+  return folder_of(attempt, local_rank) / "error.json";
+}
+
+void RoundFiles::open(int64_t attempt, Worker& worker, OutputPump& pump) const {
+  const fs::path folder = folder_of(attempt, worker.local_rank);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw UserError(concat("cannot create ", folder.string(), ": ", error.message(), ". Choose another --log-dir."),
+                    ExitCode::kCannotCreate);
+  const Streams files = options_.redirects.of(worker.local_rank), tees = options_.tee.of(worker.local_rank);
+  worker.stdout_to = open_stream(STDOUT_FILENO, files.out, tees.out, worker, pump, folder / "stdout.log");
+  worker.stderr_to = open_stream(STDERR_FILENO, files.err, tees.err, worker, pump, folder / "stderr.log");
+  if (worker.stderr_to >= 0 && !tees.err) worker.stderr_file = folder / "stderr.log";
+}
+
+// -1: the launcher's own stream.
+int RoundFiles::open_stream(int number, bool redirected, bool teed, const Worker& worker, OutputPump& pump,
+                            const fs::path& file) const {
+  const std::set<int64_t>& filter = options_.local_ranks_filter;
+  const bool shown = filter.empty() || filter.contains(worker.local_rank);
+  if (shown && !redirected && !teed) return -1;
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0)
+    throw UserError(concat("cannot write ", file.string(), ": ", std::strerror(errno)), ExitCode::kCannotCreate);
+  if (!teed || !shown) return descriptor;
+  return pump.add({descriptor, number, prefix_of(options_, worker)});
+}
+
+}  // namespace espalier::launch::internal

@@ -1,0 +1,280 @@
+#include "launch/launcher.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "launch/environment.h"
+#include "launch/error_file.h"
+#include "launch/internal/round_files.h"
+#include "launch/internal/signals.h"
+#include "launch/internal/socket.h"
+#include "launch/node_meeting.h"
+#include "launch/output.h"
+#include "launch/secret.h"
+#include "launch/store_server.h"
+#include "launch/worker_group.h"
+
+namespace espalier::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, const RankProgram& program)
+      : options_(options), program_(program), files_(options) {
+    secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0
+                  ? new_secret()
+                  : job_secret(options.run_id);
+    store_ = {options.store_host, options.store_port, secret_,
+              StoreClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000))};
+    host_store();
+    meeting_ = std::make_unique<NodeMeeting>(options_, store_);
+  }
+  ~Launcher() {
+    meeting_.reset();
+    // The other launchers read the end of the round before the store goes.
+    for (int tries = 0; server_ && server_->num_clients() > 0 && tries < 1000; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
+  int run() {
+    while (true) {
+      const std::optional<Round> round = meeting_->join([this] {
+        if (const auto signal = signals_.poll(); signal && internal::TakenSignals::ends(*signal)) ending_signal_ = *signal;
+        return ending_signal_ != 0;
+      });
+      if (!round) return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
+      const std::optional<int> exit_code = run_round(*round);
+      if (exit_code) return *exit_code;
+    }
+  }
+
+ private:
+  void host_store() {
+    const bool one_machine = options_.is_single_node();
+    if (one_machine) store_.address = "127.0.0.1";
+    bool hosts = one_machine || options_.node_rank == 0;
+    const bool by_address = !one_machine && options_.rendezvous == Rendezvous::kC10d;
+    if (by_address) hosts = options_.hosts_store.value_or(internal::is_local_address(options_.store_host));
+    if (!hosts) return;
+    const std::string listen_at = internal::is_loopback(store_.address) ? store_.address : "";
+    try {
+      server_ = std::make_unique<StoreServer>(StoreServer::Options{listen_at, options_.store_port, secret_});
+      store_.port = server_->port();
+    } catch (const UserError&) {
+      // Several launchers on one machine: the first of them hosts. If it is no launcher, connecting will tell.
+      if (!by_address || options_.hosts_store.value_or(false)) throw;
+    }
+  }
+
+  std::map<std::string, std::string> variables_of(const Round& round, int64_t local_rank) const {
+    std::map<std::string, std::string> variables = process_variables();
+    const std::string rank = std::to_string(round.first_rank + local_rank), world = std::to_string(round.world_size);
+    const Node& first = round.nodes.front();
+    const std::string address = options_.is_single_node() ? "127.0.0.1" : first.address;
+    const int port = options_.master_port != 0 ? options_.master_port : first.free_port;
+    const std::map<std::string, std::string> own = {
+        {"RANK", rank},
+        {"LOCAL_RANK", std::to_string(local_rank)},
+        {"WORLD_SIZE", world},
+        {"LOCAL_WORLD_SIZE", std::to_string(options_.num_local_ranks)},
+        {"GROUP_RANK", std::to_string(round.node)},
+        {"GROUP_WORLD_SIZE", std::to_string(round.nodes.size())},
+        {"ROLE_RANK", rank},
+        {"ROLE_NAME", options_.role},
+        {"ROLE_WORLD_SIZE", world},
+        {"MASTER_ADDR", program_.is_ours ? store_.address : address},
+        {"MASTER_PORT", std::to_string(program_.is_ours ? store_.port : port)},
+        {"TORCHELASTIC_RESTART_COUNT", std::to_string(round.number)},
+        {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
+        {"TORCHELASTIC_RUN_ID", options_.run_id},
+        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+        {kErrorFileVariable, files_.error_file(round.number, local_rank)}};
+    for (const auto& [name, value] : own) variables[name] = value;
+    if (program_.is_ours) {
+      variables["ESPALIER_LAUNCH"] = "1";
+      variables[kSecretVariable] = secret_;
+    } else if (options_.num_local_ranks > 1) {
+      variables.emplace("OMP_NUM_THREADS", "1");  // torchrun's way; our own ranks share the cores
+    }
+    return variables;
+  }
+
+  std::vector<Worker> workers_of(const Round& round, OutputPump& pump) const {
+    std::vector<Worker> workers;
+    for (int64_t local_rank = 0; local_rank < options_.num_local_ranks; ++local_rank) {
+      Worker worker;
+      worker.rank = round.first_rank + local_rank, worker.local_rank = local_rank;
+      worker.command = program_.command;
+      worker.variables = variables_of(round, local_rank);
+      worker.error_file = files_.error_file(round.number, local_rank);
+      files_.open(round.number, worker, pump);
+      workers.push_back(std::move(worker));
+    }
+    return workers;
+  }
+
+  void say_start(const Round& round) const {
+    if (round.node != 0) return;
+    const std::string again =
+        round.number == 0 ? "" : concat(" again (restart ", round.number, " of ", options_.max_restarts, ")");
+    log_info("starting ", round.world_size, round.world_size == 1 ? " rank" : " ranks", again, " on ",
+             round.nodes.size(), round.nodes.size() == 1 ? " machine: " : " machines: ", program_.name,
+             files_.folder_is_kept() ? "; the ranks' files are in " + files_.folder() : "");
+  }
+
+  // The launcher's exit code; nothing if the group is to start again.
+  std::optional<int> run_round(const Round& round) {
+    say_start(round);
+    OutputPump pump;
+    WorkerGroup group(workers_of(round, pump));
+    const RoundOutcome outcome = watch(group);
+    if (outcome != RoundOutcome::kDone) stop(group);
+    pump.finish();
+    if (outcome == RoundOutcome::kDone) return 0;
+    if (ending_signal_ != 0) return end_by_signal(group);
+    if (outcome == RoundOutcome::kLostStore) return end_without_store(group);
+    return end_or_restart(round, group);
+  }
+
+  // Until the round is over, a rank fails here, or a signal has ended all ranks.
+  RoundOutcome watch(WorkerGroup& group) {
+    bool reported = false;
+    std::optional<Clock::time_point> deadline;
+    while (true) {
+      if (const auto signal = signals_.wait(options_.monitor_interval_seconds)) pass_on(*signal, group, deadline);
+      group.reap();
+      if (group.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
+      const bool ended = group.num_running() == 0;
+      if (ended && group.all_well() && !reported) {
+        meeting_->report_done();
+        reported = true;
+      }
+      if (const RoundOutcome outcome = meeting_->outcome(); outcome != RoundOutcome::kRunning) return outcome;
+      if (ending_signal_ != 0 && ended && !reported) return RoundOutcome::kFailed;
+      if (deadline && Clock::now() >= *deadline) return RoundOutcome::kFailed;
+    }
+  }
+
+  void pass_on(int signal, const WorkerGroup& group, std::optional<Clock::time_point>& deadline) {
+    if (signal == SIGCHLD) return;
+    group.send(signal);
+    const std::string name = concat("SIG", sigabbrev_np(signal));
+    if (!internal::TakenSignals::ends(signal)) {
+      log_info("passed ", name, " on to the ranks");
+      return;
+    }
+    const bool again = ending_signal_ != 0;
+    ending_signal_ = signal;
+    deadline = Clock::now();
+    if (again) return;
+    *deadline += std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(options_.shutdown_timeout_seconds));
+    log_info("passed ", name, " on to the ranks; waiting up to ", format_duration(options_.shutdown_timeout_seconds),
+             " for them to end");
+  }
+
+  // Ranks that failed at the same moment are noticed together, so that the cause is among them.
+  void stop(WorkerGroup& group) {
+    if (ending_signal_ == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      group.reap();
+    }
+    try_to_tell([this] { meeting_->report_failed(); });
+    group.stop(SIGTERM, ending_signal_ != 0 ? 0 : options_.shutdown_timeout_seconds);
+    try_to_tell([&] { meeting_->report_stopped(group.failures()); });
+  }
+
+  // The store may be gone with the machine that hosts it: this machine's ranks stop all the same.
+  template <class Tell>
+  static void try_to_tell(const Tell& tell) {
+    try {
+      tell();
+    } catch (const UserError& error) {
+      warn_once(error.what());
+    }
+  }
+
+  int end_by_signal(const WorkerGroup& group) const {
+    if (group.all_well()) return 0;
+    for (const Failure& failure : group.failures())
+      if (!failure.error_file.empty()) return report(group.failures());
+    log_info("stopped by SIG", sigabbrev_np(ending_signal_));
+    return 128 + ending_signal_;
+  }
+
+  int end_without_store(const WorkerGroup& group) const {
+    log_warning("lost the store at ", store_.address, ":", store_.port,
+                ": the launcher that hosts it has ended. The ranks here are stopped.");
+    return group.any_failed() ? report(group.failures()) : static_cast<int>(ExitCode::kLostPeer);
+  }
+
+  std::optional<int> end_or_restart(const Round& round, const WorkerGroup& group) {
+    std::vector<Failure> failures = group.failures();
+    try_to_tell([&] { failures = meeting_->collect_failures(options_.shutdown_timeout_seconds + 10); });
+    if (failures.empty()) {
+      log_warning("the ranks were stopped because another machine's failed; it has not said why");
+      return static_cast<int>(ExitCode::kLostPeer);
+    }
+    const Failure& cause = failures.front();
+    if (round.number < options_.max_restarts) {
+      log_info("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); starting all ranks again");
+      return std::nullopt;
+    }
+    if (group.any_failed() || round.node == 0) return report(failures);
+    log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
+             "); the launcher there tells more");
+    return exit_code_of(cause);
+  }
+
+  static std::string describe(const Failure& failure) {
+    if (failure.signal != 0) return concat("signal ", failure.signal, ", SIG", sigabbrev_np(failure.signal));
+    return concat("exit code ", failure.exit_code, failure.message.empty() ? "" : ": " + failure.message);
+  }
+
+  int report(std::vector<Failure> failures) const {
+    sort_by_cause(failures);
+    const std::string text = failure_report(program_.name, failures);
+    for (std::string_view rest = text; !rest.empty();) {
+      const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
+      if (written < 0 && errno != EINTR) break;  // nobody reads it; the exit code says enough
+      if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
+    }
+    const Failure& cause = failures.front();
+    leave_error_for_launcher(concat("rank ", cause.rank, " failed: ", describe(cause)));  // of this launcher
+    return exit_code_of(cause);
+  }
+
+  const LaunchOptions& options_;
+  const RankProgram& program_;
+  internal::TakenSignals signals_;
+  internal::RoundFiles files_;
+  std::string secret_;
+  StoreClient::Options store_;
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<NodeMeeting> meeting_;
+  int ending_signal_ = 0;
+};
+
+}  // namespace
+
+int run_launcher(const LaunchOptions& options, const RankProgram& program) {
+  Launcher launcher(options, program);
+  return launcher.run();
+}
+
+}  // namespace espalier::launch

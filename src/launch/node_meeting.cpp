@@ -1,0 +1,265 @@
+#include "launch/node_meeting.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "launch/internal/host.h"
+#include "launch/internal/socket.h"
+
+namespace espalier::launch {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kLook = 50ms;           // between looks at who has come
+constexpr auto kTimeToConfirm = 60s;   // for those who are to take part
+constexpr const char* kDone = "done";
+constexpr const char* kFailed = "failed";
+constexpr const char* kRoundKey = "launch/round";
+
+int free_port() { return internal::port_of(internal::listen_on("", 0)); }
+
+Json to_json(const Node& node) {
+  return {{"id", node.id},       {"address", node.address},     {"pid", node.pid},
+          {"node_rank", node.node_rank}, {"num_ranks", node.num_ranks}, {"free_port", node.free_port}};
+}
+
+Node node_from_json(const Json& json) {
+  Node node;
+  json.at("id").get_to(node.id);
+  json.at("address").get_to(node.address);
+  json.at("pid").get_to(node.pid);
+  json.at("node_rank").get_to(node.node_rank);
+  json.at("num_ranks").get_to(node.num_ranks);
+  json.at("free_port").get_to(node.free_port);
+  return node;
+}
+
+std::string to_text(const std::vector<Node>& nodes) {
+  Json list = Json::array();
+  for (const Node& node : nodes) list.push_back(to_json(node));
+  return list.dump();
+}
+
+std::vector<Node> nodes_from_text(const std::string& text) {
+  std::vector<Node> nodes;
+  for (const Json& entry : Json::parse(text)) nodes.push_back(node_from_json(entry));
+  return nodes;
+}
+
+Failure gone(const Round& round) {
+  const Node& node = round.nodes[round.node];
+  Failure failure;
+  failure.rank = round.first_rank;
+  failure.host = node.address;
+  failure.pid = node.pid;
+  failure.exit_code = static_cast<int>(ExitCode::kFailed);
+  failure.message = concat("the launcher on ", node.address, " (pid ", node.pid,
+                           ") went away without a word: it was killed, or its machine or network is down");
+  return failure;
+}
+
+}  // namespace
+
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const StoreClient::Options& store)
+    : options_(options), store_(store), watched_(store) {
+  self_.address = options.local_address;
+  if (self_.address.empty()) self_.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
+  self_.pid = getpid();
+  self_.id = concat(self_.address, "-", self_.pid, "-", hex_digits(random_bytes(4)));
+  self_.node_rank = options.node_rank;
+  self_.num_ranks = options.num_local_ranks;
+}
+
+NodeMeeting::~NodeMeeting() {
+  stop_watching();
+  try {
+    store_.leave_will({}, {});
+  } catch (const UserError&) {
+    // The store is gone, and the will with it.
+  }
+}
+
+std::string NodeMeeting::key(const std::string& name) const { return concat("launch/", round_, "/", name); }
+
+std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled) {
+  stop_watching();
+  if (round_ >= 0)
+    ++round_;
+  else
+    round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
+  while (!is_cancelled()) {
+    if (store_.check({key("world")})) {  // too late for this one
+      if (!next_round_comes(is_cancelled)) return std::nullopt;
+      continue;
+    }
+    store_.set(kRoundKey, std::to_string(round_));
+    self_.free_port = free_port();
+    store_.set(key("node/" + self_.id), to_json(self_).dump());
+    store_.leave_will({key("left/" + self_.id)}, {""});
+    store_.append(key("arrived"), self_.id + "\n");
+    const std::vector<Node> nodes = meet(is_cancelled);
+    const auto is_self = [&](const Node& node) { return node.id == self_.id; };
+    if (std::any_of(nodes.begin(), nodes.end(), is_self)) return take_part(nodes);
+  }
+  return std::nullopt;
+}
+
+// False if the job is over, or this launcher is told to stop.
+bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
+  log_info("the ranks run already; this machine (", self_.address, ") waits for their next start");
+  while (!is_cancelled()) {
+    try {
+      if (store_.get(key("over"), 500ms) == kDone) return false;
+      ++round_;
+      return true;
+    } catch (const StoreTimeout&) {
+      continue;  // not over yet
+    }
+  }
+  return false;
+}
+
+std::vector<Node> NodeMeeting::present_nodes() {
+  std::vector<Node> nodes;
+  for (const std::string& id : split(store_.get(key("arrived"), 10s), '\n'))
+    if (!id.empty() && !store_.check({key("left/" + id)}))
+      nodes.push_back(node_from_json(Json::parse(store_.get(key("node/" + id), 10s))));
+  return nodes;
+}
+
+// Static: by --node-rank. Otherwise by address, then process, as torchrun does.
+std::vector<Node> NodeMeeting::number_nodes(std::vector<Node> nodes) const {
+  if (options_.rendezvous == Rendezvous::kC10d || options_.is_single_node()) {
+    std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) {
+      return std::tie(a.address, a.pid, a.id) < std::tie(b.address, b.pid, b.id);
+    });
+    return nodes;
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.node_rank < b.node_rank; });
+  for (size_t at = 1; at < nodes.size(); ++at)
+    if (nodes[at].node_rank == nodes[at - 1].node_rank)
+      throw UserError(concat("two machines say --node-rank ", nodes[at].node_rank, ": ", nodes[at - 1].address, " and ",
+                             nodes[at].address, ". Give each of the ", options_.max_nodes, " its own, from 0."),
+                      ExitCode::kUsage);
+  return nodes;
+}
+
+// Whoever first sees that enough have come closes the list; what it wrote holds for all.
+std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
+  const Clock::time_point start = Clock::now();
+  Clock::time_point last_call = Clock::time_point::max();
+  while (!is_cancelled()) {
+    if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
+    std::vector<Node> nodes = present_nodes();
+    const int64_t count = std::ssize(nodes);
+    if (count < options_.min_nodes)
+      last_call = Clock::time_point::max();
+    else if (last_call == Clock::time_point::max())
+      last_call = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(options_.last_call_seconds));
+    if (count >= options_.max_nodes || Clock::now() >= last_call) {
+      nodes = number_nodes(std::move(nodes));
+      if (count > options_.max_nodes) nodes.resize(static_cast<size_t>(options_.max_nodes));
+      return nodes_from_text(store_.compare_set(key("world"), "", to_text(nodes)));
+    }
+    if (Clock::now() - start > std::chrono::duration<double>(options_.join_timeout_seconds))
+      throw UserError(concat("only ", count, " of ", options_.min_nodes, " machines came within ",
+                             format_duration(options_.join_timeout_seconds), " (", self_.address,
+                             " is one of them). Start espalier launch on all, with the same --rdzv-endpoint and --rdzv-id."),
+                      ExitCode::kLostPeer);
+    std::this_thread::sleep_for(kLook);
+  }
+  return {};
+}
+
+Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
+  nodes_ = nodes;
+  Round round;
+  round.number = round_;
+  round.nodes = nodes;
+  for (size_t at = 0; at < nodes.size(); ++at) {
+    if (nodes[at].id == self_.id) round.node = at, round.first_rank = round.world_size;
+    round.world_size += nodes[at].num_ranks;
+  }
+  const std::string number = std::to_string(round.node);
+  store_.leave_will({key("over"), key("stopped/" + number)}, {kFailed, launch::to_json(std::vector<Failure>{gone(round)})});
+  store_.set(key("ready/" + number), "");
+  std::vector<std::string> all_ready;
+  for (size_t at = 0; at < nodes.size(); ++at) all_ready.push_back(key(concat("ready/", at)));
+  try {
+    store_.wait(all_ready, kTimeToConfirm);
+  } catch (const StoreTimeout&) {
+    throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
+  }
+  outcome_ = RoundOutcome::kRunning;
+  leaving_ = false;
+  watcher_ = std::thread([this] { watch(); });
+  return round;
+}
+
+void NodeMeeting::watch() {
+  while (!leaving_) {
+    try {
+      outcome_ = watched_.get(key("over"), 500ms) == kDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
+      return;
+    } catch (const StoreTimeout&) {
+      continue;  // they run
+    } catch (const UserError&) {
+      outcome_ = RoundOutcome::kLostStore;
+      return;
+    }
+  }
+}
+
+void NodeMeeting::stop_watching() {
+  leaving_ = true;
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void NodeMeeting::report_done() {
+  if (store_.add(key("done"), 1) == std::ssize(nodes_)) store_.compare_set(key("over"), "", kDone);
+}
+
+void NodeMeeting::report_failed() { store_.compare_set(key("over"), "", kFailed); }
+
+void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
+  for (size_t at = 0; at < nodes_.size(); ++at)
+    if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
+  store_.leave_will({}, {});
+}
+
+std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
+  const Clock::time_point deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
+  std::vector<Failure> failures;
+  for (size_t at = 0; at < nodes_.size(); ++at) {
+    const auto left = std::chrono::duration_cast<StoreClient::Milliseconds>(deadline - Clock::now());
+    try {
+      const std::string text = store_.get(key(concat("stopped/", at)), std::max(left, StoreClient::Milliseconds(0)));
+      for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
+    } catch (const StoreTimeout&) {
+      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
+    }
+  }
+  // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
+  double first = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (const Failure& failure : failures)
+    if (failure.time > 0) first = std::min(first, failure.time - 1);
+  for (Failure& failure : failures)
+    if (failure.time == 0) failure.time = first - 1;
+  sort_by_cause(failures);
+  return failures;
+}
+
+}  // namespace espalier::launch

@@ -1,0 +1,216 @@
+#include "launch/worker_group.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "launch/error_file.h"
+#include "launch/internal/host.h"
+#include "launch/internal/number.h"
+#include "launch/internal/socket.h"
+#include "launch/output.h"
+
+namespace espalier::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string path_of_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0 && !fs::is_directory(candidate)) return candidate;
+  }
+  throw UserError(concat("cannot start ", name, ": there is no such program in PATH"), ExitCode::kMissingInput);
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// The field behind the name in /proc/PID/stat: state, parent, group, session...
+std::optional<int64_t> session_of(const fs::path& process) {
+  std::ifstream file(process / "stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
+  return fields.size() > 3 ? parse_whole(fields[3]) : std::nullopt;
+}
+
+// In the child, between fork and exec: only what POSIX allows there.
+struct Child {
+  const char* program;
+  char** arguments;
+  char** variables;
+  int output, errors, report;  // `report` closes on exec, or gets errno
+  pid_t launcher;
+
+  [[noreturn]] void run() const {
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(127);
+    struct sigaction plain = {};
+    plain.sa_handler = SIG_DFL;
+    for (const int signal : {SIGPIPE, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
+      sigaction(signal, &plain, nullptr);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (output >= 0) dup2(output, STDOUT_FILENO);
+    if (errors >= 0) dup2(errors, STDERR_FILENO);
+    execve(program, arguments, variables);
+    const int reason = errno;
+    const ssize_t written = write(report, &reason, sizeof reason);
+    _exit(written > 0 ? 127 : 126);
+  }
+};
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(std::vector<Worker> workers) : workers_(std::move(workers)), processes_(workers_.size()) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves behind stays in reach
+  try {
+    for (size_t index = 0; index < workers_.size(); ++index) start(index);
+  } catch (...) {
+    stop(SIGKILL, 0);
+    throw;
+  }
+}
+
+WorkerGroup::~WorkerGroup() { stop(SIGKILL, 0); }
+
+void WorkerGroup::start(size_t index) {
+  Worker& worker = workers_[index];
+  const std::string program = path_of_program(worker.command.at(0));
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : worker.variables) variables.push_back(name + "=" + value);
+  const std::vector<char*> arguments = pointers_to(worker.command), environment = pointers_to(variables);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw UserError(concat("cannot make a pipe: ", std::strerror(errno)));
+  const internal::Descriptor reader(ends[0]), output(worker.stdout_to), errors(worker.stderr_to);
+  internal::Descriptor writer(ends[1]);
+  worker.stdout_to = worker.stderr_to = -1;
+  const Child child{program.c_str(), const_cast<char**>(arguments.data()), const_cast<char**>(environment.data()),
+                    output.get(),    errors.get(),                         writer.get(),
+                    getpid()};
+  const pid_t pid = fork();
+  if (pid == 0) child.run();
+  if (pid < 0) throw UserError(concat("cannot start rank ", worker.rank, ": ", std::strerror(errno)));
+  processes_[index] = {pid, true, 0};
+  writer.reset();
+  int reason = 0;
+  if (read(reader.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason))
+    throw UserError(concat("cannot start ", program, ": ", std::strerror(reason)), ExitCode::kMissingInput);
+}
+
+// The dead are left for stop() to bury: as long as they lie there nobody else gets their number, so that killing what
+// is left of their sessions hits no stranger.
+void WorkerGroup::reap() {
+  for (size_t index = 0; index < processes_.size(); ++index) {
+    siginfo_t info = {};
+    if (!processes_[index].running) continue;
+    if (waitid(P_PID, processes_[index].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
+    note_end(index, info.si_pid, info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status);
+  }
+}
+
+void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
+  processes_[index].running = false;
+  processes_[index].status = status;
+  if (status == 0) return;
+  const Worker& worker = workers_[index];
+  Failure failure;
+  failure.rank = worker.rank, failure.local_rank = worker.local_rank;
+  failure.host = internal::host_name();
+  failure.pid = pid;
+  failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  failure.time = now_seconds();
+  if (const auto error = read_error_file(worker.error_file)) {
+    failure.error_file = worker.error_file;
+    failure.message = error->message;
+    failure.time = std::chrono::duration<double>(error->time.time_since_epoch()).count();
+  }
+  // What fails after the others were told to stop is no cause, unless it says itself that it failed before.
+  if (stopping_ && (failure.error_file.empty() || failure.time > stop_time_)) return;
+  if (!worker.stderr_file.empty()) failure.last_lines = last_lines_of(worker.stderr_file, 10);
+  failures_.push_back(std::move(failure));
+}
+
+int64_t WorkerGroup::num_running() const {
+  return std::count_if(processes_.begin(), processes_.end(), [](const Process& process) { return process.running; });
+}
+
+bool WorkerGroup::all_well() const {
+  return std::all_of(processes_.begin(), processes_.end(),
+                     [](const Process& process) { return !process.running && process.status == 0; });
+}
+
+void WorkerGroup::send(int signal) const {
+  for (const Process& process : processes_)
+    if (process.running) kill(-process.pid, signal);
+}
+
+void WorkerGroup::stop(int signal, double patience_seconds) {
+  if (!stopping_) stop_time_ = now_seconds();
+  stopping_ = true;
+  reap();
+  if (num_running() > 0) send(signal);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
+  while (num_running() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    reap();
+  }
+  kill_sessions();
+  for (size_t index = 0; index < processes_.size(); ++index) {
+    int status = 0;
+    const pid_t pid = std::exchange(processes_[index].pid, -1);
+    if (pid < 0 || waitpid(pid, &status, 0) < 0) continue;
+    if (processes_[index].running) note_end(index, pid, status);
+  }
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {  // orphans that came to us
+  }
+}
+
+// Groups first, then whatever has left its group but not the session.
+void WorkerGroup::kill_sessions() const {
+  std::set<int64_t> sessions;
+  for (const Process& process : processes_)
+    if (process.pid > 0) sessions.insert(process.pid);
+  if (sessions.empty()) return;
+  for (const Process& process : processes_)
+    if (process.running) kill(-process.pid, SIGKILL);
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), last; !error && entry != last; entry.increment(error)) {
+    const std::optional<int64_t> pid = parse_whole(entry->path().filename());
+    const std::optional<int64_t> session = pid ? session_of(entry->path()) : std::nullopt;
+    if (session && sessions.contains(*session)) kill(static_cast<pid_t>(*pid), SIGKILL);
+  }
+}
+
+}  // namespace espalier::launch

@@ -1,0 +1,68 @@
+// The ranks of this machine as processes: started together, watched, stopped together.
+//
+//   WorkerGroup group(workers);            // all run
+//   while (group.num_running() > 0 && !group.any_failed()) { wait for SIGCHLD; group.reap(); }
+//   group.stop(SIGTERM, seconds);          // the rest, with all that they started
+//
+// Each is the leader of a session of its own, so that what a terminal sends does not reach it past the launcher, and
+// ends with SIGKILL when the launcher dies. To be used by one thread; it must live as long as the ranks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/failure.h"
+
+namespace espalier::launch {
+
+struct Worker {
+  int64_t rank = 0, local_rank = 0;
+  std::vector<std::string> command;  // a path, or a name that is looked for in PATH
+  std::map<std::string, std::string> variables;  // all of them
+  int stdout_to = -1, stderr_to = -1;  // -1: the launcher's own. Closed once the rank has them.
+  std::string error_file;
+  std::string stderr_file;  // whose last lines the report shows; empty: none
+};
+
+class WorkerGroup {
+ public:
+  // UserError if the program cannot be started; then none runs.
+  explicit WorkerGroup(std::vector<Worker> workers);
+  ~WorkerGroup();  // kills what still runs
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  void reap();  // takes notice of those that have ended
+  int64_t num_running() const;
+  bool any_failed() const { return !failures_.empty(); }
+  // Those that failed before stop() was called.
+  const std::vector<Failure>& failures() const { return failures_; }
+  // All have ended, and with exit code 0, also those that were sent a signal.
+  bool all_well() const;
+
+  void send(int signal) const;  // to every rank that runs
+  // Sends `signal`, waits at most so long and kills the rest, then everything in the ranks' sessions.
+  void stop(int signal, double patience_seconds);
+
+ private:
+  struct Process {
+    pid_t pid = -1;
+    bool running = false;
+    int status = 0;
+  };
+  void start(size_t index);
+  void note_end(size_t index, pid_t pid, int status);
+  void kill_sessions() const;
+
+  std::vector<Worker> workers_;
+  std::vector<Process> processes_;
+  std::vector<Failure> failures_;
+  bool stopping_ = false;
+  double stop_time_ = 0;
+};
+
+}  // namespace espalier::launch
