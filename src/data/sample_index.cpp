@@ -16,9 +16,17 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 // numpy's dtype in upstream: uint32 below 2^32 - 2 samples.
 constexpr int64_t kMaxUint32Samples = (int64_t{1} << 32) - 2;
 
-int64_t sum_of_sizes(const DocumentSizes& sizes, const DocumentRange& documents) {
+// Opening a store does not walk its sizes; here all are read.
+int64_t sum_of_sizes(const DocumentSizes& sizes, const SampleRequest& request) {
   int64_t sum = 0;
-  for (int64_t document = documents.begin; document < documents.end; ++document) sum += sizes[document];
+  for (int64_t document = request.documents.begin; document < request.documents.end; ++document) {
+    const int64_t size = sizes[document];
+    if (size < 0)
+      throw UserError(concat(request.name, ": size of sequence ", document, ": expected 0 or more, found ", size,
+                             ". The .idx is damaged; 'espalier data check' reads it whole."),
+                      ExitCode::kBadData);
+    sum += size;
+  }
   return sum;
 }
 
@@ -70,7 +78,7 @@ SampleIndex SampleIndex::build(const DocumentSizes& sizes, const SampleRequest& 
 SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& request) : sizes_(sizes) {
   check_request(sizes, request);
   const auto [begin, end] = request.documents;
-  const int64_t tokens = sum_of_sizes(sizes, request.documents);
+  const int64_t tokens = sum_of_sizes(sizes, request);
   if (tokens == 0)
     throw UserError(concat(request.name, ": documents ", begin, " to ", end, " (of ", sizes.count(),
                            ") hold 0 tokens, so no sample of ", request.sequence_length,

@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "data/blend.h"
+#include "data/internal/test_folder.h"
 #include "data/splits.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
@@ -253,6 +254,15 @@ TEST(SampleIndexOracle, BlendedGroupOfTwoRanges) {
   int64_t usable = 0;
   while (usable < total && samples[usable] < lengths[sets[usable]]) ++usable;
   EXPECT_EQ(BlendIndex::build(weights, lengths).size(), usable);
+}
+
+TEST(SampleIndex, RefusesANegativeSize) {
+  const std::vector<int32_t> sizes = {30, -7, 20};
+  EXPECT_EQ(testing::error_of([&] {
+              SampleIndex::build(sizes, {.documents = {0, 3}, .sequence_length = 4, .num_samples = 2, .name = "train"});
+            }),
+            "train: size of sequence 1: expected 0 or more, found -7. The .idx is damaged; 'espalier data check' reads "
+            "it whole.");
 }
 
 }  // namespace
