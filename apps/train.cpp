@@ -1,7 +1,6 @@
 // espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "base/format.h"
 #include "become_engine.h"
@@ -10,7 +9,7 @@
 #include "data/store_metadata.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
-#include "text/tokenizer.h"
+#include "run_tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -48,16 +47,9 @@ std::vector<std::string> check_data(const plan::RunConfig& config, Problems& pro
 // The tokenizer itself, that the embedding covers it, and that it made the token files (those that tell). What files
 // are missing is reported already.
 void check_vocabulary(plan::RunConfig& config, const std::vector<std::string>& prefixes, Problems& problems) {
-  const plan::TokenizerConfig& from = config.tokenizer;
-  const bool is_gpt2 = from.tokenizer_type == "GPT2BPETokenizer";
-  const std::vector<std::string> files = is_gpt2 ? std::vector<std::string>{from.vocab_file, from.merge_file}
-                                                 : std::vector<std::string>{from.tokenizer_name_or_path};
-  for (const std::string& file : files)
-    if (file.empty() || !std::filesystem::exists(file)) return;
   try {
-    const text::TokenizerOptions options{from.tokenizer_type, from.vocab_file, from.merge_file,
-                                         from.tokenizer_name_or_path};
-    const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(options);
+    const std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
+    if (tokenizer == nullptr) return;
     plan::set_vocabulary(config, tokenizer->vocab_size());
     for (const std::string& line : data::describe_other_tokenizers(prefixes, *tokenizer)) log_warning(line);
   } catch (const UserError& error) {

@@ -2,7 +2,7 @@
 
 namespace espalier::plan {
 
-double model_flops(const spec::GptConfig& model, int64_t sequence_length) {
+double layer_forward_flops(const spec::GptConfig& model, int64_t sequence_length) {
   const double tokens = static_cast<double>(sequence_length), hidden = static_cast<double>(model.hidden_size);
   const double projection = static_cast<double>(model.num_attention_heads * model.kv_channels);
   const double ffn = static_cast<double>(model.ffn_hidden_size);
@@ -10,9 +10,17 @@ double model_flops(const spec::GptConfig& model, int64_t sequence_length) {
   const double linear = 4 * hidden * projection + 2 * hidden * ffn;
   // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value.
   const double pairs = tokens * (tokens + 1) / 2;
-  const double layer = tokens * linear + 2 * pairs * projection;
-  const double output = tokens * hidden * static_cast<double>(model.padded_vocab_size);
-  return 3 * 2 * (static_cast<double>(model.num_layers) * layer + output);
+  return 2 * (tokens * linear + 2 * pairs * projection);
+}
+
+double output_forward_flops(const spec::GptConfig& model, int64_t sequence_length) {
+  return 2 * static_cast<double>(sequence_length) * static_cast<double>(model.hidden_size) *
+         static_cast<double>(model.padded_vocab_size);
+}
+
+double model_flops(const spec::GptConfig& model, int64_t sequence_length) {
+  return 3 * (static_cast<double>(model.num_layers) * layer_forward_flops(model, sequence_length) +
+              output_forward_flops(model, sequence_length));
 }
 
 double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute) {

@@ -18,6 +18,10 @@ namespace espalier::plan {
 double model_flops(const spec::GptConfig& model, int64_t sequence_length);
 double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute);
 
+// Of the forward pass of one sample: the products of one transformer layer, and of the output layer.
+double layer_forward_flops(const spec::GptConfig& model, int64_t sequence_length);
+double output_forward_flops(const spec::GptConfig& model, int64_t sequence_length);
+
 // Each parameter once; `without_embeddings` leaves out the tables of words and positions (an untied output layer
 // counts).
 int64_t num_parameters(const spec::GptConfig& model);

@@ -54,9 +54,10 @@ TEST(Memory, BytesPerParameterAreThoseOfMegatronsTable) {
 }
 
 // Counted by hand. Of the 34 bytes a token and hidden element in Korthikanti et al. 2022 (section 4.1), dropout's masks
-// are drawn again instead of kept (3), a linear layer's result that only feeds an addition goes (2 + 2), gelu's input and
-// result are 2 x 8, and attention keeps its result once. That leaves 16 tensors of the compute type: the layer's input,
-// two norms' results, the stream between the halves; query, key and value; attention's result; twice 4 in the MLP.
+// are drawn again instead of kept (3), a linear layer's result that only feeds an addition goes (2 + 2), gelu's input
+// and result are 2 x 8, and attention keeps its result once. That leaves 16 tensors of the compute type: the layer's
+// input, two norms' results, the stream between the halves; query, key and value; attention's result; twice 4 in the
+// MLP.
 TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
   const auto kept_by_layer = [](const std::string& flags, int64_t ranks) {
     const auto kept = [&](const char* layers) {

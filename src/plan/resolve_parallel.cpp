@@ -114,9 +114,9 @@ void Resolver::resolve_zero() {
   if (parallel.deepspeed && given_stage == 0 && config_.training.bf16) {
     parallel.zero_stage = 1;
     parallel.zero_reason =
-        "--deepspeed with --bf16 and --zero-stage 0 is read as DeepSpeed does it: the optimizer's state is divided "
+        "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
         "over "
-        "data-parallel ranks, fp32 gradients are not (--zero-stage 1 here)";
+        "data-parallel ranks, and its fp32 gradients not";
   }
   if (parallel.zero_stage >= 2 && config_.grid.pipeline > 1)
     problems_.add(origin("--zero-stage"), " needs one pipeline stage, and ", origin("--pipeline-model-parallel-size"),

@@ -73,9 +73,10 @@ TEST(ParallelOptions, ZeroStageIsReadAsDeepSpeedReadsIt) {
   EXPECT_EQ(stage("--zero-stage 0"), 0);
   EXPECT_EQ(stage("--zero-stage 0 --fp16"), 0);
   EXPECT_EQ(stage("--zero-stage 0 --bf16"), 1);
-  EXPECT_EQ(Parallel("--deepspeed --zero-stage 0 --bf16").config.parallel.zero_reason,
-            "--deepspeed with --bf16 and --zero-stage 0 is read as DeepSpeed does it: the optimizer's state is divided "
-            "over data-parallel ranks, fp32 gradients are not (--zero-stage 1 here)");
+  EXPECT_EQ(
+      Parallel("--deepspeed --zero-stage 0 --bf16").config.parallel.zero_reason,
+      "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
+      "over data-parallel ranks, and its fp32 gradients not");
   EXPECT_EQ(Parallel("--zero-stage 0 --bf16").config.parallel.zero_reason, "");
 }
 

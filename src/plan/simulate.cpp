@@ -25,6 +25,9 @@ struct Clock {
     return action.chunk * static_cast<int64_t>(tables.size()) + static_cast<int64_t>(stage);
   }
   std::optional<double> ready(size_t stage, const Action& action) const;
+  const ActionTimes& times_of(size_t stage, const Action& action) const {
+    return times[times.size() == tables.size() ? stage : static_cast<size_t>(part(stage, action))];
+  }
   double duration(size_t stage, const Action& action) const;
 };
 
@@ -38,16 +41,18 @@ std::optional<double> Clock::ready(size_t stage, const Action& action) const {
   const auto& ends = is_forward ? forward_end : backward_end;
   const auto found = ends.find({from, action.micro_batch});
   if (found == ends.end()) return std::nullopt;
-  const size_t sender = static_cast<size_t>(from) % tables.size();
-  return found->second + (sender == stage ? 0 : times[sender].message);
+  const int64_t num_stages = static_cast<int64_t>(tables.size());
+  const size_t sender = static_cast<size_t>(from % num_stages);
+  const Action sent{action.kind, action.micro_batch, from / num_stages};
+  return found->second + (sender == stage ? 0 : times_of(sender, sent).message);
 }
 
 double Clock::duration(size_t stage, const Action& action) const {
-  const ActionTimes& of_stage = times[stage];
+  const ActionTimes& of_part = times_of(stage, action);
   switch (action.kind) {
-    case Kind::kForward: return of_stage.forward;
-    case Kind::kBackward: return of_stage.backward_input + (has_weight_grads ? 0 : of_stage.backward_weight);
-    case Kind::kWeightGrad: return of_stage.backward_weight;
+    case Kind::kForward: return of_part.forward;
+    case Kind::kBackward: return of_part.backward_input + (has_weight_grads ? 0 : of_part.backward_weight);
+    case Kind::kWeightGrad: return of_part.backward_weight;
   }
   return 0;
 }
@@ -65,13 +70,14 @@ int64_t most_alive(const std::vector<Action>& table, bool has_weight_grads) {
 }  // namespace
 
 Simulation simulate(const Tables& tables, const std::vector<ActionTimes>& times) {
-  ESPALIER_CHECK(tables.size() == times.size(), tables.size(), " stages, times of ", times.size());
   Clock clock{tables, times};
   for (const auto& table : tables)
     for (const Action& action : table) {
       clock.num_parts = std::max(clock.num_parts, (action.chunk + 1) * static_cast<int64_t>(tables.size()));
       clock.has_weight_grads |= action.kind == Kind::kWeightGrad;
     }
+  ESPALIER_CHECK(times.size() == tables.size() || static_cast<int64_t>(times.size()) == clock.num_parts, tables.size(),
+                 " stages, ", clock.num_parts, " parts, times of ", times.size());
   Simulation result;
   result.spans.resize(tables.size());
   double busy = 0;

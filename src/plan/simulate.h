@@ -9,7 +9,7 @@
 
 namespace espalier::plan {
 
-// Of one action of a stage (one chunk, one micro-batch).
+// Of one action (one chunk, one micro-batch).
 struct ActionTimes {
   double forward = 1, backward_input = 1, backward_weight = 1;
   double message = 0;  // from the end of an action to where its message can be used on another stage

@@ -66,8 +66,8 @@ std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, const ZeroSha
       const int64_t begin = std::max(offset, part.begin), end = std::min(offset + count, part.end);
       if (begin >= end) continue;
       // The parts of the units before this one have unit->begin / num_owners elements.
-      const ZeroPiece piece{static_cast<int64_t>(param), begin - offset,
-                            unit->begin / num_owners + begin - part.begin, end - begin};
+      const ZeroPiece piece{static_cast<int64_t>(param), begin - offset, unit->begin / num_owners + begin - part.begin,
+                            end - begin};
       ZeroPiece* const last = pieces.empty() ? nullptr : &pieces.back();
       if (last != nullptr && last->param == piece.param && last->param_begin + last->count == piece.param_begin &&
           last->shard_begin + last->count == piece.shard_begin)

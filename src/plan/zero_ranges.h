@@ -18,7 +18,7 @@ enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 
 
 struct ZeroShape {
   ZeroStage stage = ZeroStage::kNone;
-  int64_t num_ranks = 1;                  // that share the buffers: data * context
+  int64_t num_ranks = 1;                   // that share the buffers: data * context
   int64_t unit_elements = 10 * (1 << 20);  // of a unit at most, up to stage 1: 40 MiB of fp32
 };
 

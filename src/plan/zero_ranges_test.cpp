@@ -20,7 +20,9 @@ spec::FlatLayout layout_of(const std::vector<int64_t>& counts, int64_t num_share
   return spec::flat_layout(specs, {}, num_sharers);
 }
 
-ZeroShape shape_of(ZeroStage stage, int64_t num_ranks, int64_t unit_elements) { return {stage, num_ranks, unit_elements}; }
+ZeroShape shape_of(ZeroStage stage, int64_t num_ranks, int64_t unit_elements) {
+  return {stage, num_ranks, unit_elements};
+}
 
 TEST(ZeroRanges, UnitsOfOneSizeCoverTheBuffer) {
   const auto units = zero_units(layout_of({1, 7, 33, 64, 0, 5}, 1), shape_of(ZeroStage::kNone, 3, 100));

@@ -1,0 +1,131 @@
+// espalier plan: what a training run needs of every process, before it runs.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "commands.h"
+#include "plan/flops.h"
+#include "plan_request.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostChoices = 5;
+
+Json stage_json(const plan::RunPlan& plan, int64_t stage) {
+  const plan::StageMemory& memory = plan.memory.stages[static_cast<size_t>(stage)];
+  const plan::Partition& partition = plan.partition;
+  Json layers = Json::array();
+  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk)
+    layers.push_back({partition.layers(stage, chunk).begin, partition.layers(stage, chunk).end});
+  return {{"stage", stage},
+          {"layers", layers},
+          {"embedding", partition.stage_of(0) == stage},
+          {"output", partition.stage_of(partition.num_layers + 1) == stage},
+          {"parameters", memory.num_parameters},
+          {"weights_bytes", memory.weights},
+          {"gradients_bytes", memory.gradients},
+          {"optimizer_bytes", memory.optimizer},
+          {"activations_bytes", memory.activations},
+          {"workspace_bytes", memory.workspace},
+          {"gathered_bytes", memory.gathered},
+          {"batches_bytes", memory.batches},
+          {"peak_bytes", memory.peak()},
+          {"most_alive", memory.most_alive},
+          {"schedule", plan::to_string(plan.tables[static_cast<size_t>(stage)], partition.num_chunks)}};
+}
+
+Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
+  const plan::RunConfig& config = plan.config;
+  const plan::ParallelConfig& parallel = config.parallel;
+  const spec::GridShape& grid = config.grid;
+  const auto each = plan::parameter_bytes(config.training.precision, parallel.zero_stage, grid.data * grid.context);
+  const double samples = static_cast<double>(*config.training.global_batch_size);
+  Json stages = Json::array();
+  for (int64_t stage = 0; stage < plan.partition.num_stages; ++stage) stages.push_back(stage_json(plan, stage));
+  Json json = {
+      {"parameters", plan.num_parameters},
+      {"precision", plan::to_string(config.training.precision)},
+      {"processes", grid.num_ranks()},
+      {"tensor", grid.tensor},
+      {"context", grid.context},
+      {"data", grid.data},
+      {"pipeline", grid.pipeline},
+      {"chunks", plan.partition.num_chunks},
+      {"sequence_parallel", parallel.sequence_parallel},
+      {"zero_stage", parallel.zero_stage},
+      {"zero_reason", parallel.zero_reason},
+      {"schedule", plan::to_string(parallel.pipeline_schedule)},
+      {"micro_batches", plan.num_micro_batches},
+      {"bubble", plan.equal_bubble},
+      {"bubble_by_flops", plan.simulation.bubble_share},
+      {"model_flops_per_step", samples * plan::model_flops(config.model, config.data.sequence_length)},
+      {"bytes_per_parameter", each.total()},
+      {"checkpoint_bytes", plan.checkpoint_bytes},
+      {"checkpoint_weight_bytes", plan.checkpoint_weight_bytes},
+      {"deepspeed_checkpoint_bytes", plan.deepspeed_checkpoint_bytes},
+      {"peak_bytes", plan.memory.largest().peak()},
+      {"stages", stages},
+  };
+  if (memory_limit) json["fits"] = plan.memory.largest().peak() <= static_cast<double>(*memory_limit);
+  return json;
+}
+
+// What would fit where this does not.
+Json choices_json(const std::vector<FittingChoice>& choices) {
+  Json list = Json::array();
+  for (const FittingChoice& choice : choices)
+    list.push_back({{"flags", choice.flags}, {"peak_bytes", choice.peak_bytes}, {"bubble", choice.bubble}});
+  return list;
+}
+
+std::string choices_text(const std::vector<FittingChoice>& choices) {
+  if (choices.empty()) return "\nNone of the larger layouts tried fits either.\n";
+  std::string text = "\nWhat fits, behind the same flags:\n";
+  for (const FittingChoice& choice : choices)
+    text += concat("  ", choice.flags, "   (", format_bytes(choice.peak_bytes), ", bubble ",
+                   format_fixed(100 * choice.bubble, 1), " %)\n");
+  return text;
+}
+
+int plan_gpt(const std::vector<std::string>& arguments) {
+  PlanRequest request;
+  Problems problems;
+  if (!read_plan_request(arguments, request, problems)) return 0;
+  problems.raise();
+  const plan::RunPlan plan = plan::plan_run(request.config);
+  const std::optional<int64_t> limit = request.memory_limit;
+  const bool fits = !limit || plan.memory.largest().peak() <= static_cast<double>(*limit);
+  std::vector<FittingChoice> choices;
+  if (!fits) choices = fitting_choices(arguments, plan, *limit, kMostChoices);
+  if (!request.svg.empty()) write_file_atomically(request.svg, plan::to_svg(plan, limit));
+  if (request.json) {
+    Json json = to_json(plan, limit);
+    if (!fits) json["choices_that_fit"] = choices_json(choices);
+    std::puts(json.dump().c_str());
+    return 0;
+  }
+  std::fputs(plan::to_text(plan, limit).c_str(), stdout);
+  if (!fits) std::fputs(choices_text(choices).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+int plan_main(const std::vector<std::string>& arguments) {
+  const std::string usage =
+      "usage: espalier plan gpt [options of training] --gpus N; espalier plan gpt --help explains";
+  if (arguments.empty()) throw UserError("no model family\n" + usage, ExitCode::kUsage);
+  const std::string& family = arguments[0];
+  if (family == "gpt") return plan_gpt({arguments.begin() + 1, arguments.end()});
+  if (family.starts_with("-") && family.find("help") != std::string::npos) {
+    std::printf("%s\n", usage.c_str());
+    return 0;
+  }
+  throw UserError(concat("cannot plan ", family, ": the model families are gpt\n", usage), ExitCode::kUsage);
+}
+
+}  // namespace espalier

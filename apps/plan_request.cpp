@@ -1,0 +1,128 @@
+#include "plan_request.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "run_tokenizer.h"
+
+namespace espalier {
+namespace {
+
+void find_vocabulary(plan::RunConfig& config, Problems& problems) {
+  const plan::TokenizerConfig& tokenizer = config.tokenizer;
+  try {
+    if (tokenizer.pad_vocab_size_to) return plan::set_vocabulary(config, *tokenizer.pad_vocab_size_to);
+    if (const auto loaded = load_run_tokenizer(tokenizer)) return plan::set_vocabulary(config, loaded->vocab_size());
+    problems.add("the size of the vocabulary is not known: give --pad-vocab-size-to, or the tokenizer's files");
+  } catch (const UserError& error) {
+    problems.add(error.what());
+  }
+}
+
+// The run with other flags behind its own, if that is a legal one.
+std::optional<plan::RunPlan> try_flags(std::vector<std::string> arguments, const std::string& flags) {
+  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
+  PlanRequest request;
+  Problems problems;
+  try {
+    if (!read_plan_request(arguments, request, problems, /*say_notes=*/false) || !problems.empty()) return std::nullopt;
+    return plan::plan_run(request.config);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// "" and what else might help, for one option.
+std::vector<std::string> recompute_choices(const plan::RunConfig& config) {
+  if (config.training.recompute.kind != plan::Recompute::Kind::kNone) return {""};
+  return {"", "--checkpoint-activations"};
+}
+std::vector<std::string> zero_choices(const plan::RunConfig& config) {
+  if (config.parallel.zero_stage > 0 || config.grid.data == 1) return {""};
+  return {"", "--zero-stage 1"};
+}
+std::vector<std::string> batch_choices(const plan::RunConfig& config) {
+  if (config.training.micro_batch_size == 1) return {""};
+  return {"", "--micro-batch-size 1"};
+}
+std::vector<std::string> size_choices(const std::string& option, int64_t size) {
+  std::vector<std::string> choices = {""};
+  for (const int64_t factor : {2, 4, 8, 16}) choices.push_back(concat(option, " ", size * factor));
+  return choices;
+}
+
+}  // namespace
+
+bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& request, Problems& problems,
+                       bool say_notes) {
+  OptionTable table("espalier plan gpt",
+                    "Says what a training run needs of every process, without starting one. Takes the options of "
+                    "`espalier train gpt`; neither data nor a tokenizer need be there.");
+  plan::add_gpt_options(table, request.config);
+  table.group("plan");
+  table.add("--gpus", request.gpus, "processes of the run")
+      .minimum(1)
+      .maximum(1e7)
+      .default_text("one copy of the model")
+      .not_in_recipe()
+      .common();
+  table.add("--gpu-memory", request.gpu_memory, "memory of one process, such as 80GiB: does the run fit?")
+      .alias("--gpu-mem")
+      .value_name("BYTES")
+      .not_in_recipe()
+      .common();
+  table.add("--json", request.json, "one JSON object on stdout instead of tables").not_in_recipe().common();
+  table.add("--svg", request.svg, "also write a picture of schedule and memory")
+      .value_name("FILE")
+      .not_in_recipe()
+      .common();
+  table.say_notes(say_notes);
+  if (!table.parse(arguments, problems)) return false;
+  request.config.num_ranks = request.gpus;
+  plan::resolve(request.config, table, problems);
+  if (!request.gpu_memory.empty()) {
+    request.memory_limit = parse_bytes(request.gpu_memory);
+    if (!request.memory_limit)
+      problems.add(table.origin("--gpu-memory"), " is no amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB");
+  }
+  find_vocabulary(request.config, problems);
+  return true;
+}
+
+std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const plan::RunPlan& plan,
+                                           int64_t memory_limit, size_t most) {
+  struct Candidate {
+    int64_t cost;
+    std::string flags;
+  };
+  std::vector<Candidate> candidates;
+  const plan::RunConfig& config = plan.config;
+  const auto tensors = size_choices("--tensor-model-parallel-size", config.grid.tensor);
+  const auto pipelines = size_choices("--pipeline-model-parallel-size", config.grid.pipeline);
+  for (const std::string& recompute : recompute_choices(config))
+    for (const std::string& zero : zero_choices(config))
+      for (const std::string& batch : batch_choices(config))
+        for (size_t tensor = 0; tensor < tensors.size(); ++tensor)
+          for (size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline) {
+            const int64_t cost = static_cast<int64_t>(2 * !recompute.empty() + !zero.empty() + !batch.empty() +
+                                                      3 * tensor + 3 * pipeline);
+            const Candidate candidate{
+                cost,
+                join(split_blanks(join({zero, batch, recompute, tensors[tensor], pipelines[pipeline]}, " ")), " ")};
+            if (!candidate.flags.empty()) candidates.push_back(candidate);
+          }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  std::vector<FittingChoice> choices;
+  for (const Candidate& candidate : candidates) {
+    if (choices.size() == most) break;
+    const auto tried = try_flags(arguments, candidate.flags);
+    if (!tried) continue;
+    const double peak = tried->memory.largest().peak();
+    if (peak <= static_cast<double>(memory_limit))
+      choices.push_back({candidate.flags, peak, tried->simulation.bubble_share});
+  }
+  return choices;
+}
+
+}  // namespace espalier

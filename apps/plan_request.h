@@ -1,0 +1,34 @@
+// What `espalier plan gpt` is asked: the flags of training, and a few of its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/run_plan.h"
+
+namespace espalier {
+
+struct PlanRequest {
+  plan::RunConfig config;
+  std::optional<int64_t> gpus;
+  std::optional<int64_t> memory_limit;  // bytes, of --gpu-memory
+  std::string gpu_memory, svg;
+  bool json = false;
+};
+
+// Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the
+// tokenizer's where its files are there.
+bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& request, Problems& problems,
+                       bool say_notes = true);
+
+// Flags that, behind `arguments`, make the run fit into the memory of the request: up to `most` choices, those that
+// change least first. Empty where nothing tried fits.
+struct FittingChoice {
+  std::string flags;
+  double peak_bytes = 0, bubble = 0;
+};
+std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const plan::RunPlan& plan,
+                                           int64_t memory_limit, size_t most);
+
+}  // namespace espalier

@@ -1,0 +1,14 @@
+// The tokenizer of a training run, where its files are there.
+#pragma once
+
+#include <memory>
+
+#include "plan/run_config.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+// Null where the files that the options name are not there, or none are named.
+std::unique_ptr<text::Tokenizer> load_run_tokenizer(const plan::TokenizerConfig& config);
+
+}  // namespace espalier

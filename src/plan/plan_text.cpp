@@ -1,0 +1,194 @@
+// What `espalier plan` prints.
+#include <algorithm>
+
+#include "base/format.h"
+#include "plan/flops.h"
+#include "plan/run_plan.h"
+
+namespace espalier::plan {
+namespace {
+
+using Row = std::vector<std::string>;
+
+std::string percent(double share) { return format_fixed(100 * share, 1) + " %"; }
+
+// Columns as wide as their widest cell; the first two are flush left.
+std::string table_text(const std::vector<Row>& rows) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows)
+    for (size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t column = 0; column < row.size(); ++column) {
+      const std::string blanks(widths[column] - row[column].size(), ' ');
+      line += (column == 0 ? "  " : "   ") + (column < 2 ? row[column] + blanks : blanks + row[column]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+// "0-4, 10-14"; with the embedding and the output where they are.
+std::string holds(const RunPlan& plan, int64_t stage) {
+  const Partition& partition = plan.partition;
+  std::string text;
+  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
+    const DepthRange layers = partition.layers(stage, chunk);
+    const std::string range = layers.count() == 1 ? concat(layers.begin) : concat(layers.begin, "-", layers.end - 1);
+    text += (text.empty() ? "" : ", ") + range;
+  }
+  text = (partition.num_chunks == 1 && partition.layers(stage, 0).count() == 1 ? "layer " : "layers ") + text;
+  if (partition.stage_of(0) == stage) text = "embedding, " + text;
+  if (partition.stage_of(partition.num_layers + 1) == stage) text += ", output";
+  return text;
+}
+
+std::string model_text(const RunPlan& plan) {
+  const spec::GptConfig& model = plan.config.model;
+  return concat("model        ", format_count(plan.num_parameters), " parameters: ", model.num_layers, " layers, ",
+                model.hidden_size, " wide, ", model.num_attention_heads, " heads, vocabulary ",
+                format_count(model.padded_vocab_size), "; ", to_string(plan.config.training.precision), "\n");
+}
+
+std::string grid_text(const RunPlan& plan) {
+  const spec::GridShape& grid = plan.config.grid;
+  const ParallelConfig& parallel = plan.config.parallel;
+  std::string text = concat("processes    ", format_count(grid.num_ranks()), " = tensor ", grid.tensor);
+  if (grid.context > 1) text += concat(" * context ", grid.context);
+  text += concat(" * data ", grid.data, " * pipeline ", grid.pipeline);
+  if (parallel.sequence_parallel) text += ", sequence parallel";
+  text += concat(", ZeRO stage ", parallel.zero_stage, "\n");
+  const size_t colon = parallel.zero_reason.find(": ");
+  if (colon != std::string::npos)
+    text += concat("             ", parallel.zero_reason.substr(0, colon + 1), "\n             ",
+                   parallel.zero_reason.substr(colon + 2), "\n");
+  return text;
+}
+
+std::string step_text(const RunPlan& plan) {
+  const TrainingConfig& training = plan.config.training;
+  const int64_t batch = *training.global_batch_size, length = plan.config.data.sequence_length;
+  const double samples = static_cast<double>(batch);
+  return concat("step         ", format_count(batch), " samples of ", format_count(length),
+                " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", training.micro_batch_size,
+                " on each data-parallel rank\n", "             ",
+                format_printf("%.3g", samples * model_flops(plan.config.model, length)), " model FLOPs, ",
+                format_printf("%.3g", samples * hardware_flops(plan.config.model, length, training.recompute)),
+                " as BLOOM's log counts them\n");
+}
+
+std::string closed_form(const RunPlan& plan) {
+  switch (plan.config.parallel.pipeline_schedule) {
+    case ScheduleKind::k1F1B: return "(p - 1) / (m + p - 1)";
+    case ScheduleKind::kInterleaved: return "(p - 1) / (v m + p - 1)";
+    case ScheduleKind::kZeroBubble: return "(p - 1) / (3 m + p - 1)";
+  }
+  return "";
+}
+
+std::string bubble_text(const RunPlan& plan) {
+  std::string text = concat("schedule     ", to_string(plan.config.parallel.pipeline_schedule));
+  if (plan.partition.num_chunks > 1) text += concat(", ", plan.partition.num_chunks, " chunks a stage");
+  if (plan.partition.num_stages == 1) return text + "; one stage: no bubble\n";
+  text += concat("; bubble ", percent(plan.equal_bubble), " where stages are equal, ", closed_form(plan), "; ",
+                 percent(plan.simulation.bubble_share), " by these stages' FLOPs\n");
+  if (plan.first_num_micro_batches)
+    text += concat("             while the batch grows, from ", *plan.first_num_micro_batches,
+                   " micro-batches: ", percent(plan.first_bubble), " at first\n");
+  return text;
+}
+
+std::string stage_table(const RunPlan& plan) {
+  const bool gathers = plan.memory.stages[0].gathered > 0;
+  Row head = {"stage", "holds", "parameters", "weights", "gradients", "optimizer", "activations", "alive", "workspace"};
+  if (gathers) head.push_back("gathered");
+  head.push_back("all");
+  std::vector<Row> rows = {head};
+  for (size_t stage = 0; stage < plan.memory.stages.size(); ++stage) {
+    const StageMemory& memory = plan.memory.stages[stage];
+    Row row = {concat(stage), holds(plan, static_cast<int64_t>(stage)), format_count(memory.num_parameters)};
+    for (const double bytes : {memory.weights, memory.gradients, memory.optimizer, memory.activations})
+      row.push_back(format_bytes(bytes));
+    row.push_back(concat(memory.most_alive));
+    row.push_back(format_bytes(memory.workspace));
+    if (gathers) row.push_back(format_bytes(memory.gathered));
+    row.push_back(format_bytes(memory.peak()));
+    rows.push_back(row);
+  }
+  return "\nA rank of each stage holds, at most (alive: micro-batches between forward and backward at once):\n" +
+         table_text(rows);
+}
+
+std::string bytes_text(const RunPlan& plan) {
+  const Precision precision = plan.config.training.precision;
+  const ParallelConfig& parallel = plan.config.parallel;
+  const int64_t sharers = plan.config.grid.data * plan.config.grid.context;
+  const ParameterBytes each = parameter_bytes(precision, parallel.zero_stage, sharers);
+  std::string text =
+      concat("bytes        ", format_shortest(each.total()), " a parameter: weights ", format_shortest(each.weights),
+             ", gradients ", format_shortest(each.gradients), ", optimizer ", format_shortest(each.optimizer));
+  if (precision == Precision::kFp16 && parallel.zero_stage <= 1)
+    text +=
+        concat(" (Megatron's fp16, with two kinds of gradients: ",
+               format_shortest(megatron_parameter_bytes(precision, parallel.zero_stage == 1, sharers).total()), ")");
+  return text + "\n";
+}
+
+std::string checkpoint_text(const RunPlan& plan) {
+  std::string text = concat("checkpoint   ", format_bytes(plan.checkpoint_bytes), ", its weights ",
+                            format_bytes(plan.checkpoint_weight_bytes));
+  if (plan.deepspeed_checkpoint_bytes > plan.checkpoint_bytes)
+    text += concat(" (as Megatron-DeepSpeed writes it, the tied embedding twice: ",
+                   format_bytes(plan.deepspeed_checkpoint_bytes), ")");
+  return text + "\n";
+}
+
+std::string limit_text(const RunPlan& plan, std::optional<int64_t> limit) {
+  const double most = plan.memory.largest().peak();
+  const std::string text = "memory       " + format_bytes(most) + " on the fullest rank";
+  if (!limit) return text + "\n";
+  const double bytes = static_cast<double>(*limit);
+  if (most <= bytes)
+    return concat(text, ": fits into ", format_bytes(bytes), ", ", format_bytes(bytes - most), " left\n");
+  return concat(text, ": does not fit into ", format_bytes(bytes), ", ", format_bytes(most - bytes), " too much\n");
+}
+
+char letter_of(const Action& action) {
+  const char digit = static_cast<char>(action.micro_batch % 10);
+  if (action.kind == Action::Kind::kForward) return static_cast<char>('0' + digit);
+  return static_cast<char>((action.kind == Action::Kind::kBackward ? 'a' : 'A') + digit);
+}
+
+}  // namespace
+
+// Drawn as if all parts took the same, forward one column: on the real clock the columns would not be whole.
+std::string schedule_text(const RunPlan& plan, size_t columns) {
+  const Simulation simulation = simulate(plan.tables, 1, 1, 1);
+  const size_t width = static_cast<size_t>(simulation.end);
+  std::string text;
+  for (size_t stage = 0; stage < plan.tables.size(); ++stage) {
+    std::string line(width, '.');
+    for (size_t i = 0; i < plan.tables[stage].size(); ++i) {
+      const Span& span = simulation.spans[stage][i];
+      const auto begin = static_cast<size_t>(span.start), end = static_cast<size_t>(span.end);
+      std::fill(line.begin() + static_cast<int64_t>(begin), line.begin() + static_cast<int64_t>(end),
+                letter_of(plan.tables[stage][i]));
+    }
+    const std::string shown = width > columns ? line.substr(0, columns - 4) + " ..." : line;
+    text += format_printf("  %5zu   ", stage) + shown + "\n";
+  }
+  return text;
+}
+
+std::string to_text(const RunPlan& plan, std::optional<int64_t> memory_limit) {
+  std::string text = model_text(plan) + grid_text(plan) + step_text(plan) + bubble_text(plan);
+  text += bytes_text(plan) + checkpoint_text(plan) + limit_text(plan, memory_limit) + stage_table(plan);
+  if (plan.partition.num_stages == 1) return text;
+  text += "\nStages over time (0-9 forward of a micro-batch by its last digit, a-j backward";
+  if (plan.config.parallel.pipeline_schedule == ScheduleKind::kZeroBubble) text += ", A-J weight gradients";
+  return text + ", . idle):\n" + schedule_text(plan, 110);
+}
+
+}  // namespace espalier::plan

@@ -1,0 +1,112 @@
+// `espalier plan` as a user meets it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "tests/support/command.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::json;
+
+class PlanCommand : public Command {
+ protected:
+  // The flags of bigscience's tr11-176B-ml.slurm, but for the paths of its files.
+  const std::string bloom_ =
+      "espalier plan gpt --pp-partition-method 'type:transformer|embedding' --num-layers 70 --hidden-size 14336 "
+      "--num-attention-heads 112 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 2 "
+      "--rampup-batch-size 192 16 9_765_625 --global-batch-size 2048 --train-samples 220_000_000 --tokenizer-type "
+      "PretrainedFromHF --tokenizer-name-or-path bigscience-catalogue-data-dev/byte-level-bpe-tokenizer "
+      "--init-method-std "
+      "0.0048 --embed-layernorm --sync-tp-duplicated-parameters --bf16 --seed 42 --position-embedding-type alibi "
+      "--checkpoint-activations --abort-on-unmet-fused-kernel-constraints --kill-switch-path k --pad-vocab-size-to "
+      "250880 --optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 1e-8 --lr 6e-5 --min-lr 6e-6 "
+      "--lr-decay-style cosine --lr-decay-samples 200_000_000 --lr-warmup-samples 183_105 --clip-grad 1.0 "
+      "--weight-decay 1e-1 --exit-duration-in-mins 5990 --log-interval 1 --save-interval 100 --eval-interval 1000 "
+      "--eval-iters 1 --tensorboard-dir t --deepspeed --zero-stage 0 --deepspeed-activation-checkpointing "
+      "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --save P --load P "
+      "--train-weighted-split-paths-path a --valid-weighted-split-paths-path b --num-workers 2 --valid-num-workers 0 "
+      "--data-impl mmap --distributed-backend nccl ";
+  const std::string small_ =
+      "espalier plan gpt --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 "
+      "--max-position-embeddings 512 --lr 1e-3 --train-iters 10 --micro-batch-size 4 --global-batch-size 32 "
+      "--pad-vocab-size-to 51200 ";
+};
+
+TEST_F(PlanCommand, ReproducesBloom176BWithoutDataOrTokenizer) {
+  const Outcome outcome = bash(bloom_ + "--gpus 384 --gpu-memory 80GiB --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_LT(outcome.seconds, 2);
+  const Json plan = Json::parse(outcome.output);
+  EXPECT_EQ(plan.at("parameters"), 176'247'271'424);
+  EXPECT_EQ(plan.at("data"), 8);
+  EXPECT_EQ(plan.at("micro_batches"), 128);
+  EXPECT_NEAR(plan.at("bubble").get<double>(), 11 / 139.0, 1e-12);
+  EXPECT_EQ(plan.at("bytes_per_parameter"), 7.5);
+  EXPECT_EQ(plan.at("stages").size(), 12U);
+  EXPECT_EQ(plan.at("stages").at(0).at("layers"), Json::parse("[[0, 5]]"));
+  EXPECT_EQ(plan.at("fits"), true);
+  const Outcome text = bash(bloom_ + "--gpus 384 --svg bloom.svg");
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  for (const char* part :
+       {"176,247,271,424 parameters", "bubble 7.9 %", "its weights 328.", "2.29 TiB",
+        "--zero-stage 0 under --deepspeed with --bf16 is read as 1", "embedding, layers 0-4", "layers 65-69, output"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_TRUE(read_file(folder_ / "work/bloom.svg").starts_with("<svg "));
+}
+
+TEST_F(PlanCommand, RecipesArePlanned) {
+  const Outcome outcome = bash(concat("espalier plan gpt --gpus 384 --recipe ", root(), "/recipes/bloom-176b.toml"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("176,247,271,424"), std::string::npos) << outcome.output;
+}
+
+TEST_F(PlanCommand, WhatDoesNotFitIsSaidWithWhatWould) {
+  const Outcome outcome = bash(small_ + "--bf16 --gpu-memory 2GiB");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("does not fit into 2.00 GiB"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("What fits, behind the same flags:\n  --"), std::string::npos) << outcome.output;
+  const Json plan = Json::parse(bash(small_ + "--bf16 --gpu-memory 2GiB --json").output);
+  EXPECT_EQ(plan.at("fits"), false);
+  const std::string flags = plan.at("choices_that_fit").at(0).at("flags");
+  EXPECT_EQ(Json::parse(bash(small_ + "--bf16 --gpu-memory 2GiB --json " + flags).output).at("fits"), true) << flags;
+}
+
+TEST_F(PlanCommand, LayoutsThatCannotWorkAreRefusedWithTheNearest) {
+  const Outcome outcome =
+      bash(small_ + "--tensor-model-parallel-size 3 --pipeline-model-parallel-size 2 --gpus 8 --gpu-memory much");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.output, "");
+  for (const char* part :
+       {"8 processes cannot be divided into copies of the model of 6 (tensor 3 * context 1 * pipeline 2); use 6 or 12",
+        "--tensor-model-parallel-size 3 (command line) does not divide --num-attention-heads 16 (command line); use 2 "
+        "or 4",
+        "--gpu-memory much (command line) is no amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
+}
+
+TEST_F(PlanCommand, UnknownVocabulariesFlagsAndFamiliesAreNamed) {
+  const std::string no_vocabulary =
+      "espalier plan gpt --num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+      "--max-position-embeddings 32 --lr 1e-3 --train-iters 10 --micro-batch-size 4 ";
+  const Outcome missing = bash(no_vocabulary);
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.errors.find("give --pad-vocab-size-to, or the tokenizer's files"), std::string::npos)
+      << missing.errors;
+  const std::string files = concat("--vocab-file ", root(), "/tests/data/gpt2-tiny/vocab.json --merge-file ", root(),
+                                   "/tests/data/gpt2-tiny/merges.txt");
+  const Outcome found = bash(no_vocabulary + files);
+  EXPECT_EQ(found.exit_code, 0) << found.errors;
+  EXPECT_NE(found.output.find("vocabulary 5,120"), std::string::npos) << found.output;
+  EXPECT_NE(bash("espalier plan gpt --gpu 8").errors.find("did you mean --gpus"), std::string::npos);
+  EXPECT_EQ(bash("espalier plan bert").exit_code, 2);
+  EXPECT_NE(bash("espalier plan").errors.find("usage: espalier plan gpt"), std::string::npos);
+  const Outcome help = bash("espalier plan gpt --help=plan");
+  EXPECT_EQ(help.exit_code, 0) << help.errors;
+  EXPECT_NE(help.output.find("--gpu-memory"), std::string::npos) << help.output;
+}
+
+}  // namespace
+}  // namespace espalier
