@@ -45,6 +45,7 @@ const std::vector<Command>& commands() {
       {"train", "train a model: train gpt OPTIONS", train_main},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
       {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main},
+      {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
       {"checkpoint", "inspect, verify, compare and prune checkpoints", checkpoint_main},
       {"generate", "continue prompts with a trained model", generate_main},
       {"completion", "print completion for a shell: completion bash", completion_main},

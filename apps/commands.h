@@ -28,6 +28,7 @@ int data_main(const std::vector<std::string>& arguments);
 int train_main(const std::vector<std::string>& arguments);
 int launch_main(const std::vector<std::string>& arguments);
 int plan_main(const std::vector<std::string>& arguments);
+int submit_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
 int completion_main(const std::vector<std::string>& arguments);

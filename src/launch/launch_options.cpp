@@ -79,18 +79,6 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add_refused("--virtual-local-rank", Takes::kFlag, "ranks find their device by LOCAL_RANK");
 }
 
-// The launcher's own words are those before the first that is no option and no option's value.
-size_t num_own_words(const OptionTable& table, const Words& arguments) {
-  size_t at = 0;
-  while (at < arguments.size() && arguments[at].starts_with("-") && arguments[at] != "--") {
-    const std::string& word = arguments[at++];
-    if (word.find('=') != std::string::npos) continue;
-    const Option* option = table.find(word);
-    if (option != nullptr && !option->is_flag() && at < arguments.size()) ++at;
-  }
-  return at;
-}
-
 // PET_NPROC_PER_NODE=8 is --nproc-per-node=8 in front of all flags, which then win.
 Words words_of_variables(const OptionTable& table, const Variables& variables) {
   Words words;
@@ -233,6 +221,18 @@ Streams StreamRule::of(int64_t local_rank) const {
   return found == by_local_rank.end() ? all : found->second;
 }
 
+// Up to the first word that is no option and no option's value.
+size_t num_option_words(const OptionTable& table, const Words& arguments) {
+  size_t at = 0;
+  while (at < arguments.size() && arguments[at].starts_with("-") && arguments[at] != "--") {
+    const std::string& word = arguments[at++];
+    if (word.find('=') != std::string::npos) continue;
+    const Option* option = table.find(word);
+    if (option != nullptr && !option->is_flag() && at < arguments.size()) ++at;
+  }
+  return at;
+}
+
 StreamRule parse_stream_rule(const std::string& option, const std::string& text, Problems& problems) {
   StreamRule rule;
   if (const auto streams = parse_streams(text)) {
@@ -259,7 +259,7 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
                     "Starts ranks on this machine and watches them: espalier launch OPTIONS train gpt ... "
                     "The options are torchrun's.");
   add_rows(table, flags);
-  const size_t num_own = num_own_words(table, arguments);
+  const size_t num_own = num_option_words(table, arguments);
   Words own = words_of_variables(table, variables);
   own.insert(own.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(num_own));
   Problems problems;

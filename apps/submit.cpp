@@ -1,0 +1,117 @@
+// espalier submit: a job script from flags, written, shown or handed to the scheduler.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/shell.h"
+#include "become_engine.h"
+#include "commands.h"
+#include "launch/batch_script.h"
+#include "launch/launch_options.h"
+
+namespace espalier {
+namespace {
+
+using launch::BatchJob;
+using launch::Scheduler;
+using Words = std::vector<std::string>;
+
+struct SubmitFlags {
+  std::string script;
+  bool dry_run = false, json = false;
+};
+
+void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
+  table.group("job");
+  table.add_choice("--scheduler", job.scheduler, {{"slurm", Scheduler::kSlurm}, {"pbs", Scheduler::kPbs}},
+                   "whose script to write");
+  table.add("--job-name", job.job_name, "name of the job and of the script");
+  table.add("--nodes", job.num_nodes, "machines").alias("--nnodes").minimum(1);
+  table.add("--nproc-per-node", job.ranks_per_node, "ranks on each").alias("--ntasks-per-node").minimum(1);
+  table.add("--cpus-per-task", job.cpus_per_rank, "cores of a rank").minimum(1);
+  table.add("--gpus-per-node", job.gpus_per_node, "GPUs on each machine").minimum(1);
+  table.add("--time", job.time, "longest run: 20:00:00");
+  table.add("--partition", job.partition, "partition, or PBS's queue").alias("--queue");
+  table.add("--account", job.account, "account or project");
+  table.add("--qos", job.qos, "SLURM's quality of service");
+  table.add("--constraint", job.constraint, "features of machines; with PBS: more of the select line, system=polaris");
+  table.add("--output", job.output, "the job's output file, with the scheduler's patterns");
+  table.group("chain");
+  table.add("--array", job.array_size, "so many jobs one after the other, each going on where the last stopped").minimum(0);
+  table.add("--dependency", job.dependency, "wait for other jobs, as the scheduler writes it: afterany:123");
+  table.add("--signal-seconds", job.signal_seconds, "before the end, when ranks save and stop; 0: never").minimum(0);
+  table.add_negative("--no-requeue", job.requeue, "do not run again after a machine failed or another job came first");
+  table.add("--max-restarts", job.max_restarts, "above 0: espalier launch on each machine starts failed ranks again")
+      .minimum(0);
+  table.group("machines");
+  table.add("--exclude", job.exclude, "machines to avoid: n[01-03],x2");
+  table.add("--spare-nodes", job.spare_nodes, "PBS: machines asked for in addition, for those of --exclude").minimum(0);
+  table.group("script");
+  table.add("--directive", job.directives, "more of the scheduler's options, as they stand behind #SBATCH or #PBS");
+  table.add("--setup", job.setup, "lines of shell before the ranks start");
+  table.add("--script", flags.script, "file of the script").default_text("JOB_NAME.sbatch or JOB_NAME.pbs");
+  table.add("--dry-run", flags.dry_run, "print the script and do nothing");
+  table.add("--json", flags.json, "print an object with script, path and job_id");
+}
+
+// What `command` prints, without its last newline.
+std::string output_of(const std::string& command) {
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw UserError(concat("cannot start ", command));
+  std::string output;
+  char buffer[4096];
+  while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, got);
+  const int status = pclose(pipe);
+  if (status != 0)
+    throw UserError(concat(command, " failed with exit code ", WIFEXITED(status) ? WEXITSTATUS(status) : 1,
+                           "; the script stays"));
+  return strip(output);
+}
+
+std::string submit(const BatchJob& job, const std::string& path) {
+  // SLURM's --parsable prints "123" or "123;cluster", PBS prints its id.
+  const std::string printed =
+      output_of((job.scheduler == Scheduler::kSlurm ? "sbatch --parsable " : "qsub ") + shell_word(path));
+  return printed.substr(0, printed.find(';'));
+}
+
+}  // namespace
+
+int submit_main(const Words& arguments) {
+  BatchJob job;
+  SubmitFlags flags;
+  OptionTable table("espalier submit",
+                    "Writes a job script for SLURM or PBS and submits it: espalier submit OPTIONS train gpt ...");
+  add_rows(table, job, flags);
+  const auto own = arguments.begin() + static_cast<std::ptrdiff_t>(launch::num_option_words(table, arguments));
+  Problems problems;
+  if (!table.parse({arguments.begin(), own}, problems)) return 0;
+  job.command = canonical_words({own, arguments.end()});
+  if (job.command.empty()) problems.add("nothing to run: after the options comes what the ranks run, as train gpt ...");
+  problems.raise();
+  job.program = path_beside_this_program("espalier");
+  const std::string script = launch::batch_script(job);
+  std::string path = flags.script, id;
+  if (path.empty()) path = job.job_name + (job.scheduler == Scheduler::kSlurm ? ".sbatch" : ".pbs");
+  if (!flags.dry_run) {
+    write_file_atomically(path, script);
+    id = submit(job, path);
+  }
+  if (flags.json) {
+    nlohmann::json object = {{"script", script}};
+    if (!flags.dry_run) object.update({{"path", path}, {"job_id", id}});
+    std::printf("%s\n", object.dump().c_str());
+  } else {
+    std::printf("%s%s", flags.dry_run ? script.c_str() : id.c_str(), flags.dry_run ? "" : "\n");
+  }
+  if (!flags.dry_run) log_info("submitted ", path, " as job ", id);
+  return 0;
+}
+
+}  // namespace espalier
