@@ -56,7 +56,7 @@ TEST_F(CheckpointCommand, InspectShowsStateAndTensorsOfTheNewestStep) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
   for (const char* text :
        {"step_00001000\n", "complete steps: 500; 1,000\n", "unfinished steps: 1,500\n",
-        "consumed_train_tokens          1,048,576,000\n",
+        "consumed_train_tokens          1,048,576,000\n", "  layout                         tp1pp1dp1\n",
         "layers.0.mlp.dense_h_to_4h.weight.exp_avg     F32 [9, 6]        216       3  optimizer-00000.safetensors\n",
         "20 tensors, 4.31 KiB in 7 files; weights 630 B, optimizer 3.69 KiB; format version 1\n"})
     EXPECT_NE(outcome.output.find(text), std::string::npos) << text << "not in\n" << outcome.output;
