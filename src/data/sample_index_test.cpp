@@ -10,7 +10,6 @@
 
 #include "base/sha256.h"
 #include "data/blend.h"
-#include "data/internal/test_folder.h"
 #include "data/splits.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
@@ -258,11 +257,15 @@ TEST(SampleIndexOracle, BlendedGroupOfTwoRanges) {
 
 TEST(SampleIndex, RefusesANegativeSize) {
   const std::vector<int32_t> sizes = {30, -7, 20};
-  EXPECT_EQ(testing::error_of([&] {
-              SampleIndex::build(sizes, {.documents = {0, 3}, .sequence_length = 4, .num_samples = 2, .name = "train"});
-            }),
-            "train: size of sequence 1: expected 0 or more, found -7. The .idx is damaged; 'espalier data check' reads "
-            "it whole.");
+  try {
+    SampleIndex::build(std::span<const int32_t>(sizes),
+                       {.documents = {0, 3}, .sequence_length = 4, .num_samples = 2, .name = "train"});
+    FAIL() << "no UserError was thrown";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "train: size of sequence 1: expected 0 or more, found -7. The .idx is damaged; 'espalier data check' "
+                 "reads it whole.");
+  }
 }
 
 }  // namespace
