@@ -75,7 +75,10 @@ StageMemory stage_memory(const RunConfig& config, const Partition& partition, in
     chunks.push_back(part_activations(config, partition, stage, chunk, products));
     memory.kept_by_micro_batch += chunks.back().kept;
   }
-  const ActivationPeak peak = activation_peak(table, chunks);
+  ActivationPeak peak = activation_peak(table, chunks);
+  // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
+  const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 ? 2 * flat : 0;
+  if (wire > peak.kept + peak.workspace) peak = {0, wire};
   memory.activations = peak.kept;
   memory.workspace = peak.workspace;
   return memory;

@@ -29,8 +29,9 @@ ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_op
 struct StageMemory {
   int64_t num_parameters = 0;  // that the rank holds, a tied copy included
   double weights = 0, gradients = 0, optimizer = 0;
-  double activations = 0;  // kept for backward passes when the rank holds most
-  double workspace = 0;    // beside them at that moment
+  // When the rank holds most:
+  double activations = 0;  // kept for backward passes
+  double workspace = 0;    // needed for a moment; bf16 gradients as they travel, where those are more than all else
   double gathered = 0;     // weights of ZeRO 3 and their gradients while a layer computes
   double batches = 0;      // tokens, labels, masks and positions of all micro-batches of a step
   double peak() const { return weights + gradients + optimizer + activations + workspace + gathered + batches; }

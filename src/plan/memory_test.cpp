@@ -115,6 +115,15 @@ TEST(Memory, StagesHoldTheirParameters) {
   EXPECT_EQ(plan.stages[2].num_parameters, 2 * layer + 2 * 48 + embedding) << "with the tied copy";
 }
 
+TEST(Memory, RoundedGradientsTravelAsCopies) {
+  const std::string flags = kSmall + "--micro-batch-size 1 --seq-length 12 ";
+  const RunConfig config = resolved(flags + "--grad-reduce-type bf16", 2);
+  const StageMemory memory = plan_of(config).stages[0];
+  EXPECT_EQ(memory.activations, 0);
+  EXPECT_NEAR(memory.workspace, 2.0 * static_cast<double>(memory.num_parameters), 1e4);
+  EXPECT_LT(plan_of(resolved(flags, 2)).stages[0].workspace, memory.workspace);
+}
+
 // The flags of the run (bigscience/train/tr11-176B-ml, tr11-176B-ml.slurm). Published: 176,247,271,424 parameters,
 // 329 GB of bf16 weights and 2.3 TB a checkpoint (both by du, which counts GiB and TiB).
 TEST(Memory, FiguresOfBloom176BAreThePublishedOnes) {
