@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,matmul,training] [--output FILE.json]
+    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training] [--output FILE.json]
 
 Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
 """
@@ -23,7 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "matmul", "training"]
+PARTS = ["encode", "preprocess", "data", "matmul", "training"]
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
@@ -82,6 +82,14 @@ def preprocess(arguments):
             rows.append({"input": name, "workers": int(workers), "seconds": float(seconds),
                          "mb_per_s": float(megabytes), "documents_per_s": int(documents), "peak_mib": int(memory)})
     return {"text": text.name, "rows": rows}
+
+
+def token_files(arguments):
+    mib, rounds = (256, 1) if arguments.quick else (2048, 5)
+    say(f"data merge and check: {mib} MiB")
+    run = Run([sys.executable, ROOT / "bench/data_bench.py", BIN / "espalier", arguments.work, mib, rounds,
+               arguments.threads])
+    return json.loads(run.output)
 
 
 def matmul(arguments):
@@ -181,6 +189,15 @@ def print_preprocess(part):
               f"{row['peak_mib']:>10}")
 
 
+def print_token_files(part):
+    print(f"\ntoken files, {part['mib']:.0f} MiB\n  {'cp and sync':<22}{part['cp_gb_per_s']:>6.2f} GB/s\n"
+          f"  {'data merge':<22}{part['merge_gb_per_s']:>6.2f} GB/s, {part['merge_gb_per_s'] / part['cp_gb_per_s']:.2f}"
+          f" of cp, peak {part['merge_peak_mib']:.0f} MiB\n"
+          f"  {'data check, one core':<22}{part['check_gb_per_core_second']:>6.2f} GB/s of processor time\n"
+          f"  {'data check':<22}{part['check_gb_per_s']:>6.2f} GB/s with {part['check_threads']} threads, peak"
+          f" {part['check_peak_mib']:.0f} MiB")
+
+
 def print_matmul(part):
     print(f"\nbf16 product of {part['size']} x {part['size']}, GFLOP/s\n  ours {part['ours_gflops']:.0f}, oneDNN"
           f" {part['onednn_gflops']:.0f}: the machine does {part['machine_gflops']:.0f}")
@@ -203,7 +220,8 @@ def print_training(part, machine_gflops):
 
 def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
-    for part, show in [("encode", print_encode), ("preprocess", print_preprocess), ("matmul", print_matmul)]:
+    for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
+                       ("data", print_token_files), ("matmul", print_matmul)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -252,7 +270,7 @@ def main():
     load = results["machine"]["load_before"]
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
-    measure = {"encode": encode, "preprocess": preprocess, "matmul": matmul, "training": training}
+    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "matmul": matmul, "training": training}
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
             if part in arguments.parts:

@@ -22,13 +22,15 @@ class SequentialSampler : public Sampler {
 
   std::vector<int64_t> micro_batch(int64_t consumed) override {
     ESPALIER_CHECK(consumed >= 0);
-    if (consumed > layout_.num_samples - layout_.samples_per_micro_batch())
+    if (!layout_.starts_again && consumed > layout_.num_samples - layout_.samples_per_micro_batch())
       throw UserError(concat("the data end: ", format_count(consumed), " of ", format_count(layout_.num_samples),
                              " samples are consumed and the next micro-batch takes ", layout_text(layout_),
                              ". Ask for more samples with --train-samples or --train-iters."),
                       ExitCode::kBadData);
     std::vector<int64_t> samples(static_cast<size_t>(layout_.micro_batch_size));
     std::iota(samples.begin(), samples.end(), consumed + layout_.data_parallel_rank * layout_.micro_batch_size);
+    if (layout_.starts_again)
+      for (int64_t& sample : samples) sample %= layout_.num_samples;
     return samples;
   }
 
@@ -77,7 +79,8 @@ class CyclicSampler : public Sampler {
 std::unique_ptr<Sampler> make_sampler(SamplerKind kind, const SamplerLayout& layout) {
   ESPALIER_CHECK(layout.micro_batch_size > 0 && layout.data_parallel_rank >= 0 &&
                  layout.data_parallel_rank < layout.data_parallel_size);
-  if (layout.num_samples < layout.samples_per_micro_batch())
+  const bool is_endless = kind == SamplerKind::kSequential && layout.starts_again && layout.num_samples > 0;
+  if (!is_endless && layout.num_samples < layout.samples_per_micro_batch())
     throw UserError(concat("the data set has ", format_count(layout.num_samples), " samples and one micro-batch takes ",
                            layout_text(layout), ". Give it more documents or use a smaller micro-batch."),
                     ExitCode::kBadData);

@@ -20,6 +20,8 @@ struct SamplerLayout {
   int64_t micro_batch_size = 1;
   int64_t data_parallel_rank = 0;
   int64_t data_parallel_size = 1;
+  // Sequential only: after the last sample the first comes again (evaluation); else the end of the data is an error.
+  bool starts_again = false;
 
   int64_t samples_per_micro_batch() const { return micro_batch_size * data_parallel_size; }  // over all ranks
 };

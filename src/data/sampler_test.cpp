@@ -34,6 +34,13 @@ TEST(SequentialSampler, EndOfTheDataIsSaidWithNumbers) {
   }
 }
 
+TEST(SequentialSampler, StartsAgainWhereItMay) {
+  SamplerLayout layout{5, 3, 1, 2};
+  layout.starts_again = true;
+  EXPECT_EQ(samples_of(SamplerKind::kSequential, layout, 0), (std::vector<int64_t>{3, 4, 0}));
+  EXPECT_EQ(samples_of(SamplerKind::kSequential, layout, 12), (std::vector<int64_t>{0, 1, 2}));
+}
+
 TEST(Sampler, DataSetSmallerThanAMicroBatchIsRefused) {
   EXPECT_THROW(make_sampler(SamplerKind::kSequential, {5, 3, 0, 2}), UserError);
   EXPECT_THROW(make_sampler(SamplerKind::kCyclic, {5, 3, 0, 2}), UserError);
