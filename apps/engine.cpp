@@ -2,37 +2,16 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/shell.h"
+#include "base/error.h"
 #include "engine_generate.h"
-#include "plan/run_config.h"
+#include "engine_train.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
-#include "train/run.h"
 
 namespace espalier {
 namespace {
 
 using Words = std::vector<std::string>;
-
-std::string command_line_of(const std::string& command, const Words& arguments) {
-  std::string line = "espalier " + command;
-  for (const std::string& word : arguments) line += " " + shell_word(word);
-  return line;
-}
-
-int train_gpt(const Words& arguments) {
-  ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
-  plan::RunConfig config;
-  OptionTable table("espalier train gpt", "");
-  table.say_notes(false);  // espalier has said them
-  Problems problems;
-  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
-  problems.raise();
-  set_log_level(plan::log_level(config.logging));
-  train::run(config, table, command_line_of("train", arguments));
-  return 0;
-}
 
 struct EngineCommand {
   const char* name;
@@ -40,7 +19,7 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_gpt},
+    {"train", train},
     {"generate", generate},
 };
 

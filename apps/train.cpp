@@ -6,6 +6,7 @@
 #include "become_engine.h"
 #include "commands.h"
 #include "data/data_plan.h"
+#include "launch/environment.h"
 #include "data/store_metadata.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
@@ -75,8 +76,11 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
 
 int train_gpt(const std::vector<std::string>& arguments) {
   plan::RunConfig config;
+  const launch::RankEnvironment place = launch::detect_environment();
+  if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
   OptionTable table("espalier train gpt",
                     "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
+  table.say_notes(place.rank == 0);
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   const std::vector<std::string> prefixes = check_data(config, problems);

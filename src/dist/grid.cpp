@@ -46,7 +46,10 @@ class GroupMaker {
 
 }  // namespace
 
-Grid Grid::single() { return {}; }
+const Grid& single_process() {
+  static const Grid grid;
+  return grid;
+}
 
 Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options) {
   ESPALIER_CHECK(rank >= 0 && rank < shape.num_ranks(), "rank ", rank, " of ", shape.num_ranks());

@@ -29,13 +29,13 @@ struct Grid {
   Group model;      // tensor x pipeline: all shards of one replica
   Group embedding;  // first and last stage of this pipeline, where both hold the tied embedding; else alone
 
-  // One process, no communication.
-  static Grid single();
-
   spec::TensorShard tensor_shard() const { return {shape.tensor, position.tensor}; }
   bool is_first_stage() const { return position.pipeline == 0; }
   bool is_last_stage() const { return position.pipeline == shape.pipeline - 1; }
 };
+
+// The grid of one process: no communication.
+const Grid& single_process();
 
 struct GridOptions {
   c10::intrusive_ptr<c10d::Store> store;  // where the ranks meet

@@ -64,7 +64,8 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
   checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
-  loaded.model = std::make_unique<models::GptModel>(*loaded.params, model, pipeline::RecomputePlan{}, /*seed=*/0);
+  loaded.model = std::make_unique<models::GptModel>(nn::LayerBuilder{*loaded.params, dist::single_process()}, model,
+                                                    models::GptModel::Options{});
   return loaded;
 }
 

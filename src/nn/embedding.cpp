@@ -1,14 +1,32 @@
 #include "nn/embedding.h"
 
+#include "dist/collectives.h"
 #include "kernels/embedding.h"
+#include "spec/shard.h"
 
 namespace espalier::nn {
 
-Embedding::Embedding(tensor::ParamSet& params, const std::string& name)
-    : weight_(params.at(name + ".weight")), queue_(params.grad_queue()) {}
+VocabularyEmbedding::VocabularyEmbedding(const LayerBuilder& builder, const std::string& name)
+    : weight_(builder.params.at(name + ".weight")),
+      queue_(builder.params.grad_queue()),
+      ranks_(builder.grid.tensor),
+      first_row_(spec::local_ranges(*weight_.spec, builder.params.shard()).at(0).begin),
+      sequence_parallel_(builder.sequence_parallel) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return kernels::embedding(ids, weight_, queue_); }
+at::Tensor VocabularyEmbedding::forward(const at::Tensor& ids) const {
+  const at::Tensor part = kernels::embedding(ids, weight_, queue_, first_row_);
+  return sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_);
+}
 
-void Embedding::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }
+void VocabularyEmbedding::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }
+
+PositionEmbedding::PositionEmbedding(const LayerBuilder& builder, const std::string& name)
+    : weight_(builder.params.at(name + ".weight")), queue_(builder.params.grad_queue()) {}
+
+at::Tensor PositionEmbedding::forward(const at::Tensor& positions) const {
+  return kernels::embedding(positions, weight_, queue_);
+}
+
+void PositionEmbedding::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }
 
 }  // namespace espalier::nn

@@ -14,6 +14,8 @@ struct ForwardContext {
   tensor::AttentionContext attention;
   double hidden_dropout = 0;  // 0 in evaluation and generation
   uint64_t seed = 0;
+  // Position in the sample of the first row of the activations [S, b, h] that this rank holds.
+  int64_t first_position = 0;
   const std::vector<int64_t>* sample_numbers = nullptr;  // [b]; outlives the backward pass
 
   // The dropout site of that name ("layers.3.mlp").

@@ -4,10 +4,10 @@
 
 namespace espalier::nn {
 
-LayerNorm::LayerNorm(tensor::ParamSet& params, const std::string& name, double epsilon)
-    : weight_(params.at(name + ".weight")),
-      bias_(params.at(name + ".bias")),
-      queue_(params.grad_queue()),
+LayerNorm::LayerNorm(const LayerBuilder& builder, const std::string& name, double epsilon)
+    : weight_(builder.params.at(name + ".weight")),
+      bias_(builder.params.at(name + ".bias")),
+      queue_(builder.params.grad_queue()),
       epsilon_(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {

@@ -5,13 +5,13 @@
 
 #include <string>
 
-#include "tensor/param_set.h"
+#include "nn/layer_builder.h"
 
 namespace espalier::nn {
 
 class LayerNorm {
  public:
-  LayerNorm(tensor::ParamSet& params, const std::string& name, double epsilon);
+  LayerNorm(const LayerBuilder& builder, const std::string& name, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;  // [..., h] -> [..., h]
   void visit(tensor::ParamVisitor& visitor);
 

@@ -1,17 +1,21 @@
 #include "nn/linear.h"
 
+#include "dist/collectives.h"
 #include "kernels/linear.h"
 
 namespace espalier::nn {
 
-ColumnLinear::ColumnLinear(tensor::ParamSet& params, const std::string& name, Bias bias)
-    : weight_(params.at(name + ".weight")),
-      bias_(params.at(name + ".bias")),
-      queue_(params.grad_queue()),
+ColumnLinear::ColumnLinear(const LayerBuilder& builder, const std::string& name, Bias bias)
+    : weight_(builder.params.at(name + ".weight")),
+      bias_(builder.params.at(name + ".bias")),
+      queue_(builder.params.grad_queue()),
+      ranks_(builder.grid.tensor),
+      sequence_parallel_(builder.sequence_parallel),
       mode_(bias) {}
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x) const {
-  return kernels::linear(x, weight_, mode_ == Bias::kAdded ? &bias_ : nullptr, queue_);
+  const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
+  return kernels::linear(whole, weight_, mode_ == Bias::kAdded ? &bias_ : nullptr, queue_);
 }
 
 void ColumnLinear::visit(tensor::ParamVisitor& visitor) {
@@ -19,10 +23,17 @@ void ColumnLinear::visit(tensor::ParamVisitor& visitor) {
   visitor.param("bias", bias_);
 }
 
-RowLinear::RowLinear(tensor::ParamSet& params, const std::string& name)
-    : weight_(params.at(name + ".weight")), bias_(params.at(name + ".bias")), queue_(params.grad_queue()) {}
+RowLinear::RowLinear(const LayerBuilder& builder, const std::string& name)
+    : weight_(builder.params.at(name + ".weight")),
+      bias_(builder.params.at(name + ".bias")),
+      queue_(builder.params.grad_queue()),
+      ranks_(builder.grid.tensor),
+      sequence_parallel_(builder.sequence_parallel) {}
 
-at::Tensor RowLinear::forward(const at::Tensor& x) const { return kernels::linear(x, weight_, nullptr, queue_); }
+at::Tensor RowLinear::forward(const at::Tensor& x) const {
+  const at::Tensor part = kernels::linear(x, weight_, nullptr, queue_);
+  return sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_);
+}
 
 void RowLinear::visit(tensor::ParamVisitor& visitor) {
   visitor.param("weight", weight_);

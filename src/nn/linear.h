@@ -1,14 +1,17 @@
-// Linear layers, named for the side on which tensor parallelism splits the weight.
+// Linear layers, named for the side on which tensor parallelism splits the weight (Shoeybi et al. 2019).
 //
 // ColumnLinear splits its outputs (rows of [out, in]) and adds its own bias, if it has one. RowLinear splits its
 // inputs; its bias is added once, behind the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
+// With sequence parallelism the input of the one is gathered along the sequence, and the output of the other is split.
+//
+// Legend: S sequence outside tensor-parallel regions (s, or s/tp with sequence parallelism), b micro-batch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
 
-#include "tensor/param_set.h"
+#include "nn/layer_builder.h"
 
 namespace espalier::nn {
 
@@ -17,8 +20,8 @@ class ColumnLinear {
   enum class Bias { kAdded, kLeftToCaller };
 
   // Parameters "<name>.weight" [out, in] and "<name>.bias" [out] of the set, which outlives the layer.
-  ColumnLinear(tensor::ParamSet& params, const std::string& name, Bias bias);
-  at::Tensor forward(const at::Tensor& x) const;  // [..., in] -> [..., out/tp]
+  ColumnLinear(const LayerBuilder& builder, const std::string& name, Bias bias);
+  at::Tensor forward(const at::Tensor& x) const;  // [S, b, in] -> [s, b, out/tp]
   tensor::Param& bias() const { return bias_; }
   void visit(tensor::ParamVisitor& visitor);
 
@@ -26,13 +29,15 @@ class ColumnLinear {
   tensor::Param& weight_;
   tensor::Param& bias_;
   tensor::GradQueue& queue_;
+  const dist::Group& ranks_;
+  bool sequence_parallel_;
   Bias mode_;
 };
 
 class RowLinear {
  public:
-  RowLinear(tensor::ParamSet& params, const std::string& name);
-  at::Tensor forward(const at::Tensor& x) const;  // [..., in/tp] -> [..., out], without the bias
+  RowLinear(const LayerBuilder& builder, const std::string& name);
+  at::Tensor forward(const at::Tensor& x) const;  // [s, b, in/tp] -> [S, b, out], without the bias
   tensor::Param& bias() const { return bias_; }
   void visit(tensor::ParamVisitor& visitor);
 
@@ -40,6 +45,8 @@ class RowLinear {
   tensor::Param& weight_;
   tensor::Param& bias_;
   tensor::GradQueue& queue_;
+  const dist::Group& ranks_;
+  bool sequence_parallel_;
 };
 
 }  // namespace espalier::nn

@@ -5,12 +5,12 @@
 
 namespace espalier::nn {
 
-Mlp::Mlp(tensor::ParamSet& params, const std::string& name, spec::Activation activation)
-    : dense_h_to_4h_(params, name + ".dense_h_to_4h", ColumnLinear::Bias::kLeftToCaller),
-      dense_4h_to_h_(params, name + ".dense_4h_to_h"),
+Mlp::Mlp(const LayerBuilder& builder, const std::string& name, spec::Activation activation)
+    : dense_h_to_4h_(builder, name + ".dense_h_to_4h", ColumnLinear::Bias::kLeftToCaller),
+      dense_4h_to_h_(builder, name + ".dense_4h_to_h"),
       activation_(activation),
       name_(name),
-      queue_(params.grad_queue()) {}
+      queue_(builder.params.grad_queue()) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {
   const at::Tensor inner = kernels::bias_gelu(dense_h_to_4h_.forward(x), dense_h_to_4h_.bias(), activation_, queue_);

@@ -1,37 +1,45 @@
-// Runs a schedule table on a stage: forwards and backwards of the micro-batches of one step.
+// Runs a schedule table on this process's stages: forwards and backwards of the micro-batches of one step, and the
+// messages between the stages.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <vector>
 
+#include "dist/group.h"
+#include "pipeline/loss_total.h"
 #include "pipeline/stage.h"
 #include "plan/schedule.h"
 
 namespace espalier::pipeline {
 
-// What the losses of a step came to; sums over all micro-batches, in double.
-struct LossTotal {
-  std::string name;
-  double sum = 0, count = 0;
-  double mean_of_means = 0;  // average over micro-batches of sum / count, as Megatron-DeepSpeed reports it
-  // By source of the blend (Batch::sources); one entry per source number that occurred.
-  struct Source {
-    double sum = 0, count = 0;
-  };
-  std::vector<Source> by_source;
-};
-
 // Factor by which the gradient of a loss term's sum is multiplied for a micro-batch (1 / nominal tokens, times the
 // loss scale). The term's count is that of the micro-batch.
 using LossFactor = std::function<double(const LossTerm& term)>;
 
-// Runs `schedule` (of one stage). Gradients are added to the parameters; nothing else changes.
-std::vector<LossTotal> run_training(const std::vector<plan::Action>& schedule,
-                                    const std::vector<tensor::Batch>& micro_batches, Stage& stage,
-                                    const LossFactor& factor);
+class Runner {
+ public:
+  // `chunks`: this process's parts of the model, in order of depth (more than one with virtual stages); part
+  // chunk * stages.size() + stages.rank() of the whole. `queue`: where their ops put weight gradients. All outlive the
+  // runner.
+  Runner(std::vector<Stage*> chunks, const dist::Group& stages, tensor::GradQueue& queue);
 
-// Forward only, dropout off; adds to `totals` (empty at first).
-void run_evaluation(const tensor::Batch& micro_batch, Stage& stage, std::vector<LossTotal>& totals);
+  // Called by all stages, each with its own table of one schedule. Gradients are added to the parameters; nothing else
+  // changes. The losses of the last part over this process's micro-batches; empty on other stages.
+  std::vector<LossTotal> train(const std::vector<plan::Action>& schedule,
+                               const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor);
+  // Forward only, dropout off. `schedule` has no backwards.
+  std::vector<LossTotal> evaluate(const std::vector<plan::Action>& schedule,
+                                  const std::vector<tensor::Batch>& micro_batches);
+
+ private:
+  struct Step;  // one pass over a table
+
+  std::vector<Stage*> chunks_;
+  const dist::Group& stages_;
+  tensor::GradQueue& queue_;
+};
 
 }  // namespace espalier::pipeline

@@ -20,6 +20,7 @@ struct LossTerm {
   at::Tensor count;   // scalar fp32: sum of the loss mask (number of predicted tokens)
   double weight = 1;  // in the sum that is differentiated
   // Per row of the micro-batch, without graph: [b] fp32 each. Losses by data set come from these.
+  // All of these are of whole sequences: the same on every context and tensor rank.
   at::Tensor row_sums, row_counts;
 };
 using Loss = std::vector<LossTerm>;
@@ -27,6 +28,13 @@ using Loss = std::vector<LossTerm>;
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+};
+
+// What goes from a stage to the next.
+struct TensorShape {
+  std::string name;
+  std::vector<int64_t> sizes;
+  at::ScalarType type = at::ScalarType::Float;
 };
 
 struct StageInput {
@@ -44,6 +52,10 @@ class Stage {
  public:
   virtual ~Stage() = default;
   virtual StageOutput forward(const StageInput& input) = 0;
+  // StageInput::tensors for a micro-batch; empty for the first stage.
+  virtual std::vector<TensorShape> input_shapes(const tensor::Batch& batch) const = 0;
+  // StageOutput::tensors, and so the gradients that come back for them; empty for the last stage.
+  virtual std::vector<TensorShape> output_shapes(const tensor::Batch& batch) const = 0;
   virtual void visit(tensor::ParamVisitor& visitor) = 0;
 };
 

@@ -203,7 +203,7 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
-// when help was printed. `config.num_ranks` comes from the environment (WORLD_SIZE).
+// when help was printed. The caller has set `config.num_ranks` if a launcher says how many there are.
 bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
                       Problems& problems);
 

@@ -1,5 +1,7 @@
 #include "tensor/param.h"
 
+#include <iterator>
+
 #include "base/error.h"
 
 namespace espalier::tensor {
@@ -17,10 +19,12 @@ void GradQueue::run(Work& work) {
   if (on_added_) on_added_(*work.param);
 }
 
-void GradQueue::drain() {
-  std::vector<Work> pending;
-  pending.swap(pending_);
-  for (Work& work : pending) run(work);
+void GradQueue::drain(size_t count) {
+  ESPALIER_CHECK(count <= pending_.size(), count, " pieces of ", pending_.size());
+  const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<Work> oldest(std::make_move_iterator(pending_.begin()), std::make_move_iterator(end));
+  pending_.erase(pending_.begin(), end);
+  for (Work& work : oldest) run(work);
 }
 
 void GradQueue::set_mode(Mode mode) {

@@ -30,7 +30,8 @@ class GradQueue {
   enum class Mode { kImmediate, kDeferred };
 
   void push(Param& param, std::function<void()> work);
-  void drain();
+  void drain() { drain(pending_.size()); }
+  void drain(size_t count);  // the oldest `count` pieces
   void set_mode(Mode mode);
   Mode mode() const { return mode_; }
   // Called after every piece of work that has run, with the parameter that it added to.

@@ -3,28 +3,36 @@
 #include <ATen/ATen.h>
 
 #include "base/progress.h"
-#include "pipeline/runner.h"
 #include "train/trainer.h"
 
 namespace espalier::train {
+namespace {
+// Micro-batches that are read at once: enough to keep every stage busy, few enough for memory and for the progress
+// display.
+int64_t micro_batches_at_once(const dist::Grid& grid) { return 4 * grid.shape.pipeline; }
+}  // namespace
 
-std::vector<NamedLoss> evaluate(const plan::RunConfig& config, pipeline::Stage& stage, const Loader& loader,
-                                const Evaluation& what, const std::string& title) {
+std::vector<NamedLoss> evaluate(const plan::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
+                                const std::string& title) {
+  const dist::Grid& grid = parts.grid;
   const int64_t micro_batch_size = config.training.micro_batch_size;
+  const int64_t samples_each = micro_batch_size * grid.shape.data;  // of one micro-batch of all replicas
   const int64_t total = what.num_iterations * what.num_micro_batches;
-  Progress progress(title, total * micro_batch_size, Progress::Unit::kItems, "samples");
+  Progress progress(title, total * samples_each, Progress::Unit::kItems, "samples");
   std::vector<pipeline::LossTotal> totals;
-  for (int64_t index = 0; index < total; ++index) {
-    const auto micro_batch = loader.read(what.first_sample + index * micro_batch_size, 1, micro_batch_size);
-    pipeline::run_evaluation(micro_batch[0], stage, totals);
-    progress.advance(micro_batch_size);
+  for (int64_t done = 0; done < total;) {
+    const int64_t count = std::min(micro_batches_at_once(grid), total - done);
+    const auto micro_batches = parts.loader.read(what.first_sample + done * samples_each, count, micro_batch_size);
+    const auto schedule = plan::make_forward_schedule(grid.shape.pipeline, count, config.parallel.num_chunks);
+    pipeline::add_totals(parts.runner.evaluate(schedule, micro_batches), totals);
+    done += count;
+    progress.advance(count * samples_each);
   }
+  totals = pipeline::combine_losses(totals, grid);
   progress.finish();
   std::vector<NamedLoss> losses;
-  for (pipeline::LossTotal& loss : totals) {
-    loss.mean_of_means /= static_cast<double>(total);
+  for (const pipeline::LossTotal& loss : totals)
     losses.push_back({.name = loss.name, .value = mean_loss(loss, config.training.loss_average), .by_source = {}});
-  }
   return losses;
 }
 

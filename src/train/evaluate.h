@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/stage.h"
+#include "dist/grid.h"
+#include "pipeline/runner.h"
 #include "plan/run_config.h"
 #include "train/loader.h"
 #include "train/step_report.h"
@@ -14,11 +15,17 @@ namespace espalier::train {
 struct Evaluation {
   int64_t first_sample = 0;
   int64_t num_iterations = 0;     // --eval-iters
-  int64_t num_micro_batches = 1;  // of each iteration
+  int64_t num_micro_batches = 1;  // of each replica in each iteration
 };
 
-// Mean losses over num_iterations * num_micro_batches micro-batches, dropout off. Shows progress under `title`.
-std::vector<NamedLoss> evaluate(const plan::RunConfig& config, pipeline::Stage& stage, const Loader& loader,
-                                const Evaluation& what, const std::string& title);
+struct EvaluationParts {
+  const dist::Grid& grid;
+  pipeline::Runner& runner;
+  const Loader& loader;
+};
+
+// Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off. Shows progress under `title`.
+std::vector<NamedLoss> evaluate(const plan::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
+                                const std::string& title);
 
 }  // namespace espalier::train

@@ -10,6 +10,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/resume.h"
+#include "plan/partition.h"
+#include "plan/stage_params.h"
 #include "train/model_setup.h"
 
 namespace espalier::train {
@@ -25,9 +27,9 @@ std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) 
 }
 
 std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets,
-                               const MaskOptions& masks, int64_t vocab_size) {
+                               const MaskOptions& masks, int64_t vocab_size, const Replica& replica) {
   std::vector<Loader> loaders;
-  for (const auto& set : sets) loaders.emplace_back(*set, masks, vocab_size);
+  for (const auto& set : sets) loaders.emplace_back(*set, masks, vocab_size, replica);
   return loaders;
 }
 
@@ -55,14 +57,14 @@ std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed)
   return hex64(hasher.digest());
 }
 
-Job::Job(const plan::RunConfig& config, const OptionTable& table)
-    : config_(config), resolved_options_(table.to_toml()) {
+Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
+    : config_(config), grid_(grid), resolved_options_(table.to_toml()) {
   at::set_num_threads(static_cast<int>(*config_.training.num_threads));
   log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
   tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
   plan::set_vocabulary(config_, tokenizer_->vocab_size());
   const std::string& save = config_.checkpoint.save;
-  if (!save.empty()) lock_.emplace(save);
+  if (!save.empty() && grid_.rank == 0) lock_.emplace(save);
   find_checkpoint(table);
   log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ",
            config_.model.padded_vocab_size - config_.model.vocab_size,
@@ -71,7 +73,8 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table)
   build_model();
   load_or_initialize();
   if (!save.empty()) {
-    prepare_save_folder();
+    if (grid_.rank == 0) prepare_save_folder();
+    grid_.world.barrier();
     writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_));
     writer_->reserve(tensors_to_save(state()));
   }
@@ -79,10 +82,20 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table)
 
 Job::~Job() = default;
 
+// Rank 0 looks; another rank might look a moment later and see another newest step.
+std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
+  const plan::CheckpointConfig& from = config_.checkpoint;
+  std::optional<store::StepEntry> entry;
+  if (grid_.rank == 0) entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
+  const std::string step = grid_.world.gather_texts(entry ? std::to_string(entry->step) : "")[0];
+  if (step.empty() || grid_.rank == 0) return entry;
+  return store::find_checkpoint(from.load, std::stoll(step), from.save);
+}
+
 void Job::find_checkpoint(const OptionTable& table) {
   const plan::CheckpointConfig& from = config_.checkpoint;
   if (from.load.empty()) return;
-  const auto entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
+  const auto entry = agree_on_checkpoint();
   if (!entry) {
     log_info("no checkpoint in ", from.load, " yet: a new run starts");
     return;
@@ -119,26 +132,44 @@ void Job::open_data() {
   const data::DataSetOptions options = data_set_options(config_);
   log_info(" > datasets target sizes (minimum size):\n    train:      ", options.train_samples,
            "\n    validation: ", options.valid_samples, "\n    test:       ", options.test_samples);
+  // With --data-cache-path the first rank writes what the others then read.
+  const bool waits = !options.cache_path.empty() && grid_.rank > 0;
+  if (waits) grid_.world.barrier();
   data_ = data::GptDataSets::open(options);
+  if (!options.cache_path.empty() && grid_.rank == 0) grid_.world.barrier();
   const MaskOptions masks = mask_options(config_.data, *tokenizer_);
   const int64_t rows = config_.model.padded_vocab_size;
-  train_.emplace_back(*data_.train, masks, rows);
-  valid_ = loaders_of(data_.valid, masks, rows);
-  test_ = loaders_of(data_.test, masks, rows);
+  const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
+  train_.emplace_back(*data_.train, masks, rows, replica);
+  valid_ = loaders_of(data_.valid, masks, rows, replica);
+  test_ = loaders_of(data_.test, masks, rows, replica);
   log_info(data_.train->description());
   log_info("> finished creating GPT datasets ...");
 }
 
 void Job::build_model() {
   log_info("building GPT model ...");
-  params_ = std::make_unique<tensor::ParamSet>(spec::gpt_params(config_.model), spec::TensorShard{},
+  const std::vector<spec::ParamSpec> specs = spec::gpt_params(config_.model);
+  const plan::Partition partition = plan::make_partition(config_);
+  const int64_t stage = grid_.position.pipeline;
+  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs, partition, stage), grid_.tensor_shard(),
                                                compute_type(config_.training.precision), true);
-  model_ = std::make_unique<models::GptModel>(*params_, config_.model, recompute_plan(config_.training.recompute),
-                                              static_cast<uint64_t>(config_.training.seed));
-  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_));
+  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel};
+  const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
+                                          .seed = static_cast<uint64_t>(config_.training.seed)};
+  std::vector<pipeline::Stage*> chunks;
+  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
+    parts_.push_back(
+        std::make_unique<models::GptModel>(builder, config_.model, partition.part(stage, chunk), options));
+    chunks.push_back(parts_.back().get());
+  }
+  runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
+  reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
+  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_);
   lr_ = std::make_unique<optim::LrSchedule>(lr_config(config_));
-  trainer_ = std::make_unique<Trainer>(config_, Trainer::Parts{*params_, *model_, *optimizer_, *lr_, train_.front()});
-  const double count = static_cast<double>(spec::num_elements(params_->specs()));
+  trainer_ = std::make_unique<Trainer>(
+      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front()});
+  const double count = static_cast<double>(spec::num_elements(specs));
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
 
@@ -189,7 +220,7 @@ JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position(
 
 void Job::save() {
   const int64_t step = trainer_->position().step;
-  if (!writer_ || saved_step_ == step) return;
+  if (!writer_ || saved_step_ == step || grid_.world.size() > 1) return;
   log_info("saving checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(step)), " to ",
            config_.checkpoint.save);
   store::Manifest manifest;

@@ -1,5 +1,5 @@
 // A training job on this process: everything from tokenizer to optimizer, built from the options and, when there is
-// one, a checkpoint.
+// one, a checkpoint. All ranks of the grid build theirs together and call its methods alike.
 #pragma once
 
 #include <memory>
@@ -22,15 +22,18 @@ namespace espalier::train {
 
 class Job {
  public:
-  // `config` is resolved; `table` is the one that filled it. Takes the lock of --save, finds and checks the checkpoint
-  // of
-  // --load, opens the data, builds the model, and loads or draws its parameters.
-  Job(const plan::RunConfig& config, const OptionTable& table);
+  // `config` is resolved; `table` is the one that filled it; `grid` outlives the job. Takes the lock of --save (rank 0),
+  // finds and checks the checkpoint of --load, opens the data, builds the model, and loads or draws its parameters.
+  Job(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid);
   ~Job();
 
   const plan::RunConfig& config() const { return config_; }
   Trainer& trainer() { return *trainer_; }
-  models::GptModel& model() { return *model_; }
+  const Trainer& trainer() const { return *trainer_; }
+  pipeline::Runner& runner() { return *runner_; }
+  const dist::Grid& grid() const { return grid_; }
+  tensor::ParamSet& params() { return *params_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
   const data::GptDataSets& data_sets() const { return data_; }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
@@ -43,6 +46,7 @@ class Job {
   void check_saving();
 
  private:
+  std::optional<store::StepEntry> agree_on_checkpoint() const;
   void find_checkpoint(const OptionTable& table);
   void check_options(const OptionTable& table, const store::Manifest& manifest);
   void open_data();
@@ -53,6 +57,7 @@ class Job {
   JobState state();
 
   plan::RunConfig config_;
+  const dist::Grid& grid_;
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<store::RunLock> lock_;
@@ -61,7 +66,9 @@ class Job {
   data::GptDataSets data_;
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
   std::unique_ptr<tensor::ParamSet> params_;
-  std::unique_ptr<models::GptModel> model_;
+  std::vector<std::unique_ptr<models::GptModel>> parts_;  // of the model; more than one with virtual stages
+  std::unique_ptr<pipeline::Runner> runner_;
+  std::unique_ptr<dist::GradReducer> reducer_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LrSchedule> lr_;
   std::unique_ptr<Trainer> trainer_;

@@ -9,8 +9,8 @@
 
 namespace espalier::train {
 
-Loader::Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size)
-    : dataset_(dataset), masks_(masks), vocab_size_(vocab_size) {}
+Loader::Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica)
+    : dataset_(dataset), masks_(masks), vocab_size_(vocab_size), replica_(replica) {}
 
 SampleRow Loader::read_row(int64_t sample_number) const {
   SampleRow row{
@@ -30,14 +30,14 @@ std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches
   std::vector<tensor::Batch> micro_batches;
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
     std::vector<SampleRow> rows;
-    for (int64_t row = 0; row < micro_batch_size; ++row)
-      rows.push_back(read_row(first + micro_batch * micro_batch_size + row));
+    const int64_t begin = first + (micro_batch * replica_.count + replica_.number) * micro_batch_size;
+    for (int64_t row = 0; row < micro_batch_size; ++row) rows.push_back(read_row(begin + row));
     micro_batches.push_back(make_batch(rows, masks_));
   }
   return micro_batches;
 }
 
-uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches) {
+uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist::Group& replicas) {
   uint64_t sum = 0;
   for (const tensor::Batch& batch : micro_batches) {
     const int64_t b = batch.ids.size(0), s = batch.ids.size(1);
@@ -50,7 +50,10 @@ uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches) {
       sum += hasher.digest();
     }
   }
-  return sum;
+  if (replicas.size() == 1) return sum;
+  const at::Tensor total = at::full({1}, static_cast<int64_t>(sum), at::kLong);
+  replicas.all_reduce(total);
+  return static_cast<uint64_t>(total.item<int64_t>());
 }
 
 }  // namespace espalier::train

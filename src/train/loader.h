@@ -5,18 +5,26 @@
 #include <vector>
 
 #include "data/gpt_dataset.h"
+#include "dist/group.h"
 #include "train/make_batch.h"
 
 namespace espalier::train {
+
+// Place along the data axis.
+struct Replica {
+  int64_t number = 0, count = 1;
+};
 
 class Loader {
  public:
   // The data set outlives the loader. Ids must be below `vocab_size`; a larger one is a UserError that names the
   // sample, the data set and both numbers.
-  Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size);
+  Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica);
 
-  // Samples first .. first + num_micro_batches * micro_batch_size - 1 of the run. Numbers beyond the data set start
-  // again at its beginning (evaluation only: a training set holds what was asked for).
+  // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
+  // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those behind
+  // it. Numbers beyond the data set start again at its beginning (evaluation only: a training set holds what was asked
+  // for).
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
   const data::GptDataset& dataset() const { return dataset_; }
@@ -27,10 +35,11 @@ class Loader {
   const data::GptDataset& dataset_;
   MaskOptions masks_;
   int64_t vocab_size_;
+  Replica replica_;
 };
 
 // Hash of sample numbers and ids, independent of how the samples are divided into micro-batches and ranks: the sum
-// modulo 2^64 of XXH3(sample number, ids, last label), all int64.
-uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches);
+// modulo 2^64 of XXH3(sample number, ids, last label), all int64. Of the micro-batches of all replicas.
+uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist::Group& replicas);
 
 }  // namespace espalier::train

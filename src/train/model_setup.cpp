@@ -47,6 +47,12 @@ optim::LrConfig lr_config(const plan::RunConfig& config) {
           .decay = decay};
 }
 
+dist::ReduceOptions reduce_options(const plan::ParallelConfig& config) {
+  return {.sequence_parallel = config.sequence_parallel,
+          .type = config.grad_reduce_type == plan::GradReduceType::kBf16 ? at::kBFloat16 : at::kFloat,
+          .zero = static_cast<dist::ZeroStage>(config.zero_stage)};
+}
+
 pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
   using Method = pipeline::RecomputePlan::Method;
   switch (recompute.kind) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "data/data_plan.h"
+#include "dist/reduce.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "pipeline/recompute.h"
@@ -16,6 +17,7 @@ namespace espalier::train {
 at::ScalarType compute_type(plan::Precision precision);
 optim::OptimizerConfig optimizer_config(const plan::RunConfig& config);
 optim::LrConfig lr_config(const plan::RunConfig& config);
+dist::ReduceOptions reduce_options(const plan::ParallelConfig& config);
 pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute);
 text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config);
 // The number of samples asked of every set follows from steps, intervals and batch (formats: Megatron's target counts).

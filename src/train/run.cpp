@@ -1,5 +1,7 @@
 #include "train/run.h"
 
+#include <ATen/ATen.h>
+
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -20,14 +22,19 @@ namespace {
 
 class Loop {
  public:
-  Loop(const plan::RunConfig& config, const OptionTable& table)
-      : job_(config, table), config_(job_.config()), log_(config_, table, job_.trainer().position().step) {}
+  Loop(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
+      : grid_(grid),
+        job_(config, table, grid),
+        config_(job_.config()),
+        log_(config_, table, job_.trainer().position().step, grid.rank == 0) {}
 
   void run();
 
  private:
   void train();
-  // Why the run has to stop behind this step, if it has to.
+  // Why the run has to stop behind this step, if it has to: on this rank, and on any of them (the first that has a
+  // reason).
+  std::optional<std::string> own_reason_to_stop() const;
   std::optional<std::string> reason_to_stop() const;
   void stop(const std::string& reason);
   void evaluate_sets(const std::string& kind, const std::string& when);
@@ -37,6 +44,7 @@ class Loop {
 
   StopSignals signals_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const dist::Grid& grid_;
   Job job_;
   const plan::RunConfig& config_;
   RunLog log_;
@@ -52,7 +60,7 @@ std::string kill_switch_reason(const plan::RunConfig& config) {
 }
 
 TensorBoardLog::Position Loop::position() const {
-  const RunPosition& at = const_cast<Job&>(job_).trainer().position();
+  const RunPosition& at = job_.trainer().position();
   return {at.step, at.consumed_samples, at.consumed_tokens};
 }
 
@@ -71,7 +79,6 @@ void Loop::run() {
 void Loop::train() {
   Trainer& trainer = job_.trainer();
   while (trainer.position().step < config_.training.num_steps) {
-    if (kill_switch_present(config_)) return stop(kill_switch_reason(config_));
     trace_before_step(trainer.position().step + 1);
     const StepReport report = trainer.step();
     trace_after_step(report.step);
@@ -97,8 +104,20 @@ void Loop::train() {
 }
 
 std::optional<std::string> Loop::reason_to_stop() const {
+  if (position().step >= config_.training.num_steps) return std::nullopt;
+  const std::optional<std::string> own = own_reason_to_stop();
+  if (grid_.world.size() == 1) return own;
+  const at::Tensor stops = at::full({1}, own ? 1 : 0, at::kInt);
+  grid_.world.all_reduce_max(stops);
+  if (stops.item<int>() == 0) return std::nullopt;
+  for (const std::string& reason : grid_.world.gather_texts(own.value_or("")))
+    if (!reason.empty()) return reason;
+  return std::nullopt;
+}
+
+std::optional<std::string> Loop::own_reason_to_stop() const {
   const int64_t step = position().step;
-  if (step >= config_.training.num_steps) return std::nullopt;
+  if (kill_switch_present(config_)) return kill_switch_reason(config_);
   if (const auto signal = signals_.received()) return concat("received ", *signal, ". Exiting");
   const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
   if (config_.training.exit_duration_in_mins && minutes > static_cast<double>(*config_.training.exit_duration_in_mins))
@@ -125,15 +144,16 @@ void Loop::evaluate_sets(const std::string& kind, const std::string& when) {
   RunPosition& run = job_.trainer().position();
   Evaluation what{.first_sample = 0,
                   .num_iterations = config_.data.eval_iters,
-                  .num_micro_batches = job_.trainer().num_micro_batches()};
+                  .num_micro_batches = job_.trainer().num_micro_batches()};  // of one replica
   // Each set goes on where its last evaluation ended, as Megatron's iterators do.
   if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
   std::vector<MetricsFile::SetLosses> sets;
   for (const Loader& loader : loaders) {
     const std::string& name = loader.dataset().name();
-    sets.push_back({name, evaluate(config_, job_.model(), loader, what, "evaluate " + name)});
+    sets.push_back({name, evaluate(config_, {grid_, job_.runner(), loader}, what, "evaluate " + name)});
     if (valid)
-      run.consumed_valid_samples += what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size;
+      run.consumed_valid_samples +=
+          what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size * grid_.shape.data;
   }
   log_.evaluation(kind, when, sets, position());
 }
@@ -153,13 +173,14 @@ void Loop::trace_after_step(int64_t step) {
 
 }  // namespace
 
-void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line) {
+void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
+         const dist::Grid& grid) {
   if (kill_switch_present(config)) {
     log_info(datetime_line(kill_switch_reason(config)));
     return;
   }
-  Loop loop(config, table);
-  if (!config.checkpoint.save.empty()) {
+  Loop loop(config, table, grid);
+  if (!config.checkpoint.save.empty() && grid.rank == 0) {
     const std::filesystem::path folder = config.checkpoint.save;
     write_file_atomically(folder / "config.toml", table.to_toml());
     write_file_atomically(folder / "command.txt", command_line + "\n");

@@ -1,13 +1,17 @@
 // A run from start to end: the loop around the training step.
 #pragma once
 
+#include <string>
+
 #include "base/options.h"
+#include "dist/grid.h"
 #include "plan/run_config.h"
 
 namespace espalier::train {
 
-// `config` is resolved and checked; `command_line` goes into the run folder. Returns when the run has ended or stopped
+// Called by all ranks of the grid. `config` is resolved and checked; `command_line` goes into the run folder. Returns when the run has ended or stopped
 // cleanly (exit interval or duration, kill switch, signal); what cannot go on throws.
-void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line);
+void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
+         const dist::Grid& grid);
 
 }  // namespace espalier::train

@@ -27,7 +27,9 @@ std::string datetime_line(const std::string& what) {
   return concat("[", what, "] datetime: ", text, " ");
 }
 
-RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step) : config_(config) {
+RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes)
+    : config_(config), writes_(writes) {
+  if (!writes) return;
   const std::filesystem::path save = config.checkpoint.save;
   if (!save.empty()) metrics_.emplace(save);
   if (!config.logging.tensorboard_dir.empty())
@@ -38,6 +40,7 @@ RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t 
 }
 
 void RunLog::step(const StepReport& report) {
+  if (!writes_) return;
   line_.add(report);
   if (metrics_) metrics_->step(report);
   if (tensorboard_) tensorboard_->step(report);

@@ -18,8 +18,8 @@ namespace espalier::train {
 class RunLog {
  public:
   // Opens metrics.jsonl and tensorboard/ in --save, if there is one; TensorBoard files go to --tensorboard-dir instead
-  // when that is given.
-  RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step);
+  // when that is given. Of several ranks only the first writes (`writes`).
+  RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes);
 
   void step(const StepReport& report);
   // Prints the line of the steps since the last one, if any.
@@ -33,6 +33,7 @@ class RunLog {
 
   const plan::RunConfig& config_;
   LogLine line_;
+  bool writes_;
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   double smoothed_seconds_ = 0;  // of a step, for the time left

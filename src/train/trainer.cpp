@@ -21,24 +21,27 @@ plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
 }  // namespace
 
 double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average) {
-  return average == plan::LossAverage::kToken ? total.sum / total.count : total.mean_of_means;
+  return average == plan::LossAverage::kToken ? total.sum / total.count
+                                                 : total.sum_of_means / total.num_micro_batches;
 }
 
 Trainer::Trainer(const plan::RunConfig& config, const Parts& parts)
     : config_(config), parts_(parts), ramp_(make_ramp(config.training)) {}
 
 int64_t Trainer::num_micro_batches() const {
-  return ramp_.global_batch_size(position_.consumed_samples) / config_.training.micro_batch_size;
+  return ramp_.global_batch_size(position_.consumed_samples) /
+         (config_.training.micro_batch_size * parts_.grid.shape.data);
 }
 
 // Backward runs on sum / nominal tokens, known before the first forward pass; the optimizer corrects to the actual
 // count.
 double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
   const double scale = parts_.optimizer.loss_scale();
+  const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
   if (config_.training.loss_average == plan::LossAverage::kMicroBatch)
-    return scale / (term.count.item<double>() * static_cast<double>(num_micro_batches));
+    return scale / (term.count.item<double>() * static_cast<double>(of_all_replicas));
   return scale /
-         static_cast<double>(num_micro_batches * config_.training.micro_batch_size * config_.data.sequence_length);
+         static_cast<double>(of_all_replicas * config_.training.micro_batch_size * config_.data.sequence_length);
 }
 
 std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
@@ -59,22 +62,26 @@ StepReport Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_micro_batches = this->num_micro_batches();
   StepReport report;
-  report.global_batch_size = num_micro_batches * config_.training.micro_batch_size;
+  report.global_batch_size = num_micro_batches * config_.training.micro_batch_size * parts_.grid.shape.data;
 
   std::vector<tensor::Batch> micro_batches;
   {
     RECORD_USER_SCOPE("load");
     micro_batches =
         parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
-    report.sample_hash = sample_hash(micro_batches);
+    report.sample_hash = sample_hash(micro_batches, parts_.grid.data);
   }
   std::vector<pipeline::LossTotal> totals;
   {
     RECORD_USER_SCOPE("forward and backward");
-    parts_.params.zero_grad();
-    totals =
-        pipeline::run_training(plan::schedule_1f1b(1, 0, num_micro_batches), micro_batches, parts_.stage,
-                               [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
+    const plan::ParallelConfig& parallel = config_.parallel;
+    parts_.reducer.begin_step(num_micro_batches);
+    totals = parts_.runner.train(
+        plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline,
+                            num_micro_batches, parallel.num_chunks),
+        micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
+    parts_.reducer.finish_step();
+    totals = pipeline::combine_losses(totals, parts_.grid);
   }
   {
     RECORD_USER_SCOPE("optimizer");

@@ -1,10 +1,11 @@
-// The training step, and what a run counts.
+// The training step, and what a run counts. Called by all ranks alike.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "models/gpt/model.h"
+#include "dist/grid.h"
+#include "dist/reduce.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "pipeline/runner.h"
@@ -27,8 +28,9 @@ class Trainer {
  public:
   // What the step works on; all outlive the trainer.
   struct Parts {
-    tensor::ParamSet& params;
-    pipeline::Stage& stage;
+    const dist::Grid& grid;
+    pipeline::Runner& runner;
+    dist::GradReducer& reducer;
     optim::Optimizer& optimizer;
     optim::LrSchedule& lr;
     const Loader& loader;
@@ -39,7 +41,8 @@ class Trainer {
   StepReport step();
 
   RunPosition& position() { return position_; }
-  int64_t num_micro_batches() const;  // of the next step
+  const RunPosition& position() const { return position_; }
+  int64_t num_micro_batches() const;  // of one replica in the next step
   const plan::BatchRamp& ramp() const { return ramp_; }
 
  private:

@@ -52,14 +52,15 @@ Words tiny_run(const std::string& prefix) {
       " --hidden-dropout 0.1 --attention-dropout 0.1"));
 }
 
-void train(const Words& words) {
+void train(const Words& words, const dist::Grid& grid) {
   plan::RunConfig config;
+  if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
   OptionTable table("espalier train gpt", "");
   Problems problems;
   plan::read_gpt_options(words, config, table, problems);
   problems.raise();
   set_log_level(LogLevel::kQuiet);
-  train::run(config, table, join(words, " "));
+  train::run(config, table, join(words, " "), grid);
 }
 
 std::vector<nlohmann::json> step_records(const std::string& run_folder) {

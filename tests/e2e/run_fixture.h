@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "dist/grid.h"
+
 namespace espalier::test {
 
 // A folder for one test, removed at its end.
@@ -29,8 +31,8 @@ using Words = std::vector<std::string>;
 Words tiny_run(const std::string& prefix);
 Words operator+(Words left, const Words& right);
 
-// Parses, checks and runs in this process. Throws what the run throws.
-void train(const Words& words);
+// Parses, checks and runs in this process, as one rank of the grid. Throws what the run throws.
+void train(const Words& words, const dist::Grid& grid = dist::single_process());
 
 // The records of metrics.jsonl without what depends on the clock.
 std::vector<nlohmann::json> step_records(const std::string& run_folder);

@@ -67,13 +67,14 @@ struct OracleModel {
   OracleModel(const std::string& weights, int64_t vocabulary)
       : config(oracle_config(vocabulary)),
         params(spec::gpt_params(config), {}, at::kFloat, true),
-        model(params, config, {}, 1) {
+        model(nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1}) {
     const store::SafetensorsFile file(kFolder + weights);
     for (tensor::Param& param : params.params()) param.value.copy_(read_tensor(file, megatron_name(param.spec->name)));
   }
   spec::GptConfig config;
   tensor::ParamSet params;
   models::GptModel model;
+  pipeline::Runner runner{{&model}, dist::single_process().pipeline, params.grad_queue()};
 };
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
@@ -96,8 +97,8 @@ TEST_F(MegatronModel, LogitsEqualMegatronsWithinTenTimesItsOwnRounding) {
 TEST_F(MegatronModel, LossAndEveryGradientEqualMegatrons) {
   const double count = batch.loss_mask.sum().item<double>();
   const auto totals =
-      pipeline::run_training({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
-                             oracle.model, [&](const pipeline::LossTerm&) { return 1 / count; });
+      oracle.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                          [&](const pipeline::LossTerm&) { return 1 / count; });
   EXPECT_NEAR(totals[0].sum / totals[0].count, 6.669840458532861, 10 * 6.9e-7);
   for (tensor::Param& param : oracle.params.params()) {
     at::Tensor gradient = param.grad, wanted = read_tensor(expected, "grad." + megatron_name(param.spec->name));
@@ -113,7 +114,8 @@ at::Tensor train_samples() { return tensor_of(test::read_npy(kFolder + "train_sa
 TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
   OracleModel oracle("train_initial.safetensors", 5120);
   optim::Optimizer optimizer(oracle.params,
-                             {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0});
+                             {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
+                             dist::single_process());
   const auto trace = nlohmann::json::parse(std::ifstream(kFolder + "train.json"));
   const at::Tensor samples = train_samples();
   const double nominal_tokens = 8 * kSequence;
@@ -123,8 +125,8 @@ TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
       micro_batches.push_back(
           batch_of(samples.narrow(0, static_cast<int64_t>(step) * 8 + m * 2, 2), at::ones({2, kSequence})));
     oracle.params.zero_grad();
-    const auto totals = pipeline::run_training(plan::schedule_1f1b(1, 0, 4), micro_batches, oracle.model,
-                                               [&](const pipeline::LossTerm&) { return 1 / nominal_tokens; });
+    const auto totals = oracle.runner.train(plan::schedule_1f1b(1, 0, 4), micro_batches,
+                                            [&](const pipeline::LossTerm&) { return 1 / nominal_tokens; });
     const auto& row = trace.at("rows").at(step);
     const auto& exact = trace.at("float64").at("rows").at(step);
     const optim::StepResult result = optimizer.step(std::stod(row.at(4).get<std::string>()), 1.0);

@@ -109,8 +109,8 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
     for (int64_t row = 0; row < ids.size(0); ++row)
       rows.push_back(batch_of(ids.narrow(0, row, 1), mask.narrow(0, row, 1), row));
     const double count = mask.sum().item<double>();
-    const auto totals = pipeline::run_training(plan::schedule_1f1b(1, 0, ids.size(0)), rows, model,
-                                               [&](const pipeline::LossTerm&) { return 1 / count; });
+    const auto totals = runner.train(plan::schedule_1f1b(1, 0, ids.size(0)), rows,
+                                     [&](const pipeline::LossTerm&) { return 1 / count; });
     return totals.at(0).sum / totals.at(0).count;
   }
 
@@ -133,7 +133,8 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
   store::SafetensorsFile file{fs::path(GetParam()).replace_extension(".safetensors")};
   spec::GptConfig config = complete(json, file);
   tensor::ParamSet params{spec::gpt_params(config), {}, at::kFloat, true};
-  models::GptModel model{params, config, {}, 1};
+  models::GptModel model{nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1}};
+  pipeline::Runner runner{{&model}, dist::single_process().pipeline, params.grad_queue()};
   at::Tensor mask = matrix(json.at("loss_mask"), at::kFloat);  // [b, s]
 };
 
@@ -185,7 +186,8 @@ TEST_P(TransformersModel, FiveStepsOfAdamHaveTransformersLossesAndNorms) {
                                       .beta2 = settings.at("betas").at(1),
                                       .epsilon = settings.at("eps"),
                                       .weight_decay = settings.at("weight_decay"),
-                                      .clip_grad = settings.at("clip")});
+                                      .clip_grad = settings.at("clip")},
+                             dist::single_process());
   for (size_t step = 0; step < 5; ++step) {
     params.zero_grad();
     EXPECT_NEAR(run_step(step), json.at("losses").at(step).get<double>(), kLossTolerance) << "step " << step + 1;

@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "dist/collectives.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
-#include "kernels/linear_cross_entropy.h"
 
 namespace espalier::models {
 namespace {
@@ -16,11 +16,11 @@ std::string layer_name(int64_t layer) { return "layers." + std::to_string(layer)
 
 }  // namespace
 
-GptBlock::GptBlock(tensor::ParamSet& params, const spec::GptConfig& config, int64_t layer)
-    : input_layernorm_(params, layer_name(layer) + ".input_layernorm", config.layernorm_epsilon),
-      self_attention_(params, layer_name(layer) + ".self_attention", layer, config.num_attention_heads),
-      post_attention_layernorm_(params, layer_name(layer) + ".post_attention_layernorm", config.layernorm_epsilon),
-      mlp_(params, layer_name(layer) + ".mlp", config.activation),
+GptBlock::GptBlock(const nn::LayerBuilder& builder, const spec::GptConfig& config, int64_t layer)
+    : input_layernorm_(builder, layer_name(layer) + ".input_layernorm", config.layernorm_epsilon),
+      self_attention_(builder, layer_name(layer) + ".self_attention", layer, config.num_attention_heads),
+      post_attention_layernorm_(builder, layer_name(layer) + ".post_attention_layernorm", config.layernorm_epsilon),
+      mlp_(builder, layer_name(layer) + ".mlp", config.activation),
       residual_from_layernorm_(config.residual_from_layernorm) {}
 
 at::Tensor GptBlock::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
@@ -38,26 +38,57 @@ void GptBlock::visit(tensor::ParamVisitor& visitor) {
   visitor.child("mlp", mlp_);
 }
 
-GptModel::GptModel(tensor::ParamSet& params, const spec::GptConfig& config, const pipeline::RecomputePlan& recompute,
-                   uint64_t seed)
+GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const plan::DepthRange& part,
+                   const Options& options)
     : config_(config),
-      seed_(seed),
-      recompute_(recompute),
-      word_embeddings_(params, "word_embeddings"),
-      final_layernorm_(params, "final_layernorm", config.layernorm_epsilon),
-      output_weight_(params.at(config.tie_output ? "word_embeddings.weight" : "lm_head.weight")),
-      queue_(params.grad_queue()) {
+      options_(options),
+      grid_(builder.grid),
+      sequence_parallel_(builder.sequence_parallel),
+      compute_type_(builder.params.compute_type()) {
   if (config.position_embedding == spec::PositionEmbedding::kAlibi)
     alibi_slopes_ = kernels::alibi_slopes(config.num_attention_heads);
-  if (config.embed_layernorm) embedding_norm_.emplace(params, "word_embeddings.norm", kEmbeddingNormEpsilon);
-  if (config.position_embedding == spec::PositionEmbedding::kLearned)
-    position_embeddings_.emplace(params, "position_embeddings");
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) layers_.emplace_back(params, config, layer);
+  if (part.contains(0)) {
+    word_embeddings_.emplace(builder, "word_embeddings");
+    if (config.embed_layernorm) embedding_norm_.emplace(builder, "word_embeddings.norm", kEmbeddingNormEpsilon);
+    if (config.position_embedding == spec::PositionEmbedding::kLearned)
+      position_embeddings_.emplace(builder, "position_embeddings");
+  }
+  first_layer_ = std::max<int64_t>(part.begin, 1) - 1;
+  for (int64_t layer = first_layer_; layer < std::min(part.end - 1, config.num_layers); ++layer)
+    layers_.emplace_back(builder, config, layer);
+  if (part.contains(config.num_layers + 1)) {
+    final_layernorm_.emplace(builder, "final_layernorm", config.layernorm_epsilon);
+    output_layer_.emplace(builder, config.tie_output ? "word_embeddings" : "lm_head");
+  }
+}
+
+GptModel::Rows GptModel::context_rows(int64_t sequence_length) const {
+  const int64_t count = sequence_length / grid_.shape.context;
+  return {grid_.position.context * count, count};
+}
+
+GptModel::Rows GptModel::local_rows(int64_t sequence_length) const {
+  const Rows rows = context_rows(sequence_length);
+  if (!sequence_parallel_) return rows;
+  const int64_t count = rows.count / grid_.shape.tensor;
+  return {rows.first + grid_.position.tensor * count, count};
+}
+
+std::vector<pipeline::TensorShape> GptModel::input_shapes(const tensor::Batch& batch) const {
+  return word_embeddings_ ? std::vector<pipeline::TensorShape>() : hidden_shape(batch);
+}
+
+std::vector<pipeline::TensorShape> GptModel::output_shapes(const tensor::Batch& batch) const {
+  return output_layer_ ? std::vector<pipeline::TensorShape>() : hidden_shape(batch);
+}
+
+std::vector<pipeline::TensorShape> GptModel::hidden_shape(const tensor::Batch& batch) const {
+  return {{"hidden", {local_rows(batch.ids.size(1)).count, batch.ids.size(0), config_.hidden_size}, compute_type_}};
 }
 
 at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
                            const nn::ForwardContext& context) const {
-  at::Tensor x = word_embeddings_.forward(ids);  // [s, b, h]
+  at::Tensor x = word_embeddings_->forward(ids);  // [S, b, h]
   if (embedding_norm_) x = embedding_norm_->forward(x);
   if (position_embeddings_) x = x + position_embeddings_->forward(positions);
   return kernels::dropout(x, context.dropout_site("embedding"));
@@ -74,36 +105,56 @@ nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input)
   context.attention = attention_context();
   context.attention.first_key = input.batch->document_starts;
   context.attention.sample_numbers = input.batch->sample_numbers;
-  context.attention.seed = context.seed = seed_;
+  context.attention.seed = context.seed = options_.seed;
   context.attention.dropout = input.training ? config_.attention_dropout : 0;
   context.hidden_dropout = input.training ? config_.hidden_dropout : 0;
+  context.first_position = local_rows(input.batch->ids.size(1)).first;
   context.sample_numbers = &input.batch->sample_numbers;
   return context;
+}
+
+at::Tensor GptModel::run_layers(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const {
+  const auto layer = [this, context](int64_t number, const at::Tensor& in) {
+    return layers_[static_cast<size_t>(number)].forward(in, *context);
+  };
+  for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
+    x = pipeline::run_layers(range, x, layer);
+  return x;
+}
+
+pipeline::LossTerm GptModel::loss(const at::Tensor& x, const tensor::Batch& batch) const {
+  const Rows rows = context_rows(batch.ids.size(1));
+  const auto of_rank = [&rows](const at::Tensor& whole) {
+    return whole.narrow(1, rows.first, rows.count).t().contiguous();  // [b, s] -> [s/cp, b]
+  };
+  const at::Tensor mask = of_rank(batch.loss_mask);
+  const nn::OutputLayer::Losses losses = output_layer_->loss(x, of_rank(batch.labels), mask);
+  pipeline::LossTerm term;
+  term.name = "lm loss";
+  term.sum = dist::sum_over_ranks(losses.sum, grid_.context);
+  term.count = batch.loss_mask.sum();
+  term.row_sums = (losses.per_token * mask).sum(0);
+  grid_.context.all_reduce(term.row_sums);
+  term.row_counts = batch.loss_mask.sum(1);
+  return term;
 }
 
 pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   const tensor::Batch& batch = *input.batch;
   // Shared: a recomputed range runs its layers again when this function has long returned.
   const auto context = std::make_shared<const nn::ForwardContext>(training_context(input));
-  at::Tensor x = embed(batch.ids, batch.positions, *context);
-  const auto layer = [this, context](int64_t number, const at::Tensor& in) {
-    return layers_[number].forward(in, *context);
-  };
-  for (const pipeline::LayerRange& range : recompute_.ranges(config_.num_layers))
-    x = pipeline::run_layers(range, x, layer);
-  x = final_layernorm_.forward(x);
-
-  const int64_t b = batch.ids.size(0), s = batch.ids.size(1);
-  const at::Tensor labels = batch.labels.t().contiguous().view({s * b});
-  const at::Tensor mask = batch.loss_mask.t().contiguous().view({s * b});
-  const kernels::TokenLosses losses =
-      kernels::linear_cross_entropy(x.view({s * b, -1}), output_weight_, {labels, mask}, queue_);
-
-  pipeline::LossTerm term{
-      .name = "lm loss", .sum = losses.sum, .count = mask.sum(), .weight = 1, .row_sums = {}, .row_counts = {}};
-  term.row_sums = (losses.per_token * mask).view({s, b}).sum(0);
-  term.row_counts = mask.view({s, b}).sum(0);
-  return {.tensors = {}, .loss = {std::move(term)}};
+  at::Tensor x;
+  if (word_embeddings_) {
+    const Rows ids = context_rows(batch.ids.size(1)), positions = local_rows(batch.ids.size(1));
+    x = embed(batch.ids.narrow(1, ids.first, ids.count).contiguous(),
+              batch.positions.narrow(1, positions.first, positions.count).contiguous(), *context);
+  } else {
+    ESPALIER_CHECK(input.tensors.size() == 1, input.tensors.size(), " tensors for a part of a GPT");
+    x = input.tensors[0].tensor;
+  }
+  x = run_layers(x, context);
+  if (!output_layer_) return {.tensors = {{"hidden", x}}, .loss = {}};
+  return {.tensors = {}, .loss = {loss(final_layernorm_->forward(x), batch)}};
 }
 
 at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions,
@@ -112,22 +163,21 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   at::Tensor x = embed(ids, positions, context);
   for (const GptBlock& layer : layers_) x = layer.forward(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->length += ids.size(1);
-  return final_layernorm_.forward(x);
+  return final_layernorm_->forward(x);
 }
 
-at::Tensor GptModel::logits(const at::Tensor& hidden) const {
-  const at::NoGradGuard no_grad;
-  return at::matmul(hidden, output_weight_.value.t()).to(at::kFloat);
-}
+at::Tensor GptModel::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
 
 void GptModel::visit(tensor::ParamVisitor& visitor) {
-  visitor.child("word_embeddings", word_embeddings_);
+  if (word_embeddings_) visitor.child("word_embeddings", *word_embeddings_);
   if (embedding_norm_) visitor.child("word_embeddings.norm", *embedding_norm_);
   if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
   for (size_t layer = 0; layer < layers_.size(); ++layer)
-    visitor.child(layer_name(static_cast<int64_t>(layer)), layers_[layer]);
-  visitor.child("final_layernorm", final_layernorm_);
-  if (!config_.tie_output) visitor.param("lm_head.weight", output_weight_);
+    visitor.child(layer_name(first_layer_ + static_cast<int64_t>(layer)), layers_[layer]);
+  if (final_layernorm_) visitor.child("final_layernorm", *final_layernorm_);
+  // A tied output is the word embedding again; only where that lies elsewhere is it this part's own.
+  if (output_layer_ && !config_.tie_output) visitor.child("lm_head", *output_layer_);
+  if (output_layer_ && config_.tie_output && !word_embeddings_) visitor.child("word_embeddings", *output_layer_);
 }
 
 }  // namespace espalier::models

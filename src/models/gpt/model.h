@@ -1,5 +1,8 @@
 // GPT (Radford et al. 2019) as Megatron builds it: pre-norm blocks; BLOOM (Le Scao et al. 2022) is this with ALiBi and
-// a layer norm behind the embedding. Legend: s sequence, b micro-batch, h hidden, V padded vocabulary.
+// a layer norm behind the embedding.
+//
+// Legend: s sequence, b micro-batch, h hidden, V padded vocabulary; S the rows of the sequence that this process holds
+// between layers (s/cp, with sequence parallelism s/cp/tp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +15,18 @@
 #include "nn/embedding.h"
 #include "nn/layer_norm.h"
 #include "nn/mlp.h"
+#include "nn/output_layer.h"
 #include "pipeline/recompute.h"
 #include "pipeline/stage.h"
+#include "plan/partition.h"
 #include "spec/gpt.h"
 
 namespace espalier::models {
 
 class GptBlock {
  public:
-  GptBlock(tensor::ParamSet& params, const spec::GptConfig& config, int64_t layer);
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const;  // [s, b, h] -> [s, b, h]
+  GptBlock(const nn::LayerBuilder& builder, const spec::GptConfig& config, int64_t layer);
+  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const;  // [S, b, h] -> [S, b, h]
   void visit(tensor::ParamVisitor& visitor);
 
  private:
@@ -32,40 +37,65 @@ class GptBlock {
   bool residual_from_layernorm_;
 };
 
+// A consecutive part of the model, or all of it.
 class GptModel : public pipeline::Stage {
  public:
-  // `params` holds spec::gpt_params(config) and outlives the model. `seed` keys dropout.
-  GptModel(tensor::ParamSet& params, const spec::GptConfig& config, const pipeline::RecomputePlan& recompute,
-           uint64_t seed);
+  struct Options {
+    pipeline::RecomputePlan recompute;
+    uint64_t seed = 0;  // keys dropout
+  };
+  // The depths `part` of the model. The builder's ParamSet holds their parameters and outlives the model.
+  GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const plan::DepthRange& part,
+           const Options& options);
+  // The whole model.
+  GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const Options& options)
+      : GptModel(builder, config, {0, config.num_layers + 2}, options) {}
 
-  // One loss term, "lm loss".
+  // Between parts goes "hidden", [S, b, h]. The last part gives one loss term, "lm loss".
   pipeline::StageOutput forward(const pipeline::StageInput& input) override;
+  std::vector<pipeline::TensorShape> input_shapes(const tensor::Batch& batch) const override;
+  std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
 
-  // For generation and scoring, no graph: [b, s] ids at `positions` -> hidden states behind the final norm, [s, b, h].
+  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states behind the final norm, [s, b, h].
   // A cache in the context receives the keys and values of these positions.
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
-  at::Tensor logits(const at::Tensor& hidden) const;  // [..., h] -> [..., V] fp32
+  at::Tensor logits(const at::Tensor& hidden) const;  // [..., h] -> [..., V/tp] fp32
 
   const spec::GptConfig& config() const { return config_; }
   // The attention description that belongs to the model itself (ALiBi slopes), to be completed by the caller.
   tensor::AttentionContext attention_context() const;
 
  private:
+  // Rows of the sequence.
+  struct Rows {
+    int64_t first = 0, count = 0;
+  };
+  Rows context_rows(int64_t sequence_length) const;  // of this context rank: s/cp
+  Rows local_rows(int64_t sequence_length) const;    // of this process between layers: S
+
+  // [b, s/cp] ids and [b, S] positions -> [S, b, h]
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
+  at::Tensor run_layers(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const;
+  std::vector<pipeline::TensorShape> hidden_shape(const tensor::Batch& batch) const;
+  pipeline::LossTerm loss(const at::Tensor& x, const tensor::Batch& batch) const;
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
 
   spec::GptConfig config_;
-  uint64_t seed_;
-  pipeline::RecomputePlan recompute_;
+  Options options_;
+  const dist::Grid& grid_;
+  bool sequence_parallel_;
+  at::ScalarType compute_type_;
   at::Tensor alibi_slopes_;  // [heads] fp32, undefined without ALiBi
-  nn::Embedding word_embeddings_;
+  // The first part's.
+  std::optional<nn::VocabularyEmbedding> word_embeddings_;
   std::optional<nn::LayerNorm> embedding_norm_;
-  std::optional<nn::Embedding> position_embeddings_;
+  std::optional<nn::PositionEmbedding> position_embeddings_;
+  int64_t first_layer_ = 0;
   std::vector<GptBlock> layers_;
-  nn::LayerNorm final_layernorm_;
-  tensor::Param& output_weight_;
-  tensor::GradQueue& queue_;
+  // The last part's.
+  std::optional<nn::LayerNorm> final_layernorm_;
+  std::optional<nn::OutputLayer> output_layer_;
 };
 
 }  // namespace espalier::models

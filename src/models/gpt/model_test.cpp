@@ -20,7 +20,7 @@ spec::GptConfig small_config() {
 
 std::vector<std::string> visited_names(const spec::GptConfig& config) {
   tensor::ParamSet params(spec::gpt_params(config), {}, at::kFloat, true);
-  GptModel model(params, config, {}, 1);
+  GptModel model(nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1});
   std::vector<std::string> names;
   tensor::ParamVisitor visitor([&](const std::string& name, tensor::Param& param) {
     EXPECT_EQ(name, param.spec->name);

@@ -1,0 +1,86 @@
+#include "engine_train.h"
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "dist/grid.h"
+#include "dist/store.h"
+#include "launch/cores.h"
+#include "launch/environment.h"
+#include "plan/run_config.h"
+#include "train/run.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// A word as a shell takes it.
+std::string shell_word(const std::string& word) {
+  const char* const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_line_of(const std::string& command, const Words& arguments) {
+  std::string line = "espalier " + command;
+  for (const std::string& word : arguments) line += " " + shell_word(word);
+  return line;
+}
+
+// The first rank talks; from the others come only warnings and errors, with their number.
+void set_up_log(const plan::LoggingConfig& logging, const launch::RankEnvironment& place) {
+  set_log_level(plan::log_level(logging));
+  if (place.world_size == 1) return;
+  if (place.rank > 0) {
+    set_log_level(std::min(plan::log_level(logging), LogLevel::kWarning));
+    set_log_prefix(concat("[rank ", place.rank, "] "));
+  }
+}
+
+// Where ranks share a machine each keeps to its part of the cores; before any thread starts.
+void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>& num_threads, bool given) {
+  if (place.local_world_size == 1) return;
+  const launch::CoreShare share = launch::share_of_cores(place);
+  launch::bind_to_cores(share);
+  if (!given) num_threads = share.num_threads;
+  log_info("each rank: ", share.explanation);
+}
+
+dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
+  if (place.world_size == 1) return {};
+  dist::GridOptions options;
+  options.store = dist::connect_store(place);
+  options.tied_embedding = config.model.tie_output;
+  options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
+  options.backend.loopback = place.local_world_size == place.world_size;
+  return dist::make_grid(config.grid, place.rank, options);
+}
+
+}  // namespace
+
+int train(const Words& arguments) {
+  ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
+  const launch::RankEnvironment place = launch::detect_environment();
+  plan::RunConfig config;
+  if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
+  OptionTable table("espalier train gpt", "");
+  table.say_notes(false);  // espalier has said them
+  Problems problems;
+  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  problems.raise();
+  set_up_log(config.logging, place);
+  if (place.world_size > 1) log_info(place.explanation);
+  set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
+  const dist::Grid grid = make_grid(config, place);
+  if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
+  train::run(config, table, command_line_of("train", arguments), grid);
+  grid.world.barrier();  // nobody's connections close under another
+  return 0;
+}
+
+}  // namespace espalier

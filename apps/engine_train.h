@@ -1,0 +1,11 @@
+// espalier-engine train: one rank of a training run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+int train(const std::vector<std::string>& arguments);
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// What layers are built from: the parameters of this process, and the processes that they are split over.
+#pragma once
+
+#include "dist/grid.h"
+#include "tensor/param_set.h"
+
+namespace espalier::nn {
+
+struct LayerBuilder {
+  tensor::ParamSet& params;  // with grid, outlives the layers
+  const dist::Grid& grid;
+  // Between the column- and row-parallel layers, activations are split along the sequence over the tensor ranks
+  // (Korthikanti et al. 2022) instead of being the same on all of them.
+  bool sequence_parallel = false;
+};
+
+}  // namespace espalier::nn

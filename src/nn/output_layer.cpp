@@ -1,0 +1,52 @@
+#include "nn/output_layer.h"
+
+#include <ATen/ATen.h>
+
+#include "dist/collectives.h"
+#include "kernels/linear_cross_entropy.h"
+#include "spec/shard.h"
+
+namespace espalier::nn {
+namespace {
+
+// log of the sum of exponentials, and the label's logit, over all ranks' shards. Every rank adds the same numbers in the
+// same order, so that all come to the same bits.
+void combine_shards(const dist::Group& ranks, at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+  const at::Tensor local = at::stack({log_sum_exp, label_logits}).unsqueeze(0);  // [1, 2, tokens]
+  const at::Tensor all = ranks.all_gather(local.contiguous());                   // [tp, 2, tokens]
+  log_sum_exp = at::logsumexp(all.select(1, 0), 0);
+  label_logits = all.select(1, 1).sum(0);
+}
+
+}  // namespace
+
+OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name)
+    : weight_(builder.params.at(name + ".weight")),
+      queue_(builder.params.grad_queue()),
+      ranks_(builder.grid.tensor),
+      first_row_(spec::local_ranges(*weight_.spec, builder.params.shard()).at(0).begin),
+      sequence_parallel_(builder.sequence_parallel) {}
+
+OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const {
+  const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
+  const int64_t s = labels.size(0), b = labels.size(1);
+  kernels::VocabularyShard shard;
+  if (ranks_.size() > 1) {
+    shard.first_row = first_row_;
+    shard.combine = [this](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+      combine_shards(ranks_, log_sum_exp, label_logits);
+    };
+  }
+  const kernels::TokenLosses losses = kernels::linear_cross_entropy(
+      whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})}, queue_, shard);
+  return {losses.sum, losses.per_token.view({s, b})};
+}
+
+at::Tensor OutputLayer::logits(const at::Tensor& x) const {
+  const at::NoGradGuard no_grad;
+  return at::matmul(x, weight_.value.t()).to(at::kFloat);
+}
+
+void OutputLayer::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }
+
+}  // namespace espalier::nn

@@ -1,0 +1,34 @@
+// The output layer: logits over the vocabulary, which is split over the tensor ranks, and their loss.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "nn/layer_builder.h"
+
+namespace espalier::nn {
+
+class OutputLayer {
+ public:
+  // `name`: parameter "<name>.weight" [V, h], the word embedding's or its own.
+  OutputLayer(const LayerBuilder& builder, const std::string& name);
+
+  struct Losses {
+    at::Tensor sum;        // scalar fp32, sum of loss * mask; carries the graph; the same on every tensor rank
+    at::Tensor per_token;  // [s, b] fp32, without graph
+  };
+  // x: [S, b, h]; labels: [s, b] int64; mask: [s, b] fp32.
+  Losses loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const;
+  at::Tensor logits(const at::Tensor& x) const;  // [..., h] -> [..., V/tp] fp32, no graph
+  void visit(tensor::ParamVisitor& visitor);
+
+ private:
+  tensor::Param& weight_;
+  tensor::GradQueue& queue_;
+  const dist::Group& ranks_;
+  int64_t first_row_;
+  bool sequence_parallel_;
+};
+
+}  // namespace espalier::nn
