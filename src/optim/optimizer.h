@@ -51,7 +51,7 @@ class Optimizer {
  public:
   // `params` and `reducer` outlive the optimizer. Without a reducer it updates all of `params` and takes their
   // gradients as they are. Master weights start as zeros: fill them through set_master or visit_state.
-  Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid = dist::Grid::single(),
+  Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid = dist::single_process(),
             dist::GradReducer* reducer = nullptr);
 
   // Gives a parameter its fp32 value (all of its local tensor), of which the optimizer keeps and rounds what it owns.

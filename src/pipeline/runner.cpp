@@ -170,6 +170,7 @@ struct Runner::Step {
 
   void weight_grad() {
     ESPALIER_CHECK(!deferred.empty(), "a weight gradient before its backward");
+    const at::NoGradGuard no_grad;  // as in the backward pass that put it off
     runner.queue_.drain(deferred.front());
     deferred.pop_front();
   }

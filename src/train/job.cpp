@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/resume.h"
+#include "dist/shared_folder.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "train/model_setup.h"
@@ -74,8 +75,8 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Gr
   load_or_initialize();
   if (!save.empty()) {
     if (grid_.rank == 0) prepare_save_folder();
-    grid_.world.barrier();
-    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_));
+    dist::check_folder_is_shared(save, grid_.world);
+    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_), grid_.world);
     writer_->reserve(tensors_to_save(state()));
   }
 }
@@ -149,11 +150,12 @@ void Job::open_data() {
 
 void Job::build_model() {
   log_info("building GPT model ...");
-  const std::vector<spec::ParamSpec> specs = spec::gpt_params(config_.model);
+  specs_ = spec::gpt_params(config_.model);
   const plan::Partition partition = plan::make_partition(config_);
   const int64_t stage = grid_.position.pipeline;
-  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs, partition, stage), grid_.tensor_shard(),
-                                               compute_type(config_.training.precision), true);
+  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs_, partition, stage), grid_.tensor_shard(),
+                                               compute_type(config_.training.precision), true,
+                                               config_.parallel.zero_stage > 0 ? grid_.gradient.size() : 1);
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel};
   const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
                                           .seed = static_cast<uint64_t>(config_.training.seed)};
@@ -165,11 +167,11 @@ void Job::build_model() {
   }
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
-  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_);
+  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
   lr_ = std::make_unique<optim::LrSchedule>(lr_config(config_));
   trainer_ = std::make_unique<Trainer>(
       config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front()});
-  const double count = static_cast<double>(spec::num_elements(specs));
+  const double count = static_cast<double>(spec::num_elements(specs_));
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
 
@@ -216,11 +218,11 @@ void Job::prepare_save_folder() {
              " moved to metrics.superseded.jsonl");
 }
 
-JobState Job::state() { return {*params_, *optimizer_, *lr_, trainer_->position()}; }
+JobState Job::state() { return {specs_, *params_, *optimizer_, *lr_, trainer_->position()}; }
 
 void Job::save() {
   const int64_t step = trainer_->position().step;
-  if (!writer_ || saved_step_ == step || grid_.world.size() > 1) return;
+  if (!writer_ || saved_step_ == step) return;
   log_info("saving checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(step)), " to ",
            config_.checkpoint.save);
   store::Manifest manifest;

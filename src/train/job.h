@@ -65,6 +65,7 @@ class Job {
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
+  std::vector<spec::ParamSpec> specs_;  // of the whole model
   std::unique_ptr<tensor::ParamSet> params_;
   std::vector<std::unique_ptr<models::GptModel>> parts_;  // of the model; more than one with virtual stages
   std::unique_ptr<pipeline::Runner> runner_;

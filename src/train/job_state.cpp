@@ -20,26 +20,52 @@ std::string cpu_type() {
   return "unknown";
 }
 
+// What this rank holds of a parameter, and of a piece of its optimizer state.
+ckpt::TensorPart part_of(const tensor::Param& param, const spec::TensorShard& shard) {
+  return {param.spec->shape, spec::local_extents(*param.spec, shard)};
+}
+
+ckpt::TensorPart part_of(const optim::StatePiece& piece, const spec::TensorShard& shard) {
+  const spec::ParamSpec& spec = *piece.param->spec;
+  return {spec.shape, spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end)};
+}
+
 std::vector<ckpt::TensorRequest> all_requests(const JobState& job) {
   std::vector<ckpt::TensorRequest> requests;
-  for (tensor::Param& param : job.params.params()) requests.push_back({param.spec->name, param.value});
+  for (tensor::Param& param : job.params.params())
+    requests.push_back({param.spec->name, param.value, part_of(param, job.params.shard())});
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    requests.push_back({piece.param->spec->name + "." + piece.kind, piece.values});
+    requests.push_back(
+        {piece.param->spec->name + "." + piece.kind, piece.values, part_of(piece, job.params.shard())});
   });
   return requests;
+}
+
+// The tensors of a checkpoint of this precision, whichever rank holds them.
+std::vector<std::string> all_names(const JobState& job) {
+  std::vector<std::string> names;
+  for (const spec::ParamSpec& spec : job.specs) {
+    names.push_back(spec.name);
+    if (job.params.compute_type() != at::kFloat) names.push_back(spec.name + ".master");
+    for (const char* kind : {".exp_avg", ".exp_avg_sq"}) names.push_back(spec.name + kind);
+  }
+  return names;
 }
 
 }  // namespace
 
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
-  const int64_t num_layers = job.params.specs().back().depth - 1;
-  std::vector<ckpt::TensorToSave> tensors;
+  const int64_t num_layers = job.specs.back().depth - 1;
   const auto group = [&](const tensor::Param& param) { return spec::file_group(param.spec->depth, num_layers); };
+  std::vector<ckpt::TensorToSave> tensors;
   for (tensor::Param& param : job.params.params())
-    tensors.push_back({param.spec->name, store::weights_file(group(param)), param.value});
+    if (!param.spec->is_copy)
+      tensors.push_back(
+          {param.spec->name, store::weights_file(group(param)), param.value, part_of(param, job.params.shard())});
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    tensors.push_back(
-        {piece.param->spec->name + "." + piece.kind, store::optimizer_file(group(*piece.param)), piece.values});
+    if (!piece.param->spec->is_copy)
+      tensors.push_back({piece.param->spec->name + "." + piece.kind, store::optimizer_file(group(*piece.param)),
+                         piece.values, part_of(piece, job.params.shard())});
   });
   return tensors;
 }
@@ -72,13 +98,16 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
   if (what == Restore::kAll) {
-    checkpoint.load(all_requests(job), ckpt::LoadedCheckpoint::Part::kAll);
+    checkpoint.load(all_requests(job), ckpt::LoadedCheckpoint::Part::kAll, all_names(job));
     return;
   }
   // The compute type may differ here: the master weights are the truth, where there are any.
   for (tensor::Param& param : job.params.params()) {
     const std::string master = param.spec->name + ".master";
-    const at::Tensor fp32 = checkpoint.read(checkpoint.has(master) ? master : param.spec->name).to(at::kFloat);
+    const std::string& name = checkpoint.has(master) ? master : param.spec->name;
+    const at::Tensor fp32 = checkpoint.read(name, spec::local_extents(*param.spec, job.params.shard()))
+                                .to(at::kFloat)
+                                .view(param.value.sizes());
     job.optimizer.set_master(param, fp32);
     param.value.copy_(fp32);
   }

@@ -14,6 +14,7 @@
 namespace espalier::train {
 
 struct JobState {
+  const std::vector<spec::ParamSpec>& specs;  // of the whole model
   tensor::ParamSet& params;
   optim::Optimizer& optimizer;
   optim::LrSchedule& lr;

@@ -36,7 +36,7 @@ class Layouts : public ::testing::Test {
   static Curve run(const std::string& layout_text) {
     const plan::Layout layout = plan::parse_layout(layout_text);
     const std::string save = *folder_ / layout_text;
-    const Words words = run_flags() + plan::layout_flags(layout, 4) + Words{"--save", save, "--save-interval", "1000", "--log-level", "warning"};
+    const Words words = run_flags() + plan::layout_flags(layout, 4) + Words{"--save", save, "--save-interval", "1000", "--log-level", "warning", "--num-threads", "1"};
     dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
       train(words, grid);
       return std::string();
@@ -58,7 +58,7 @@ TemporaryFolder* Layouts::folder_ = nullptr;
 TEST_F(Layouts, TrainAsOneProcessDoes) {
   const Curve one = run("tp1pp1dp1");
   ASSERT_EQ(one.loss.size(), 10u);
-  for (const std::string layout : {"dp2", "tp2", "pp2", "tp2pp2dp2", "tp2sp", "cp2", "pp2vp2", "pp2zb", "tp2cp2sp"}) {
+  for (const std::string layout : {"dp2", "tp2", "pp2", "tp2pp2dp2", "tp2sp", "cp2", "pp2vp2", "pp2zb", "tp2cp2sp", "dp2zero1", "dp2zero2", "tp2dp2zero1"}) {
     SCOPED_TRACE(layout);
     const Curve curve = run(layout);
     ASSERT_EQ(curve.loss.size(), one.loss.size());
