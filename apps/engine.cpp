@@ -19,7 +19,7 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train},
+    {"train", train_rank},
     {"generate", generate},
 };
 

@@ -63,7 +63,7 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
 
 }  // namespace
 
-int train(const Words& arguments) {
+int train_rank(const Words& arguments) {
   ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
   const launch::RankEnvironment place = launch::detect_environment();
   plan::RunConfig config;

@@ -6,6 +6,6 @@
 
 namespace espalier {
 
-int train(const std::vector<std::string>& arguments);
+int train_rank(const std::vector<std::string>& arguments);
 
 }  // namespace espalier
