@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/shell.h"
 #include "dist/grid.h"
 #include "dist/store.h"
 #include "launch/cores.h"
@@ -16,15 +17,6 @@ namespace espalier {
 namespace {
 
 using Words = std::vector<std::string>;
-
-// A word as a shell takes it.
-std::string shell_word(const std::string& word) {
-  const char* const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string command_line_of(const std::string& command, const Words& arguments) {
   std::string line = "espalier " + command;
