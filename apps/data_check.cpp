@@ -25,6 +25,7 @@ struct Request {
 };
 
 struct Findings {
+  int64_t num_empty_documents = 0;
   data::IdRange ids;
   std::optional<data::DocumentEnds> ends;
   std::optional<data::RoundTrip> round_trip;
@@ -33,6 +34,7 @@ struct Findings {
 Findings check_store(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
   store.check_all();
   Findings findings;
+  findings.num_empty_documents = data::count_empty_documents(store);
   Progress progress("check " + store.prefix(), store.num_bytes(), Progress::Unit::kBytes);
   findings.ids = data::check_ids(store, request.vocab_size, request.workers, progress);
   progress.finish();
@@ -50,7 +52,8 @@ nlohmann::ordered_json to_json(const data::TokenStore& store, const Findings& fi
                                    {"sequences", store.num_sequences()},
                                    {"tokens", store.num_tokens()},
                                    {"smallest_id", findings.ids.smallest},
-                                   {"largest_id", findings.ids.largest}};
+                                   {"largest_id", findings.ids.largest},
+                                   {"empty_documents", findings.num_empty_documents}};
   if (findings.ends) result["documents_with_eod"] = findings.ends->num_ended;
   if (findings.round_trip) result["round_trip_documents"] = findings.round_trip->num_documents;
   result["ok"] = true;
@@ -61,6 +64,8 @@ void print(const data::TokenStore& store, const Findings& findings) {
   std::printf("%s: ok, %s documents, %s tokens, ids %lld to %lld\n", store.prefix().c_str(),
               format_count(store.num_documents()).c_str(), format_count(store.num_tokens()).c_str(),
               static_cast<long long>(findings.ids.smallest), static_cast<long long>(findings.ids.largest));
+  if (findings.num_empty_documents > 0)
+    std::printf("  %s documents are empty\n", format_count(findings.num_empty_documents).c_str());
   if (findings.ends)
     std::printf("  %s of %s documents end with the end-of-document token\n",
                 format_count(findings.ends->num_ended).c_str(), format_count(findings.ends->num_documents).c_str());

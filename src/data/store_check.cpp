@@ -159,6 +159,17 @@ IdRange check_ids(const TokenStore& store, std::optional<int64_t> vocab_size, in
   return IdScan<int32_t>(store, vocab_size, progress).run(threads);
 }
 
+int64_t count_empty_documents(const TokenStore& store) {
+  int64_t count = 0;
+  for (int64_t document = 0; document < store.num_documents(); ++document) {
+    bool has_tokens = false;
+    for (int64_t at = store.first_sequence(document); at < store.first_sequence(document + 1) && !has_tokens; ++at)
+      has_tokens = store.size(at) > 0;
+    count += !has_tokens;
+  }
+  return count;
+}
+
 DocumentEnds count_document_ends(const TokenStore& store, int32_t eod) {
   DocumentEnds ends;
   for (int64_t document = 0; document < store.num_documents(); ++document) {

@@ -19,6 +19,9 @@ struct IdRange {
 // it stands. The index must have passed check_all().
 IdRange check_ids(const TokenStore& store, std::optional<int64_t> vocab_size, int64_t threads, Progress& progress);
 
+// Documents without a token: legal, and a sign of damaged document marks, for no tool writes them unasked.
+int64_t count_empty_documents(const TokenStore& store);
+
 struct DocumentEnds {
   int64_t num_documents = 0;  // with at least one token
   int64_t num_ended = 0;      // whose last id is `eod`

@@ -70,6 +70,27 @@ TEST(StoreCheck, FindsTheFirstBadIdOfALargeFileWithAnyNumberOfThreads) {
                   "was made with another tokenizer, or is damaged.");
 }
 
+// Whichever bit of the index is turned over, it is refused, save that document marks may come to stand elsewhere in
+// order: then a document is empty, and is counted.
+TEST(StoreCheck, FindsEveryBitThatIsTurnedOverInAnIndex) {
+  TestFolder folder;
+  const std::string prefix = write_store(folder, TokenType::kUint16, {{5, 6, 7}, {8}, {9, 10}, {11, 12, 13, 14}});
+  const std::string whole = read_file(prefix + ".idx");
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string damaged = whole;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    testing::write_text(prefix + ".idx", damaged);
+    try {
+      const TokenStore store(prefix);
+      store.check_all();
+      EXPECT_GT(count_empty_documents(store), 0) << "byte " << bit / 8 << ", bit " << bit % 8;
+      EXPECT_GE(bit / 8, 34u + 12 * 4 + 8) << "only a mark may move";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(", found "), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(StoreCheck, CountsTheDocumentsThatEndWithTheToken) {
   TestFolder folder;
   const DocumentEnds ends =
