@@ -7,12 +7,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "text/internal/added_tokens.h"
-#include "text/internal/bpe_model.h"
-#include "text/internal/char_bpe.h"
+#include "text/internal/bert_words.h"
 #include "text/internal/decoder.h"
+#include "text/internal/hf_model.h"
 #include "text/internal/normalizer.h"
 #include "text/internal/post_processor.h"
 #include "text/internal/pre_tokenizer_steps.h"
+#include "text/internal/word_cache.h"
 #include "text/utf8.h"
 
 namespace espalier::text {
@@ -21,27 +22,27 @@ namespace {
 
 using namespace internal;
 
-constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"};
+constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                                       "chat_template.jinja"};
 
 // Everything that a tokenizer.json says. Immutable once read.
 struct Parts {
-  BpeModel model;
+  HfModel model;
   std::unique_ptr<Normalizer> normalizer;  // null: none
   AddedTokens added;
   PreTokenizerSteps pre_tokenizer;
   PostProcessor post_processor;
-  std::unique_ptr<Decoder> decoder;   // null: pieces are joined by blanks
-  std::unique_ptr<ByteBpe> byte_bpe;  // one of the two
-  std::unique_ptr<CharBpe> char_bpe;
+  std::unique_ptr<Decoder> decoder;  // null: pieces are joined by blanks
+  const BertWords* bert = nullptr;   // the normalizer's, where words can be cut and looked up in one go
 };
 
 class HfEncoder final : public Encoder {
  public:
   explicit HfEncoder(const Parts& parts) : parts_(parts) {
-    if (parts.byte_bpe)
-      bytes_.emplace(*parts.byte_bpe);
+    if (parts.model.byte_bpe)
+      bytes_.emplace(*parts.model.byte_bpe);
     else
-      chars_.emplace(*parts.char_bpe);
+      words_.emplace();
   }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) override {
@@ -70,6 +71,7 @@ class HfEncoder final : public Encoder {
 
   // Text in which no added token is left that is searched before normalization.
   void encode_raw(std::string_view text, bool at_origin, std::vector<int32_t>& ids) {
+    if (parts_.bert) return encode_bert(text, ids);
     if (!parts_.normalizer && parts_.added.normalized().empty()) return encode_normalized(text, at_origin, ids);
     Piece piece{std::string(text), -1, at_origin};
     if (parts_.normalizer) parts_.normalizer->apply(piece);
@@ -81,6 +83,16 @@ class HfEncoder final : public Encoder {
       else
         encode_normalized(part.text, piece.at_origin && part.text.data() == piece.text.data(), ids);
     }
+  }
+
+  void encode_bert(std::string_view text, std::vector<int32_t>& ids) {
+    parts_.bert->for_each_run(text, [&](std::string_view run) {
+      words_->append(run, ids, [&](std::vector<int32_t>& made) {
+        parts_.bert->for_each_word(run, scratch_.text, [&](std::string_view word) {
+          parts_.model.words->encode_word(word, scratch_, made);
+        });
+      });
+    });
   }
 
   void encode_normalized(std::string_view text, bool at_origin, std::vector<int32_t>& ids) {
@@ -95,16 +107,20 @@ class HfEncoder final : public Encoder {
     for (const auto& step : steps.steps) step->apply(pieces);
     if (steps.bytes_last && !bytes_) change_bytes_to_chars(pieces);
     for (const Piece& piece : pieces) {
-      if (bytes_)
+      if (bytes_) {
         bytes_->encode_piece(piece.text, ids);
-      else
-        chars_->encode_word(piece.text, ids);
+      } else if (!piece.text.empty()) {
+        words_->append(piece.text, ids, [&](std::vector<int32_t>& made) {
+          parts_.model.words->encode_word(piece.text, scratch_, made);
+        });
+      }
     }
   }
 
   const Parts& parts_;
   std::optional<ByteBpeEncoder> bytes_;
-  std::optional<CharBpeEncoder> chars_;
+  std::optional<WordCache> words_;
+  WordScratch scratch_;
   std::vector<Part> raw_parts_, normalized_parts_;
   std::string repaired_, prefixed_;
 };
@@ -112,11 +128,6 @@ class HfEncoder final : public Encoder {
 class HfTokenizer final : public Tokenizer {
  public:
   HfTokenizer(std::filesystem::path file, Parts parts) : file_(std::move(file)), parts_(std::move(parts)) {
-    if (parts_.pre_tokenizer.bytes_last && is_byte_level(parts_.model)) {
-      parts_.byte_bpe = std::make_unique<ByteBpe>(byte_bpe_source(parts_.model));
-    } else {
-      parts_.char_bpe = std::make_unique<CharBpe>(parts_.model);
-    }
     vocab_size_ = static_cast<int64_t>(parts_.model.pieces.size());
     const auto& added = parts_.added.by_id();
     if (!added.empty()) vocab_size_ = std::max<int64_t>(vocab_size_, added.rbegin()->first + 1);
@@ -144,6 +155,8 @@ class HfTokenizer final : public Tokenizer {
   int64_t vocab_size() const override { return vocab_size_; }
   std::optional<int32_t> eod() const override { return eod_; }
   void set_eod(std::optional<int32_t> eod) { eod_ = eod; }
+  std::string chat_template() const override { return chat_template_; }
+  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
 
   std::string id_to_piece(int32_t id) const override {
     const auto added = parts_.added.by_id().find(id);
@@ -155,11 +168,11 @@ class HfTokenizer final : public Tokenizer {
   std::optional<int32_t> piece_to_id(std::string_view piece) const override {
     const int32_t added = parts_.added.find(piece);
     if (added >= 0) return added;
-    const auto found = parts_.model.vocabulary.find(std::string(piece));
-    return found == parts_.model.vocabulary.end() ? std::nullopt : std::optional(found->second);
+    const auto found = parts_.model.vocabulary->find(std::string(piece));
+    return found == parts_.model.vocabulary->end() ? std::nullopt : std::optional(found->second);
   }
   std::string kind() const override {
-    std::string text = parts_.byte_bpe ? "byte-level BPE; " : "BPE of characters; ";
+    std::string text = (parts_.model.words ? parts_.model.words->name() : "byte-level BPE") + "; ";
     const PreTokenizerSteps& steps = parts_.pre_tokenizer;
     text += steps.rule ? "pieces of " + name_of_rule(*steps.rule) : concat(steps.steps.size(), " steps cut pieces");
     return text + (parts_.normalizer ? "; normalized" : "");
@@ -193,21 +206,26 @@ class HfTokenizer final : public Tokenizer {
   Parts parts_;
   int64_t vocab_size_ = 0;
   std::optional<int32_t> eod_;
+  std::string chat_template_;
 };
 
 std::optional<JsonPart> optional_part(const JsonPart& file, const char* key) {
   return file.has(key) ? std::optional(file.part(key)) : std::nullopt;
 }
 
-Parts read_parts(const JsonPart& file) {
+Parts read_parts(const JsonPart& file, int64_t extra_ids) {
   if (file.has("version") && file.value().at("version") != "1.0") {
     file.fail("'version' is " + file.value().at("version").dump() + ", expected \"1.0\"");
   }
   Parts parts;
-  parts.model = read_bpe_model(file.part("model"));
-  if (const auto part = optional_part(file, "normalizer")) parts.normalizer = make_normalizer(*part);
-  parts.added = AddedTokens(file, parts.model.vocabulary, parts.normalizer.get());
   parts.pre_tokenizer = make_pre_tokenizer(optional_part(file, "pre_tokenizer"));
+  parts.model = read_hf_model(file.part("model"), parts.pre_tokenizer.bytes_last);
+  if (const auto part = optional_part(file, "normalizer")) parts.normalizer = make_normalizer(*part);
+  AddedTokens::Context context = {*parts.model.vocabulary, parts.model.num_ids, parts.normalizer.get(), {}};
+  for (int64_t i = 0; i < extra_ids; ++i) context.more.push_back("<extra_id_" + std::to_string(i) + ">");
+  parts.added = AddedTokens(file, context);
+  const bool bert_cuts = parts.pre_tokenizer.is_bert && parts.normalizer && parts.added.normalized().empty();
+  if (bert_cuts && parts.model.is_word_piece) parts.bert = parts.normalizer->bert_words();
   if (const auto part = optional_part(file, "post_processor")) parts.post_processor = make_post_processor(*part);
   if (const auto part = optional_part(file, "decoder")) parts.decoder = make_decoder(*part);
   return parts;
@@ -220,6 +238,22 @@ std::string eos_content(const std::filesystem::path& path) {
   const JsonPart part(config, path.string());
   if (!part.has("eos_token")) return "";
   return config.at("eos_token").is_string() ? part.text("eos_token") : part.part("eos_token").text("content");
+}
+
+// chat_template.jinja, or "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}.
+std::string find_chat_template(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "chat_template.jinja", config_file = folder / "tokenizer_config.json";
+  if (std::filesystem::exists(file)) return read_file(file);
+  if (!std::filesystem::exists(config_file)) return "";
+  const nlohmann::json config = read_json_file(config_file);
+  const JsonPart part(config, config_file.string());
+  if (!part.has("chat_template")) return "";
+  if (config.at("chat_template").is_string()) return part.text("chat_template");
+  for (size_t i = 0; i < part.list("chat_template").size(); ++i) {
+    const JsonPart named = part.element("chat_template", i);
+    if (named.text("name") == "default") return named.text("template");
+  }
+  return "";
 }
 
 std::optional<int32_t> eos_id_of_generation(const std::filesystem::path& path) {
@@ -246,11 +280,13 @@ std::optional<int32_t> find_eod(const std::filesystem::path& folder, const Token
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path) {
+std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids) {
   const std::filesystem::path file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
   const nlohmann::json content = read_json_file(file);
-  auto tokenizer = std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string())));
-  tokenizer->set_eod(find_eod(std::filesystem::absolute(file).parent_path(), *tokenizer));
+  auto tokenizer = std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string()), extra_ids));
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  tokenizer->set_eod(find_eod(folder, *tokenizer));
+  tokenizer->set_chat_template(find_chat_template(folder));
   return tokenizer;
 }
 

@@ -1,4 +1,5 @@
-// Tokenizers of Hugging Face: tokenizer.json with a BPE model (GPT-2, BLOOM, Llama, Mistral, Qwen, ...).
+// Tokenizers of Hugging Face: tokenizer.json with a BPE model (GPT-2, BLOOM, Llama, Mistral, Qwen, ...), Unigram (T5,
+// XLM-R), WordPiece (BERT) or WordLevel.
 //
 // encode() gives the ids of `tokenizers` 0.23's encode(text), special tokens of the post-processor included, as
 // Megatron's PretrainedFromHF uses it. "truncation" and "padding" of the file have no effect: transformers switches
@@ -6,6 +7,7 @@
 // load.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 
@@ -16,6 +18,7 @@ namespace espalier::text {
 // `path` is a tokenizer.json or the folder that holds one. The end-of-document id is the eos_token of
 // tokenizer_config.json beside it, else of special_tokens_map.json, else the eos_token_id of generation_config.json;
 // the tokenizer has none where these say nothing.
-std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path);
+// `extra_ids`: <extra_id_0> and so on become special tokens behind the others (--vocab-extra-ids).
+std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids = 0);
 
 }  // namespace espalier::text

@@ -99,11 +99,12 @@ class HfFiles : public testing::Test {
 #define EXPECT_SAYS(patch, words) EXPECT_THAT(message(patch), testing::HasSubstr(words))
 
 TEST_F(HfFiles, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_SAYS(R"({"model": {"type": "Unigram"}})", "tokenizer.json.model: 'Unigram' is not supported; supported: BPE");
+  EXPECT_SAYS(R"({"model": {"type": "Own"}})",
+              "tokenizer.json.model: 'Own' is not supported; supported: BPE, Unigram, WordPiece, WordLevel");
   EXPECT_SAYS(R"({"model": {"dropout": 0.1}})", "'dropout' must be null");
-  EXPECT_SAYS(R"({"normalizer": {"type": "Precompiled"}})", "normalizer: 'Precompiled' is not supported");
-  EXPECT_SAYS(R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}})",
-              "normalizer.normalizers[1]: 'Nmt' is not supported");
+  EXPECT_SAYS(R"({"normalizer": {"type": "Own"}})", "normalizer: 'Own' is not supported");
+  EXPECT_SAYS(R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Own"}]}})",
+              "normalizer.normalizers[1]: 'Own' is not supported");
   EXPECT_SAYS(R"({"pre_tokenizer": {"type": "UnicodeScripts"}})", "pre_tokenizer: 'UnicodeScripts' is not supported");
   EXPECT_SAYS(R"({"post_processor": {"type": "Own"}})", "post_processor: 'Own' is not supported");
   EXPECT_SAYS(R"({"decoder": {"type": "Own"}})", "decoder: 'Own' is not supported");

@@ -19,6 +19,9 @@ constexpr KnownPattern kPatterns[] = {
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
     {PieceRule::kQwen2, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
                         R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {PieceRule::kCl100k,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)"},
 };
 
 }  // namespace
@@ -49,6 +52,7 @@ std::string name_of_rule(PieceRule rule) {
     case PieceRule::kBloom: return "BLOOM's pattern";
     case PieceRule::kLlama3: return "Llama 3's pattern";
     case PieceRule::kQwen2: return "Qwen2's pattern";
+    case PieceRule::kCl100k: return "cl100k_base's pattern";
   }
   return {};
 }

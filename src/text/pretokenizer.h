@@ -21,6 +21,7 @@ enum class PieceRule : uint8_t {
   kLlama3,  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
             // \s*[\r\n]+|\s+(?!\S)|\s+
   kQwen2,   // the same with \p{N} for \p{N}{1,3}
+  kCl100k,  // kLlama3 with \s+\z before \s*[\r\n]+: blanks at the end are one piece (tiktoken's cl100k_base)
 };
 
 // Appends the pieces of `text`, which must be valid UTF-8. They point into it.

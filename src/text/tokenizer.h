@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace espalier::text {
 
 // Holds what one thread reuses between calls (buffers, a cache of words). Not shared between threads.
@@ -54,6 +56,9 @@ class Tokenizer {
   virtual std::string kind() const { return ""; }
   // The ids that decode() can skip, ascending.
   virtual std::vector<int32_t> special_ids() const { return {}; }
+  // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that transformers
+  // calls "default" where there are several).
+  virtual std::string chat_template() const { return ""; }
   // The files it was made from, to be copied beside a checkpoint: (name, absolute path).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 
@@ -62,17 +67,52 @@ class Tokenizer {
 
 // As Megatron's options name them.
 struct TokenizerOptions {
-  std::string type;          // GPT2BPETokenizer | PretrainedFromHF
-  std::string vocab_file;    // vocab.json of GPT2BPETokenizer
+  std::string type;          // one of tokenizer_types()
+  std::string vocab_file;    // vocab.json of GPT2BPETokenizer, vocab.txt of BertWordPiece*
   std::string merge_file;    // merges.txt of GPT2BPETokenizer
-  std::string name_or_path;  // PretrainedFromHF: tokenizer.json or the folder that holds it
+  std::string name_or_path;  // PretrainedFromHF, HFTokenizer: tokenizer.json or the folder that holds it
+  std::string model_file;    // a SentencePiece .model, the ranks of TikTokenizer; HFTokenizer takes it for name_or_path
+  int64_t extra_ids = 0;     // <extra_id_0> ... to be added: BertWordPiece*, SentencePieceTokenizer, PretrainedFromHF
+  std::optional<int64_t> vocab_size;                  // NullTokenizer: its ids but the last; TikTokenizer with JSON
+  std::string tiktoken_pattern;                       // TikTokenizer: see tiktoken_tokenizer.h
+  int64_t tiktoken_num_special_tokens = 1000;         // TikTokenizer with JSON
+  std::vector<std::string> tiktoken_special_tokens;   // TikTokenizer
 };
+
+// The options in a struct whose members are named as Megatron's options are.
+template <class Config>
+TokenizerOptions tokenizer_options_of(const Config& config) {
+  return {.type = config.tokenizer_type,
+          .vocab_file = config.vocab_file,
+          .merge_file = config.merge_file,
+          .name_or_path = config.tokenizer_name_or_path,
+          .model_file = config.tokenizer_model,
+          .extra_ids = config.vocab_extra_ids,
+          .vocab_size = config.vocab_size,
+          .tiktoken_pattern = config.tiktoken_pattern,
+          .tiktoken_num_special_tokens = config.tiktoken_num_special_tokens,
+          .tiktoken_special_tokens = config.tiktoken_special_tokens};
+}
+
+// What type may be, of Megatron-DeepSpeed (BigScience's and Argonne's) and of NVIDIA's Megatron-LM.
+const std::vector<std::string>& tokenizer_types();
+
+// What is missing, in one message each: "--tokenizer-type X needs --vocab-file (...)". For options that name files, and
+// before any is opened.
+void check_options(const TokenizerOptions& options, Problems& problems);
+
+// The files that the options name, whether they are there or not; of a Hugging Face tokenizer the path given.
+std::vector<std::string> files_of(const TokenizerOptions& options);
+
+// The same tokenizer with its files in `folder`, under the names that Tokenizer::files() gives them.
+TokenizerOptions moved_to(TokenizerOptions options, const std::filesystem::path& folder);
 
 // Throws a UserError that names what is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-// What stands at `path`: a tokenizer.json, a vocab.json with merges.txt beside it, or a folder with the first or, where
-// that is missing, the second.
+// What stands at `path`: a tokenizer.json, vocab.json with merges.txt beside it, vocab.txt (lower case unless
+// tokenizer_config.json beside it says otherwise), a SentencePiece .model, ranks of tiktoken, or a folder that holds
+// one of these; the first that is there, in this order.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace espalier::text

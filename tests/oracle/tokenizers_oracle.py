@@ -289,4 +289,5 @@ def main():
         write_cases(committed, seed, count)
 
 
-main()
+if __name__ == "__main__":
+    main()

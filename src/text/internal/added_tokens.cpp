@@ -94,32 +94,42 @@ AddedToken read_token(const JsonPart& part) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const JsonPart& file, const std::unordered_map<std::string, int32_t>& vocabulary,
-                         const Normalizer* normalizer) {
-  if (!file.has("added_tokens")) return;
-  auto next_id = static_cast<int32_t>(vocabulary.size());
-  for (size_t i = 0; i < file.list("added_tokens").size(); ++i) {
-    AddedToken token = read_token(file.element("added_tokens", i));
-    if (token.content.empty()) continue;
-    const auto again = ids_.find(token.content);
-    const auto in_model = vocabulary.find(token.content);
-    const int32_t id = again != ids_.end()            ? again->second
-                       : in_model != vocabulary.end() ? in_model->second
+void AddedTokens::add(AddedToken token, const Context& context, int32_t& next_id) {
+  if (token.content.empty()) return;
+  const auto again = ids_.find(token.content);
+  const auto in_model = context.vocabulary.find(token.content);
+  token.id = again != ids_.end()                      ? again->second
+             : in_model != context.vocabulary.end() ? in_model->second
                                                       : next_id++;
-    if (id != token.id) {
+  token.searched = token.content;
+  if (token.normalized && context.normalizer != nullptr) {
+    Piece piece{token.content, -1, true};
+    context.normalizer->apply(piece);
+    token.searched = piece.text;
+  }
+  ids_[token.content] = token.id;
+  if (token.special) special_.insert(token.content);
+  by_id_[token.id] = std::move(token);
+}
+
+AddedTokens::AddedTokens(const JsonPart& file, const Context& context) {
+  auto next_id = static_cast<int32_t>(context.num_ids);
+  const size_t num_listed = file.has("added_tokens") ? file.list("added_tokens").size() : 0;
+  for (size_t i = 0; i < num_listed; ++i) {
+    const AddedToken token = read_token(file.element("added_tokens", i));
+    add(token, context, next_id);
+    const int32_t id = find(token.content);
+    if (id != token.id && !token.content.empty()) {
       log_warning(file.where(), ": added token '", token.content, "' has the id ", token.id, " in the file but gets ",
                   id, ", as tokenizers gives it");
     }
-    token.id = id;
-    token.searched = token.content;
-    if (token.normalized && normalizer != nullptr) {
-      Piece piece{token.content, -1, true};
-      normalizer->apply(piece);
-      token.searched = piece.text;
-    }
-    ids_[token.content] = id;
-    if (token.special) special_.insert(token.content);
-    by_id_[id] = std::move(token);
+  }
+  for (const std::string& content : context.more) {
+    AddedToken token;
+    token.content = content;
+    token.normalized = false;
+    token.special = true;
+    add(std::move(token), context, next_id);
   }
   for (const auto& [id, token] : by_id_) {
     if (token.searched.empty()) file.fail("the normalizer leaves nothing of the added token '" + token.content + "'");

@@ -61,9 +61,15 @@ class AddedTokenFinder {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // `tokens` is the list of the file; the model's vocabulary and the normalizer (or null) decide ids and contents.
-  AddedTokens(const JsonPart& file, const std::unordered_map<std::string, int32_t>& vocabulary,
-              const Normalizer* normalizer);
+  // What decides ids and contents beside the file's list: the model's vocabulary, how many ids it has, the normalizer
+  // (or null). `more`: special tokens that are added behind those of the file.
+  struct Context {
+    const std::unordered_map<std::string, int32_t>& vocabulary;
+    int64_t num_ids;
+    const Normalizer* normalizer;
+    std::vector<std::string> more;
+  };
+  AddedTokens(const JsonPart& file, const Context& context);
 
   const AddedTokenFinder& raw() const { return raw_; }
   const AddedTokenFinder& normalized() const { return normalized_; }
@@ -74,6 +80,8 @@ class AddedTokens {
   int32_t find(std::string_view content) const;
 
  private:
+  void add(AddedToken token, const Context& context, int32_t& next_id);
+
   std::map<int32_t, AddedToken> by_id_;
   std::map<std::string, int32_t, std::less<>> ids_;
   std::set<std::string> special_;

@@ -21,15 +21,15 @@ BpeMerges::BpeMerges(size_t expected) {
   shift_ = 64 - std::countr_zero(slots);
 }
 
-void BpeMerges::add(int32_t left, int32_t right, int32_t merged) {
-  ESPALIER_CHECK(next_rank_ < kNoMerge, "too many merges");
+void BpeMerges::add_ranked(int32_t left, int32_t right, int32_t merged, uint32_t rank) {
+  ESPALIER_CHECK(rank < kNoMerge, "too many merges");
   if (2 * (num_merges_ + 1) > entries_.size()) grow();
   size_t slot = slot_of(left, right);
   while (entries_[slot].rank != kNoMerge && !(entries_[slot].left == left && entries_[slot].right == right)) {
     slot = (slot + 1) & mask_;
   }
   if (entries_[slot].rank == kNoMerge) ++num_merges_;
-  entries_[slot] = {left, right, next_rank_++, merged};
+  entries_[slot] = {left, right, rank, merged};
 }
 
 void BpeMerges::grow() {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxId = int64_t{1} << 28;
 
+}  // namespace
+
 void read_vocabulary(const JsonPart& part, BpeModel& model) {
   const JsonPart vocabulary = part.part("vocab");
   int64_t largest = -1;
@@ -31,6 +33,8 @@ void read_vocabulary(const JsonPart& part, BpeModel& model) {
     model.vocabulary.emplace(piece, index);
   }
 }
+
+namespace {
 
 // ["a", "b"] in new files, "a b" in old ones.
 std::pair<std::string, std::string> read_merge(const JsonPart& part, size_t index) {
@@ -68,8 +72,6 @@ void read_merges(const JsonPart& part, BpeModel& model) {
 }  // namespace
 
 BpeModel read_bpe_model(const JsonPart& part) {
-  // Old files have no type: BPE is the one with merges.
-  if (part.has("type") ? part.type() != "BPE" : !part.has("merges")) part.refuse_type("BPE");
   if (part.has("dropout") && part.value().at("dropout") != 0) {
     part.fail("'dropout' must be null: encoding is deterministic here");
   }

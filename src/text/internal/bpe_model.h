@@ -21,7 +21,10 @@ struct BpeModel {
   std::string continuing_prefix, end_of_word_suffix;
 };
 
-// Throws UserError for another type of model, for dropout, and for merges of pieces that are not there.
+// "vocab", an object of pieces and their ids, into `vocabulary` and `pieces`.
+void read_vocabulary(const JsonPart& part, BpeModel& model);
+
+// Throws UserError for dropout, and for merges of pieces that are not there.
 BpeModel read_bpe_model(const JsonPart& part);
 
 // True if byte strings can be encoded without going through characters: every byte has its piece, and there is neither

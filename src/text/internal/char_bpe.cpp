@@ -5,15 +5,15 @@
 
 namespace espalier::text::internal {
 
-CharBpe::CharBpe(const BpeModel& model) : model_(model) {
-  if (!model.unknown.empty()) unknown_id_ = model.vocabulary.at(model.unknown);
+CharBpe::CharBpe(BpeModel model) : model_(std::move(model)) {
+  if (!model_.unknown.empty()) unknown_id_ = model_.vocabulary.at(model_.unknown);
   for (int byte = 0; byte < 256; ++byte) {
-    const auto found = model.vocabulary.find(format_printf("<0x%02X>", byte));
-    byte_ids_.push_back(found == model.vocabulary.end() ? -1 : found->second);
+    const auto found = model_.vocabulary.find(format_printf("<0x%02X>", byte));
+    byte_ids_.push_back(found == model_.vocabulary.end() ? -1 : found->second);
   }
 }
 
-void CharBpe::encode_word(std::string_view word, BpeMerges::Scratch& scratch, std::vector<int32_t>& ids) const {
+void CharBpe::encode_word(std::string_view word, WordScratch& scratch, std::vector<int32_t>& ids) const {
   if (model_.ignore_merges) {
     const auto whole = model_.vocabulary.find(std::string(word));
     if (whole != model_.vocabulary.end()) {
@@ -34,7 +34,7 @@ void CharBpe::encode_word(std::string_view word, BpeMerges::Scratch& scratch, st
     add_character(character, unknown, ids);
   }
   if (unknown.pending) ids.push_back(unknown_id_);
-  ids.resize(before + model_.merges.merge(ids.data() + before, ids.size() - before, scratch));
+  ids.resize(before + model_.merges.merge(ids.data() + before, ids.size() - before, scratch.merges));
 }
 
 // An unknown character is written when the next one is known, so that neighbours can become one; byte pieces go before
@@ -58,20 +58,6 @@ void CharBpe::add_character(const std::string& character, Unknown& unknown, std:
   if (unknown_id_ < 0) return;
   if (unknown.pending && !model_.fuse_unknown) ids.push_back(unknown_id_);
   unknown.pending = true;
-}
-
-void CharBpeEncoder::encode_word(std::string_view word, std::vector<int32_t>& ids) {
-  if (word.size() > kMaxWordBytes) return bpe_.encode_word(word, scratch_, ids);
-  const std::string key(word);
-  const auto known = cache_.find(key);
-  if (known != cache_.end()) {
-    ids.insert(ids.end(), known->second.begin(), known->second.end());
-    return;
-  }
-  const size_t before = ids.size();
-  bpe_.encode_word(word, scratch_, ids);
-  if (cache_.size() >= kMaxWords) cache_.clear();
-  cache_.emplace(key, std::vector<int32_t>(ids.begin() + static_cast<ptrdiff_t>(before), ids.end()));
 }
 
 }  // namespace espalier::text::internal

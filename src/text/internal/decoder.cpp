@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "text/internal/byte_level.h"
 #include "text/internal/pattern.h"
+#include "text/internal/strings.h"
 #include "text/utf8.h"
 
 namespace espalier::text::internal {
@@ -13,18 +14,6 @@ namespace espalier::text::internal {
 namespace {
 
 using Strings = std::vector<std::string>;
-
-std::string replace_all(const std::string& text, const std::string& from, const std::string& to) {
-  if (from.empty()) return text;
-  std::string replaced;
-  size_t done = 0;
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, done)) {
-    replaced.append(text, done, at - done);
-    replaced += to;
-    done = at + from.size();
-  }
-  return replaced.append(text, done, std::string::npos);
-}
 
 // What English tokenizers leave between words and punctuation.
 std::string clean_up(std::string text) {

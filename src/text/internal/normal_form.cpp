@@ -63,7 +63,7 @@ void finish(NormalForm form, std::vector<int32_t>& codes, std::string& output) {
 
 }  // namespace
 
-void normalize(NormalForm form, std::string& text) {
+void normalize(NormalForm form, std::string& text, bool (*is_inert)(char32_t)) {
   if (is_unchanged(form, text)) return;
   constexpr int kLongestDecomposition = 32;  // 18 in Unicode: U+FDFA
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
@@ -75,7 +75,7 @@ void normalize(NormalForm form, std::string& text) {
   for (const char* at = text.data(); at < text.data() + text.size();) {
     const CodePoint point = decode_utf8(at);
     at += point.num_bytes;
-    if (point.code >= 0x300 && is_inert_in_normalization(point.code)) {
+    if (point.code >= 0x300 && is_inert(point.code)) {
       finish(form, codes, output);
       append_utf8(point.code, output);
       continue;

@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/internal/base64.h"
 #include "text/internal/byte_level.h"
+#include "text/internal/chars_map.h"
+#include "text/internal/grapheme.h"
 #include "text/internal/normal_form.h"
 #include "text/internal/pattern.h"
 #include "text/unicode_table.h"
@@ -113,6 +116,105 @@ class BytesToChars final : public Normalizer {
   void apply(Piece& piece) const override { piece.text = piece_of_bytes(piece.text); }
 };
 
+// What a translation model drops, and what it takes for a blank.
+class Nmt final : public Normalizer {
+ public:
+  void apply(Piece& piece) const override {
+    std::string kept;
+    kept.reserve(piece.text.size());
+    bool first = true;
+    for (const char32_t code : to_utf32(piece.text)) {
+      if (first && is_dropped(code)) piece.at_origin = false;
+      if (!is_dropped(code)) append_utf8(is_blank(code) ? U' ' : code, kept);
+      first = false;
+    }
+    piece.text = std::move(kept);
+  }
+
+ private:
+  static bool is_dropped(char32_t code) {
+    return (code >= 0x1 && code <= 0x8) || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F ||
+           code == 0x8F || code == 0x9F;
+  }
+  static bool is_blank(char32_t code) {
+    return code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 ||
+           (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
+           code == 0xFEFF || code == 0xFFFD;
+  }
+};
+
+class Bert final : public Normalizer {
+ public:
+  Bert(BertWords::Options options, BertWords::Parts parts) : words_(options), parts_(parts) {}
+  void apply(Piece& piece) const override {
+    if (!piece.text.empty() && words_.drops(decode_utf8(piece.text.data()).code, parts_)) piece.at_origin = false;
+    piece.text = words_.normalized(piece.text, parts_);
+  }
+  const BertWords* bert_words() const override {
+    return parts_.clean_text && parts_.apart_ideographs ? &words_ : nullptr;
+  }
+
+ private:
+  BertWords words_;
+  BertWords::Parts parts_;
+};
+
+// SentencePiece's map of characters, read as tokenizers reads it: a grapheme below 6 bytes that begins with a key is
+// replaced as a whole by what the shortest key becomes; of others every character is taken by itself.
+class Precompiled final : public Normalizer {
+ public:
+  explicit Precompiled(CharsMap map) : map_(std::move(map)) {}
+  void apply(Piece& piece) const override {
+    std::string replaced;
+    replaced.reserve(piece.text.size());
+    for (std::string_view left = piece.text; !left.empty();) {
+      const size_t bytes = is_alone(left) ? 1 : grapheme_bytes(left);
+      append_grapheme(left.substr(0, bytes), replaced);
+      left.remove_prefix(bytes);
+    }
+    piece.text = std::move(replaced);
+  }
+
+ private:
+  // ASCII before ASCII, but for \r\n.
+  static bool is_alone(std::string_view text) {
+    const auto is_ascii = [](char byte) { return static_cast<uint8_t>(byte) < 0x80; };
+    return is_ascii(text[0]) && (text.size() == 1 || (is_ascii(text[1]) && text[0] != '\r'));
+  }
+  void append_grapheme(std::string_view grapheme, std::string& replaced) const {
+    constexpr size_t kMaxWholeBytes = 5;
+    if (grapheme.size() <= kMaxWholeBytes) {
+      const CharsMap::Match match = map_.shortest(grapheme);
+      if (match.num_bytes > 0) {
+        replaced += match.replacement;
+        return;
+      }
+    }
+    while (!grapheme.empty()) {
+      const auto bytes = static_cast<size_t>(decode_utf8(grapheme.data()).num_bytes);
+      const CharsMap::Match match = map_.shortest(grapheme.substr(0, bytes));
+      replaced += match.num_bytes > 0 ? match.replacement : grapheme.substr(0, bytes);
+      grapheme.remove_prefix(bytes);
+    }
+  }
+
+  CharsMap map_;
+};
+
+std::unique_ptr<Normalizer> make_bert(const JsonPart& part) {
+  const bool lowercase = part.flag("lowercase");
+  const BertWords::Options options = {BertWords::Flavour::kTokenizers, lowercase,
+                                      part.flag("strip_accents", lowercase)};
+  return std::make_unique<Bert>(options,
+                                BertWords::Parts{part.flag("clean_text"), part.flag("handle_chinese_chars")});
+}
+
+std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
+  const auto blob = decode_base64(part.text("precompiled_charsmap"));
+  if (!blob) part.fail("'precompiled_charsmap' is no base64");
+  return std::make_unique<Precompiled>(CharsMap(*blob, part.where() + ".precompiled_charsmap"));
+}
+
 class SequenceNormalizer final : public Normalizer {
  public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
@@ -138,8 +240,13 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonPart& part) {
   if (type == "Prepend") return std::make_unique<Prepend>(part.text("prepend"));
   if (type == "Replace") return std::make_unique<Replace>(make_pattern(part.part("pattern")), part.text("content"));
   if (type == "ByteLevel") return std::make_unique<BytesToChars>();
+  if (type == "Nmt") return std::make_unique<Nmt>();
+  if (type == "BertNormalizer") return make_bert(part);
+  if (type == "Precompiled") return make_precompiled(part);
   if (type != "Sequence") {
-    part.refuse_type("NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, ByteLevel, Sequence");
+    part.refuse_type(
+        "NFC, NFD, NFKC, NFKD, Nmt, Lowercase, StripAccents, Strip, Prepend, Replace, ByteLevel, BertNormalizer, "
+        "Precompiled, Sequence");
   }
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (size_t i = 0; i < part.list("normalizers").size(); ++i) {

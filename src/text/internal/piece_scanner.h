@@ -103,7 +103,7 @@ inline const char* line_breaks_end(const char* at, const char* end) {
   return run_end;
 }
 
-template <int max_digits>
+template <int max_digits, bool end_is_one_piece = false>
 inline const char* llama3_piece_end(const char* at, const char* end) {
   if (*at == '\'') {
     if (const int length = contraction_length<true>(at, end)) return at + length;
@@ -129,6 +129,7 @@ inline const char* llama3_piece_end(const char* at, const char* end) {
     while (next < end && is_line_break(*next)) ++next;
     return next;
   }
+  if (end_is_one_piece && skip_class(CharClass::kBlank, at, end) == end) return end;  // \s+\z
   const char* lines = line_breaks_end(at, end);
   return lines > at ? lines : blank_run_end(at, end);
 }
@@ -199,6 +200,7 @@ inline const char* piece_end(const char* at, const char* end) {
   if constexpr (rule == PieceRule::kBloom) return bloom_piece_end(at, end);
   if constexpr (rule == PieceRule::kLlama3) return llama3_piece_end<3>(at, end);
   if constexpr (rule == PieceRule::kQwen2) return llama3_piece_end<1>(at, end);
+  if constexpr (rule == PieceRule::kCl100k) return llama3_piece_end<3, true>(at, end);
 }
 
 // Calls visit(begin, end) for every piece.
@@ -220,6 +222,7 @@ inline void for_each_piece(PieceRule rule, std::string_view text, Visit&& visit)
     case PieceRule::kBloom: return for_each_piece<PieceRule::kBloom>(text, visit);
     case PieceRule::kLlama3: return for_each_piece<PieceRule::kLlama3>(text, visit);
     case PieceRule::kQwen2: return for_each_piece<PieceRule::kQwen2>(text, visit);
+    case PieceRule::kCl100k: return for_each_piece<PieceRule::kCl100k>(text, visit);
   }
 }
 

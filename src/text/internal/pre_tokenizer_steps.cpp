@@ -237,6 +237,7 @@ PreTokenizerSteps make_pre_tokenizer(const std::optional<JsonPart>& part) {
   if (!part) return made;
   std::vector<std::unique_ptr<PreTokenizerStep>>& steps = made.steps;
   add_steps(*part, steps);
+  made.is_bert = part->type() == "BertPreTokenizer";
   if (!steps.empty() && steps.back()->kind() == StepKind::kBytesToChars) {
     made.bytes_last = true;
     steps.pop_back();

@@ -31,6 +31,7 @@ struct PreTokenizerSteps {
   // `steps` do nothing but cut by this rule, after putting a blank before a text that begins with none if so said.
   std::optional<PieceRule> rule;
   bool prefix_blank = false;
+  bool is_bert = false;     // `steps` are BertPreTokenizer's
   bool bytes_last = false;  // afterwards bytes stand for characters
 };
 

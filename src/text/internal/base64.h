@@ -1,0 +1,13 @@
+// Base64 with the standard alphabet and its padding.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace espalier::text::internal {
+
+// None if `text` is no such thing as a whole.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace espalier::text::internal

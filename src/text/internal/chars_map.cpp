@@ -1,0 +1,80 @@
+#include "text/internal/chars_map.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace espalier::text::internal {
+
+namespace {
+
+constexpr uint32_t kValueBit = uint32_t{1} << 31;
+
+bool has_value(uint32_t unit) { return (unit >> 8 & 1) != 0; }
+uint32_t label_of(uint32_t unit) { return unit & (kValueBit | 0xFF); }
+size_t offset_of(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1u << 9)) >> 6); }
+
+[[noreturn]] void fail(const std::string& where, const std::string& complaint) {
+  throw UserError(concat(where, ": ", complaint), ExitCode::kBadData);
+}
+
+}  // namespace
+
+CharsMap::CharsMap(std::string_view blob, const std::string& where) {
+  if (blob.empty()) return;
+  if (blob.size() < 4) fail(where, concat("expected a size of 4 bytes, found ", blob.size()));
+  uint32_t trie_bytes;
+  std::memcpy(&trie_bytes, blob.data(), 4);
+  blob.remove_prefix(4);
+  if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes >= blob.size()) {
+    fail(where, concat("the trie should have ", trie_bytes, " bytes, a multiple of 4 below the ", blob.size(),
+                       " that follow"));
+  }
+  units_.resize(trie_bytes / 4);
+  std::memcpy(units_.data(), blob.data(), trie_bytes);
+  replacements_ = blob.substr(trie_bytes);
+  if (replacements_.back() != '\0') replacements_ += '\0';
+  const size_t valid = valid_utf8_prefix(replacements_);
+  if (valid != replacements_.size()) fail(where, concat("its replacements are no UTF-8 from byte ", valid, " on"));
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if ((units_[i] & kValueBit) == 0) continue;
+    const size_t value = units_[i] & ~kValueBit;
+    if (value >= replacements_.size() || (static_cast<uint8_t>(replacements_[value]) & 0xC0) == 0x80) {
+      fail(where, concat("unit ", i, " of the trie points to byte ", value, " of the ", replacements_.size(),
+                         " of its replacements, where no character begins"));
+    }
+  }
+}
+
+CharsMap::Match CharsMap::find(std::string_view text, bool first_only) const {
+  Match match;
+  if (units_.empty()) return match;
+  size_t node = offset_of(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    node ^= byte;
+    if (byte == 0 || node >= units_.size() || label_of(units_[node]) != byte) break;
+    const uint32_t unit = units_[node];
+    node ^= offset_of(unit);
+    if (!has_value(unit) || node >= units_.size() || (units_[node] & kValueBit) == 0) continue;
+    const char* value = replacements_.data() + (units_[node] & ~kValueBit);
+    match = {i + 1, std::string_view(value, std::strlen(value))};
+    if (first_only) break;
+  }
+  return match;
+}
+
+bool CharsMap::has_prefix(std::string_view bytes) const {
+  if (units_.empty()) return false;
+  size_t node = offset_of(units_[0]);
+  for (const char letter : bytes) {
+    const auto byte = static_cast<uint8_t>(letter);
+    node ^= byte;
+    if (byte == 0 || node >= units_.size() || label_of(units_[node]) != byte) return false;
+    node ^= offset_of(units_[node]);
+  }
+  return true;
+}
+
+}  // namespace espalier::text::internal

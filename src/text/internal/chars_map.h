@@ -1,0 +1,41 @@
+// SentencePiece's precompiled_charsmap: a double-array trie (as darts-clone writes it) from byte strings to what takes
+// their place.
+//
+// Layout: uint32 size of the trie in bytes, the trie as uint32 units, then the replacements, each ended by a zero byte.
+// A unit of the trie holds a label (bits 0-7; bit 31 marks a value), whether a value follows (bit 8), and the offset to
+// its children (bits 10-30, times 256 if bit 9 is set). Little-endian, as all machines here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier::text::internal {
+
+class CharsMap {
+ public:
+  struct Match {
+    size_t num_bytes = 0;  // 0: there is none
+    std::string_view replacement;
+  };
+
+  CharsMap() = default;  // replaces nothing
+  // Throws UserError, `where` being the file and the key, for what cannot be such a map.
+  CharsMap(std::string_view blob, const std::string& where);
+
+  bool empty() const { return units_.empty(); }
+  // Of the keys that `text` begins with: the longest, as SentencePiece takes it, and the shortest, as tokenizers does.
+  Match longest(std::string_view text) const { return find(text, /*first_only=*/false); }
+  Match shortest(std::string_view text) const { return find(text, /*first_only=*/true); }
+  // True if some key begins with these bytes.
+  bool has_prefix(std::string_view bytes) const;
+
+ private:
+  Match find(std::string_view text, bool first_only) const;
+
+  std::vector<uint32_t> units_;
+  std::string replacements_;
+};
+
+}  // namespace espalier::text::internal
