@@ -1,5 +1,6 @@
 // Attention of some of the heads, as a tensor-parallel rank computes it, against attention of all of them.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -68,6 +69,42 @@ TEST(AttentionShards, HeadsOfTheShardsPutTogetherEqualTheWholeToTheBit) {
       }
     }
   }
+}
+
+// With fewer heads than threads, or heads left over, threads share a head tile by tile; one thread never does.
+TEST(AttentionShards, ThreadsThatShareAHeadChangeNoBit) {
+  const int threads_before = at::get_num_threads();
+  constexpr int64_t kLongLength = 700;  // the last tile is not full
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t heads : {1, 3}) {
+      for (const bool masked : {false, true}) {
+        AttentionContext context;
+        if (masked) {
+          context.first_key = at::arange(kLongLength, at::kInt).floor_divide(300).mul(300).to(at::kInt).view({1, -1});
+          context.window = 170;
+          context.alibi_slopes = alibi_slopes(heads);
+          context.dropout = 0.3;
+          context.sample_numbers = {5};
+        }
+        at::Tensor qkv = random({kLongLength, 1, heads * 3 * kHeadSize}, type, 1).requires_grad_(true);
+        const at::Tensor d_result = random({kLongLength, 1, heads * kHeadSize}, type, 2);
+        std::vector<at::Tensor> results, d_qkvs;
+        for (int threads = 1; threads <= 4; ++threads) {
+          at::set_num_threads(threads);
+          const at::Tensor result = attention(qkv, context, heads, /*layer=*/3);
+          results.push_back(result.detach());
+          d_qkvs.push_back(torch::autograd::grad({result}, {qkv}, {d_result})[0]);
+        }
+        for (int threads = 2; threads <= 4; ++threads) {
+          const std::string what = concat(threads, " threads, ", heads, " heads of ", c10::toString(type),
+                                          masked ? ", every mask" : ", causal");
+          EXPECT_TRUE(at::equal(results[threads - 1], results[0])) << what;
+          EXPECT_TRUE(at::equal(d_qkvs[threads - 1], d_qkvs[0])) << what;
+        }
+      }
+    }
+  }
+  at::set_num_threads(threads_before);
 }
 
 TEST(AttentionShards, HeadsBeyondThe16BitsOfTheCounterAreABug) {

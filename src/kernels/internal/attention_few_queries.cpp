@@ -1,6 +1,6 @@
 // Attention of single queries: reads every key and value once, in the type and place where they lie, and makes no tile.
 //
-// Per query, over chunks of keys: x = scale q k + slope (key - query), the online softmax of attention_heads.cpp, and
+// Per query, over chunks of keys: x = scale q k + slope (key - query), the online softmax of attention_forward.cpp, and
 // o = 2^(m - m') o + sum of p v. In fp32; probabilities are not rounded.
 #include <ATen/Parallel.h>
 

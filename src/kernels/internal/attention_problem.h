@@ -53,7 +53,7 @@ inline int64_t first_visible_key(const AttentionProblem& problem, int64_t row, i
   return first;
 }
 
-// Parallel over (row, head); every element of a result is computed by one thread in a fixed order.
+// Every element of a result is computed in the same order for any number of threads.
 void attention_forward(const AttentionProblem& problem);
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients);
 

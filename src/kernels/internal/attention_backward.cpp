@@ -1,0 +1,195 @@
+// Attention's backward pass, tile by tile (Dao et al. 2022), from the tile operations of an instruction set.
+//
+// For each tile of keys, over the tiles of queries that see it (S, P transposed as attention_tiles.h says):
+//   P = 2^(K Q^T - lse);  dP = V dO^T;  dS = P (dP - D);  dV += P dO;  dK += dS Q;  dQ^T += K^T dS
+// D = rowsum(dO O). Threads that share a head take its tiles of keys in turn; each adds to a tile of dQ when the one
+// that has the tile of keys before its own has done so.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/internal/attention_head.h"
+
+namespace espalier::kernels {
+namespace {
+
+// Queries and gradients of results of one head, and the sums of its queries' gradients.
+struct QueryPanels {
+  char *query_columns, *query_interleaved, *d_result_columns, *d_result_interleaved;  // [query tile] panels
+  float* d_query;                                                                     // [query tile] sums [F][kTile]
+  float *log_sum_exp, *row_dots;                                                      // [query tile][kTile]
+
+  QueryPanels(const Geometry& g, Carver& carver) {
+    for (char** panels : {&query_columns, &query_interleaved, &d_result_columns, &d_result_interleaved}) {
+      *panels = carver.take<char>(g.query_tiles * g.panel_bytes);
+    }
+    d_query = carver.take<float>(g.query_tiles * g.sums_bytes);
+    for (float** lanes : {&log_sum_exp, &row_dots}) *lanes = carver.take<float>(g.query_tiles * kTile * 4);
+  }
+};
+
+// What one tile of keys needs.
+struct KeyBuffers {
+  char *key_rows, *key_transposed, *value_rows, *rows, *other_rows;
+  float *products, *d_probabilities, *d_key, *d_value, *sums;
+  char *probabilities, *d_scores, *d_scores_interleaved;
+  float* bias;
+
+  KeyBuffers(const Geometry& g, Carver& carver) {
+    for (char** panel : {&key_rows, &key_transposed, &value_rows, &rows, &other_rows}) {
+      *panel = carver.take<char>(g.panel_bytes);
+    }
+    for (float** scores : {&products, &d_probabilities}) *scores = carver.take<float>(kScores * 4);
+    for (char** scores : {&probabilities, &d_scores, &d_scores_interleaved}) *scores = carver.take<char>(g.score_bytes);
+    for (float** panel : {&d_key, &d_value, &sums}) *panel = carver.take<float>(g.sums_bytes);
+    bias = carver.take<float>(kTile * 4);
+  }
+};
+
+// What one head needs.
+struct HeadBuffers {
+  QueryPanels queries;
+  KeyBuffers keys;
+
+  HeadBuffers(const Geometry& g, Carver& carver) : queries(g, carver), keys(g, carver) {}
+};
+
+// Who may add to each tile of a head's dQ: the tile of keys whose turn it is.
+class Turns {
+ public:
+  explicit Turns(const std::vector<QueryTile>& queries) : turns_(new std::atomic<int32_t>[queries.size()]) {
+    for (size_t tile = 0; tile < queries.size(); ++tile)
+      turns_[tile] = static_cast<int32_t>(queries[tile].first_tile());
+  }
+  // Sleeps if it takes long: the other thread may be waiting for the processor that this one has.
+  void wait(int64_t query_tile, int64_t key_tile) const {
+    const std::atomic<int32_t>& turn = turns_[query_tile];
+    for (int32_t now = turn; now != key_tile; now = turn) turn.wait(now);
+  }
+  void pass(int64_t query_tile, int64_t key_tile) const {
+    turns_[query_tile] = static_cast<int32_t>(key_tile + 1);
+    turns_[query_tile].notify_all();
+  }
+
+ private:
+  std::unique_ptr<std::atomic<int32_t>[]> turns_;
+};
+
+// One head's way through the backward pass.
+struct HeadGradients {
+  Head head;
+  const AttentionGradients& gradients;
+  QueryPanels panels;
+  std::vector<QueryTile> queries;
+  std::unique_ptr<Turns> turns;  // none where one thread has the whole head
+
+  HeadGradients(const Head& head, const AttentionGradients& gradients, const QueryPanels& panels)
+      : head(head), gradients(gradients), panels(panels) {
+    for (int64_t tile = 0; tile < head.geometry.query_tiles; ++tile)
+      queries.emplace_back(head.problem(), head.row, tile);
+  }
+
+  void load_query_tile(int64_t tile, const KeyBuffers& buffers) const;
+  void add_key_tile(int64_t key_tile, const KeyBuffers& buffers) const;
+
+ private:
+  void add_to_query_tile(int64_t key_tile, int64_t query_tile, const KeyBuffers& buffers) const;
+};
+
+void HeadGradients::load_query_tile(int64_t tile, const KeyBuffers& buffers) const {
+  const Geometry& g = head.geometry;
+  const int64_t num_queries = g.problem.num_queries, offset = tile * g.panel_bytes;
+  head.load(g.problem.query, tile, num_queries, buffers.rows);
+  g.ops.columns(buffers.rows, g.padded, panels.query_columns + offset);
+  g.ops.interleave(buffers.rows, g.padded, panels.query_interleaved + offset);
+  head.load(gradients.result, tile, num_queries, buffers.rows);
+  g.ops.columns(buffers.rows, g.padded, panels.d_result_columns + offset);
+  g.ops.interleave(buffers.rows, g.padded, panels.d_result_interleaved + offset);
+  head.load(g.problem.result, tile, num_queries, buffers.other_rows);
+  g.ops.row_dots(buffers.rows, buffers.other_rows, g.padded, panels.row_dots + tile * kTile);
+  const int64_t present = std::min(kTile, num_queries - tile * kTile);
+  std::copy_n(head.log_sum_exp(tile * kTile), present, panels.log_sum_exp + tile * kTile);
+  std::fill(panels.log_sum_exp + tile * kTile + present, panels.log_sum_exp + (tile + 1) * kTile, 0.0f);
+  std::memset(panels.d_query + tile * kTile * g.padded, 0, g.sums_bytes);
+}
+
+// dQ of one tile from the scores' gradients in `buffers`; written out by the last tile of keys that it sees.
+void HeadGradients::add_to_query_tile(int64_t key_tile, int64_t query_tile, const KeyBuffers& buffers) const {
+  const Geometry& g = head.geometry;
+  const char* const d_scores = g.ops.element_bytes == 4 ? buffers.d_scores : buffers.d_scores_interleaved;
+  float* const d_query = panels.d_query + query_tile * kTile * g.padded;
+  if (turns) turns->wait(query_tile, key_tile);
+  g.ops.multiply(d_query, buffers.key_transposed, d_scores, g.padded, kTile, kTile, true);
+  if (key_tile == queries[query_tile].last_tile()) {
+    g.ops.untranspose(d_query, g.padded, buffers.sums);
+    head.store(buffers.sums, g.problem.scale, gradients.query, query_tile, g.problem.num_queries);
+  }
+  if (turns) turns->pass(query_tile, key_tile);
+}
+
+void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers) const {
+  const Geometry& g = head.geometry;
+  head.load(g.problem.key, key_tile, g.num_keys, buffers.key_rows);
+  g.ops.interleave(buffers.key_rows, g.padded, buffers.rows);
+  g.ops.transpose(buffers.rows, g.padded, buffers.key_transposed);
+  head.load(g.problem.value, key_tile, g.num_keys, buffers.value_rows);
+  for (float* sums : {buffers.d_key, buffers.d_value}) std::memset(sums, 0, g.sums_bytes);
+  std::memset(buffers.bias, 0, kTile * 4);
+  ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
+  for (int64_t query_tile = 0; query_tile < g.query_tiles; ++query_tile) {
+    const QueryTile& query = queries[query_tile];
+    if (key_tile < query.first_tile() || key_tile > query.last_tile()) continue;
+    const int64_t offset = query_tile * g.panel_bytes;
+    g.ops.multiply(buffers.products, buffers.key_rows, panels.query_columns + offset, kTile, kTile, g.padded, false);
+    g.ops.multiply(buffers.d_probabilities, buffers.value_rows, panels.d_result_columns + offset, kTile, kTile,
+                   g.padded, false);
+    place(tile, head, query, key_tile, query_tile, buffers.bias);
+    g.ops.softmax_backward(tile, buffers.d_probabilities, panels.log_sum_exp + query_tile * kTile,
+                           panels.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,
+                           buffers.d_scores_interleaved);
+    g.ops.multiply(buffers.d_value, buffers.probabilities, panels.d_result_interleaved + offset, kTile, g.padded, kTile,
+                   true);
+    g.ops.multiply(buffers.d_key, buffers.d_scores, panels.query_interleaved + offset, kTile, g.padded, kTile, true);
+    add_to_query_tile(key_tile, query_tile, buffers);
+  }
+  head.store(buffers.d_key, g.problem.scale, gradients.key, key_tile, g.num_keys);
+  head.store(buffers.d_value, 1.0f, gradients.value, key_tile, g.num_keys);
+}
+
+// The pairs from `first_pair` on, tile by tile on all threads.
+void backward_shared(const Geometry& g, const AttentionGradients& gradients, int64_t first_pair) {
+  const int64_t num_shared = g.num_pairs - first_pair;
+  Carver carver(shared_workspace().reserve(num_shared * bytes_of<QueryPanels>(g)));
+  std::vector<HeadGradients> heads;
+  for (int64_t pair = first_pair; pair < g.num_pairs; ++pair) {
+    heads.emplace_back(Head(g, pair), gradients, QueryPanels(g, carver));
+    heads.back().turns = std::make_unique<Turns>(heads.back().queries);
+  }
+  for_each<KeyBuffers>(g, num_shared * g.query_tiles, [&](int64_t i, const KeyBuffers& buffers) {
+    heads[i / g.query_tiles].load_query_tile(i % g.query_tiles, buffers);
+  });
+  // A head's tiles of keys begin in their order, so that a tile waits only for tiles that are under way.
+  for_each_in_order<KeyBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const KeyBuffers& buffers) {
+    heads[i % num_shared].add_key_tile(i / num_shared, buffers);
+  });
+}
+
+}  // namespace
+
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) {
+  const Geometry geometry(problem);
+  const int64_t num_whole = num_whole_pairs(geometry);
+  for_each<HeadBuffers>(geometry, num_whole, [&](int64_t pair, const HeadBuffers& buffers) {
+    const HeadGradients head(Head(geometry, pair), gradients, buffers.queries);
+    for (int64_t tile = 0; tile < geometry.query_tiles; ++tile) head.load_query_tile(tile, buffers.keys);
+    for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) head.add_key_tile(tile, buffers.keys);
+  });
+  if (num_whole < geometry.num_pairs) backward_shared(geometry, gradients, num_whole);
+}
+
+}  // namespace espalier::kernels

@@ -1,0 +1,129 @@
+// Attention's forward pass, tile by tile (Dao et al. 2022), from the tile operations of an instruction set.
+//
+// For each tile of queries, over the tiles of keys that it sees (S, P transposed as attention_tiles.h says):
+//   S = K Q^T;  m' = max(m, S);  P = 2^(S - m');  l = 2^(m - m') l + sum P;  O^T = 2^(m - m') O^T + V^T P
+// then O^T / l and the log-sum-exp m + log2 l. Exponents are to base 2: scale and bias carry log2(e). The bias slope
+// (key - query) is taken from the tile's first query on, which shifts a query's exponents by a constant that its
+// log-sum-exp shares.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/internal/attention_head.h"
+
+namespace espalier::kernels {
+namespace {
+
+// Keys and values of one head, [key tile] panels.
+struct KeyPanels {
+  char *key_rows, *value_transposed;
+
+  KeyPanels(const Geometry& g, Carver& carver)
+      : key_rows(carver.take<char>(g.key_tiles * g.panel_bytes)),
+        value_transposed(carver.take<char>(g.key_tiles * g.panel_bytes)) {}
+};
+
+// What one tile of queries needs.
+struct QueryBuffers {
+  char *rows, *interleaved, *query_columns;
+  float *products, *result, *result_rows;
+  char* probabilities;
+  float *bias, *max, *sum, *rescale;
+
+  QueryBuffers(const Geometry& g, Carver& carver) {
+    for (char** panel : {&rows, &interleaved, &query_columns}) *panel = carver.take<char>(g.panel_bytes);
+    products = carver.take<float>(kScores * 4);
+    probabilities = carver.take<char>(g.score_bytes);
+    for (float** sums : {&result, &result_rows}) *sums = carver.take<float>(g.sums_bytes);
+    for (float** lane : {&bias, &max, &sum, &rescale}) *lane = carver.take<float>(kTile * 4);
+  }
+};
+
+// What one head needs.
+struct HeadBuffers {
+  KeyPanels keys;
+  QueryBuffers queries;
+
+  HeadBuffers(const Geometry& g, Carver& carver) : keys(g, carver), queries(g, carver) {}
+};
+
+void pack_key_tile(const Head& head, int64_t tile, const KeyPanels& keys, const QueryBuffers& buffers) {
+  const Geometry& g = head.geometry;
+  head.load(g.problem.key, tile, g.num_keys, keys.key_rows + tile * g.panel_bytes);
+  head.load(g.problem.value, tile, g.num_keys, buffers.rows);
+  g.ops.interleave(buffers.rows, g.padded, buffers.interleaved);
+  g.ops.transpose(buffers.interleaved, g.padded, keys.value_transposed + tile * g.panel_bytes);
+}
+
+void finish_query_tile(const Head& head, int64_t query_tile, const QueryBuffers& buffers) {
+  const Geometry& g = head.geometry;
+  for (int64_t lane = 0; lane < kTile; ++lane) buffers.rescale[lane] = 1.0f / buffers.sum[lane];
+  g.ops.scale_columns(buffers.result, buffers.rescale, g.padded);
+  g.ops.untranspose(buffers.result, g.padded, buffers.result_rows);
+  head.store(buffers.result_rows, 1.0f, g.problem.result, query_tile, g.problem.num_queries);
+  if (g.problem.log_sum_exp == nullptr) return;
+  const int64_t present = std::min(kTile, g.problem.num_queries - query_tile * kTile);
+  float* const log_sum_exp = head.log_sum_exp(query_tile * kTile);
+  for (int64_t lane = 0; lane < present; ++lane) {
+    log_sum_exp[lane] = buffers.max[lane] + std::log2(buffers.sum[lane]);
+  }
+}
+
+void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& keys, const QueryBuffers& buffers) {
+  const Geometry& g = head.geometry;
+  head.load(g.problem.query, query_tile, g.problem.num_queries, buffers.rows);
+  g.ops.columns(buffers.rows, g.padded, buffers.query_columns);
+  std::memset(buffers.bias, 0, kTile * 4);
+  std::fill_n(buffers.max, kTile, std::numeric_limits<float>::lowest());
+  std::fill_n(buffers.sum, kTile, 0.0f);
+  const QueryTile queries(g.problem, head.row, query_tile);
+  ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
+  for (int64_t key_tile = queries.first_tile(); key_tile <= queries.last_tile(); ++key_tile) {
+    g.ops.multiply(buffers.products, keys.key_rows + key_tile * g.panel_bytes, buffers.query_columns, kTile, kTile,
+                   g.padded, false);
+    place(tile, head, queries, key_tile, query_tile, buffers.bias);
+    const bool rescaled = g.ops.softmax(tile, buffers.max, buffers.sum, buffers.rescale, buffers.probabilities);
+    const bool first = key_tile == queries.first_tile();
+    if (rescaled && !first) g.ops.scale_columns(buffers.result, buffers.rescale, g.padded);
+    g.ops.multiply(buffers.result, keys.value_transposed + key_tile * g.panel_bytes, buffers.probabilities, g.padded,
+                   kTile, kTile, !first);
+  }
+  finish_query_tile(head, query_tile, buffers);
+}
+
+// The pairs from `first_pair` on, their keys packed by all threads, then their queries taken by tiles.
+void forward_shared(const Geometry& g, int64_t first_pair) {
+  const int64_t num_shared = g.num_pairs - first_pair;
+  Carver carver(shared_workspace().reserve(num_shared * bytes_of<KeyPanels>(g)));
+  std::vector<KeyPanels> keys;
+  for (int64_t i = 0; i < num_shared; ++i) keys.emplace_back(g, carver);
+  for_each<QueryBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const QueryBuffers& buffers) {
+    const int64_t shared = i / g.key_tiles;
+    pack_key_tile(Head(g, first_pair + shared), i % g.key_tiles, keys[shared], buffers);
+  });
+  // The last queries first: they see the most keys, and little should be left over for the threads to wait for.
+  for_each_in_order<QueryBuffers>(g, num_shared * g.query_tiles, [&](int64_t i, const QueryBuffers& buffers) {
+    const int64_t shared = i % num_shared;
+    forward_query_tile(Head(g, first_pair + shared), g.query_tiles - 1 - i / num_shared, keys[shared], buffers);
+  });
+}
+
+}  // namespace
+
+void attention_forward(const AttentionProblem& problem) {
+  const Geometry geometry(problem);
+  const int64_t num_whole = num_whole_pairs(geometry);
+  for_each<HeadBuffers>(geometry, num_whole, [&](int64_t pair, const HeadBuffers& buffers) {
+    const Head head(geometry, pair);
+    for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) pack_key_tile(head, tile, buffers.keys, buffers.queries);
+    for (int64_t tile = 0; tile < geometry.query_tiles; ++tile)
+      forward_query_tile(head, tile, buffers.keys, buffers.queries);
+  });
+  if (num_whole < geometry.num_pairs) forward_shared(geometry, num_whole);
+}
+
+}  // namespace espalier::kernels

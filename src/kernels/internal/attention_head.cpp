@@ -1,0 +1,110 @@
+#include "kernels/internal/attention_head.h"
+
+#include <limits>
+
+#include "kernels/dispatch.h"
+
+namespace espalier::kernels {
+namespace {
+constexpr float kLog2E = 1.44269504088896340736f;
+// Heads with fewer tiles of queries are not worth the meetings of threads that sharing takes.
+constexpr int64_t kSharedTiles = 8;
+}  // namespace
+
+Geometry::Geometry(const AttentionProblem& p)
+    : problem(p),
+      ops(tile_ops(p.type)),
+      padded((p.head_size + kFeatureStep - 1) / kFeatureStep * kFeatureStep),
+      panel_bytes(kTile * padded * ops.element_bytes),
+      sums_bytes(kTile * padded * 4),
+      score_bytes(kScores * ops.element_bytes),
+      num_keys(p.first_query + p.num_queries),
+      query_tiles(num_tiles(p.num_queries)),
+      key_tiles(num_tiles(num_keys)),
+      num_pairs(p.batch * p.heads) {}
+
+QueryTile::QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile) {
+  min_first = min_last = std::numeric_limits<int64_t>::max();
+  max_first = max_last = 0;
+  for (int64_t lane = 0; lane < kTile; ++lane) {
+    const int64_t query = tile * kTile + lane;
+    if (query >= problem.num_queries) {
+      first[lane] = 0;
+      last[lane] = -1;
+      min_last = -1;
+      continue;
+    }
+    first[lane] = static_cast<int32_t>(first_visible_key(problem, row, query));
+    last[lane] = static_cast<int32_t>(problem.first_query + query);
+    min_first = std::min<int64_t>(min_first, first[lane]);
+    max_first = std::max<int64_t>(max_first, first[lane]);
+    min_last = std::min<int64_t>(min_last, last[lane]);
+    max_last = std::max<int64_t>(max_last, last[lane]);
+  }
+}
+
+ScoreTile make_score_tile(const Head& head, const float* products, const float* bias) {
+  const AttentionProblem& problem = head.problem();
+  ScoreTile tile;
+  tile.products = products;
+  tile.scale = problem.scale * kLog2E;
+  tile.bias = bias;
+  if (problem.dropout) {
+    const uint64_t sample = static_cast<uint64_t>(problem.sample_numbers[head.row]);
+    tile.dropout = true;
+    tile.site = problem.key_of_site;
+    tile.head_word =
+        static_cast<uint32_t>(problem.first_head + head.head) + (static_cast<uint32_t>(sample >> 32) << 16);
+    tile.sample_word = static_cast<uint32_t>(sample);
+    tile.drop_below = problem.drop_below;
+    tile.keep_scale = problem.keep_scale;
+  }
+  return tile;
+}
+
+void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
+           float* bias) {
+  const AttentionProblem& problem = head.problem();
+  const int64_t key0 = key_tile * kTile, query0 = problem.first_query + query_tile * kTile;
+  tile.key0 = static_cast<int32_t>(key0);
+  tile.query0 = static_cast<uint32_t>(query0);
+  tile.first = queries.first;
+  tile.last = queries.last;
+  tile.masked = queries.cuts(key_tile);
+  if (problem.slopes == nullptr) return;
+  const float slope = problem.slopes[head.head] * kLog2E;
+  for (int64_t key = 0; key < kTile; ++key) bias[key] = slope * static_cast<float>(key0 + key - query0);
+}
+
+Workspace& own_workspace() {
+  thread_local Workspace workspace;
+  return workspace;
+}
+
+Workspace& shared_workspace() {
+  thread_local Workspace workspace;
+  return workspace;
+}
+
+int64_t num_whole_pairs(const Geometry& geometry) {
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  if (geometry.query_tiles < kSharedTiles) return geometry.num_pairs;
+  return geometry.num_pairs / threads * threads;
+}
+
+const TileOps& tile_ops(AttentionType type) {
+  switch (cpu_isa()) {
+    case CpuIsa::kAmx:
+      if (type == AttentionType::kBFloat16) return kAmxTileOps;
+      return kAvx512TileOps;
+    case CpuIsa::kAvx512Bf16:
+      if (type == AttentionType::kBFloat16) return kAvx512Bf16TileOps;
+      return kAvx512TileOps;
+    case CpuIsa::kAvx512: return kAvx512TileOps;
+    case CpuIsa::kAvx2: return kAvx2TileOps;
+    case CpuIsa::kGeneric: return kGenericTileOps;
+  }
+  return kGenericTileOps;
+}
+
+}  // namespace espalier::kernels
