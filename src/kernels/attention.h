@@ -12,8 +12,9 @@
 
 namespace espalier::kernels {
 
-// qkv: [s, b, heads * 3 * head_size], per head q | k | v (Megatron's layout), compute type, contiguous.
-// Result: [s, b, heads * head_size]. `layer` is the global layer number (dropout site "attention", cache entry).
+// qkv: [s, b, heads * 3 * head_size], per head q | k | v (Megatron's layout), compute type, contiguous. All heads, or
+// those of this rank (context.first_head). Result: [s, b, heads * head_size]. `layer` is the global layer number
+// (dropout site "attention", cache entry).
 // Keeps for backward: qkv, the result, and the log-sum-exp of every query (fp32).
 // With context.cache the new keys and values are appended to the cache's layer before use, and no graph is built.
 at::Tensor attention(const at::Tensor& qkv, const tensor::AttentionContext& context, int64_t num_heads, int64_t layer);

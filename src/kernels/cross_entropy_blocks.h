@@ -27,7 +27,7 @@ struct CrossEntropyInput {
 
 struct CrossEntropyRows {
   std::vector<SoftmaxSums> sums;  // [tokens]
-  at::Tensor kept_logits;         // fp32, of the first blocks of the vocabulary, one block after the other; may be empty
+  at::Tensor kept_logits;         // fp32, of the first blocks of the vocabulary, one after the other; may be empty
 };
 
 struct CrossEntropyBackward {
