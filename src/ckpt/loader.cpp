@@ -13,6 +13,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ckpt/dtype.h"
+#include "ckpt/internal/inventory.h"
+#include "ckpt/internal/shared_read.h"
+#include "ckpt/internal/together.h"
 #include "plan/reshape.h"
 #include "store/run_folder.h"
 
@@ -173,6 +176,26 @@ void LoadedCheckpoint::load(const std::vector<TensorRequest>& requests, Part par
     read_blocks(reader_, blocks);
   });
   for (const BlockToRead& block : blocks) bytes_read_ += block.bytes();
+}
+
+void LoadedCheckpoint::load_together(const std::vector<TensorRequest>& requests, Part part, const dist::Group& group) {
+  if (group.size() == 1) return load(requests, part);
+  std::string wants;
+  for (const TensorRequest& request : requests)
+    wants += describe_part(request.name, /*file=*/"", request.destination, request.part);
+  const Inventory inventory(group.gather_texts(wants), group.rank());
+  std::vector<std::string> all_names;
+  for (const store::TensorFacts& tensor : inventory.facts()) all_names.push_back(tensor.name);
+  together(group, [&] { match(*this, requests, part, all_names); });
+
+  const SharedReadPlan plan(inventory, manifest(), group.size());
+  std::map<size_t, uint8_t*> destinations;
+  for (const auto& [tensor, own] : inventory.own())
+    destinations[tensor] = static_cast<uint8_t*>(requests[own].destination.mutable_data_ptr());
+  together(group, [&] { with_hint(folder(), [&] { reader_.check_files(plan.files_of(group.rank())); }); });
+  Problems problems;
+  bytes_read_ += read_shared(reader_, plan, destinations, group, problems);
+  together(group, [&] { with_hint(folder(), [&] { problems.raise(ExitCode::kBadData); }); });
 }
 
 at::Tensor LoadedCheckpoint::read(const std::string& name) {

@@ -3,8 +3,9 @@
 //   LoadedCheckpoint checkpoint(folder);                        // manifest only
 //   checkpoint.load(requests, LoadedCheckpoint::Part::kAll);    // names, shapes, types first; then blocks, checked
 //
-// A rank asks for the parts that it holds; which layout wrote the checkpoint does not matter. It reads the blocks that
-// overlap its parts, each once, and checks them whole. Types are never converted. What is missing, unused, of another
+// A rank asks for the parts that it holds; which layout wrote the checkpoint does not matter. Alone it reads the blocks
+// that overlap its parts; the ranks of a group together read each block once, and give each other the parts. A block is
+// checked whole by whoever reads it. Types are never converted. What is missing, unused, of another
 // shape, or damaged is a UserError that names tensor and file, and lists all of them; where something is damaged it
 // also lists the run's other complete steps.
 #pragma once
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "ckpt/local_tensor.h"
+#include "dist/group.h"
 #include "store/step_reader.h"
 
 namespace espalier::ckpt {
@@ -39,8 +41,12 @@ class LoadedCheckpoint {
   // partly written and the caller must not go on.
   //
   // `all_names`: the tensors that the ranks of the layout hold among them, for each rank to see what is missing or
-  // unused in the whole; the requests' own where there is one rank. Not collective: an error of one rank is its own.
+  // unused in the whole; the requests' own where there is one rank.
   void load(const std::vector<TensorRequest>& requests, Part part, const std::vector<std::string>& all_names = {});
+
+  // The same by all ranks of a group; what none of them asks for counts as unused. Collective: every error of one rank
+  // is thrown on all.
+  void load_together(const std::vector<TensorRequest>& requests, Part part, const dist::Group& group);
 
   // One tensor, in the type in which it was stored.
   at::Tensor read(const std::string& name);
@@ -49,7 +55,7 @@ class LoadedCheckpoint {
   // A file of the checkpoint's tokenizer/ or the like.
   std::string read_extra_file(const std::string& path) const { return reader_.read_extra_file(path); }
 
-  // Bytes of tensors read so far: whole blocks.
+  // Bytes of tensors that this process has read so far: whole blocks.
   int64_t bytes_read() const { return bytes_read_; }
 
  private:

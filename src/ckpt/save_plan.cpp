@@ -3,11 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
 
 #include "base/error.h"
-#include "ckpt/dtype.h"
+#include "ckpt/internal/inventory.h"
 #include "plan/reshape.h"
 
 namespace espalier::ckpt {
@@ -15,69 +13,6 @@ namespace {
 
 // Blocks begin at cache lines in the buffer.
 constexpr int64_t kAlignment = 64;
-
-// The tensors of a checkpoint, and who holds what of them: the parts of all ranks laid over each other.
-class Inventory {
- public:
-  Inventory(const std::vector<std::string>& parts, int64_t own_rank) {
-    for (size_t rank = 0; rank < parts.size(); ++rank) {
-      std::istringstream lines(parts[rank]);
-      size_t number = 0;
-      for (std::string line; std::getline(lines, line); ++number) {
-        const size_t tensor = add(line, static_cast<int64_t>(rank));
-        if (static_cast<int64_t>(rank) == own_rank) own_.emplace(tensor, number);
-      }
-    }
-  }
-
-  const std::vector<store::TensorFacts>& facts() const { return facts_; }
-  const std::vector<plan::SavedTensor>& saved() const { return saved_; }
-  // Number of a tensor in this rank's own list, for those that it has.
-  const std::map<size_t, size_t>& own() const { return own_; }
-
- private:
-  static std::vector<int64_t> numbers(const std::string& text) {
-    std::vector<int64_t> values;
-    std::istringstream parts(text);
-    for (std::string part; std::getline(parts, part, ',');) values.push_back(std::strtoll(part.c_str(), nullptr, 10));
-    return values;
-  }
-
-  static plan::ExtentPattern pattern_of(const std::string& text) {
-    plan::ExtentPattern pattern;
-    const std::vector<int64_t> values = numbers(text);
-    for (size_t i = 0; i + 2 < values.size(); i += 3) pattern.push_back({values[i], values[i + 1], values[i + 2]});
-    return pattern;
-  }
-
-  size_t add(const std::string& line, int64_t rank) {
-    std::vector<std::string> fields;
-    std::istringstream text(line);
-    for (std::string field; std::getline(text, field, '\t');) fields.push_back(field);
-    fields.resize(5);  // an empty last field is not seen
-    const auto dtype = store::dtype_from_string(fields[2]);
-    ESPALIER_CHECK(dtype, line);
-    const store::TensorFacts facts{fields[0], fields[1], *dtype, numbers(fields[3])};
-    const auto [found, is_new] = index_.emplace(facts.name, facts_.size());
-    if (is_new) {
-      facts_.push_back(facts);
-      saved_.push_back({facts.name, facts.num_elements(), store::size_bytes(facts.dtype), {}});
-    }
-    const store::TensorFacts& known = facts_[found->second];
-    ESPALIER_CHECK(known.file == facts.file && known.dtype == facts.dtype && known.shape == facts.shape, facts.name,
-                   " is ", store::describe(facts.dtype, facts.shape), " for ", facts.file, " on rank ", rank, ", ",
-                   store::describe(known.dtype, known.shape), " for ", known.file, " before");
-    std::vector<plan::Holder>& holders = saved_[found->second].holders;
-    ESPALIER_CHECK(holders.empty() || holders.back().rank != rank, facts.name, " twice on rank ", rank);
-    holders.push_back({rank, pattern_of(fields[4])});
-    return found->second;
-  }
-
-  std::vector<store::TensorFacts> facts_;
-  std::vector<plan::SavedTensor> saved_;
-  std::map<std::string, size_t> index_;
-  std::map<size_t, size_t> own_;
-};
 
 // Local offset of elements of a tensor of which this rank holds `extents`.
 class LocalOffsets {
@@ -101,7 +36,7 @@ class LocalOffsets {
 // Adds what this rank has to do for one block to its plan.
 void add_block(const plan::PlannedBlock& block, const std::vector<plan::Piece>& pieces, int64_t rank,
                int64_t element_bytes, const LocalOffsets& offsets, size_t own_number, SavePlan& plan) {
-  const bool writes = block.writer == rank;
+  const bool writes = block.owner == rank;
   const int64_t buffer_begin = plan.buffer_bytes;
   if (writes) {
     const int64_t bytes = block.count * element_bytes;
@@ -118,7 +53,7 @@ void add_block(const plan::PlannedBlock& block, const std::vector<plan::Piece>& 
     if (writes)
       plan.own.push_back({from, to});
     else
-      plan.gives[block.writer].push_back(from);
+      plan.gives[block.owner].push_back(from);
   }
 }
 
@@ -144,20 +79,9 @@ int64_t SavePlan::given_bytes() const {
 }
 
 std::string describe_parts(const std::vector<TensorToSave>& tensors) {
-  std::ostringstream text;
-  for (const TensorToSave& tensor : tensors) {
-    ESPALIER_CHECK(tensor.name.find_first_of("\t\n") == std::string::npos, tensor.name);
-    const TensorPart part = part_of(tensor.name, tensor.value, tensor.part);
-    text << tensor.name << '\t' << tensor.file << '\t' << store::to_string(dtype_of(tensor.value.scalar_type()));
-    char separator = '\t';
-    for (const int64_t size : part.global_shape) text << std::exchange(separator, ',') << size;
-    if (part.global_shape.empty()) text << '\t';
-    separator = '\t';
-    for (const plan::ExtentRun& run : plan::to_pattern(part.extents))
-      text << std::exchange(separator, ',') << run.gap << ',' << run.count << ',' << run.repeat;
-    text << '\n';
-  }
-  return text.str();
+  std::string text;
+  for (const TensorToSave& tensor : tensors) text += describe_part(tensor.name, tensor.file, tensor.value, tensor.part);
+  return text;
 }
 
 SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int64_t block_bytes) {
@@ -173,7 +97,7 @@ SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int
     size_t end = first;
     bool writes = false;
     for (; end < blocks.size() && blocks[end].tensor == blocks[first].tensor; ++end)
-      writes |= blocks[end].writer == rank;
+      writes |= blocks[end].owner == rank;
     const auto own = inventory.own().find(number);
     if (writes || own != inventory.own().end()) {
       const std::vector<plan::Replicas> replicas = plan::replicas_of(saved[number]);

@@ -2,9 +2,7 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ckpt/fill_blocks.h"
+#include "ckpt/internal/together.h"
 
 namespace espalier::ckpt {
 namespace {
@@ -25,32 +24,6 @@ constexpr int64_t kSlackBytes = int64_t{1} << 20;
 
 // The training threads come first: Linux keeps niceness per thread.
 void step_back() { ::setpriority(PRIO_PROCESS, 0, 10); }
-
-// Runs `action` on every rank. What a rank throws (UserError) is thrown on all.
-template <class Action>
-void together(const dist::Group& group, const Action& action) {
-  if (group.size() == 1) return action();
-  std::string own;  // exit code and message
-  try {
-    action();
-  } catch (const UserError& error) {
-    own = concat(static_cast<int>(error.code()), " ", error.what());
-  }
-  const std::vector<std::string> all = group.gather_texts(own);
-  std::vector<std::string> messages;
-  ExitCode code = ExitCode::kOk;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    const std::string message = all[rank].substr(all[rank].find(' ') + 1);
-    if (messages.empty()) code = static_cast<ExitCode>(std::atoi(all[rank].c_str()));
-    // What all were told by one has the same text everywhere.
-    if (std::find(messages.begin(), messages.end(), message) == messages.end()) messages.push_back(message);
-  }
-  if (messages.empty()) return;
-  Problems problems;
-  for (const std::string& message : messages) problems.add(message);
-  problems.raise(code);
-}
 
 }  // namespace
 

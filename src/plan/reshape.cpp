@@ -55,7 +55,8 @@ std::vector<std::vector<Share>> shares_of_blocks(const std::vector<SavedTensor>&
   std::vector<Replicas> replicas;
   for (size_t index = 0; index < blocks.size(); ++index) {
     const PlannedBlock& block = blocks[index];
-    if (block.begin == 0) replicas = replicas_of(tensors[static_cast<size_t>(block.tensor)]);
+    if (index == 0 || block.tensor != blocks[index - 1].tensor)
+      replicas = replicas_of(tensors[static_cast<size_t>(block.tensor)]);
     for (const Replicas& group : replicas)
       if (const int64_t held = num_held(group.extents, block); held > 0)
         shares[index].push_back({.ranks = group.ranks, .count = held});
@@ -74,15 +75,15 @@ void move_to(Cursor& cursor, int64_t position) {
   while (cursor.next < cursor.extents->size() && end_of((*cursor.extents)[cursor.next]) <= position) ++cursor.next;
 }
 
-// The writer's own group, if it has one, comes first.
+// The owner's own group, if it has one, comes first.
 std::vector<Cursor> cursors_for(const PlannedBlock& block, const std::vector<Replicas>& replicas) {
   const auto turn = static_cast<size_t>(block.tensor + block.begin / block.count);
   std::vector<Cursor> cursors;
   for (const Replicas& group : replicas) {
-    const bool own = std::find(group.ranks.begin(), group.ranks.end(), block.writer) != group.ranks.end();
+    const bool own = std::find(group.ranks.begin(), group.ranks.end(), block.owner) != group.ranks.end();
     const Cursor cursor{.extents = &group.extents,
                         .next = first_behind(group.extents, block.begin),
-                        .source = own ? block.writer : group.ranks[turn % group.ranks.size()]};
+                        .source = own ? block.owner : group.ranks[turn % group.ranks.size()]};
     cursors.insert(own ? cursors.begin() : cursors.end(), cursor);
   }
   return cursors;
@@ -127,6 +128,11 @@ int64_t num_elements(const ExtentPattern& pattern) {
 
 std::vector<PlannedBlock> plan_save(const std::vector<SavedTensor>& tensors, int64_t num_ranks, int64_t block_bytes) {
   std::vector<PlannedBlock> blocks = cut_into_blocks(tensors, block_bytes);
+  assign_owners(tensors, num_ranks, blocks);
+  return blocks;
+}
+
+void assign_owners(const std::vector<SavedTensor>& tensors, int64_t num_ranks, std::vector<PlannedBlock>& blocks) {
   const std::vector<std::vector<Share>> shares = shares_of_blocks(tensors, blocks);
   const auto bytes_of = [&](size_t block) {
     return blocks[block].count * tensors[static_cast<size_t>(blocks[block].tensor)].element_bytes;
@@ -139,6 +145,7 @@ std::vector<PlannedBlock> plan_save(const std::vector<SavedTensor>& tensors, int
   std::vector<int64_t> load(static_cast<size_t>(num_ranks), 0);
   std::vector<int64_t> missing(static_cast<size_t>(num_ranks));
   for (const size_t index : order) {
+    if (shares[index].empty()) continue;
     const int64_t bytes = bytes_of(index);
     std::fill(missing.begin(), missing.end(), bytes);
     for (const Share& share : shares[index])
@@ -147,17 +154,17 @@ std::vector<PlannedBlock> plan_save(const std::vector<SavedTensor>& tensors, int
     size_t best = 0;
     for (size_t rank = 1; rank < load.size(); ++rank)
       if (load[rank] + missing[rank] < load[best] + missing[best]) best = rank;
-    blocks[index].writer = static_cast<int64_t>(best);
+    blocks[index].owner = static_cast<int64_t>(best);
     load[best] += bytes;
   }
-  return blocks;
 }
 
-std::vector<int64_t> bytes_by_writer(const std::vector<SavedTensor>& tensors, const std::vector<PlannedBlock>& blocks,
-                                     int64_t num_ranks) {
+std::vector<int64_t> bytes_by_owner(const std::vector<SavedTensor>& tensors, const std::vector<PlannedBlock>& blocks,
+                                    int64_t num_ranks) {
   std::vector<int64_t> bytes(static_cast<size_t>(num_ranks), 0);
   for (const PlannedBlock& block : blocks)
-    bytes[static_cast<size_t>(block.writer)] += block.count * tensors[static_cast<size_t>(block.tensor)].element_bytes;
+    if (block.owner >= 0)
+      bytes[static_cast<size_t>(block.owner)] += block.count * tensors[static_cast<size_t>(block.tensor)].element_bytes;
   return bytes;
 }
 
@@ -196,7 +203,7 @@ std::vector<Piece> pieces_of(const PlannedBlock& block, const std::vector<Replic
       move_to(cursor, position);
       if (cursor.next == cursor.extents->size()) continue;
       const Extent& extent = (*cursor.extents)[cursor.next];
-      const bool own = cursor.source == block.writer;
+      const bool own = cursor.source == block.owner;
       if (extent.global_begin > position) {
         if (own) limit = std::min(limit, extent.global_begin);
         continue;

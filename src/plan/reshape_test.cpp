@@ -105,16 +105,16 @@ TEST(SavePlan, EveryElementIsWrittenOnceByARankThatGetsItFromOneThatHoldsIt) {
       const auto number = static_cast<size_t>(block.tensor);
       const SavedTensor& tensor = job.tensors()[number];
       ASSERT_TRUE(0 < block.count && block.count * tensor.element_bytes <= block_bytes) << "seed " << seed;
-      ASSERT_TRUE(0 <= block.writer && block.writer < job.num_ranks()) << "seed " << seed;
+      ASSERT_TRUE(0 <= block.owner && block.owner < job.num_ranks()) << "seed " << seed;
       const std::vector<std::vector<bool>>& holds = tables[number];
-      const std::vector<bool>& own = holds[static_cast<size_t>(block.writer)];
+      const std::vector<bool>& own = holds[static_cast<size_t>(block.owner)];
       int64_t position = block.begin;
       for (const Piece& piece : pieces_of(block, replicas[number])) {
         ASSERT_EQ(piece.begin, position) << "seed " << seed << " " << tensor.name;
         for (auto element = static_cast<size_t>(position); element < static_cast<size_t>(position + piece.count);
              ++element) {
           ASSERT_TRUE(holds[static_cast<size_t>(piece.source)][element]) << "seed " << seed << " element " << element;
-          ASSERT_EQ(own[element], piece.source == block.writer) << "seed " << seed << " element " << element;
+          ASSERT_EQ(own[element], piece.source == block.owner) << "seed " << seed << " element " << element;
           ++written[number][element];
         }
         position += piece.count;
@@ -134,10 +134,10 @@ TEST(SavePlan, NoWriterHasMoreThanTwoOfTheLongestBlocksMoreThanAnother) {
     std::vector<int64_t> expected(static_cast<size_t>(job.num_ranks()), 0);
     for (const PlannedBlock& block : blocks) {
       const int64_t bytes = block.count * job.tensors()[static_cast<size_t>(block.tensor)].element_bytes;
-      expected[static_cast<size_t>(block.writer)] += bytes;
+      expected[static_cast<size_t>(block.owner)] += bytes;
       longest = std::max(longest, bytes);
     }
-    EXPECT_EQ(bytes_by_writer(job.tensors(), blocks, job.num_ranks()), expected);
+    EXPECT_EQ(bytes_by_owner(job.tensors(), blocks, job.num_ranks()), expected);
     const auto [least, most] = std::minmax_element(expected.begin(), expected.end());
     EXPECT_LE(*most - *least, 2 * longest) << "seed " << seed;
   }
@@ -151,10 +151,10 @@ TEST(SavePlan, ReplicasShareTheWorkWithoutAnExchange) {
     for (int64_t rank = 0; rank < 4; ++rank) tensors.back().holders.push_back({rank, {{0, 1000, 1}}});
   }
   const std::vector<PlannedBlock> blocks = plan_save(tensors, 4, 400);
-  EXPECT_EQ(bytes_by_writer(tensors, blocks, 4), (std::vector<int64_t>{7200, 7200, 6800, 6800}));
+  EXPECT_EQ(bytes_by_owner(tensors, blocks, 4), (std::vector<int64_t>{7200, 7200, 6800, 6800}));
   for (const PlannedBlock& block : blocks)
     EXPECT_EQ(pieces_of(block, replicas_of(tensors[static_cast<size_t>(block.tensor)])),
-              (std::vector<Piece>{{block.writer, block.begin, block.count}}));
+              (std::vector<Piece>{{block.owner, block.begin, block.count}}));
 }
 
 // What replicas have to give is asked of each in turn.
@@ -163,7 +163,7 @@ TEST(SavePlan, SourcesAreTakenInTurn) {
   for (int64_t rank = 1; rank < 4; ++rank) tensor.holders.push_back({rank, {{0, 60, 1}}});
   std::vector<int64_t> given(4, 0);
   for (int64_t begin = 0; begin < 60; begin += 10)
-    for (const Piece& piece : pieces_of({.tensor = 0, .begin = begin, .count = 10, .writer = 0}, replicas_of(tensor)))
+    for (const Piece& piece : pieces_of({.tensor = 0, .begin = begin, .count = 10, .owner = 0}, replicas_of(tensor)))
       given[static_cast<size_t>(piece.source)] += piece.count;
   EXPECT_EQ(given, (std::vector<int64_t>{0, 20, 20, 20}));
 }

@@ -9,13 +9,16 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "ckpt/loader.h"
 #include "ckpt/writer.h"
 #include "dist/backend.h"
@@ -57,8 +60,18 @@ void save(const fs::path& folder, const Layout& layout, const dist::Group& world
   writer.wait();
 }
 
+// Loads with all ranks together and compares every element. Returns the bytes that this rank read.
+int64_t load_together(const fs::path& step, const Layout& layout, const dist::Group& world) {
+  LoadedCheckpoint checkpoint(step);
+  const auto requests = test::requests_of(layout, world.rank());
+  checkpoint.load_together(requests, LoadedCheckpoint::Part::kAll, world);
+  test::Seen seen;
+  test::check_loaded(requests, seen);
+  return checkpoint.bytes_read();
+}
+
 // One thread stands for each rank; they meet in a store in memory and exchange through Gloo.
-void save_with_threads(const fs::path& folder, const Layout& layout, int64_t block_bytes) {
+void with_threads(const Layout& layout, const std::function<void(const dist::Group& world)>& run) {
   const int64_t size = layout.grid.num_ranks();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<int64_t> ranks(static_cast<size_t>(size));
@@ -69,7 +82,7 @@ void save_with_threads(const fs::path& folder, const Layout& layout, int64_t blo
       const dist::BackendOptions options{.loopback = true};
       const dist::Group world =
           size == 1 ? dist::Group() : dist::Group("world", ranks, rank, dist::make_gloo(store, rank, size, options));
-      save(folder, layout, world, block_bytes);
+      run(world);
       world.barrier();
     }));
   for (std::future<void>& thread : threads) thread.get();
@@ -94,7 +107,8 @@ std::string check_all_pairs(const fs::path& folder) {
   for (size_t from = 0; from < test::all_layouts().size(); ++from) {
     const Layout layout = plan::parse_layout(test::all_layouts()[from]);
     const fs::path run = folder / test::all_layouts()[from];
-    save_with_threads(run, layout, from % 2 == 0 ? 100 : store::kBlockBytes);
+    with_threads(layout,
+                 [&](const dist::Group& world) { save(run, layout, world, from % 2 == 0 ? 100 : store::kBlockBytes); });
     const auto step = store::find_checkpoint(run, {}, "");
     if (const auto problems = store::verify_step(step->folder, 1, false); !problems.empty())
       throw std::runtime_error(problems[0]);
@@ -114,6 +128,9 @@ std::string check_all_pairs(const fs::path& folder) {
       }
       ++num_pairs;
     }
+    // Once together: into the next layout of the list.
+    const Layout next = plan::parse_layout(test::all_layouts()[(from + 1) % test::all_layouts().size()]);
+    with_threads(next, [&](const dist::Group& world) { load_together(step->folder, next, world); });
   }
   return std::to_string(num_pairs);
 }
@@ -136,15 +153,18 @@ TEST_P(RealRanks, SaveInOneLayoutAndLoadInAnother) {
     save(folder_, from, grid.world, 1000);
     return std::string();
   });
-  EXPECT_EQ(store::verify_step(folder_ / "step_00000001", 2, false), std::vector<std::string>{});
-  dist::run_ranks(to.grid, [&](const dist::Grid& grid) {
-    LoadedCheckpoint checkpoint(folder_ / "step_00000001");
-    const auto requests = test::requests_of(to, grid.rank);
-    checkpoint.load(requests, LoadedCheckpoint::Part::kAll, test::all_names());
-    test::Seen seen;
-    test::check_loaded(requests, seen);
-    return std::string();
-  });
+  const fs::path step = folder_ / "step_00000001";
+  EXPECT_EQ(store::verify_step(step, 2, false), std::vector<std::string>{});
+  const auto bytes_read = dist::run_ranks(
+      to.grid, [&](const dist::Grid& grid) { return std::to_string(load_together(step, to, grid.world)); });
+  // Together they read every byte once, in nearly equal shares.
+  int64_t total = 0, most = 0, least = std::numeric_limits<int64_t>::max();
+  for (const std::string& text : bytes_read) {
+    const int64_t bytes = std::stoll(text);
+    total += bytes, most = std::max(most, bytes), least = std::min(least, bytes);
+  }
+  EXPECT_EQ(total, store::read_manifest(step).tensor_bytes());
+  EXPECT_LE(most - least, 2 * 1000);
 }
 
 INSTANTIATE_TEST_SUITE_P(SixPairs, RealRanks,
@@ -152,24 +172,35 @@ INSTANTIATE_TEST_SUITE_P(SixPairs, RealRanks,
                                          Pair{"pp4", "tp4"}, Pair{"pp2vp2", "tp1pp1dp1"}, Pair{"tp8", "dp5zero3"},
                                          Pair{"dp8zero2", "tp2pp2vp2dp2zero1"}));
 
-// Saves step after step; one rank kills itself at a random moment. What was complete for one is there for all.
+// Saves step after step; after the first, one rank kills itself at a random moment of the next saves.
+[[noreturn]] void save_until_killed(CheckpointWriter& writer, const Layout& layout, int64_t rank, int64_t first,
+                                    std::optional<double> saves_to_live) {
+  const auto state = test::state_of(layout, rank);
+  const auto start = std::chrono::steady_clock::now();
+  writer.save(manifest_of(layout, first), state);
+  writer.wait();
+  const std::chrono::duration<double> save_time = std::chrono::steady_clock::now() - start;
+  std::thread killer;
+  if (saves_to_live)
+    killer = std::thread([&] {
+      std::this_thread::sleep_for(save_time * *saves_to_live);
+      std::raise(SIGKILL);
+    });
+  for (int64_t step = first + 1;; ++step) writer.save(manifest_of(layout, step), state);
+}
+
+// What was complete for one is there for all.
 TEST_F(Reshape, ARankKilledWhileEightSaveLeavesOneNewestCompleteStep) {
   const Layout layout = plan::parse_layout("tp2pp2dp2zero1");
   std::mt19937 random(5);
   int64_t newest = 0;
-  for (int round = 0; round < 6; ++round) {
-    const int64_t victim = static_cast<int64_t>(random() % 8), milliseconds = static_cast<int64_t>(random() % 400);
+  for (int round = 0; round < 4; ++round) {
+    const auto victim = static_cast<int64_t>(random() % 8);
+    const double saves_to_live = 2.0 * static_cast<double>(random()) / static_cast<double>(random.max());
     const auto save_for_ever = [&](const dist::Grid& grid) -> std::string {
       CheckpointWriter writer(folder_, {}, grid.world, 500);
-      const auto state = test::state_of(layout, grid.rank);
-      writer.reserve(state);
-      std::thread killer;
-      if (grid.rank == victim)
-        killer = std::thread([&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-          std::raise(SIGKILL);
-        });
-      for (int64_t step = newest + 1;; ++step) writer.save(manifest_of(layout, step), state);
+      save_until_killed(writer, layout, grid.rank, newest + 1,
+                        grid.rank == victim ? std::optional(saves_to_live) : std::nullopt);
     };
     std::string error;
     try {
@@ -184,7 +215,7 @@ TEST_F(Reshape, ARankKilledWhileEightSaveLeavesOneNewestCompleteStep) {
       newest = std::max(newest, entry.step);
     }
   }
-  ASSERT_GT(newest, 0);
+  ASSERT_GE(newest, 4);
   dist::run_ranks({}, [&](const dist::Grid&) {
     LoadedCheckpoint checkpoint(folder_ / store::step_folder_name(newest));
     load_and_check(checkpoint, layout);
@@ -224,6 +255,41 @@ TEST_F(Reshape, WhatOneRankCannotWriteIsToldToAllByTheNextSave) {
   EXPECT_EQ(listing.complete.size(), 2u);
   EXPECT_TRUE(listing.partial.empty());
   for (const auto& entry : listing.complete) EXPECT_TRUE(store::verify_step(entry.folder, 1, false).empty());
+}
+
+TEST_F(Reshape, WhatOneRankCannotReadStopsAllWithItsReason) {
+  const Layout layout = plan::parse_layout("tp2pp2dp2zero1");
+  dist::run_ranks({}, [&](const dist::Grid& grid) {
+    save(folder_, plan::parse_layout("tp1pp1dp1"), grid.world, 1000);
+    return std::string();
+  });
+  const auto load = [&](const std::string& more) {
+    return dist::run_ranks(layout.grid, [&](const dist::Grid& grid) -> std::string {
+      LoadedCheckpoint checkpoint(folder_ / "step_00000001");
+      auto requests = test::requests_of(layout, grid.rank);
+      if (!more.empty() && grid.rank == 2) requests.push_back({more, at::zeros({1})});
+      try {
+        checkpoint.load_together(requests, LoadedCheckpoint::Part::kAll, grid.world);
+      } catch (const UserError& error) {
+        return error.what();
+      }
+      return "no error";
+    });
+  };
+  for (const std::string& error : load("")) EXPECT_EQ(error, "no error");
+  for (const std::string& error : load("a tensor of rank 2"))
+    EXPECT_EQ(error, "checkpoint step_00000001 has no 'a tensor of rank 2'");
+
+  const fs::path file = folder_ / "step_00000001" / store::optimizer_file("00002");
+  std::string content = read_file(file);
+  content.back() ^= 1;
+  std::ofstream(file, std::ios::binary) << content;
+  for (const std::string& error : load(""))
+    EXPECT_EQ(error.substr(0, error.find(" (bytes")),
+              file.string() + ": tensor 'layers.2.mlp.dense_4h_to_h.bias.exp_avg_sq', block 1 of 1");
+  fs::remove(file);
+  for (const std::string& error : load(""))
+    EXPECT_EQ(error, file.string() + ": expected by manifest.json, cannot be opened: No such file or directory.");
 }
 
 TEST_F(Reshape, AStepThatExistsIsRefusedOnAllRanks) {

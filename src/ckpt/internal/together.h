@@ -1,0 +1,13 @@
+// What fails on one rank fails on all.
+#pragma once
+
+#include <functional>
+
+#include "dist/group.h"
+
+namespace espalier::ckpt {
+
+// Runs `action` on every rank. What a rank throws (UserError) is thrown on all, each message once. Collective.
+void together(const dist::Group& group, const std::function<void()>& action);
+
+}  // namespace espalier::ckpt
