@@ -46,6 +46,7 @@ const std::vector<Command>& commands() {
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
       {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main},
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
+      {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main},
       {"checkpoint", "inspect, verify, compare and prune checkpoints", checkpoint_main},
       {"generate", "continue prompts with a trained model", generate_main},
       {"completion", "print completion for a shell: completion bash", completion_main},

@@ -25,6 +25,7 @@ std::vector<std::string> canonical_words(std::vector<std::string> words);
 int preprocess_main(const std::vector<std::string>& arguments);
 int tokenizer_main(const std::vector<std::string>& arguments);
 int data_main(const std::vector<std::string>& arguments);
+int parity_main(const std::vector<std::string>& arguments);
 int train_main(const std::vector<std::string>& arguments);
 int launch_main(const std::vector<std::string>& arguments);
 int plan_main(const std::vector<std::string>& arguments);

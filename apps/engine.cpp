@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine_generate.h"
+#include "engine_parity.h"
 #include "engine_train.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
@@ -20,6 +21,7 @@ struct EngineCommand {
 
 constexpr EngineCommand kCommands[] = {
     {"train", train_rank},
+    {"parity", parity},
     {"generate", generate},
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "tensor/saved.h"
 
 namespace espalier::pipeline {
@@ -16,10 +17,20 @@ at::Tensor run_all(const LayerRange& range, at::Tensor x, const LayerFunction& r
   return x;
 }
 
+// Of the elements of x, in row-major order.
+at::Tensor own_share(const at::Tensor& x, const dist::Group& keepers) {
+  if (keepers.size() == 1) return x;
+  ESPALIER_CHECK(x.numel() % keepers.size() == 0, x.sizes(), " over ", keepers.size(), " ranks");
+  const int64_t share = x.numel() / keepers.size();
+  return x.contiguous().view({-1}).narrow(0, keepers.rank() * share, share).clone();
+}
+
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, LayerRange range,
-                            std::shared_ptr<LayerFunction> run) {
-    tensor::save_for_backward(context, "recompute", {{"input", x}});
+                            std::shared_ptr<LayerFunction> run, const dist::Group* keepers) {
+    tensor::save_for_backward(context, "recompute", {{"input", own_share(x, *keepers)}});
+    context->saved_data["shape"] = x.sizes().vec();
+    context->saved_data["keepers"] = static_cast<int64_t>(reinterpret_cast<intptr_t>(keepers));
     const at::NoGradGuard no_grad;
     at::Tensor result = run_all(range, x, *run);
     context->saved_data["begin"] = range.begin;
@@ -32,11 +43,15 @@ struct Recompute : torch::autograd::Function<Recompute> {
                                                  torch::autograd::variable_list gradients) {
     const LayerRange range{context->saved_data["begin"].toInt(), context->saved_data["end"].toInt(), true};
     const auto holder = c10::static_intrusive_pointer_cast<Holder>(context->saved_data["run"].toCapsule());
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    const auto* keepers =
+        reinterpret_cast<const dist::Group*>(static_cast<intptr_t>(context->saved_data["keepers"].toInt()));
+    const at::Tensor kept = context->get_saved_variables()[0].detach();
+    const at::Tensor whole = keepers->all_gather(kept).view(context->saved_data["shape"].toIntVector());
+    const at::Tensor x = whole.detach().requires_grad_(true);
     const at::AutoGradMode with_graph(true);
     const at::Tensor result = run_all(range, x, *holder->run);
     torch::autograd::backward({result}, {gradients[0]});
-    return {x.grad(), at::Tensor(), at::Tensor()};
+    return {x.grad(), {}, {}, {}};
   }
 
   struct Holder : torch::CustomClassHolder {
@@ -63,9 +78,10 @@ std::vector<LayerRange> RecomputePlan::ranges(int64_t total) const {
   return ranges;
 }
 
-at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run) {
+at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
+                      const dist::Group& keepers) {
   if (!range.recompute || !at::GradMode::is_enabled()) return run_all(range, x, run);
-  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run));
+  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run), &keepers);
 }
 
 }  // namespace espalier::pipeline

@@ -9,6 +9,8 @@
 #include <functional>
 #include <vector>
 
+#include "dist/group.h"
+
 namespace espalier::pipeline {
 
 struct LayerRange {
@@ -29,8 +31,10 @@ struct RecomputePlan {
 
 using LayerFunction = std::function<at::Tensor(int64_t layer, const at::Tensor& x)>;
 
-// Runs the layers of one range on x: [s, b, h]. `run` must stay valid until the backward pass has been through (it is
-// copied), as must what it refers to.
-at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run);
+// Runs the layers of one range on x: [S, b, h]. `run` must stay valid until the backward pass has been through (it is
+// copied), as must what it refers to. `keepers`: ranks that all have x; of what is kept for the backward pass each keeps
+// its share, and they gather it there (--distribute-checkpointed-activations). The elements of x divide among them.
+at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
+                      const dist::Group& keepers);
 
 }  // namespace espalier::pipeline

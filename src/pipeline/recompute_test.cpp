@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "dist/grid.h"
+
 namespace espalier::pipeline {
 namespace recompute_test {
 
@@ -29,7 +31,7 @@ TEST(RunLayers, RecomputedGradientEqualsTheKeptOneBitForBit) {
   at::Tensor results[2], gradients[2];
   for (const bool recompute : {false, true}) {
     at::Tensor x = start.clone().requires_grad_(true);
-    const at::Tensor y = run_layers({0, 3, recompute}, x, layer);
+    const at::Tensor y = run_layers({0, 3, recompute}, x, layer, dist::single_process().tensor);
     torch::autograd::backward({y}, {at::linspace(0.5, 2, 33)});
     results[recompute] = y.detach();
     gradients[recompute] = x.grad();
@@ -42,7 +44,7 @@ TEST(RunLayers, RunsEachLayerTwiceWhenRecomputing) {
   int runs = 0;
   const LayerFunction layer = [&](int64_t, const at::Tensor& x) { return ++runs, x * 2; };
   at::Tensor x = at::ones({7}).requires_grad_(true);
-  const at::Tensor y = run_layers({0, 4, true}, x, layer);
+  const at::Tensor y = run_layers({0, 4, true}, x, layer, dist::single_process().tensor);
   EXPECT_EQ(runs, 4);
   torch::autograd::backward({y}, {at::ones({7})});
   EXPECT_EQ(runs, 8);

@@ -158,7 +158,8 @@ void Job::build_model() {
                                                config_.parallel.zero_stage > 0 ? grid_.gradient.size() : 1);
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel};
   const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
-                                          .seed = static_cast<uint64_t>(config_.training.seed)};
+                                          .seed = static_cast<uint64_t>(config_.training.seed),
+                                          .distribute_kept_inputs = config_.parallel.distribute_saved_activations};
   std::vector<pipeline::Stage*> chunks;
   for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
     parts_.push_back(

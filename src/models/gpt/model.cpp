@@ -45,6 +45,8 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& confi
       grid_(builder.grid),
       sequence_parallel_(builder.sequence_parallel),
       compute_type_(builder.params.compute_type()) {
+  // With sequence parallelism every rank keeps its own rows already.
+  if (options.distribute_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
   if (config.position_embedding == spec::PositionEmbedding::kAlibi)
     alibi_slopes_ = kernels::alibi_slopes(config.num_attention_heads);
   if (part.contains(0)) {
@@ -118,7 +120,7 @@ at::Tensor GptModel::run_layers(at::Tensor x, const std::shared_ptr<const nn::Fo
     return layers_[static_cast<size_t>(number)].forward(in, *context);
   };
   for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
-    x = pipeline::run_layers(range, x, layer);
+    x = pipeline::run_layers(range, x, layer, keepers_);
   return x;
 }
 

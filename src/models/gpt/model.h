@@ -43,6 +43,7 @@ class GptModel : public pipeline::Stage {
   struct Options {
     pipeline::RecomputePlan recompute;
     uint64_t seed = 0;  // keys dropout
+    bool distribute_kept_inputs = false;  // of recomputed layers, over the tensor ranks
   };
   // The depths `part` of the model. The builder's ParamSet holds their parameters and outlives the model.
   GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const plan::DepthRange& part,
@@ -84,6 +85,7 @@ class GptModel : public pipeline::Stage {
   spec::GptConfig config_;
   Options options_;
   const dist::Grid& grid_;
+  dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
   bool sequence_parallel_;
   at::ScalarType compute_type_;
   at::Tensor alibi_slopes_;  // [heads] fp32, undefined without ALiBi

@@ -1,0 +1,74 @@
+#include "plan/parity_request.h"
+
+#include "base/format.h"
+
+namespace espalier::plan {
+namespace {
+
+constexpr const char* kProgram = "espalier parity gpt";
+constexpr const char* kSummary =
+    "Repeats a training run in several layouts, all on this machine, and compares them: first weights, samples, losses "
+    "and gradient norms. Takes the options of `espalier train gpt`.";
+
+void add_rows(OptionTable& table, RunConfig& config, ParityRequest& request, std::string& layouts) {
+  table.group("parity");
+  table
+      .add("--layouts", layouts,
+           "comma-separated, as in tp1pp1dp1,tp2pp1dp2sp,pp2vp2,dp4zero1; the others are compared with the first")
+      .required()
+      .not_in_recipe()
+      .common();
+  table.add("--steps", request.num_steps, "steps to compare").minimum(1).maximum(1e6).not_in_recipe().common();
+  table.add("--json", request.json, "one object on stdout").not_in_recipe().common();
+  add_gpt_options(table, config);
+}
+
+}  // namespace
+
+bool read_parity_request(const std::vector<std::string>& arguments, ParityRequest& request, Problems& problems) {
+  request.arguments = arguments;
+  RunConfig config;
+  OptionTable table(kProgram, kSummary);
+  std::string layouts;
+  add_rows(table, config, request, layouts);
+  if (!table.parse(arguments, problems)) return false;
+  for (const std::string& layout : split(layouts, ',')) request.layouts.push_back(strip(layout));
+  for (const std::string& layout : request.layouts) {
+    RunConfig of_layout;
+    OptionTable rows(kProgram, kSummary);
+    Problems found;
+    try {
+      read_parity_layout(request, layout, of_layout, rows, found);
+      check_files(of_layout, rows, found);
+    } catch (const UserError& error) {
+      found.add(error.what());
+    }
+    for (const std::string& message : found.messages()) problems.add("layout ", layout, ": ", message);
+  }
+  return true;
+}
+
+Layout read_parity_layout(const ParityRequest& request, const std::string& layout_text, RunConfig& config,
+                          OptionTable& table, Problems& problems) {
+  ParityRequest unused;
+  std::string layouts;
+  add_rows(table, config, unused, layouts);
+  table.say_notes(false);
+  const Layout layout = parse_layout(layout_text);
+  // The number of layers may stand in a recipe, so the flags are read once to know it.
+  RunConfig first;
+  OptionTable first_table(kProgram, kSummary);
+  Problems ignored;  // found again below
+  add_rows(first_table, first, unused, layouts);
+  first_table.say_notes(false);
+  first_table.parse(request.arguments, ignored);
+  std::vector<std::string> arguments = request.arguments;
+  for (const std::string& flag : layout_flags(layout, first.model.num_layers)) arguments.push_back(flag);
+  if (!table.parse(arguments, problems)) return layout;
+  config.num_ranks = layout.grid.num_ranks();
+  config.checkpoint = {};
+  resolve(config, table, problems);
+  return layout;
+}
+
+}  // namespace espalier::plan

@@ -1,0 +1,152 @@
+#include "train/parity.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "spec/shard.h"
+#include "train/job.h"
+
+namespace espalier::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// splitmix64's finaliser: spreads every bit over all.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// Sum of one number per element, made from its parameter's name, global index and bits. A sum does not depend on who
+// holds what.
+uint64_t hash_of(const tensor::Param& param, const spec::TensorShard& shard) {
+  const uint64_t key = hash64(param.spec->name, 0);
+  const at::Tensor values = param.value.to(at::kFloat).contiguous();
+  const auto* bits = static_cast<const uint32_t*>(values.const_data_ptr());
+  uint64_t sum = 0;
+  for (const spec::Extent& extent : spec::local_extents(*param.spec, shard))
+    for (int64_t i = 0; i < extent.count; ++i)
+      sum += mix(key + mix(static_cast<uint64_t>(extent.global_begin + i)) + bits[extent.local_begin + i]);
+  return sum;
+}
+
+uint64_t global_hash(tensor::ParamSet& params, const dist::Grid& grid) {
+  uint64_t sum = 0;
+  for (const tensor::Param& param : params.params()) {
+    const bool replicated = param.spec->tensor_placement.kind == spec::Placement::Kind::kReplicated;
+    if (!param.spec->is_copy && (!replicated || grid.position.tensor == 0)) sum += hash_of(param, params.shard());
+  }
+  const at::Tensor total = at::full({1}, static_cast<int64_t>(sum), at::kLong);
+  grid.model.all_reduce(total);
+  return static_cast<uint64_t>(total.item<int64_t>());
+}
+
+// Names of the parameters that differ within a group, as its first rank sees them.
+void find_differences(tensor::ParamSet& params, const dist::Group& group, bool (*equal_there)(const spec::ParamSpec&),
+                      std::vector<std::string>& differences) {
+  if (group.size() == 1) return;
+  for (const tensor::Param& param : params.params()) {
+    if (!equal_there(*param.spec)) continue;
+    const at::Tensor values = param.value.contiguous();
+    const std::string own = hex64(hash64(values.const_data_ptr(), values.nbytes()));
+    const std::vector<std::string> all = group.gather_texts(own);
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      if (all[rank] != all[0])
+        differences.push_back(concat(param.spec->name, " on rank ", group.ranks()[rank], " and rank ",
+                                     group.ranks()[0]));
+  }
+}
+
+std::vector<std::string> replica_differences(tensor::ParamSet& params, const dist::Grid& grid) {
+  std::vector<std::string> own;
+  find_differences(params, grid.gradient, [](const spec::ParamSpec&) { return true; }, own);
+  find_differences(
+      params, grid.tensor,
+      [](const spec::ParamSpec& spec) { return spec.tensor_placement.kind == spec::Placement::Kind::kReplicated; },
+      own);
+  find_differences(params, grid.embedding, [](const spec::ParamSpec& spec) { return spec.tied_to_output; }, own);
+  std::vector<std::string> all;
+  for (const std::string& text : grid.world.gather_texts(Json(own).dump()))
+    for (const Json& difference : Json::parse(text)) all.push_back(difference);
+  return all;
+}
+
+double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
+
+}  // namespace
+
+ParityRun run_for_parity(const plan::RunConfig& config, const OptionTable& table, int64_t num_steps,
+                         const dist::Grid& grid) {
+  Job job(config, table, grid);
+  ParityRun run;
+  run.padded_vocab_size = job.config().model.padded_vocab_size;
+  run.weights_hash = global_hash(job.params(), grid);
+  const int64_t last = std::min(num_steps, job.config().training.num_steps);
+  while (job.trainer().position().step < last) {
+    const StepReport report = job.trainer().step();
+    run.sample_hash += mix(report.sample_hash + static_cast<uint64_t>(report.step));
+    run.losses.push_back(report.losses.at(0).value);
+    run.grad_norms.push_back(report.grad_norm.value_or(0));
+  }
+  run.params_norm = job.optimizer().params_norm();
+  run.replica_differences = replica_differences(job.params(), grid);
+  return run;
+}
+
+std::string to_text(const ParityRun& run) {
+  return Json{{"padded_vocab_size", run.padded_vocab_size},
+              {"weights_hash", run.weights_hash},
+              {"sample_hash", run.sample_hash},
+              {"losses", run.losses},
+              {"grad_norms", run.grad_norms},
+              {"params_norm", run.params_norm},
+              {"replica_differences", run.replica_differences}}
+      .dump();
+}
+
+ParityRun parity_run_from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  return {.padded_vocab_size = json.at("padded_vocab_size"),
+          .weights_hash = json.at("weights_hash"),
+          .sample_hash = json.at("sample_hash"),
+          .losses = json.at("losses"),
+          .grad_norms = json.at("grad_norms"),
+          .params_norm = json.at("params_norm"),
+          .replica_differences = json.at("replica_differences")};
+}
+
+ParityComparison compare(const ParityRun& run, const ParityRun& reference) {
+  ParityComparison comparison{.weights_equal = run.weights_hash == reference.weights_hash,
+                              .samples_equal = run.sample_hash == reference.sample_hash,
+                              .num_replica_differences = run.replica_differences.size()};
+  ESPALIER_CHECK(run.losses.size() == reference.losses.size() && !run.losses.empty(), run.losses.size(),
+                 " steps beside ", reference.losses.size());
+  comparison.first_loss = relative(run.losses[0], reference.losses[0]);
+  comparison.first_norm = relative(run.grad_norms[0], reference.grad_norms[0]);
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    const double difference = relative(run.losses[step], reference.losses[step]);
+    // Not std::max: a loss that is not a number must show.
+    if (!(difference <= comparison.largest_loss)) comparison.largest_loss = difference;
+  }
+  comparison.params_norm = relative(run.params_norm, reference.params_norm);
+  return comparison;
+}
+
+ParityTolerance parity_tolerance(plan::Precision precision) {
+  if (precision == plan::Precision::kFp32) return {};
+  const double any = std::numeric_limits<double>::infinity();
+  return {any, any, any};
+}
+
+bool within(const ParityComparison& comparison, const ParityTolerance& tolerance) {
+  return comparison.weights_equal && comparison.samples_equal && comparison.num_replica_differences == 0 &&
+         comparison.first_loss <= tolerance.first_loss && comparison.first_norm <= tolerance.first_norm &&
+         comparison.largest_loss <= tolerance.curve;
+}
+
+}  // namespace espalier::train
