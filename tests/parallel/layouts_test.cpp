@@ -106,7 +106,8 @@ class Layouts : public ::testing::Test {
 
   static train::ParityRun run(const Combination& one) {
     const plan::ParityRequest request{.layouts = {}, .num_steps = kSteps, .json = false,
-                                      .arguments = run_flags() + recompute_flags(one.recompute)};
+                                      .arguments = run_flags() + recompute_flags(one.recompute) +
+                                                   Words{"--layouts", to_string(one.layout)}};
     plan::RunConfig config;
     OptionTable table("espalier parity gpt", "");
     Problems problems;
