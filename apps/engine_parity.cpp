@@ -40,7 +40,7 @@ train::ParityRun run_layout(const plan::ParityRequest& request, const std::strin
   const auto results = dist::run_ranks(
       layout.grid,
       [&](const dist::Grid& grid) {
-        set_log_level(LogLevel::kWarning);
+        set_log_level(grid.rank == 0 ? LogLevel::kWarning : LogLevel::kQuiet);
         return train::to_text(train::run_for_parity(config, table, request.num_steps, grid));
       },
       {.timeout_seconds = kSecondsForALayout, .tied_embedding = config.model.tie_output});

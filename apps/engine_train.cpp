@@ -24,12 +24,12 @@ std::string command_line_of(const std::string& command, const Words& arguments) 
   return line;
 }
 
-// The first rank talks; from the others come only warnings and errors, with their number.
+// The first rank talks; the others would say the same. From them come only errors, with their number.
 void set_up_log(const plan::LoggingConfig& logging, const launch::RankEnvironment& place) {
   set_log_level(plan::log_level(logging));
   if (place.world_size == 1) return;
   if (place.rank > 0) {
-    set_log_level(std::min(plan::log_level(logging), LogLevel::kWarning));
+    if (plan::log_level(logging) != LogLevel::kDebug) set_log_level(LogLevel::kQuiet);
     set_log_prefix(concat("[rank ", place.rank, "] "));
   }
 }
