@@ -295,9 +295,9 @@ void add_data(OptionTable& table, RunConfig& config) {
   table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
   table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
                    "order of samples: Megatron's shuffled index arrays");
-  table
-      .add_choice("--dataloader-type", data.dataloader_type, {{"single", DataloaderType::kSingle}}, "one pass in order")
-      .refuse_value("cyclic", "samples are read once, in the order of --sample-order; use single");
+  table.add_choice("--dataloader-type", data.dataloader_type,
+                   {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
+                   "single reads in order; cyclic lets each data-parallel rank shuffle a part of its own every epoch");
   table.add("--tokenizer-type", tokenizer.tokenizer_type, "GPT-2's files, or a tokenizer.json")
       .common()
       .choices({"GPT2BPETokenizer", "PretrainedFromHF"})

@@ -31,7 +31,7 @@ enum class DecayStyle { kConstant, kLinear, kCosine };
 enum class RecomputeGranularity { kNone, kSelective, kFull };
 enum class RecomputeMethod { kUniform, kBlock };
 enum class SampleOrder { kMegatron };
-enum class DataloaderType { kSingle };
+enum class DataloaderType { kSingle, kCyclic };
 enum class OptimizerType { kAdam };
 enum class GradReduceType { kFp32, kBf16 };
 enum class ReplicaPolicy { kStop, kRepair };

@@ -141,7 +141,9 @@ void Job::open_data() {
   const MaskOptions masks = mask_options(config_.data, *tokenizer_);
   const int64_t rows = config_.model.padded_vocab_size;
   const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
-  train_.emplace_back(*data_.train, masks, rows, replica);
+  const bool cyclic = config_.data.dataloader_type == plan::DataloaderType::kCyclic;
+  train_.emplace_back(*data_.train, masks, rows, replica,
+                      cyclic ? data::SamplerKind::kCyclic : data::SamplerKind::kSequential);
   valid_ = loaders_of(data_.valid, masks, rows, replica);
   test_ = loaders_of(data_.test, masks, rows, replica);
   log_info(data_.train->description());

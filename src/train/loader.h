@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "data/gpt_dataset.h"
+#include "data/sampler.h"
 #include "dist/group.h"
 #include "train/make_batch.h"
 
@@ -18,24 +20,31 @@ struct Replica {
 class Loader {
  public:
   // The data set outlives the loader. Ids must be below `vocab_size`; a larger one is a UserError that names the
-  // sample, the data set and both numbers.
-  Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica);
+  // sample, the data set and both numbers. `order` says which sample of the data set stands at a place of the run.
+  Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica,
+         data::SamplerKind order = data::SamplerKind::kSequential);
 
   // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
   // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those behind
-  // it. Numbers beyond the data set start again at its beginning (evaluation only: a training set holds what was asked
-  // for).
+  // it. In sequence, numbers beyond the data set start again at its beginning (evaluation only: a training set holds
+  // what was asked for). The numbers in a batch are those of the run, whatever the order. One thread at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
   const data::GptDataset& dataset() const { return dataset_; }
 
  private:
-  SampleRow read_row(int64_t sample_number) const;
+  // The sample at place `number` of the run, which is `sample` of the data set.
+  SampleRow read_row(int64_t number, int64_t sample) const;
+  data::Sampler& sampler(const data::SamplerLayout& layout) const;
 
   const data::GptDataset& dataset_;
   MaskOptions masks_;
   int64_t vocab_size_;
   Replica replica_;
+  data::SamplerKind order_;
+  // Kept from call to call: the cyclic one remembers the permutation of its epoch.
+  mutable std::unique_ptr<data::Sampler> sampler_;
+  mutable int64_t sampler_micro_batch_size_ = 0;
 };
 
 // Hash of sample numbers and ids, independent of how the samples are divided into micro-batches and ranks: the sum
