@@ -23,41 +23,61 @@ std::vector<OwnedPiece> whole_pieces(tensor::ParamSet& params) {
 }
 
 struct GradReducer::Unit {
-  at::Tensor grads, values;  // all of it
+  at::Tensor grads, values;  // all of it; undefined where they come and go
   at::Tensor own_grads, own_values;
+  spec::IndexRange own;            // elements of the flat buffers
+  spec::IndexRange own_of_all;     // the same, counted in the unit
   std::vector<const Group*> more;  // what this rank owns is summed over these as well
   int64_t num_open = 0;            // parameters that expect more additions in this step
-  at::Tensor wire;                 // grads as they travel
-  Pending pending;
+  PendingSum pending;
 };
 
 GradReducer::GradReducer(tensor::ParamSet& params, const Grid& grid, const ReduceOptions& options)
     : params_(params),
       grid_(grid),
       options_(options),
-      shape_{.stage = options.zero,
+      shape_{.stage = grid.gradient.size() > 1 ? options.zero : ZeroStage::kNone,
              .num_ranks = grid.gradient.size(),
              .unit_elements = options.bucket_bytes / static_cast<int64_t>(sizeof(float))},
+      passing_grads_(params, grid.gradient, options.type, options.overlap),
+      layers_(params, grid.gradient),
       additions_(params.params().size()),
       expected_(params.params().size(), kUnknown) {
   ESPALIER_CHECK(options.type == at::kFloat || options.type == at::kBFloat16, "gradients travel as ", options.type);
+  const spec::Sharing& sharing = params.sharing();
+  ESPALIER_CHECK(sharing.stage == shape_.stage && (!is_sharded() || sharing.num_ranks == shape_.num_ranks),
+                 "the parameters are shared as for ZeRO ", static_cast<int>(sharing.stage), " by ", sharing.num_ranks,
+                 " ranks, not ZeRO ", static_cast<int>(shape_.stage), " by ", shape_.num_ranks);
+  ESPALIER_CHECK(shape_.stage < ZeroStage::kGradients || grid.shape.pipeline == 1, "ZeRO ",
+                 static_cast<int>(shape_.stage), " with ", grid.shape.pipeline, " pipeline stages");
   make_units();
-  if (grid_.gradient.size() > 1 && options_.overlap)
+  make_pieces();
+  if (grid_.gradient.size() > 1 && options_.overlap && shape_.stage < ZeroStage::kGradients)
     params_.grad_queue().set_on_added([this](const tensor::Param& param) { on_added(param); });
 }
 
-GradReducer::~GradReducer() { params_.grad_queue().set_on_added({}); }
+GradReducer::~GradReducer() {
+  params_.grad_queue().set_on_added({});
+  params_.grad_queue().set_before_add({});
+}
 
 void GradReducer::make_units() {
   const spec::FlatLayout& layout = params_.layout();
   const std::vector<plan::ZeroUnit> ranges = plan::zero_units(layout, shape_);
   for (const plan::ZeroUnit& range : ranges) {
-    const spec::IndexRange part = plan::zero_part(range, shape_, grid_.gradient.rank());
     Unit unit;
-    unit.grads = params_.flat_grads().narrow(0, range.begin, range.count());
-    unit.values = params_.flat_values().narrow(0, range.begin, range.count());
-    unit.own_grads = params_.flat_grads().narrow(0, part.begin, part.count());
-    unit.own_values = params_.flat_values().narrow(0, part.begin, part.count());
+    unit.own = plan::zero_part(range, shape_, grid_.gradient.rank());
+    unit.own_of_all = {unit.own.begin - range.begin, unit.own.end - range.begin};
+    const auto all = [&](const at::Tensor& flat, const at::Tensor& section) {
+      return flat.defined() ? flat.narrow(0, range.begin, range.count()) : section;
+    };
+    const auto own = [&](const at::Tensor& whole, const at::Tensor& kept) {
+      return whole.defined() ? whole.narrow(0, unit.own_of_all.begin, unit.own.count()) : kept;
+    };
+    unit.grads = all(params_.flat_grads(), params_.section_grads(range.section));
+    unit.values = all(params_.flat_values(), params_.section_values(range.section));
+    unit.own_grads = own(unit.grads, passing_grads_.own(range.section));
+    unit.own_values = own(unit.values, layers_.own(range.section));
     if (range.tied && grid_.embedding.size() > 1) unit.more.push_back(&grid_.embedding);
     if (range.replicated && options_.sequence_parallel && grid_.tensor.size() > 1) unit.more.push_back(&grid_.tensor);
     units_.push_back(std::move(unit));
@@ -67,21 +87,38 @@ void GradReducer::make_units() {
     for (size_t unit = 0; unit < ranges.size(); ++unit)
       if (ranges[unit].begin < layout.offsets[param] + layout.counts[param] && layout.offsets[param] < ranges[unit].end)
         units_of_[param].push_back(unit);
+}
+
+void GradReducer::make_pieces() {
+  const spec::FlatLayout& layout = params_.layout();
   for (const plan::ZeroPiece& piece : plan::zero_pieces(layout, shape_, grid_.gradient.rank())) {
-    tensor::Param& param = params_.params()[static_cast<size_t>(piece.param)];
-    if (piece.count == param.value.numel()) {
+    const auto number = static_cast<size_t>(piece.param);
+    tensor::Param& param = params_.params()[number];
+    if (piece.count == layout.counts[number] && param.value.defined() && param.grad.defined()) {
       pieces_.push_back(whole_piece(param));
       continue;
     }
-    const int64_t begin = layout.offsets[static_cast<size_t>(piece.param)] + piece.param_begin;
-    pieces_.push_back({&param, piece.param_begin, piece.param_begin + piece.count,
-                       params_.flat_values().narrow(0, begin, piece.count),
-                       params_.flat_grads().narrow(0, begin, piece.count)});
+    // Shared, so that it lies in one unit.
+    const int64_t begin = layout.offsets[number] + piece.param_begin;
+    const auto unit = std::find_if(units_.begin(), units_.end(), [&](const Unit& u) {
+      return u.own.begin <= begin && begin + piece.count <= u.own.end;
+    });
+    ESPALIER_CHECK(unit != units_.end(), param.spec->name, " from ", piece.param_begin, " on");
+    const bool whole = piece.count == layout.counts[number];
+    const std::vector<int64_t> shape =
+        whole ? spec::local_shape(*param.spec, params_.shard()) : std::vector<int64_t>{piece.count};
+    const auto view = [&](const at::Tensor& own) {
+      return own.narrow(0, begin - unit->own.begin, piece.count).view(shape);
+    };
+    pieces_.push_back(
+        {&param, piece.param_begin, piece.param_begin + piece.count, view(unit->own_values), view(unit->own_grads)});
   }
 }
 
 void GradReducer::begin_step(int64_t num_micro_batches) {
+  ESPALIER_CHECK(num_micro_batches > 0, num_micro_batches, " micro-batches");
   params_.zero_grad();
+  passing_grads_.begin_step();
   num_micro_batches_ = num_micro_batches;
   num_unsent_ = units_.size();
   std::fill(additions_.begin(), additions_.end(), 0);
@@ -109,39 +146,18 @@ void GradReducer::send_ready_units() {
 }
 
 void GradReducer::send(Unit& unit) {
-  if (grid_.gradient.size() == 1) return;
-  // In place, where the type allows it.
-  unit.wire = unit.grads.to(options_.type);
-  // Gloo's reduce-scatter is an all-reduce of a copy.
-  if (shape_.stage == ZeroStage::kNone || unit.wire.is_cpu()) {
-    unit.pending = grid_.gradient.start_all_reduce(unit.wire);
-    return;
-  }
-  const at::Tensor all = unit.wire;
-  unit.wire = all.narrow(0, grid_.gradient.rank() * unit.own_grads.numel(), unit.own_grads.numel());
-  unit.pending = grid_.gradient.start_reduce_scatter_into(unit.wire, all);
+  if (grid_.gradient.size() > 1 && unit.grads.defined())
+    unit.pending = PendingSum(unit.grads, unit.own_of_all, grid_.gradient, options_.type);
 }
 
 void GradReducer::receive(Unit& unit) {
-  if (unit.pending.active()) {
-    unit.pending.wait();
-    if (options_.type != at::kFloat) {
-      const int64_t count = unit.own_grads.numel();
-      const bool is_own = unit.wire.numel() == count;
-      unit.own_grads.copy_(is_own ? unit.wire : unit.wire.narrow(0, grid_.gradient.rank() * count, count));
-    }
-    unit.wire.reset();
-  }
-  for (const Group* group : unit.more) sum(unit.own_grads, *group);
-}
-
-void GradReducer::sum(const at::Tensor& values, const Group& group) const {
-  const at::Tensor wire = values.to(options_.type);
-  group.all_reduce(wire);
-  if (options_.type != at::kFloat) values.copy_(wire);
+  if (unit.pending.active()) unit.pending.wait_into(unit.own_grads);
+  for (const Group* group : unit.more)
+    PendingSum(unit.own_grads, {0, unit.own.count()}, *group, options_.type).wait_into(unit.own_grads);
 }
 
 void GradReducer::finish_step() {
+  passing_grads_.finish_step();
   while (num_unsent_ > 0) send(units_[--num_unsent_]);
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) receive(*unit);
   if (!learned_) learn();
@@ -155,10 +171,15 @@ void GradReducer::learn() {
 
 void GradReducer::gather_values() {
   if (!is_sharded()) return;
-  std::vector<Pending> pending;
-  for (const Unit& unit : units_)
-    pending.push_back(grid_.gradient.start_all_gather_into(unit.values, unit.own_values));
-  for (Pending& exchange : pending) exchange.wait();
+  layers_.forget_ahead();
+  Pending pending;  // two at a time: one travels while the next is packed
+  for (const Unit& unit : units_) {
+    if (!unit.values.defined()) continue;
+    Pending next = grid_.gradient.start_all_gather_into(unit.values, unit.own_values);
+    pending.wait();
+    pending = std::move(next);
+  }
+  pending.wait();
 }
 
 }  // namespace espalier::dist

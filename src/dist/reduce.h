@@ -6,9 +6,12 @@
 //   - over first and last stage (grid.embedding): the tied embedding, once, so that both copies stay equal.
 // Sums, not means: the loss was divided by the tokens of the whole batch.
 //
-// Exchange goes unit by unit (plan/zero_ranges.h), from the last to the first, in this order on all ranks. A unit leaves
-// while the backward pass is still running, as soon as its parameters have had all their additions; how many that are
-// per micro-batch is learned in the first step. What is summed does not depend on when it leaves.
+// Exchange goes unit by unit (plan/zero_ranges.h), from the last to the first, in this order on all ranks. A unit
+// leaves while the backward pass is still running, as soon as its parameters have had all their additions; how many
+// that are per micro-batch is learned in the first step. What is summed does not depend on when it leaves.
+//
+// From ZeRO 2 on the gradients of a layer are there only while they are computed (internal/passing_grads.h), under
+// ZeRO 3 its values only while they are used (layer_gather.h). Both need one pipeline stage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +21,8 @@
 #include <vector>
 
 #include "dist/grid.h"
+#include "dist/internal/passing_grads.h"
+#include "dist/layer_gather.h"
 #include "plan/zero_ranges.h"
 #include "tensor/param_set.h"
 
@@ -46,8 +51,8 @@ std::vector<OwnedPiece> whole_pieces(tensor::ParamSet& params);
 
 class GradReducer {
  public:
-  // `params` and `grid` outlive it. With a ZeRO stage, `params` must have been laid out for grid.gradient.size()
-  // sharers. Takes the hooks of params.grad_queue().
+  // `params` and `grid` outlive it; `params` must share as `options.zero` says, among grid.gradient.size() ranks. Takes
+  // the hooks of params.grad_queue().
   GradReducer(tensor::ParamSet& params, const Grid& grid, const ReduceOptions& options);
   ~GradReducer();
   GradReducer(const GradReducer&) = delete;
@@ -63,23 +68,27 @@ class GradReducer {
   const std::vector<OwnedPiece>& pieces() const { return pieces_; }
   // Whether other ranks of grid.gradient own other pieces.
   bool is_sharded() const { return shape_.stage != ZeroStage::kNone && shape_.num_ranks > 1; }
-  // Gives every rank the values of all pieces. Called by all ranks of grid.gradient.
+  // Gives every rank the values of all pieces, but those that come and go. Called by all ranks of grid.gradient.
   void gather_values();
+  // For before_layer() and after_layer().
+  LayerGather& layers() { return layers_; }
 
  private:
   struct Unit;
   void make_units();
+  void make_pieces();
   void on_added(const tensor::Param& param);
   void send_ready_units();
   void send(Unit& unit);
   void receive(Unit& unit);
-  void sum(const at::Tensor& values, const Group& group) const;
   void learn();
 
   tensor::ParamSet& params_;
   const Grid& grid_;
   ReduceOptions options_;
   plan::ZeroShape shape_;
+  PassingGrads passing_grads_;
+  LayerGather layers_;
   std::vector<Unit> units_;
   std::vector<OwnedPiece> pieces_;
   size_t num_unsent_ = 0;  // units leave from the last to the first

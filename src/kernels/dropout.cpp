@@ -68,7 +68,7 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const at::Tensor dy = grads[0].contiguous();
-    const bool summed = state.bias != nullptr && state.bias->grad.defined();
+    const bool summed = state.bias != nullptr && state.bias->has_grad();
     if (state.site.probability == 0) {
       if (summed) push_grad(*state.queue, *state.bias, column_sums(dy));
       return {dy, dy, {}};

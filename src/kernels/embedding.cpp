@@ -111,7 +111,7 @@ at::Tensor embedding(const at::Tensor& ids, tensor::Param& weight, tensor::GradQ
   ESPALIER_CHECK(ids.dim() == 2 && ids.is_contiguous() && ids.scalar_type() == at::kLong,
                  "ids must be [b, s] int64, are ", ids.sizes(), " ", ids.scalar_type());
   ESPALIER_CHECK(weight.value.dim() == 2 && weight.value.is_contiguous(), "weight ", weight.value.sizes());
-  if (!at::GradMode::is_enabled() || !weight.grad.defined()) return gather_rows(ids, weight.value, first_row);
+  if (!at::GradMode::is_enabled() || !weight.has_grad()) return gather_rows(ids, weight.value, first_row);
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(at::kFloat)).requires_grad_();
   return Embedding::apply(anchor, ids, Embedding::State{&weight, &queue, first_row});
 }

@@ -99,7 +99,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   static variable_list backward(AutogradContext* context, variable_list grads) {
     Param* weight = captured<Param>(context, "weight");
     GradQueue* queue = captured<GradQueue>(context, "queue");
-    ESPALIER_CHECK(weight->grad.defined(), "no gradient is kept for the output weight");
+    ESPALIER_CHECK(weight->has_grad(), "no gradient is kept for the output weight");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &labels = saved[1], &loss_mask = saved[2], &log_sum_exp = saved[3];
     const at::Tensor &kept_logits = saved[4], token_grads = (loss_mask * grads[0]).to(at::kFloat);
@@ -112,6 +112,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       });
     } else {
       // Both from the same logits; the queue only learns that the weight's gradient is there.
+      queue->prepare(*weight);
       dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad});
       queue->push(*weight, [] {});
     }

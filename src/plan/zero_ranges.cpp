@@ -13,18 +13,17 @@ bool exchanged_alike(const FlatSection& a, const FlatSection& b) {
   return a.tied == b.tied && a.replicated == b.replicated;
 }
 
-// Neighbouring sections as one, where they are exchanged alike.
-std::vector<FlatSection> joined(const std::vector<FlatSection>& sections) {
-  std::vector<FlatSection> result;
-  for (const FlatSection& section : sections) {
-    if (result.empty() || !exchanged_alike(result.back(), section)) {
-      result.push_back(section);
-      continue;
-    }
-    result.back().end = section.end;
-    result.back().depth = -1;
+// The sections as units; neighbours that are exchanged alike as one, if `joined`.
+std::vector<ZeroUnit> section_units(const std::vector<FlatSection>& sections, bool joined) {
+  std::vector<ZeroUnit> units;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const FlatSection& section = sections[i];
+    if (joined && i > 0 && exchanged_alike(sections[i - 1], section))
+      units.back().end = section.end;
+    else
+      units.push_back({section.tied, section.replicated, i, section.begin, section.end});
   }
-  return result;
+  return units;
 }
 
 }  // namespace
@@ -34,12 +33,14 @@ std::vector<ZeroUnit> zero_units(const spec::FlatLayout& layout, const ZeroShape
   const int64_t largest = std::max(multiple, shape.unit_elements / multiple * multiple);
   const bool by_section = shape.stage >= ZeroStage::kGradients;
   std::vector<ZeroUnit> units;
-  for (const FlatSection& section : by_section ? layout.sections : joined(layout.sections)) {
-    ESPALIER_CHECK((section.end - section.begin) % multiple == 0, "a section of ", section.end - section.begin,
-                   " elements cannot be shared by ", shape.num_ranks, " ranks: lay the parameters out for them");
-    const int64_t step = by_section ? section.end - section.begin : largest;
-    for (int64_t begin = section.begin; begin < section.end; begin += step)
-      units.push_back({section.tied, section.replicated, section.depth, begin, std::min(section.end, begin + step)});
+  for (ZeroUnit unit : section_units(layout.sections, !by_section)) {
+    ESPALIER_CHECK(unit.count() % multiple == 0, unit.count(), " elements cannot be shared by ", shape.num_ranks,
+                   " ranks: lay the parameters out for them");
+    const int64_t end = unit.end, step = by_section ? unit.count() : largest;
+    for (; unit.begin < end; unit.begin = unit.end) {
+      unit.end = std::min(end, unit.begin + step);
+      units.push_back(unit);
+    }
   }
   return units;
 }

@@ -13,8 +13,7 @@
 
 namespace espalier::plan {
 
-// What data-parallel ranks divide among themselves; each stage includes the ones before.
-enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
+using spec::ZeroStage;
 
 struct ZeroShape {
   ZeroStage stage = ZeroStage::kNone;
@@ -25,7 +24,7 @@ struct ZeroShape {
 // Elements [begin, end) of the flat buffers.
 struct ZeroUnit {
   bool tied = false, replicated = false;  // as the section's
-  int64_t depth = -1;
+  size_t section = 0;  // the first that it has a part of
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
 };

@@ -52,7 +52,7 @@ TEST(ZeroRanges, WithoutZeroEveryParameterIsOnePiece) {
 TEST(ZeroRanges, FromStageTwoAUnitIsASection) {
   const auto units = zero_units(layout_of({1, 700, 64}, 3), shape_of(ZeroStage::kGradients, 3, 32));
   ASSERT_EQ(units.size(), 3u);
-  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(units[i].depth, i);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(units[i].section, static_cast<size_t>(i));
   EXPECT_EQ(units[1].begin, 96);
   EXPECT_EQ(units[1].end, 96 + 768);
 }

@@ -1,5 +1,6 @@
 #include "spec/flat_layout.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -24,24 +25,40 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
     const bool together = specs[i].tied_to_output || is_replicated(specs[i]);
     members[{!specs[i].tied_to_output, !is_replicated(specs[i]), together ? -1 : specs[i].depth}].push_back(i);
   }
+  int64_t last_depth = 0;
+  for (const ParamSpec& spec : specs) last_depth = std::max(last_depth, spec.depth);
   FlatLayout layout;
   layout.offsets.resize(specs.size());
   layout.counts.resize(specs.size());
-  int64_t next = 0;
-  for (const auto& [key, params] : members) {
+  layout.section_of.resize(specs.size());
+  for (auto& [key, params] : members) {
     const auto& [not_tied, not_replicated, depth] = key;
-    FlatSection section{.tied = !not_tied, .replicated = !not_replicated, .depth = depth, .begin = next, .end = next};
-    for (const size_t param : params) {
+    FlatSection section{.tied = !not_tied,
+                        .replicated = !not_replicated,
+                        .depth = depth,
+                        .is_layer = 0 < depth && depth < last_depth,
+                        .begin = layout.size,
+                        .end = layout.size,
+                        .params = std::move(params)};
+    for (const size_t param : section.params) {
+      layout.section_of[param] = layout.sections.size();
       layout.offsets[param] = section.end;
       layout.counts[param] = num_local_elements(specs[param], shard);
       section.end += round_up_flat(layout.counts[param]);
     }
-    section.end = section.begin + round_up(section.end - section.begin, kFlatAlignment * num_sharers);
-    next = section.end;
-    if (section.end > section.begin) layout.sections.push_back(section);
+    section.end = section.begin + round_up(section.count(), kFlatAlignment * num_sharers);
+    layout.size = section.end;
+    layout.sections.push_back(std::move(section));
   }
-  layout.size = next;
   return layout;
+}
+
+bool gradients_come_and_go(const FlatSection& section, const Sharing& sharing) {
+  return sharing.num_ranks > 1 && sharing.stage >= ZeroStage::kGradients && !section.replicated;
+}
+
+bool values_come_and_go(const FlatSection& section, const Sharing& sharing) {
+  return sharing.num_ranks > 1 && sharing.stage >= ZeroStage::kParameters && section.is_layer;
 }
 
 }  // namespace espalier::spec

@@ -21,19 +21,38 @@ inline constexpr int64_t kFlatAlignment = 32;
 int64_t round_up_flat(int64_t count);
 
 struct FlatSection {
-  bool tied = false;        // tied_to_output
-  bool replicated = false;  // over the tensor axis
-  int64_t depth = -1;       // of all its parameters; -1: of several depths
+  bool tied = false;           // tied_to_output
+  bool replicated = false;     // over the tensor axis
+  int64_t depth = -1;          // of its parameters; -1: any
+  bool is_layer = false;       // lies behind the first depth and before the last
   int64_t begin = 0, end = 0;  // elements of the flat buffer, padding included
+  std::vector<size_t> params;  // numbers in the list
+  int64_t count() const { return end - begin; }
 };
 
 struct FlatLayout {
   std::vector<int64_t> offsets, counts;  // of each parameter, in the order of the list, in elements
-  std::vector<FlatSection> sections;     // in order, without gaps between them; none is empty
+  std::vector<size_t> section_of;        // each parameter
+  std::vector<FlatSection> sections;     // in order, without gaps between them
   int64_t size = 0;                      // of the whole buffer, padding included; the padding stays zero
 };
 
 // Sections are padded so that each can be cut into `num_sharers` equal parts of whole multiples of kFlatAlignment.
 FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& shard, int64_t num_sharers = 1);
+
+// What data-parallel ranks divide among themselves; each stage includes the ones before.
+enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
+
+// Of the buffers of a process.
+struct Sharing {
+  ZeroStage stage = ZeroStage::kNone;
+  int64_t num_ranks = 1;  // data * context
+};
+
+// Whether a section's whole gradients, or whole values, are there only while they are needed, and a rank keeps no more
+// than its part. What is replicated over tensor ranks is small and stays; so do the values before and behind the
+// layers, which every step needs from its first to its last moment.
+bool gradients_come_and_go(const FlatSection& section, const Sharing& sharing);
+bool values_come_and_go(const FlatSection& section, const Sharing& sharing);
 
 }  // namespace espalier::spec

@@ -34,12 +34,16 @@ TEST(FlatLayout, WhatIsExchangedAlikeLiesTogether) {
   EXPECT_EQ(layout.sections[1].depth, -1);
   EXPECT_EQ(layout.sections[2].depth, 1);
   EXPECT_EQ(layout.sections[3].depth, 2);
+  EXPECT_TRUE(layout.sections[2].is_layer && !layout.sections[3].is_layer);
+  EXPECT_EQ(layout.sections[1].params, (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(layout.section_of, (std::vector<size_t>{0, 1, 2, 1, 3}));
 }
 
 TEST(FlatLayout, SectionsDivideAmongSharers) {
   const FlatLayout layout = flat_layout({spec_of({33, 7}, 1, true), spec_of({1}, 2, true)}, {2, 1}, 3);
   EXPECT_EQ(layout.counts, (std::vector<int64_t>{16 * 7, 0}));
-  ASSERT_EQ(layout.sections.size(), 1u) << "the second rank holds nothing of the second parameter";
+  ASSERT_EQ(layout.sections.size(), 2u);
+  EXPECT_EQ(layout.sections[1].count(), 0) << "the second rank holds nothing of the second parameter";
   EXPECT_EQ(layout.size, 192);
 }
 

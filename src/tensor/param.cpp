@@ -15,6 +15,7 @@ void GradQueue::push(Param& param, std::function<void()> work) {
 }
 
 void GradQueue::run(Work& work) {
+  prepare(*work.param);
   work.run();
   if (on_added_) on_added_(*work.param);
 }

@@ -18,6 +18,10 @@ struct Param {
   const spec::ParamSpec* spec = nullptr;  // owned by the model's list, which outlives the Param
   at::Tensor value;                       // local shape, compute type; the optimizer writes it
   at::Tensor grad;                        // local shape, fp32, sum over the micro-batches of a step
+  // ZeRO: `grad` is undefined but while something is added to it; GradQueue::prepare sees to it.
+  bool grad_comes_and_goes = false;
+
+  bool has_grad() const { return grad.defined() || grad_comes_and_goes; }
 };
 
 // Runs (or keeps for later) the work that adds to parameters' gradients.
@@ -30,10 +34,17 @@ class GradQueue {
   enum class Mode { kImmediate, kDeferred };
 
   void push(Param& param, std::function<void()> work);
+  // Makes sure that `param.grad` is there. Done before every piece of work; an op calls it that adds by itself and then
+  // pushes nothing but the news of it.
+  void prepare(Param& param) {
+    if (before_add_) before_add_(param);
+  }
   void drain() { drain(pending_.size()); }
   void drain(size_t count);  // the oldest `count` pieces
   void set_mode(Mode mode);
   Mode mode() const { return mode_; }
+  // What prepare() calls.
+  void set_before_add(std::function<void(Param&)> before_add) { before_add_ = std::move(before_add); }
   // Called after every piece of work that has run, with the parameter that it added to.
   void set_on_added(std::function<void(Param&)> on_added) { on_added_ = std::move(on_added); }
   size_t num_pending() const { return pending_.size(); }
@@ -47,7 +58,7 @@ class GradQueue {
 
   Mode mode_ = Mode::kImmediate;
   std::vector<Work> pending_;
-  std::function<void(Param&)> on_added_;
+  std::function<void(Param&)> before_add_, on_added_;
 };
 
 // Layers show their parameters to a visitor in the order of the family's ParamSpec list; names are built from the

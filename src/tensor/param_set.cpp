@@ -15,14 +15,14 @@ constexpr int64_t kDrawGrain = 1 << 14;
 
 // The local part of a parameter's first values, fp32.
 at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uint64_t seed) {
-  at::Tensor values =
-      at::full(spec::local_shape(spec, shard), spec.init.value, at::TensorOptions().dtype(at::kFloat));
+  at::Tensor values = at::full(spec::local_shape(spec, shard), spec.init.value, at::TensorOptions().dtype(at::kFloat));
   if (spec.init.kind != spec::Init::Kind::kNormal) return values;
   const PhiloxKey key = philox_key(seed, ("init/" + spec.name).c_str());
   std::vector<spec::Extent> runs;  // of even length, so that threads share them well
   for (const spec::Extent& extent : spec::local_extents(spec, shard))
     for (int64_t done = 0; done < extent.count; done += kDrawGrain)
-      runs.push_back({extent.global_begin + done, extent.local_begin + done, std::min(kDrawGrain, extent.count - done)});
+      runs.push_back(
+          {extent.global_begin + done, extent.local_begin + done, std::min(kDrawGrain, extent.count - done)});
   float* const data = values.data_ptr<float>();
   at::parallel_for(0, static_cast<int64_t>(runs.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t run = begin; run < end; ++run) {
@@ -35,27 +35,49 @@ at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uin
 }  // namespace
 
 ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-                   bool with_grad, int64_t num_sharers)
+                   bool with_grad, const spec::Sharing& sharing)
     : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))),
       shard_(shard),
-      layout_(spec::flat_layout(*specs_, shard, num_sharers)),
-      compute_type_(compute_type) {
-  const int64_t total = layout_.size;
-  flat_values_ = at::zeros({total}, at::TensorOptions().dtype(compute_type));
-  if (with_grad) flat_grads_ = at::zeros({total}, at::TensorOptions().dtype(at::kFloat));
-
+      layout_(spec::flat_layout(*specs_, shard, sharing.stage == spec::ZeroStage::kNone ? 1 : sharing.num_ranks)),
+      compute_type_(compute_type),
+      sharing_(sharing.num_ranks > 1 ? sharing : spec::Sharing{}),
+      section_values_(layout_.sections.size()),
+      section_grads_(layout_.sections.size()) {
   params_.reserve(specs_->size());
   for (size_t i = 0; i < specs_->size(); ++i) {
-    const spec::ParamSpec& spec = (*specs_)[i];
-    const std::vector<int64_t> shape = spec::local_shape(spec, shard);
-    const auto view_in = [&](const at::Tensor& flat) {
-      return flat.narrow(0, layout_.offsets[i], layout_.counts[i]).view(shape);
-    };
-    Param param{.spec = &spec, .value = view_in(flat_values_), .grad = {}};
-    if (with_grad) param.grad = view_in(flat_grads_);
-    ESPALIER_CHECK(index_.emplace(spec.name, i).second, "two parameters are named ", spec.name);
-    params_.push_back(std::move(param));
+    ESPALIER_CHECK(index_.emplace((*specs_)[i].name, i).second, "two parameters are named ", (*specs_)[i].name);
+    params_.push_back({.spec = &(*specs_)[i]});
   }
+  const auto values = at::TensorOptions().dtype(compute_type), grads = at::TensorOptions().dtype(at::kFloat);
+  if (sharing_.stage < spec::ZeroStage::kParameters) flat_values_ = at::zeros({layout_.size}, values);
+  if (sharing_.stage < spec::ZeroStage::kGradients && with_grad) flat_grads_ = at::zeros({layout_.size}, grads);
+  for (size_t i = 0; i < layout_.sections.size(); ++i) {
+    const spec::FlatSection& section = layout_.sections[i];
+    const auto storage = [&](const at::Tensor& flat, const at::TensorOptions& options) {
+      return flat.defined() ? flat.narrow(0, section.begin, section.count()) : at::zeros({section.count()}, options);
+    };
+    const bool grads_go = spec::gradients_come_and_go(section, sharing_);
+    if (!spec::values_come_and_go(section, sharing_)) set_section_values(i, storage(flat_values_, values));
+    if (with_grad && !grads_go) set_section_grads(i, storage(flat_grads_, grads));
+    for (const size_t param : section.params) params_[param].grad_comes_and_goes = with_grad && grads_go;
+  }
+}
+
+void ParamSet::set_section_values(size_t section, const at::Tensor& storage) {
+  section_values_[section] = storage;
+  for (const size_t param : layout_.sections[section].params)
+    params_[param].value = storage.defined() ? view_of(storage, section, param) : at::Tensor();
+}
+
+void ParamSet::set_section_grads(size_t section, const at::Tensor& storage) {
+  section_grads_[section] = storage;
+  for (const size_t param : layout_.sections[section].params)
+    params_[param].grad = storage.defined() ? view_of(storage, section, param) : at::Tensor();
+}
+
+at::Tensor ParamSet::view_of(const at::Tensor& storage, size_t section, size_t param) const {
+  const int64_t begin = layout_.offsets[param] - layout_.sections[section].begin;
+  return storage.narrow(0, begin, layout_.counts[param]).view(spec::local_shape((*specs_)[param], shard_));
 }
 
 Param& ParamSet::at(const std::string& name) {
@@ -64,13 +86,20 @@ Param& ParamSet::at(const std::string& name) {
   return params_[found->second];
 }
 
-void ParamSet::zero_grad() { flat_grads_.zero_(); }
+void ParamSet::zero_grad() {
+  if (flat_grads_.defined()) {
+    flat_grads_.zero_();
+    return;
+  }
+  for (const at::Tensor& grads : section_grads_)
+    if (grads.defined()) grads.zero_();
+}
 
 void ParamSet::initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink) {
   for (Param& param : params_) {
     const at::Tensor values = draw(*param.spec, shard_, seed);
     if (sink) sink(param, values);
-    param.value.copy_(values);
+    if (param.value.defined()) param.value.copy_(values);
   }
 }
 

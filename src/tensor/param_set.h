@@ -2,7 +2,8 @@
 //
 // Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both laid out as
 // spec/flat_layout.h says, each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them
-// without gaps that matter (the padding between parameters stays zero).
+// without gaps that matter (the padding between parameters stays zero). Under ZeRO 2 and 3 there is no such buffer, but
+// one tensor per section, of which some come and go.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,10 +22,10 @@ namespace espalier::tensor {
 
 class ParamSet {
  public:
-  // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept. `num_sharers`:
-  // data-parallel ranks that divide the buffers among themselves (ZeRO).
+  // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept. `sharing`: what
+  // data-parallel ranks divide among themselves.
   ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-           bool with_grad, int64_t num_sharers = 1);
+           bool with_grad, const spec::Sharing& sharing = {});
 
   // CHECKs that it is there.
   Param& at(const std::string& name);
@@ -33,7 +34,10 @@ class ParamSet {
   const spec::TensorShard& shard() const { return shard_; }
   at::ScalarType compute_type() const { return compute_type_; }
 
-  // All values, and all gradients, as one tensor each: [elements], with the padding between parameters.
+  const spec::Sharing& sharing() const { return sharing_; }
+
+  // All values, and all gradients, as one tensor each: [elements], with the padding between parameters. Undefined where
+  // some of them come and go.
   const at::Tensor& flat_values() const { return flat_values_; }
   const at::Tensor& flat_grads() const { return flat_grads_; }
   const spec::FlatLayout& layout() const { return layout_; }
@@ -42,21 +46,34 @@ class ParamSet {
   // Where a parameter begins in them, in elements.
   int64_t flat_offset(const Param& param) const { return layout_.offsets[index_of(param)]; }
 
+  // The same of one section; undefined while it is not there.
+  const at::Tensor& section_values(size_t section) const { return section_values_[section]; }
+  const at::Tensor& section_grads(size_t section) const { return section_grads_[section]; }
+  // Gives a section storage, or takes it away (an undefined tensor): its parameters are views of it.
+  void set_section_values(size_t section, const at::Tensor& storage);
+  void set_section_grads(size_t section, const at::Tensor& storage);
+
   GradQueue& grad_queue() { return grad_queue_; }
+  // Of the gradients that are there.
   void zero_grad();
 
   // Draws every parameter as its spec says, from (seed, name) alone, so that shards of any layout are parts of the same
   // model; fp32 values are given to `sink` (the optimizer's master copy) before they are rounded to the compute type.
+  // Values that are not there are only given to `sink`.
   void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
 
  private:
+  at::Tensor view_of(const at::Tensor& storage, size_t section, size_t param) const;
+
   std::unique_ptr<const std::vector<spec::ParamSpec>> specs_;
   std::vector<Param> params_;
   std::unordered_map<std::string, size_t> index_;
   spec::TensorShard shard_;
   spec::FlatLayout layout_;
   at::ScalarType compute_type_;
+  spec::Sharing sharing_;
   at::Tensor flat_values_, flat_grads_;
+  std::vector<at::Tensor> section_values_, section_grads_;
   GradQueue grad_queue_;
 };
 

@@ -155,9 +155,9 @@ void Job::build_model() {
   specs_ = spec::gpt_params(config_.model);
   const plan::Partition partition = plan::make_partition(config_);
   const int64_t stage = grid_.position.pipeline;
+  const spec::Sharing sharing{static_cast<spec::ZeroStage>(config_.parallel.zero_stage), grid_.gradient.size()};
   params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs_, partition, stage), grid_.tensor_shard(),
-                                               compute_type(config_.training.precision), true,
-                                               config_.parallel.zero_stage > 0 ? grid_.gradient.size() : 1);
+                                               compute_type(config_.training.precision), true, sharing);
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel};
   const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
                                           .seed = static_cast<uint64_t>(config_.training.seed),

@@ -88,7 +88,7 @@ at::Tensor column_sums(const at::Tensor& x) {
 }
 
 void push_grad(tensor::GradQueue& queue, tensor::Param& param, const at::Tensor& sum) {
-  if (!param.grad.defined()) return;
+  if (!param.has_grad()) return;
   queue.push(param, [&param, sum] { param.grad.add_(sum); });
 }
 
