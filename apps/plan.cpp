@@ -35,6 +35,7 @@ Json stage_json(const plan::RunPlan& plan, int64_t stage) {
           {"batches_bytes", memory.batches},
           {"peak_bytes", memory.peak()},
           {"most_alive", memory.most_alive},
+          {"sent_bytes", plan.messages[static_cast<size_t>(stage)].total()},
           {"schedule", plan::to_string(plan.tables[static_cast<size_t>(stage)], partition.num_chunks)}};
 }
 
@@ -106,6 +107,10 @@ int plan_gpt(const std::vector<std::string>& arguments) {
     Json json = to_json(plan, limit);
     if (!fits) json["choices_that_fit"] = choices_json(choices);
     std::puts(json.dump().c_str());
+    return 0;
+  }
+  if (request.rank) {
+    std::fputs(plan::rank_text(plan, *request.rank).c_str(), stdout);
     return 0;
   }
   std::fputs(plan::to_text(plan, limit).c_str(), stdout);

@@ -71,6 +71,9 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
       .value_name("BYTES")
       .not_in_recipe()
       .common();
+  table.add("--rank", request.rank, "what this process holds, parameter by parameter, instead of the tables of stages")
+      .minimum(0)
+      .not_in_recipe();
   table.add("--json", request.json, "one JSON object on stdout instead of tables").not_in_recipe().common();
   table.add("--svg", request.svg, "also write a picture of schedule and memory")
       .value_name("FILE")

@@ -11,7 +11,7 @@ namespace espalier {
 
 struct PlanRequest {
   plan::RunConfig config;
-  std::optional<int64_t> gpus;
+  std::optional<int64_t> gpus, rank;
   std::optional<int64_t> memory_limit;  // bytes, of --gpu-memory
   std::string gpu_memory, svg;
   bool json = false;

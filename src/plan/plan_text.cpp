@@ -12,24 +12,6 @@ using Row = std::vector<std::string>;
 
 std::string percent(double share) { return format_fixed(100 * share, 1) + " %"; }
 
-// Columns as wide as their widest cell; the first two are flush left.
-std::string table_text(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const Row& row : rows)
-    for (size_t column = 0; column < row.size(); ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t column = 0; column < row.size(); ++column) {
-      const std::string blanks(widths[column] - row[column].size(), ' ');
-      line += (column == 0 ? "  " : "   ") + (column < 2 ? row[column] + blanks : blanks + row[column]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
 // "0-4, 10-14"; with the embedding and the output where they are.
 std::string holds(const RunPlan& plan, int64_t stage) {
   const Partition& partition = plan.partition;
@@ -118,7 +100,29 @@ std::string stage_table(const RunPlan& plan) {
     rows.push_back(row);
   }
   return "\nA rank of each stage holds, at most (alive: micro-batches between forward and backward at once):\n" +
-         table_text(rows);
+         table_text(rows, 2);
+}
+
+// Only the axes that send.
+std::string message_table(const RunPlan& plan) {
+  if (plan.config.grid.num_ranks() == 1) return "";
+  const std::vector<std::pair<const char*, double StageMessages::*>> axes = {{"tensor", &StageMessages::tensor},
+                                                                             {"context", &StageMessages::context},
+                                                                             {"pipeline", &StageMessages::pipeline},
+                                                                             {"data", &StageMessages::data},
+                                                                             {"tied embedding", &StageMessages::tied}};
+  std::vector<Row> rows(plan.messages.size() + 1);
+  rows[0] = {"stage"};
+  for (size_t stage = 0; stage < plan.messages.size(); ++stage) rows[stage + 1] = {concat(stage)};
+  for (const auto& [name, member] : axes) {
+    double all = 0;
+    for (const StageMessages& sent : plan.messages) all += sent.*member;
+    if (all == 0) continue;
+    rows[0].push_back(name);
+    for (size_t stage = 0; stage < plan.messages.size(); ++stage)
+      rows[stage + 1].push_back(format_bytes(plan.messages[stage].*member));
+  }
+  return "\nA rank of each stage sends in a step, by ring algorithms:\n" + table_text(rows, 1);
 }
 
 std::string bytes_text(const RunPlan& plan) {
@@ -163,6 +167,23 @@ char letter_of(const Action& action) {
 
 }  // namespace
 
+std::string table_text(const std::vector<Row>& rows, size_t num_texts) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows)
+    for (size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t column = 0; column < row.size(); ++column) {
+      const std::string blanks(widths[column] - row[column].size(), ' ');
+      line += (column == 0 ? "  " : "   ") + (column < num_texts ? row[column] + blanks : blanks + row[column]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
 // Drawn as if all parts took the same, forward one column: on the real clock the columns would not be whole.
 std::string schedule_text(const RunPlan& plan, size_t columns) {
   const Simulation simulation = simulate(plan.tables, 1, 1, 1);
@@ -184,7 +205,8 @@ std::string schedule_text(const RunPlan& plan, size_t columns) {
 
 std::string to_text(const RunPlan& plan, std::optional<int64_t> memory_limit) {
   std::string text = model_text(plan) + grid_text(plan) + step_text(plan) + bubble_text(plan);
-  text += bytes_text(plan) + checkpoint_text(plan) + limit_text(plan, memory_limit) + stage_table(plan);
+  text += bytes_text(plan) + checkpoint_text(plan) + limit_text(plan, memory_limit) + stage_table(plan) +
+          message_table(plan);
   if (plan.partition.num_stages == 1) return text;
   text += "\nStages over time (0-9 forward of a micro-batch by its last digit, a-j backward";
   if (plan.config.parallel.pipeline_schedule == ScheduleKind::kZeroBubble) text += ", A-J weight gradients";

@@ -55,6 +55,7 @@ RunPlan plan_run(const RunConfig& config) {
     plan.first_bubble = bubble_share(kind, stages, *plan.first_num_micro_batches, chunks);
   }
   plan.memory = plan_memory(config, plan.partition, plan.num_micro_batches, default_products(training.precision));
+  plan.messages = plan_messages(config, plan.partition, plan.num_micro_batches);
   plan.checkpoint_bytes = checkpoint_bytes(config);
   plan.checkpoint_weight_bytes = checkpoint_weight_bytes(config);
   plan.deepspeed_checkpoint_bytes = deepspeed_checkpoint_bytes(config);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/memory.h"
+#include "plan/messages.h"
 #include "plan/partition.h"
 #include "plan/schedule.h"
 #include "plan/simulate.h"
@@ -25,6 +26,7 @@ struct RunPlan {
   std::optional<int64_t> first_num_micro_batches;
   double first_bubble = 0;
   MemoryPlan memory;
+  std::vector<StageMessages> messages;  // of each stage
   double checkpoint_bytes = 0, checkpoint_weight_bytes = 0, deepspeed_checkpoint_bytes = 0;
 };
 
@@ -37,6 +39,13 @@ double bubble_share(ScheduleKind kind, int64_t num_stages, int64_t num_micro_bat
 
 // Everything, as lines of at most about 120 columns. `memory_limit`: bytes of one GPU.
 std::string to_text(const RunPlan& plan, std::optional<int64_t> memory_limit);
+
+// What one rank holds and does: its place, its parameters with their local shapes and the elements that ZeRO leaves to
+// it, and its schedule. UserError where there is no such rank.
+std::string rank_text(const RunPlan& plan, int64_t rank);
+
+// Rows as columns as wide as their widest cell; the first `num_texts` are flush left.
+std::string table_text(const std::vector<std::vector<std::string>>& rows, size_t num_texts);
 
 // Stages over time, a character for each unit: "0123 aabb"; cut where it is wider than `columns`.
 std::string schedule_text(const RunPlan& plan, size_t columns);

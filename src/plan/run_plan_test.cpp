@@ -62,10 +62,24 @@ TEST(RunPlan, TextHoldsEveryFigure) {
   for (const char* part :
        {"processes    8 = tensor 1 * data 2 * pipeline 4, ZeRO stage 1", "4 micro-batches of 4", "1F1B; bubble 42.9 %",
         "12 a parameter: weights 2, gradients 4, optimizer 6", "checkpoint   1.3", "fits into 1.00 GiB",
-        "0       embedding, layers 0-1", "3       layers 6-7, output", "Stages over time"})
+        "0       embedding, layers 0-1", "3       layers 6-7, output", "sends in a step", "Stages over time"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(to_text(plan_of("", 1), std::nullopt).find("Stages over time"), std::string::npos);
   EXPECT_NE(to_text(plan_of("", 1), 1 << 20).find("does not fit into 1.00 MiB"), std::string::npos);
+}
+
+TEST(RunPlan, ARankIsShownParameterByParameter) {
+  const RunPlan plan = plan_of(
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --zero-stage 1 --global-batch-size 64", 8);
+  // Rank 6: tensor 0, data 1, pipeline 1. Its second half of what two data-parallel ranks share.
+  const std::string text = rank_text(plan, 6);
+  for (const char* part :
+       {"rank         6 of 8: tensor 0, context 0, data 1, pipeline 1",
+        "layers.4.mlp.dense_h_to_4h.weight                4096 x 1024   2048 x 1024   none",
+        "word_embeddings.weight (copy)                    128 x 1024    64 x 1024     32768-65535", "schedule     F0 B0 F1 B1"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  EXPECT_EQ(text.find("layers.3."), std::string::npos) << "stage 0 holds it";
+  EXPECT_THROW(rank_text(plan, 8), UserError);
 }
 
 // Every element that is opened is closed, and every action has a rectangle.

@@ -1,0 +1,29 @@
+// How much each rank sends in a step, by axis. Pure functions.
+//
+// Counted as ring algorithms send it (Thakur et al. 2005): of N bytes over n ranks, an all-gather, a reduce-scatter or
+// an all-to-all sends N (n - 1) / n from each rank, an all-reduce twice that. Sums of a few numbers (norms, losses) are
+// not counted.
+#pragma once
+
+#include <vector>
+
+#include "plan/partition.h"
+#include "plan/run_config.h"
+
+namespace espalier::plan {
+
+// Bytes that a rank of a stage sends in one step.
+struct StageMessages {
+  double tensor = 0;    // activations, and under sequence parallelism gradients of what is replicated
+  double context = 0;   // attention's exchange
+  double pipeline = 0;  // activations to the next stage and gradients to the one before
+  double data = 0;      // gradients over data and context, and new weights under ZeRO
+  double tied = 0;      // the gradient of the tied embedding between first and last stage
+  double total() const { return tensor + context + pipeline + data + tied; }
+};
+
+// Of each stage of a resolved run with a known vocabulary.
+std::vector<StageMessages> plan_messages(const RunConfig& config, const Partition& partition,
+                                         int64_t num_micro_batches);
+
+}  // namespace espalier::plan

@@ -1,0 +1,71 @@
+#include "plan/messages.h"
+
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+
+namespace espalier::plan {
+namespace {
+
+// 4 layers of 48, 12 heads of 4, 36 tokens, 2 samples, fp32, 1,280 words: bytes of [s, b, h] are 13,824.
+constexpr double kHidden = 36 * 2 * 48 * 4;
+constexpr double kLayer = 12 * 48 * 48 + 13 * 48, kWords = 1280 * 48, kNorm = 2 * 48;
+
+std::vector<StageMessages> messages(const std::string& flags, int64_t num_ranks) {
+  RunConfig config;
+  OptionTable table("espalier plan gpt", "");
+  add_gpt_options(table, config);
+  table.say_notes(false);
+  Problems problems;
+  table.parse(split_blanks("--num-layers 4 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
+                           "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 2 "
+                           "--position-embedding-type alibi --pad-vocab-size-to 1280 --global-batch-size 24 " +
+                           flags),
+              problems);
+  config.num_ranks = num_ranks;
+  resolve(config, table, problems);
+  EXPECT_EQ(problems.messages(), std::vector<std::string>{});
+  set_vocabulary(config, 1280);
+  return plan_messages(config, make_partition(config), 24 / 2 / config.grid.data);
+}
+
+TEST(Messages, OneProcessSendsNothing) { EXPECT_EQ(messages("", 1)[0].total(), 0); }
+
+TEST(Messages, DataParallelRanksSendTheirGradientsTwiceRound) {
+  const double elements = 4 * kLayer + kNorm + kWords;
+  EXPECT_DOUBLE_EQ(messages("", 3)[0].data, 2 * 4 * elements * 2 / 3);
+  EXPECT_DOUBLE_EQ(messages("--grad-reduce-type bf16", 3)[0].data, 2 * 2 * elements * 2 / 3);
+  // Reduce-scatter of fp32 gradients, all-gather of bf16 weights.
+  EXPECT_DOUBLE_EQ(messages("--bf16 --zero-stage 1", 3)[0].data, (4 + 2) * elements * 2 / 3);
+}
+
+TEST(Messages, TensorRanksAddUpFourTimesALayer) {
+  // 12 micro-batches; 4 layers of 4 all-reduces, the embedding's and the output's.
+  EXPECT_DOUBLE_EQ(messages("--tensor-model-parallel-size 4", 4)[0].tensor, 12 * (16 + 2) * 2 * kHidden * 3 / 4);
+  EXPECT_DOUBLE_EQ(messages("--tensor-model-parallel-size 4 --checkpoint-activations", 4)[0].tensor,
+                   12 * (24 + 2) * 2 * kHidden * 3 / 4);
+  // The same with sequence parallelism (Korthikanti et al. 2022, section 4.2.2), and the gradients of norms and biases.
+  EXPECT_DOUBLE_EQ(messages("--tensor-model-parallel-size 4 --sequence-parallel", 4)[0].tensor,
+                   12 * (16 + 2) * 2 * kHidden * 3 / 4 + 2 * 4 * (4 * (4 * 48 + 2 * 48) + kNorm) * 3 / 4);
+}
+
+TEST(Messages, StagesPassActivationsOnAndBack) {
+  const auto stages = messages("--pipeline-model-parallel-size 2", 2);
+  EXPECT_DOUBLE_EQ(stages[0].pipeline, 12 * kHidden);
+  EXPECT_DOUBLE_EQ(stages[1].pipeline, 12 * kHidden);
+  EXPECT_DOUBLE_EQ(stages[0].tied, 2 * 4 * kWords / 2);
+  EXPECT_DOUBLE_EQ(stages[1].tied, stages[0].tied);
+  // Two chunks a stage: parts 0 to 3, and three boundaries.
+  const auto chunks = messages("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1", 2);
+  EXPECT_DOUBLE_EQ(chunks[0].pipeline, 12 * 3 * kHidden);
+  EXPECT_DOUBLE_EQ(messages("--pipeline-model-parallel-size 4", 4)[1].pipeline, 12 * 2 * kHidden);
+  EXPECT_EQ(messages("--pipeline-model-parallel-size 4", 4)[1].tied, 0);
+}
+
+TEST(Messages, ContextRanksTradePositionsForHeads) {
+  // Of a half sequence each: query, key, value and result, both ways, half of each leaves.
+  EXPECT_DOUBLE_EQ(messages("--context-parallel-size 2", 2)[0].context, 12 * 4 * 2 * 4 * (kHidden / 2) / 2);
+}
+
+}  // namespace
+}  // namespace espalier::plan
