@@ -1,6 +1,6 @@
 // The same training, whatever the layout: runs on forked ranks, compared with one process.
 //
-// ESPALIER_ALL_LAYOUTS=1 (scripts/test --all) takes every layout of at most 8 processes instead of the list.
+// ESPALIER_TEST_ALL=1 (scripts/test --all) takes every layout of at most 8 processes instead of the list.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -138,7 +138,7 @@ TEST(LayoutList, HoldsEveryPairOfChoicesThatCanStandTogether) {
 TEST_F(Layouts, TrainTheSameModelAsOneProcess) {
   const train::ParityRun one = run({});
   ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
-  const bool all = std::getenv("ESPALIER_ALL_LAYOUTS") != nullptr;
+  const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
   for (const Combination& combination : all ? all_combinations() : listed_combinations()) {
     SCOPED_TRACE(to_string(combination.layout));
     const train::ParityComparison found = train::compare(run(combination), one);
