@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training] [--output FILE.json]
+    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training,parallel,pipeline] [--output FILE.json]
 
 Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
 """
@@ -23,12 +23,16 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "data", "matmul", "training"]
+PARTS = ["encode", "preprocess", "data", "matmul", "training", "parallel", "pipeline"]
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
 QUICK_TRAININGS = [("bf16", 256, 1, 4), ("fp32", 256, 1, 3)]
 WARM_UP = 2
+# Tokens of a step, rounds, steps of a run: one process beside two.
+PARALLELS = [(16384, 3, 4), (4096, 3, 5), (1024, 3, 8)]
+QUICK_PARALLELS = [(4096, 1, 4)]
+PARALLEL_LENGTH = 256
 
 
 def say(text):
@@ -119,15 +123,17 @@ def model_flops_per_token(shape, length):
     return 6 * (layers * (12 * hidden * hidden + (length + 1) * hidden) + hidden * vocabulary)
 
 
-def train_espalier(arguments, precision, length, steps):
+def train_espalier(arguments, precision, length, steps, batch=MICRO_BATCH, launch=()):
+    """`launch`: words between `espalier` and `train` that start several processes."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     layers, hidden, heads, vocabulary = arguments.shape
+    micro_batch = min(MICRO_BATCH, batch // (int(launch[-1]) if launch else 1))
     folder = pathlib.Path(arguments.work) / "tensorboard"
     shutil.rmtree(folder, ignore_errors=True)
     tokenizer = ROOT / "tests/data/gpt2-tiny"
-    command = f"""{BIN}/espalier train gpt --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads}
+    command = [BIN / "espalier", *launch] + f"""train gpt --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads}
         --seq-length {length} --max-position-embeddings {POSITIONS} --pad-vocab-size-to {vocabulary}
-        --micro-batch-size {MICRO_BATCH} --global-batch-size {MICRO_BATCH} --train-iters {steps}
+        --micro-batch-size {micro_batch} --global-batch-size {batch} --train-iters {steps}
         --lr 6e-4 --lr-decay-style constant --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --hidden-dropout 0
         --attention-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file {tokenizer}/vocab.json
         --merge-file {tokenizer}/merges.txt --data-path {arguments.work}/tokens --split 100,0,0 --eval-iters 0
@@ -170,6 +176,43 @@ def training(arguments):
                          "model_tflops": rate * model_flops_per_token(arguments.shape, length) / 1e12,
                          "peak_mib": statistics.median(peaks[name]), "seconds_per_step": seconds[name]})
     return {"shape": arguments.shape, "micro_batch": MICRO_BATCH, "rows": rows}
+
+
+def parallel(arguments):
+    """Two data-parallel processes of one thread beside one process of two, bf16; the threads are the machine's."""
+    write_tokens(f"{arguments.work}/tokens")
+    count = arguments.threads
+    launches = {"one process": [], f"{count} processes": ["launch", "--standalone", "--nproc-per-node", str(count)]}
+    rows = []
+    for tokens, rounds, steps in QUICK_PARALLELS if arguments.quick else PARALLELS:
+        seconds = {name: [] for name in launches}
+        for number in range(rounds):
+            for name, launch in launches.items():
+                batch = max(tokens // PARALLEL_LENGTH, count)
+                say(f"parallel: {batch * PARALLEL_LENGTH} tokens, round {number + 1} of {rounds}, {name}")
+                times, _ = train_espalier(arguments, "bf16", PARALLEL_LENGTH, steps, batch, launch)
+                seconds[name].append(statistics.median(times[min(WARM_UP, steps - 1):]))
+        one, many = (statistics.median(values) for values in seconds.values())
+        rows.append({"tokens": tokens, "one_tokens_per_s": tokens / one, "many_tokens_per_s": tokens / many,
+                     "share": one / many, "seconds_per_step": seconds})
+    return {"shape": arguments.shape, "processes": count, "rows": rows}
+
+
+def pipeline(arguments):
+    say("pipeline: measured bubbles")
+    return Run([BIN / "pipeline_bench", *([8, 10] if arguments.quick else [16, 30])]).output
+
+
+def print_parallel(part):
+    print(f"\n{part['processes']} processes of one thread beside one process of {part['processes']}, bf16, data parallel"
+          f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}")
+    for row in part["rows"]:
+        print(f"  {row['tokens']:>14}{row['one_tokens_per_s']:>15.0f}{row['many_tokens_per_s']:>19.0f}"
+              f"{row['share']:>8.3f}")
+
+
+def print_pipeline(part):
+    print(f"\npipeline bubbles: {part}", end="")
 
 
 def print_encode(part):
@@ -221,7 +264,8 @@ def print_training(part, machine_gflops):
 def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
-                       ("data", print_token_files), ("matmul", print_matmul)]:
+                       ("data", print_token_files), ("matmul", print_matmul), ("parallel", print_parallel),
+                       ("pipeline", print_pipeline)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -270,7 +314,8 @@ def main():
     load = results["machine"]["load_before"]
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
-    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "matmul": matmul, "training": training}
+    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "matmul": matmul,
+               "training": training, "parallel": parallel, "pipeline": pipeline}
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
             if part in arguments.parts:
