@@ -10,6 +10,7 @@
 #include "dist/store.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
+#include "launch/peer_watch.h"
 #include "plan/run_config.h"
 #include "train/run.h"
 
@@ -68,6 +69,7 @@ int train_rank(const Words& arguments) {
   set_up_log(config.logging, place);
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
+  const launch::PeerWatch watch(place);
   const dist::Grid grid = make_grid(config, place);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   train::run(config, table, command_line_of("train", arguments), grid);

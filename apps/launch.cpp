@@ -50,8 +50,10 @@ int check_training(const Words& words, int64_t world_size) {
   check.command.insert(check.command.end(), words.begin(), words.end());
   check.command.push_back("--validate-only");
   check.variables = launch::process_variables();
-  for (const char* name : {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) check.variables.erase(name);
-  check.variables["WORLD_SIZE"] = std::to_string(world_size);
+  const std::string world = std::to_string(world_size);
+  const launch::Variables place = {{"ESPALIER_LAUNCH", "1"}, {"RANK", "0"},        {"WORLD_SIZE", world},
+                                   {"LOCAL_RANK", "0"},      {"LOCAL_WORLD_SIZE", world}};
+  for (const auto& [name, value] : place) check.variables[name] = value;
   check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
   launch::WorkerGroup group({check});
   while (group.num_running() > 0) {

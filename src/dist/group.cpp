@@ -19,12 +19,14 @@ void naming_group(const std::string& group, const Function& function) {
   } catch (const c10::Error& error) {
     throw UserError(concat("the exchange with the other processes of group '", group,
                            "' failed: ", error.what_without_backtrace(),
-                           "\nUsually another process has ended: look for the first error among all ranks."));
+                           "\nUsually another process has ended: look for the first error among all ranks."),
+                    ExitCode::kLostPeer);
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {
     throw UserError(concat("the exchange with the other processes of group '", group, "' failed: ", error.what(),
-                           "\nUsually another process has ended: look for the first error among all ranks."));
+                           "\nUsually another process has ended: look for the first error among all ranks."),
+                    ExitCode::kLostPeer);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "launch/internal/host.h"
 #include "launch/internal/socket.h"
+#include "launch/peer_watch.h"
 
 namespace espalier::launch {
 namespace {
@@ -23,8 +24,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;           // between looks at who has come
 constexpr auto kTimeToConfirm = 60s;   // for those who are to take part
-constexpr const char* kDone = "done";
-constexpr const char* kFailed = "failed";
 constexpr const char* kRoundKey = "launch/round";
 
 int free_port() { return internal::port_of(internal::listen_on("", 0)); }
@@ -120,7 +119,7 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   log_info("the ranks run already; this machine (", self_.address, ") waits for their next start");
   while (!is_cancelled()) {
     try {
-      if (store_.get(key("over"), 500ms) == kDone) return false;
+      if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
       ++round_;
       return true;
     } catch (const StoreTimeout&) {
@@ -193,7 +192,8 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
     round.world_size += nodes[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
-  store_.leave_will({key("over"), key("stopped/" + number)}, {kFailed, launch::to_json(std::vector<Failure>{gone(round)})});
+  store_.leave_will({round_over_key(round_), key("stopped/" + number)},
+                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
   store_.set(key("ready/" + number), "");
   std::vector<std::string> all_ready;
   for (size_t at = 0; at < nodes.size(); ++at) all_ready.push_back(key(concat("ready/", at)));
@@ -211,7 +211,7 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      outcome_ = watched_.get(key("over"), 500ms) == kDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
+      outcome_ = watched_.get(round_over_key(round_), 500ms) == kRoundDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
       return;
     } catch (const StoreTimeout&) {
       continue;  // they run
@@ -228,10 +228,10 @@ void NodeMeeting::stop_watching() {
 }
 
 void NodeMeeting::report_done() {
-  if (store_.add(key("done"), 1) == std::ssize(nodes_)) store_.compare_set(key("over"), "", kDone);
+  if (store_.add(key("done"), 1) == std::ssize(nodes_)) store_.compare_set(round_over_key(round_), "", kRoundDone);
 }
 
-void NodeMeeting::report_failed() { store_.compare_set(key("over"), "", kFailed); }
+void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
 
 void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)

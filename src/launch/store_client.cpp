@@ -1,5 +1,7 @@
 #include "launch/store_client.h"
 
+#include <sys/socket.h>
+
 #include <mutex>
 #include <thread>
 
@@ -44,11 +46,14 @@ class StoreClient::Channel {
 
   const Options& options() const { return options_; }
 
+  // Without the lock, which the waiting thread holds. The number of the descriptor does not change until the end.
+  void interrupt() { shutdown(descriptor_, SHUT_RDWR); }
+
   // The answer's status and what stands behind it.
   Status ask(const MessageWriter& request, std::string& answer, Milliseconds patience = Milliseconds(0)) {
     const std::lock_guard lock(mutex_);
     const Clock::time_point deadline = Clock::now() + patience + kTimeToAnswer;
-    if (!socket_.valid()) lost("the connection is closed");
+    if (is_lost_) lost("the connection is closed");
     check(send_all(socket_.get(), sealer_.seal(request.text()), deadline));
     std::string header = receive(kHeaderBytes, deadline);
     const size_t size = payload_size(header);
@@ -71,7 +76,7 @@ class StoreClient::Channel {
 
  private:
   [[noreturn]] void lost(const std::string& why) {
-    socket_.reset();
+    is_lost_ = true;  // the descriptor stays until the end: interrupt() may be using it
     throw UserError(concat("lost the store at ", place_of(options_), ": ", why,
                            ". The launcher or rank 0, which hosts it, has ended; its own message tells why."),
                     ExitCode::kLostPeer);
@@ -95,7 +100,10 @@ class StoreClient::Channel {
     std::string reason;
     while (true) {
       socket_ = try_to_connect(options_.address, options_.port, deadline, reason);
-      if (socket_.valid()) return;
+      if (socket_.valid()) {
+        descriptor_ = socket_.get();
+        return;
+      }
       if (Clock::now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, Milliseconds(500));
@@ -131,12 +139,15 @@ class StoreClient::Channel {
   const Options options_;
   std::mutex mutex_;
   Descriptor socket_;
+  int descriptor_ = -1;
+  bool is_lost_ = false;
   Seal sealer_, opener_;
 };
 
 StoreClient::StoreClient(const Options& options) : channel_(std::make_unique<Channel>(options)) {}
 StoreClient::~StoreClient() = default;
 const StoreClient::Options& StoreClient::options() const { return channel_->options(); }
+void StoreClient::interrupt() { channel_->interrupt(); }
 
 void StoreClient::set(const std::string& key, const std::string& value) {
   MessageWriter request = request_of(Operation::kSet, key);

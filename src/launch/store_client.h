@@ -34,6 +34,9 @@ class StoreClient {
 
   const Options& options() const;
 
+  // Makes a call that waits in another thread, and every later one, fail.
+  void interrupt();
+
   // A UserError of any of these means that the server is gone.
   void set(const std::string& key, const std::string& value);
   void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);

@@ -277,6 +277,24 @@ TEST(StoreErrors, ThePortIsTaken) {
   }
 }
 
+TEST_F(Store, AWaitingClientIsInterrupted) {
+  StoreClient client(options());
+  bool failed = false;
+  std::thread waiter([&] {
+    try {
+      client.get("never", 60s);
+    } catch (const StoreTimeout&) {
+    } catch (const UserError&) {
+      failed = true;
+    }
+  });
+  std::this_thread::sleep_for(50ms);
+  client.interrupt();
+  waiter.join();
+  EXPECT_TRUE(failed);
+  EXPECT_THROW(client.num_keys(), UserError);
+}
+
 TEST(StoreErrors, TheServerEnds) {
   auto server = std::make_unique<StoreServer>(StoreServer::Options{"127.0.0.1", 0, "s"});
   StoreClient client({"127.0.0.1", server->port(), "s", 5s});

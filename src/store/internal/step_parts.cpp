@@ -21,6 +21,7 @@ constexpr const char* kAbortName = "abort";
 constexpr const char* kRankZeroGaveUp = "rank 0 gave up the save; its own log says why";
 constexpr auto kAbortGrace = std::chrono::milliseconds(10'000);
 // Seeing the other ranks through is worth this much to a process that is about to end.
+constexpr auto kLeavingGrace = std::chrono::milliseconds(1'000);
 constexpr auto kLeavingPatience = std::chrono::milliseconds(2'000);
 // File systems of several machines show a new folder late.
 constexpr auto kFolderPatience = std::chrono::milliseconds(60'000);
@@ -165,7 +166,9 @@ std::string abort_step(const fs::path& partial, const Writers& writers, const st
       if (!is_there(file_of(partial, rank, ".aborted"))) return false;
     return true;
   };
-  const Clock::time_point end = Clock::now() + std::min(kAbortGrace, writers.patience);
+  // A rank that leaves in the middle of a save does so because another is gone, which will never know.
+  const bool leaving = writers.leaving != nullptr && *writers.leaving;
+  const Clock::time_point end = Clock::now() + std::min(leaving ? kLeavingGrace : kAbortGrace, writers.patience);
   while (!all_know() && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   fs::remove_all(partial, ignored);
   return reason;

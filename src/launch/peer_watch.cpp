@@ -1,0 +1,45 @@
+#include "launch/peer_watch.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/secret.h"
+
+namespace espalier::launch {
+
+std::string round_over_key(int64_t round) { return concat("launch/", round, "/over"); }
+
+PeerWatch::PeerWatch(const RankEnvironment& place) {
+  if (!place.launcher_store || place.world_size == 1) return;
+  store_ = std::make_unique<StoreClient>(
+      StoreClient::Options{place.master_address, place.master_port, job_secret(place.run_id)});
+  sigset_t all, before;  // signals are the business of the rank's own threads
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this, key = round_over_key(place.restart_count)] { watch(key); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+PeerWatch::~PeerWatch() {
+  if (!thread_.joinable()) return;
+  store_->interrupt();
+  thread_.join();
+}
+
+void PeerWatch::watch(const std::string& key) {
+  while (true) {
+    try {
+      if (store_->get(key, std::chrono::minutes(10)) != kRoundFailed) return;
+      log_line(LogLevel::kQuiet, "error: another rank has failed; this one ends with it");
+      _exit(static_cast<int>(ExitCode::kLostPeer));
+    } catch (const StoreTimeout&) {
+      continue;  // all is well
+    } catch (const UserError&) {
+      return;  // interrupted, or the launcher is gone, which ends this process by other means
+    }
+  }
+}
+
+}  // namespace espalier::launch

@@ -1,0 +1,36 @@
+// Ends a rank as soon as `espalier launch` knows that another has failed.
+//
+// A rank may wait for a peer where nothing tells it that the peer is gone: for its part of a checkpoint, or in a
+// collective on a GPU. The launcher does know, and says so in the store; this thread hears it there and ends the process
+// with kLostPeer, without destructors, which might wait for the peer as well.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "launch/environment.h"
+#include "launch/store_client.h"
+
+namespace espalier::launch {
+
+class PeerWatch {
+ public:
+  // Does nothing where no launcher of ours runs.
+  explicit PeerWatch(const RankEnvironment& place);
+  ~PeerWatch();
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+
+ private:
+  void watch(const std::string& key);
+
+  std::unique_ptr<StoreClient> store_;
+  std::thread thread_;
+};
+
+// The store's key that says how a round of `espalier launch` ended, and its values.
+std::string round_over_key(int64_t round);
+inline constexpr const char* kRoundDone = "done";
+inline constexpr const char* kRoundFailed = "failed";
+
+}  // namespace espalier::launch

@@ -1,0 +1,79 @@
+#include "tests/e2e/run_files.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "data/token_store.h"
+#include "store/step_reader.h"
+
+namespace espalier::test {
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "espalier_e2e_XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+}
+TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+void write_token_files(const std::string& prefix, int num_documents, unsigned seed) {
+  std::mt19937 random(seed);
+  data::TokenStoreWriter writer(prefix, data::TokenType::kUint16);
+  for (int document = 0; document < num_documents; ++document) {
+    std::vector<int32_t> ids(3 + random() % 58);
+    for (int32_t& id : ids) id = static_cast<int32_t>(random() % 97 * 51);
+    ids.back() = 4999;
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+}
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Words tiny_run(const std::string& prefix) {
+  return split_blanks(concat(
+      "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 33 --max-position-embeddings 33"
+      " --position-embedding-type alibi --embed-layernorm --micro-batch-size 2 --global-batch-size 8 --train-samples 80"
+      " --lr 3e-3 --min-lr 1e-4 --lr-warmup-samples 16 --lr-decay-samples 80 --lr-decay-style cosine --clip-grad 1.0"
+      " --tokenizer-type GPT2BPETokenizer --vocab-file tests/data/gpt2-tiny/vocab.json --merge-file "
+      "tests/data/gpt2-tiny/merges.txt"
+      " --data-path ",
+      prefix,
+      " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
+      " --hidden-dropout 0.1 --attention-dropout 0.1"));
+}
+
+std::vector<nlohmann::json> step_records(const std::string& run_folder) {
+  std::vector<nlohmann::json> records;
+  std::ifstream file(run_folder + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json record = nlohmann::json::parse(line);
+    if (!record.contains("sample_hash")) continue;
+    for (const char* clock : {"step_seconds", "tokens_per_second", "tflops", "hardware_tflops"}) record.erase(clock);
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+Words different_tensors(const std::string& step_folder_a, const std::string& step_folder_b) {
+  store::StepReader a(step_folder_a), b(step_folder_b);
+  Words different;
+  for (const store::StoredTensor& tensor : a.manifest().tensors) {
+    const store::StoredTensor* other = b.manifest().find(tensor.name);
+    bool equal = other != nullptr && other->shape == tensor.shape && other->dtype == tensor.dtype &&
+                 other->blocks.size() == tensor.blocks.size();
+    for (size_t block = 0; equal && block < tensor.blocks.size(); ++block)
+      equal = tensor.blocks[block].checksum == other->blocks[block].checksum;
+    if (!equal) different.push_back(tensor.name);
+  }
+  if (a.manifest().tensors.size() != b.manifest().tensors.size()) different.push_back("(number of tensors)");
+  return different;
+}
+
+}  // namespace espalier::test

@@ -1,0 +1,38 @@
+// Small complete runs for tests: token files, a command line, and what a run left behind.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace espalier::test {
+
+// A folder for one test, removed at its end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// `prefix`.bin and .idx with `num_documents` documents of 3 to 60 random ids below 4999, each ending with 4999.
+void write_token_files(const std::string& prefix, int num_documents, unsigned seed);
+
+using Words = std::vector<std::string>;
+
+// Flags of a BLOOM of two layers over data at `prefix`, 8 samples a step in micro-batches of 2. Later words win.
+Words tiny_run(const std::string& prefix);
+Words operator+(Words left, const Words& right);
+
+// The records of metrics.jsonl without what depends on the clock.
+std::vector<nlohmann::json> step_records(const std::string& run_folder);
+
+// Names of tensors of the two checkpoints that are not equal bit for bit; missing ones included.
+Words different_tensors(const std::string& step_folder_a, const std::string& step_folder_b);
+
+}  // namespace espalier::test

@@ -1,0 +1,54 @@
+// Runs of several processes for tests, started as users start them.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/shell.h"
+#include "tests/e2e/run_files.h"
+
+namespace espalier::test {
+
+struct Shell {
+  int exit_code = -1;
+  std::string output, errors;
+};
+
+// Runs `command` by bash in the root of the repository, with `espalier` in PATH.
+inline Shell shell(const TemporaryFolder& folder, const std::string& command) {
+  const std::string programs = std::filesystem::path(ESPALIER_PROGRAM).parent_path();
+  const std::string out = folder / "shell.out", err = folder / "shell.err";
+  const std::string line = concat("PATH=", programs, ":$PATH bash -c ", shell_word(command), " >", out, " 2>", err);
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out), read_file(err)};
+}
+
+inline std::string command_line(const Words& words) {
+  std::string line;
+  for (const std::string& word : words) line += " " + shell_word(word);
+  return line;
+}
+
+// Waits until `condition` holds; false when it does not in time.
+template <class Condition>
+bool wait_until(double seconds, const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+inline size_t num_records(const std::string& run_folder) {
+  return std::filesystem::exists(run_folder + "/metrics.jsonl") ? step_records(run_folder).size() : 0;
+}
+
+}  // namespace espalier::test

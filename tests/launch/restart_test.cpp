@@ -1,0 +1,147 @@
+// One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run goes on
+// from its newest checkpoint to the bits of one that was left alone.
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+
+#include "base/format.h"
+#include "tests/launch/launch_fixture.h"
+
+namespace espalier::test {
+namespace restart_test {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// The launcher, its stderr in a file.
+class Launch {
+ public:
+  Launch(const std::string& log, const Words& arguments) : log_(log) {
+    std::fflush(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    Words words = Words{ESPALIER_PROGRAM, "launch"} + arguments;
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    execv(ESPALIER_PROGRAM, pointers.data());
+    _exit(127);
+  }
+  ~Launch() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  bool runs() {
+    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
+    return pid_ > 0;
+  }
+  int exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_); }
+  std::string said() const { return read_file(log_); }
+
+  // Processes of the ranks by rank.
+  std::map<int64_t, pid_t> ranks() const {
+    std::map<int64_t, pid_t> found;
+    std::ifstream children(concat("/proc/", pid_, "/task/", pid_, "/children"));
+    for (pid_t child = 0; children >> child;) {
+      std::ifstream file(concat("/proc/", child, "/environ"), std::ios::binary);
+      for (std::string entry; std::getline(file, entry, '\0');)
+        if (entry.starts_with("RANK=")) found[std::stoll(entry.substr(5))] = child;
+    }
+    return found;
+  }
+
+ private:
+  std::string log_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+};
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+int num_kills() { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? 50 : 10; }
+
+TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
+  constexpr int64_t kRanks = 2;
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const int kills = num_kills();
+  const std::string samples = std::to_string(8 * 12 * (kills + 1));
+  const Words run = Words{"train", "gpt"} + tiny_run(folder / "data") +
+                    Words{"--train-samples", samples, "--lr-decay-samples", samples, "--save-interval", "3",
+                          "--num-threads", "1", "--eval-interval", "100000"};
+  const Words launch = {"--nproc-per-node", std::to_string(kRanks), "--shutdown-timeout", "10"};
+  Launch straight(folder / "straight.log", launch + run + Words{"--save", folder / "straight"});
+  ASSERT_TRUE(wait_until(300, [&] { return !straight.runs(); }));
+  ASSERT_EQ(straight.exit_code(), 0) << straight.said();
+
+  std::mt19937 random(std::random_device{}());
+  Launch killed(folder / "killed.log", launch + Words{"--max-restarts", std::to_string(kills)} + run +
+                                           Words{"--save", folder / "killed", "--load", folder / "killed"});
+  double slowest_seconds = 0;
+  for (int number = 0; number < kills; ++number) {
+    std::map<int64_t, pid_t> ranks;
+    ASSERT_TRUE(wait_until(60, [&] { return (ranks = killed.ranks()).size() == kRanks || !killed.runs(); }));
+    ASSERT_TRUE(killed.runs()) << number << " kills only\n" << killed.said();
+    // After some steps, or a moment after the start, whatever comes first.
+    const size_t target = num_records(folder / "killed") + random() % 12;
+    const double patience = number % 3 == 0 ? 0.001 * static_cast<double>(random() % 1500) : 60;
+    wait_until(patience, [&] { return num_records(folder / "killed") >= target || !killed.runs(); });
+    ASSERT_TRUE(killed.runs()) << killed.said();
+    const int64_t victim = static_cast<int64_t>(random() % kRanks);
+    const auto start = Clock::now();
+    kill(ranks.at(victim), SIGKILL);
+    const std::string named = concat("rank ", victim, " on ");
+    const std::string verdict = "failed (signal 9, SIGKILL); starting all ranks again";
+    ASSERT_TRUE(wait_until(20, [&] { return count(killed.said(), verdict) == static_cast<size_t>(number) + 1; }))
+        << killed.said();
+    slowest_seconds = std::max(slowest_seconds, std::chrono::duration<double>(Clock::now() - start).count());
+    const std::string text = killed.said();
+    const size_t line = text.rfind('\n', text.rfind(verdict)) + 1;
+    EXPECT_EQ(text.compare(line, named.size(), named), 0) << text.substr(line);
+  }
+  ASSERT_TRUE(wait_until(300, [&] { return !killed.runs(); })) << killed.said();
+  ASSERT_EQ(killed.exit_code(), 0) << killed.said();
+  EXPECT_LT(slowest_seconds, 10);
+  std::printf("%d kills; the others stopped within %.2f s\n", kills, slowest_seconds);
+  EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight"));
+  const std::string last = format_printf("/step_%08d", 12 * (kills + 1));
+  EXPECT_EQ(different_tensors(folder / "straight" + last, folder / "killed" + last), Words{});
+}
+
+TEST(Restart, WithoutRestartsTheCulpritIsTheRootCauseAndItsCodeIsReturned) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  Launch launch(folder / "log", Words{"--nproc-per-node", "3", "--shutdown-timeout", "10", "train", "gpt"} +
+                                    tiny_run(folder / "data") +
+                                    Words{"--train-samples", "6000000", "--lr-decay-samples", "6000000",
+                                          "--global-batch-size", "6", "--save", folder / "run", "--save-interval", "100000",
+                                          "--num-threads", "1"});
+  ASSERT_TRUE(wait_until(120, [&] { return num_records(folder / "run") > 2 || !launch.runs(); }));
+  ASSERT_TRUE(launch.runs()) << launch.said();
+  const std::map<int64_t, pid_t> ranks = launch.ranks();
+  kill(ranks.at(1), SIGKILL);
+  ASSERT_TRUE(wait_until(20, [&] { return !launch.runs(); })) << launch.said();
+  EXPECT_EQ(launch.exit_code(), 137);
+  const std::string text = launch.said(), cause = text.substr(std::min(text.size(), text.find("Root Cause")));
+  EXPECT_NE(cause.find(concat("rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: ", ranks.at(1), ")  (SIGKILL)")),
+            std::string::npos)
+      << text;
+}
+
+}  // namespace restart_test
+}  // namespace espalier::test
