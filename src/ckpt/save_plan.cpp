@@ -33,23 +33,31 @@ class LocalOffsets {
   std::vector<spec::Extent> extents_;
 };
 
+// A tensor as this rank sees it.
+struct OwnView {
+  int64_t rank = 0;
+  int64_t element_bytes = 0;
+  size_t number = 0;     // in the rank's own list, where it holds any of it
+  LocalOffsets offsets;  // of what it holds
+};
+
 // Adds what this rank has to do for one block to its plan.
-void add_block(const plan::PlannedBlock& block, const std::vector<plan::Piece>& pieces, int64_t rank,
-               int64_t element_bytes, const LocalOffsets& offsets, size_t own_number, SavePlan& plan) {
-  const bool writes = block.owner == rank;
+void add_block(const plan::PlannedBlock& block, const std::vector<plan::Piece>& pieces, const OwnView& view,
+               SavePlan& plan) {
+  const bool writes = block.owner == view.rank;
   const int64_t buffer_begin = plan.buffer_bytes;
   if (writes) {
-    const int64_t bytes = block.count * element_bytes;
-    plan.blocks.push_back({static_cast<size_t>(block.tensor), block.begin * element_bytes, bytes, buffer_begin});
+    const int64_t bytes = block.count * view.element_bytes;
+    plan.blocks.push_back({static_cast<size_t>(block.tensor), block.begin * view.element_bytes, bytes, buffer_begin});
     plan.buffer_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   for (const plan::Piece& piece : pieces) {
-    const int64_t bytes = piece.count * element_bytes;
-    const int64_t to = buffer_begin + (piece.begin - block.begin) * element_bytes;
-    const bool gives = piece.source == rank;
+    const int64_t bytes = piece.count * view.element_bytes;
+    const int64_t to = buffer_begin + (piece.begin - block.begin) * view.element_bytes;
+    const bool gives = piece.source == view.rank;
     if (!gives && writes) plan.takes[piece.source].push_back({to, bytes});
     if (!gives) continue;
-    const LocalBytes from{own_number, offsets.of(piece.begin) * element_bytes, bytes};
+    const LocalBytes from{view.number, view.offsets.of(piece.begin) * view.element_bytes, bytes};
     if (writes)
       plan.own.push_back({from, to});
     else
@@ -104,10 +112,12 @@ SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int
       std::vector<spec::Extent> extents;
       for (const plan::Holder& holder : saved[number].holders)
         if (holder.rank == rank) extents = plan::to_extents(holder.pattern);
-      const LocalOffsets offsets(std::move(extents));
+      const OwnView view{.rank = rank,
+                         .element_bytes = saved[number].element_bytes,
+                         .number = own == inventory.own().end() ? 0 : own->second,
+                         .offsets = LocalOffsets(std::move(extents))};
       for (size_t block = first; block < end; ++block)
-        add_block(blocks[block], plan::pieces_of(blocks[block], replicas), rank, saved[number].element_bytes, offsets,
-                  own == inventory.own().end() ? 0 : own->second, plan);
+        add_block(blocks[block], plan::pieces_of(blocks[block], replicas), view, plan);
     }
     first = end;
   }

@@ -136,7 +136,10 @@ std::string check_all_pairs(const fs::path& folder) {
 }
 
 TEST_F(Reshape, EveryPairOfLayoutsGivesTheSameBits) {
-  const auto pairs = dist::run_ranks({}, [&](const dist::Grid&) { return check_all_pairs(folder_); });
+  dist::LocalRanksOptions options;
+  options.timeout_seconds = 900;  // seconds on a machine that is free, minutes on a busy one
+  const auto pairs = dist::run_ranks(
+      {}, [&](const dist::Grid&) { return check_all_pairs(folder_); }, options);
   EXPECT_EQ(pairs[0], "169");
 }
 
