@@ -1,0 +1,131 @@
+// Training under a real SLURM of one machine: submit, srun, array, scancel, time limit, requeue.
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "store/run_folder.h"
+#include "tests/launch/launch_fixture.h"
+
+namespace espalier::test {
+namespace slurm_test {
+
+class Slurm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    cluster_ = new TemporaryFolder;
+    const Shell started = shell(*cluster_, "tests/launch/slurm-cluster start " + (*cluster_ / "slurm"));
+    why_not_ = started.exit_code == 0 ? "" : started.errors + "(exit code " + std::to_string(started.exit_code) + ")";
+    is_absent_ = started.exit_code == 77;
+    setenv("SLURM_CONF", (*cluster_ / "slurm/slurm.conf").c_str(), 1);
+  }
+  static void TearDownTestSuite() {
+    shell(*cluster_, "tests/launch/slurm-cluster stop " + (*cluster_ / "slurm"));
+    unsetenv("SLURM_CONF");
+    delete cluster_;
+  }
+  void SetUp() override {
+    if (is_absent_) GTEST_SKIP() << why_not_;
+    ASSERT_EQ(why_not_, "");
+    write_token_files(folder_ / "data", 300, 5);
+  }
+
+  // Two ranks of one thread, which share the batch.
+  std::string training(const Words& more) const {
+    return "train gpt" + command_line(tiny_run(folder_ / "data") +
+                                      Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval",
+                                            "1000", "--num-threads", "1"} + more);
+  }
+  // A run that does not end by itself within any test.
+  std::string endless_training() const {
+    return training({"--train-samples", "8000000", "--lr-decay-samples", "8000000"});
+  }
+  std::string submit(const std::string& options, const std::string& command) const {
+    const Shell shell_result =
+        shell(folder_, concat("espalier submit --nodes 1 --nproc-per-node 2 --script ", folder_ / "job.sbatch",
+                              " --output ", folder_ / "job.out", " ", options, " ", command));
+    EXPECT_EQ(shell_result.exit_code, 0) << shell_result.errors;
+    return strip(shell_result.output);
+  }
+  // One field of `scontrol show job`, as JobState; empty if the job is not known.
+  std::string field(const std::string& job, const std::string& name) const {
+    const std::string text = shell(folder_, "scontrol show job " + job).output;
+    const size_t at = text.find(" " + name + "=");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 2;
+    return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+  }
+  bool comes_to(const std::string& job, const std::string& state, double seconds) const {
+    return wait_until(seconds, [&] { return field(job, "JobState") == state; });
+  }
+  bool trains_beyond(size_t records) const {
+    return wait_until(60, [&] { return num_records(folder_ / "run") > records; });
+  }
+  int64_t last_saved_step() const {
+    const auto steps = store::list_steps(folder_ / "run").complete;
+    return steps.empty() ? -1 : steps.back().step;
+  }
+  std::string said() const {
+    const std::string file = folder_ / "job.out";
+    return std::filesystem::exists(file) ? read_file(file) : "(no output)";
+  }
+
+  TemporaryFolder folder_;
+  static TemporaryFolder* cluster_;
+  static std::string why_not_;
+  static bool is_absent_;
+};
+TemporaryFolder* Slurm::cluster_ = nullptr;
+std::string Slurm::why_not_;
+bool Slurm::is_absent_ = false;
+
+TEST_F(Slurm, RanksUnderSrunTrainToTheBitsOfThoseUnderLaunch) {
+  const std::string job = submit("", training({}));
+  ASSERT_TRUE(comes_to(job, "COMPLETED", 120)) << field(job, "JobState") << said();
+  EXPECT_NE(said().find("ranks by SLURM"), std::string::npos) << said();
+  const Shell launched = shell(folder_, concat("espalier launch --nproc-per-node 2 ", training({}), " --save ",
+                                               folder_ / "other", " --load ", folder_ / "other"));
+  ASSERT_EQ(launched.exit_code, 0) << launched.errors;
+  EXPECT_EQ(step_records(folder_ / "run"), step_records(folder_ / "other"));
+  EXPECT_EQ(different_tensors(folder_ / "run/step_00000010", folder_ / "other/step_00000010"), Words{});
+}
+
+TEST_F(Slurm, AnArrayRunsOneBehindTheOther) {
+  const std::string job = submit("--array 3", training({"--exit-interval", "3"}));
+  ASSERT_TRUE(wait_until(180, [&] { return shell(folder_, "squeue -h -j " + job).output.empty(); })) << said();
+  std::vector<int64_t> steps;
+  for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 9})) << said();
+  EXPECT_EQ(num_records(folder_ / "run"), 9u);
+}
+
+TEST_F(Slurm, ScancelLetsTheRunSave) {
+  const std::string job = submit("", endless_training());
+  ASSERT_TRUE(trains_beyond(2)) << said();
+  shell(folder_, "scancel " + job);
+  ASSERT_TRUE(comes_to(job, "CANCELLED", 60)) << field(job, "JobState");
+  ASSERT_TRUE(wait_until(30, [&] { return last_saved_step() > 0; })) << said();
+  EXPECT_EQ(last_saved_step(), static_cast<int64_t>(num_records(folder_ / "run")));
+}
+
+TEST_F(Slurm, BeforeTheTimeLimitTheRunSavesAndEndsWell) {
+  // SLURM signals up to a minute early, so this comes soon.
+  const std::string job = submit("--time 1 --signal-seconds 50", endless_training());
+  ASSERT_TRUE(trains_beyond(0)) << said();
+  ASSERT_TRUE(comes_to(job, "COMPLETED", 120)) << field(job, "JobState") << said();
+  EXPECT_GT(last_saved_step(), 0);
+  EXPECT_EQ(last_saved_step(), static_cast<int64_t>(num_records(folder_ / "run")));
+}
+
+TEST_F(Slurm, ARequeuedJobGoesOn) {
+  const std::string job = submit("", endless_training());
+  ASSERT_TRUE(trains_beyond(2)) << said();
+  EXPECT_EQ(shell(folder_, "scontrol requeue " + job).exit_code, 0);
+  ASSERT_TRUE(wait_until(60, [&] { return last_saved_step() > 0; })) << said();
+  const auto saved = static_cast<size_t>(last_saved_step());
+  ASSERT_TRUE(trains_beyond(saved + 2)) << field(job, "JobState") << said();
+  EXPECT_EQ(field(job, "Restarts"), "1");
+  shell(folder_, "scancel " + job);
+  EXPECT_TRUE(comes_to(job, "CANCELLED", 60));
+}
+
+}  // namespace slurm_test
+}  // namespace espalier::test
