@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <ATen/ATen.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -38,7 +39,9 @@ class Reshape : public testing::Test {
  protected:
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / concat("espalier_reshape_", ::getpid(), "_", info->name());
+    std::string name = info->name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    folder_ = fs::temp_directory_path() / concat("espalier_reshape_", ::getpid(), "_", name);
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
