@@ -1,0 +1,53 @@
+// The same run by hand and under real torchrun has the bits that it has under espalier launch.
+#include <gtest/gtest.h>
+
+#include "tests/launch/launch_fixture.h"
+
+namespace espalier::test {
+namespace other_launchers_test {
+
+class OtherLaunchers : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_token_files(folder_ / "data", 300, 5);
+    const Shell launched = shell(folder_, "espalier launch --nproc-per-node 2 " + training("launch"));
+    ASSERT_EQ(launched.exit_code, 0) << launched.errors;
+  }
+  std::string training(const std::string& save) const {
+    return "train gpt" + command_line(tiny_run(folder_ / "data") + Words{"--save", folder_ / save, "--save-interval",
+                                                                         "1000", "--num-threads", "1"});
+  }
+  void expect_same_bits(const std::string& save) const {
+    EXPECT_EQ(step_records(folder_ / save), step_records(folder_ / "launch"));
+    EXPECT_EQ(different_tensors(folder_ / save + "/step_00000010", folder_ / "launch/step_00000010"), Words{});
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(OtherLaunchers, ByHandRankZeroHostsTheStore) {
+  // The last to start is the one that hosts.
+  const Shell result = shell(folder_, "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 9000)); " +
+                                          ("(RANK=1 espalier " + training("hand") + ") & sleep 0.5; RANK=0 espalier ") +
+                                          training("hand") + " && wait $!");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("ranks by the environment: RANK=0, WORLD_SIZE=2"), std::string::npos) << result.errors;
+  expect_same_bits("hand");
+}
+
+TEST_F(OtherLaunchers, UnderRealTorchrunRanksUseItsStoreAndItReadsTheirErrors) {
+  const std::string torchrun = std::string(std::getenv("HOME")) + "/.cache/espalier/oracle-venv/bin/torchrun";
+  if (!std::filesystem::exists(torchrun)) GTEST_SKIP() << "no " << torchrun << ": tests/oracle/install makes it";
+  const std::string start = torchrun + " --standalone --no-python --nproc-per-node 2 espalier ";
+  const Shell result = shell(folder_, start + training("torchrun"));
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("ranks by torchrun: RANK=0, WORLD_SIZE=2"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("in the launcher's store"), std::string::npos) << result.errors;
+  expect_same_bits("torchrun");
+  const Shell failed = shell(folder_, start + "train gpt --num-layers 2");
+  EXPECT_EQ(failed.exit_code, 1) << "torchrun's own";
+  EXPECT_NE(failed.errors.find("--hidden-size is required", failed.errors.find("Root Cause")), std::string::npos)
+      << failed.errors;
+}
+
+}  // namespace other_launchers_test
+}  // namespace espalier::test
