@@ -51,8 +51,8 @@ int check_training(const Words& words, int64_t world_size) {
   check.command.push_back("--validate-only");
   check.variables = launch::process_variables();
   const std::string world = std::to_string(world_size);
-  const launch::Variables place = {{"ESPALIER_LAUNCH", "1"}, {"RANK", "0"},        {"WORLD_SIZE", world},
-                                   {"LOCAL_RANK", "0"},      {"LOCAL_WORLD_SIZE", world}};
+  const launch::Variables place = {
+      {"ESPALIER_LAUNCH", "1"}, {"RANK", "0"}, {"WORLD_SIZE", world}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", world}};
   for (const auto& [name, value] : place) check.variables[name] = value;
   check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
   launch::WorkerGroup group({check});

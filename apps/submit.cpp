@@ -43,7 +43,8 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--constraint", job.constraint, "features of machines; with PBS: more of the select line, system=polaris");
   table.add("--output", job.output, "the job's output file, with the scheduler's patterns");
   table.group("chain");
-  table.add("--array", job.array_size, "so many jobs one after the other, each going on where the last stopped").minimum(0);
+  table.add("--array", job.array_size, "so many jobs one after the other, each going on where the last stopped")
+      .minimum(0);
   table.add("--dependency", job.dependency, "wait for other jobs, as the scheduler writes it: afterany:123");
   table.add("--signal-seconds", job.signal_seconds, "before the end, when ranks save and stop; 0: never").minimum(0);
   table.add_negative("--no-requeue", job.requeue, "do not run again after a machine failed or another job came first");
@@ -69,8 +70,8 @@ std::string output_of(const std::string& command) {
   while (const size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, got);
   const int status = pclose(pipe);
   if (status != 0)
-    throw UserError(concat(command, " failed with exit code ", WIFEXITED(status) ? WEXITSTATUS(status) : 1,
-                           "; the script stays"));
+    throw UserError(
+        concat(command, " failed with exit code ", WIFEXITED(status) ? WEXITSTATUS(status) : 1, "; the script stays"));
   return strip(output);
 }
 

@@ -83,7 +83,8 @@ Sha256Digest Sha256::digest() {
   for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(num_bits >> shift);
   update(tail);
   Sha256Digest result;
-  for (size_t at = 0; at < result.size(); ++at) result[at] = static_cast<uint8_t>(state_[at / 4] >> (24 - 8 * (at % 4)));
+  for (size_t at = 0; at < result.size(); ++at)
+    result[at] = static_cast<uint8_t>(state_[at / 4] >> (24 - 8 * (at % 4)));
   return result;
 }
 

@@ -49,8 +49,8 @@ bool has_flag(const Words& command, const std::string& name) {
 // One launcher a machine, which all meet on the first; `nodes`, `head`, `port` and `id` are the shell's.
 std::string launch_line(const BatchJob& job, const std::string& nodes, const std::string& id) {
   return concat(shell_word(job.program), " launch --nnodes ", nodes, " --nproc-per-node ", job.ranks_per_node,
-                " --rdzv-backend c10d --rdzv-endpoint \"$MASTER_ADDR:$MASTER_PORT\" --rdzv-id ", id,
-                " --max-restarts ", job.max_restarts, " ", command_line(job.command));
+                " --rdzv-backend c10d --rdzv-endpoint \"$MASTER_ADDR:$MASTER_PORT\" --rdzv-id ", id, " --max-restarts ",
+                job.max_restarts, " ", command_line(job.command));
 }
 
 void add_slurm_directives(const BatchJob& job, Script& script) {
@@ -58,8 +58,7 @@ void add_slurm_directives(const BatchJob& job, Script& script) {
   script.directive("--job-name=", job.job_name);
   script.directive("--nodes=", job.num_nodes);
   script.directive("--ntasks-per-node=", launches ? 1 : job.ranks_per_node);
-  if (job.cpus_per_rank)
-    script.directive("--cpus-per-task=", *job.cpus_per_rank * (launches ? job.ranks_per_node : 1));
+  if (job.cpus_per_rank) script.directive("--cpus-per-task=", *job.cpus_per_rank * (launches ? job.ranks_per_node : 1));
   if (job.gpus_per_node) script.directive("--gpus-per-node=", *job.gpus_per_node);
   script.directive_if("--time=", job.time);
   script.directive_if("--partition=", job.partition);
@@ -86,7 +85,8 @@ std::string slurm_script(const BatchJob& job) {
     script.line("# srun does not take it from the job since 22.05");
     script.line("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK");
   }
-  script.line("# --wait: the ranks of a job end within a minute of each other; --kill-on-bad-exit: or at once, if one fails");
+  script.line(
+      "# --wait: the ranks of a job end within a minute of each other; --kill-on-bad-exit: or at once, if one fails");
   const std::string srun = "srun --wait=60 --kill-on-bad-exit=1 ";
   if (job.max_restarts == 0) {
     script.line("exec ", srun, shell_word(job.program), " ", command_line(job.command));
@@ -111,8 +111,9 @@ void add_pbs_directives(const BatchJob& job, Script& script) {
     return count ? concat(":", name, "=", *count * times) : std::string();
   };
   script.directive("-N ", job.job_name);
-  script.directive("-l select=", job.num_nodes + job.spare_nodes, per_node("ncpus", job.cpus_per_rank, job.ranks_per_node),
-                   per_node("ngpus", job.gpus_per_node, 1), job.constraint.empty() ? "" : ":" + job.constraint);
+  script.directive("-l select=", job.num_nodes + job.spare_nodes,
+                   per_node("ncpus", job.cpus_per_rank, job.ranks_per_node), per_node("ngpus", job.gpus_per_node, 1),
+                   job.constraint.empty() ? "" : ":" + job.constraint);
   script.directive("-l place=scatter");
   script.directive_if("-l walltime=", pbs_walltime(job.time));
   script.directive_if("-q ", job.partition);

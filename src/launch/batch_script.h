@@ -17,10 +17,10 @@ struct BatchJob {
   std::optional<int64_t> cpus_per_rank, gpus_per_node;
   std::string time;  // H:MM:SS; SLURM also takes its other forms
   std::string partition, account, qos, constraint, output;
-  int64_t array_size = 0;  // that many jobs one after the other; 0: one job
-  std::string dependency;  // as the scheduler writes it: afterany:123
-  std::string exclude;     // machines: n[01-03],x2
-  int64_t spare_nodes = 0;  // PBS: asked for in addition, to make up for excluded ones
+  int64_t array_size = 0;        // that many jobs one after the other; 0: one job
+  std::string dependency;        // as the scheduler writes it: afterany:123
+  std::string exclude;           // machines: n[01-03],x2
+  int64_t spare_nodes = 0;       // PBS: asked for in addition, to make up for excluded ones
   int64_t signal_seconds = 300;  // before the end, when the ranks are to save and stop; 0: not
   bool requeue = true;
   int64_t max_restarts = 0;             // above 0: one espalier launch on each machine, which starts ranks again

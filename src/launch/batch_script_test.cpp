@@ -39,30 +39,31 @@ TEST(BatchScript, OfSlurmInFull) {
   job.exclude = "jean-zay-iam[01-02]";
   job.directives = {"--hint=nomultithread"};
   job.setup = {"module load gcc"};
-  EXPECT_EQ(batch_script(job),
-            "#!/bin/bash\n"
-            "#SBATCH --job-name=tr11\n"
-            "#SBATCH --nodes=48\n"
-            "#SBATCH --ntasks-per-node=8\n"
-            "#SBATCH --cpus-per-task=5\n"
-            "#SBATCH --gpus-per-node=8\n"
-            "#SBATCH --time=20:00:00\n"
-            "#SBATCH --partition=gpu_p5\n"
-            "#SBATCH --account=six@a100\n"
-            "#SBATCH --output=%x-%A_%a.out\n"
-            "#SBATCH --open-mode=append\n"
-            "#SBATCH --array=1-10%1\n"
-            "#SBATCH --dependency=afterany:123\n"
-            "#SBATCH --exclude=jean-zay-iam[01-02]\n"
-            "#SBATCH --signal=USR1@300\n"
-            "#SBATCH --requeue\n"
-            "#SBATCH --hint=nomultithread\n"
-            "\n"
-            "module load gcc\n"
-            "# srun does not take it from the job since 22.05\n"
-            "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n"
-            "# --wait: the ranks of a job end within a minute of each other; --kill-on-bad-exit: or at once, if one fails\n"
-            "exec srun --wait=60 --kill-on-bad-exit=1 /opt/espalier train gpt --save 'a b'\n");
+  EXPECT_EQ(
+      batch_script(job),
+      "#!/bin/bash\n"
+      "#SBATCH --job-name=tr11\n"
+      "#SBATCH --nodes=48\n"
+      "#SBATCH --ntasks-per-node=8\n"
+      "#SBATCH --cpus-per-task=5\n"
+      "#SBATCH --gpus-per-node=8\n"
+      "#SBATCH --time=20:00:00\n"
+      "#SBATCH --partition=gpu_p5\n"
+      "#SBATCH --account=six@a100\n"
+      "#SBATCH --output=%x-%A_%a.out\n"
+      "#SBATCH --open-mode=append\n"
+      "#SBATCH --array=1-10%1\n"
+      "#SBATCH --dependency=afterany:123\n"
+      "#SBATCH --exclude=jean-zay-iam[01-02]\n"
+      "#SBATCH --signal=USR1@300\n"
+      "#SBATCH --requeue\n"
+      "#SBATCH --hint=nomultithread\n"
+      "\n"
+      "module load gcc\n"
+      "# srun does not take it from the job since 22.05\n"
+      "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n"
+      "# --wait: the ranks of a job end within a minute of each other; --kill-on-bad-exit: or at once, if one fails\n"
+      "exec srun --wait=60 --kill-on-bad-exit=1 /opt/espalier train gpt --save 'a b'\n");
 }
 
 TEST(BatchScript, WithRestartsALauncherRunsOnEachMachine) {
@@ -70,10 +71,11 @@ TEST(BatchScript, WithRestartsALauncherRunsOnEachMachine) {
   job.max_restarts = 3;
   const std::string script = batch_script(job);
   EXPECT_NE(script.find("#SBATCH --ntasks-per-node=1\n"), std::string::npos);
-  EXPECT_NE(script.find("exec srun --wait=60 --kill-on-bad-exit=1 /opt/espalier launch --nnodes \"$SLURM_NNODES\" "
-                        "--nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint \"$MASTER_ADDR:$MASTER_PORT\" --rdzv-id "
-                        "\"$SLURM_JOB_ID\" --max-restarts 3 train gpt --save 'a b'\n"),
-            std::string::npos)
+  EXPECT_NE(
+      script.find("exec srun --wait=60 --kill-on-bad-exit=1 /opt/espalier launch --nnodes \"$SLURM_NNODES\" "
+                  "--nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint \"$MASTER_ADDR:$MASTER_PORT\" --rdzv-id "
+                  "\"$SLURM_JOB_ID\" --max-restarts 3 train gpt --save 'a b'\n"),
+      std::string::npos)
       << script;
 }
 
@@ -112,8 +114,9 @@ TEST(BatchScript, OfPbsLeavesOutBadMachinesAndTellsRanksWhereToMeet) {
   chmod((folder / "mpiexec").c_str(), 0755);
   const auto run = [&](const std::string& nodes) {
     const std::string command =
-        concat("PATH=", folder.string(), ":$PATH PBS_O_WORKDIR=/ PBS_JOBID='12345[7].polaris' PBS_NODEFILE=",
-               (folder / nodes).string(), " bash ", (folder / "script").string(), " > ", (folder / "out").string(), " 2>&1");
+        concat("PATH=", folder.string(),
+               ":$PATH PBS_O_WORKDIR=/ PBS_JOBID='12345[7].polaris' PBS_NODEFILE=", (folder / nodes).string(), " bash ",
+               (folder / "script").string(), " > ", (folder / "out").string(), " 2>&1");
     return std::system(command.c_str());
   };
   EXPECT_EQ(run("nodes"), 0);

@@ -71,8 +71,7 @@ bool has_bound_ranks(const RankEnvironment& place, size_t mine) {
     case LaunchKind::kMpich:
     case LaunchKind::kMvapich:
     case LaunchKind::kJsm:
-    case LaunchKind::kFlux:
-      return num_cores_above(mine) > mine;
+    case LaunchKind::kFlux: return num_cores_above(mine) > mine;
     default: return false;  // these ranks inherit the launcher's cores, all of them
   }
 }

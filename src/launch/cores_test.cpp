@@ -44,7 +44,8 @@ TEST(Cores, MoreRanksThanCoresHaveOneThreadEachAndAreNotBound) {
 
 TEST(Cores, TheUsersNumberOfThreadsIsKept) {
   setenv("OMP_NUM_THREADS", "3", 1);
-  const CoreShare share = share_of_cores(RankEnvironment{.rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2});
+  const CoreShare share =
+      share_of_cores(RankEnvironment{.rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2});
   unsetenv("OMP_NUM_THREADS");
   EXPECT_EQ(share.num_threads, 3);
   EXPECT_TRUE(share.cpus.empty());

@@ -70,7 +70,7 @@ std::optional<Claim> claim_of_rank_variables(const Reader& env) {
     throw UserError(concat("the environment has RANK=", *rank, " but no WORLD_SIZE. Set both, or neither."),
                     ExitCode::kUsage);
   Claim claim;
-  claim.kind = env.text("ESPALIER_LAUNCH")        ? LaunchKind::kEspalier
+  claim.kind = env.text("ESPALIER_LAUNCH")       ? LaunchKind::kEspalier
                : env.text("TORCHELASTIC_RUN_ID") ? LaunchKind::kTorchrun
                                                  : LaunchKind::kByHand;
   claim.rank = *rank, claim.world_size = *size;
@@ -173,8 +173,8 @@ void check_range(const Claim& claim) {
                            claim.world_size == 1 ? " process" : " processes"),
                     ExitCode::kUsage);
   if (claim.local_rank && claim.local_world_size && *claim.local_rank >= *claim.local_world_size)
-    throw UserError(concat(claim.text, ": local rank ", *claim.local_rank, " is none of the ",
-                           *claim.local_world_size, " on this machine"),
+    throw UserError(concat(claim.text, ": local rank ", *claim.local_rank, " is none of the ", *claim.local_world_size,
+                           " on this machine"),
                     ExitCode::kUsage);
 }
 
@@ -192,8 +192,8 @@ bool agree(const Claim& winner, const Claim& other) {
 
 void check_agreement(const Claim& winner, const Claim& other) {
   if (agree(winner, other)) return;
-  throw UserError(concat(to_string(winner.kind), " and ", to_string(other.kind), " disagree on which rank this is: ",
-                         winner.text, " against ", other.text,
+  throw UserError(concat(to_string(winner.kind), " and ", to_string(other.kind),
+                         " disagree on which rank this is: ", winner.text, " against ", other.text,
                          ". Unset one of them. (Is a variable set once for all tasks, or expanded before srun?)"),
                   ExitCode::kUsage);
 }
@@ -240,8 +240,9 @@ std::string master_address(const Reader& env, const Claim& claim) {
   if (const auto hosts = env.first_text({"LSB_MCPU_HOSTS", "LSB_HOSTS"})) return split_blanks(*hosts).front();
   if (const auto node = env.text("AZ_BATCH_MASTER_NODE")) return node->substr(0, node->find(':'));
   if (claim.kind == LaunchKind::kByHand || claim.kind == LaunchKind::kFlags) return "127.0.0.1";  // as Megatron does
-  throw UserError(concat(claim.text, " says that there are several ranks, but nothing says on which host rank 0 runs. "
-                                     "Set MASTER_ADDR to it for all ranks (mpirun -x MASTER_ADDR=HOST)."),
+  throw UserError(concat(claim.text,
+                         " says that there are several ranks, but nothing says on which host rank 0 runs. "
+                         "Set MASTER_ADDR to it for all ranks (mpirun -x MASTER_ADDR=HOST)."),
                   ExitCode::kUsage);
 }
 
@@ -271,7 +272,8 @@ std::string run_id(const Reader& env) {
 // Ranks by hand often come without the local ones.
 void complete_local_ranks(Claim& claim, const std::string& address) {
   const bool one_machine = address == "127.0.0.1" || address == "localhost" || address == "::1";
-  if (!claim.local_world_size) claim.local_world_size = one_machine ? claim.world_size : claim.local_rank.value_or(0) + 1;
+  if (!claim.local_world_size)
+    claim.local_world_size = one_machine ? claim.world_size : claim.local_rank.value_or(0) + 1;
   if (!claim.local_rank) claim.local_rank = one_machine ? claim.rank : 0;
 }
 

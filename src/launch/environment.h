@@ -23,7 +23,7 @@ enum class LaunchKind {
   kByHand,    // RANK and WORLD_SIZE without a launcher's marks
   kSlurm,
   kOpenMpi,
-  kPals,  // Cray and Argonne; before kMpich, whose variables it sets as well
+  kPals,   // Cray and Argonne; before kMpich, whose variables it sets as well
   kMpich,  // MPICH, Intel MPI, srun --mpi=pmi2
   kMvapich,
   kJsm,  // LSF's jsrun

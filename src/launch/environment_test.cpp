@@ -25,12 +25,18 @@ Variables torchrun_variables() {
 }
 
 Variables slurm_variables() {
-  return {{"SLURM_JOB_ID", "4123456"},    {"SLURM_PROCID", "3"},
-          {"SLURM_LOCALID", "1"},         {"SLURM_NODEID", "1"},
-          {"SLURM_NTASKS", "4"},          {"SLURM_NNODES", "2"},
-          {"SLURM_STEP_ID", "0"},         {"SLURM_STEP_NUM_TASKS", "4"},
-          {"SLURM_STEP_NUM_NODES", "2"},  {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
-          {"SLURM_JOB_NODELIST", "n[07-08]"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
+  return {{"SLURM_JOB_ID", "4123456"},
+          {"SLURM_PROCID", "3"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_NODEID", "1"},
+          {"SLURM_NTASKS", "4"},
+          {"SLURM_NNODES", "2"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NUM_TASKS", "4"},
+          {"SLURM_STEP_NUM_NODES", "2"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+          {"SLURM_JOB_NODELIST", "n[07-08]"},
+          {"SLURM_STEP_NODELIST", "n[07-08]"}};
 }
 
 std::string message_of(const Variables& variables, const RankFlags& flags = {}) {
@@ -43,7 +49,8 @@ std::string message_of(const Variables& variables, const RankFlags& flags = {}) 
   return "";
 }
 
-void expect_place(const RankEnvironment& place, LaunchKind kind, std::vector<int64_t> ranks, const std::string& master) {
+void expect_place(const RankEnvironment& place, LaunchKind kind, std::vector<int64_t> ranks,
+                  const std::string& master) {
   EXPECT_EQ(to_string(place.kind), to_string(kind));
   EXPECT_EQ((std::vector<int64_t>{place.rank, place.world_size, place.local_rank, place.local_world_size}), ranks);
   EXPECT_EQ(concat(place.master_address, ":", place.master_port), master);
@@ -105,8 +112,7 @@ TEST(Environment, EachMpiIsUnderstood) {
         {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
         {"OMPI_COMM_WORLD_NODE_RANK", "1"},
         {"PMIX_RANK", "5"}}},
-      {LaunchKind::kMpich,
-       {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}}},
+      {LaunchKind::kMpich, {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}}},
       {LaunchKind::kMvapich,
        {{"MV2_COMM_WORLD_RANK", "5"},
         {"MV2_COMM_WORLD_SIZE", "8"},
@@ -141,9 +147,12 @@ TEST(Environment, MpiOnOneMachineNeedsNoAddress) {
 TEST(Environment, PbsNamesTheFirstHostInItsFile) {
   const std::string file = testing::TempDir() + "espalier_pbs_nodefile";
   write_file_atomically(file, "x3001c0s1b0n0.hsn\nx3001c0s1b0n0.hsn\nx3002c0s1b0n0.hsn\n");
-  const RankEnvironment place = detect_environment(
-      Variables{{"PALS_RANKID", "4"}, {"PMI_SIZE", "8"}, {"PALS_LOCAL_RANKID", "0"}, {"PALS_LOCAL_SIZE", "4"},
-                {"PBS_NODEFILE", file}, {"PBS_JOBID", "1234.polaris-pbs-01"}});
+  const RankEnvironment place = detect_environment(Variables{{"PALS_RANKID", "4"},
+                                                             {"PMI_SIZE", "8"},
+                                                             {"PALS_LOCAL_RANKID", "0"},
+                                                             {"PALS_LOCAL_SIZE", "4"},
+                                                             {"PBS_NODEFILE", file},
+                                                             {"PBS_JOBID", "1234.polaris-pbs-01"}});
   EXPECT_EQ(place.master_address, "x3001c0s1b0n0.hsn");
   EXPECT_GE(place.master_port, 15000);
   EXPECT_LT(place.master_port, 25000);
@@ -188,9 +197,15 @@ TEST(Environment, LaunchersInsideASlurmStepNumberTheirOwnRanks) {
   expect_place(detect_environment(variables), LaunchKind::kTorchrun, {5, 8, 1, 4}, "alpha:40123");
 
   // mpirun's daemons are a step with one task on each machine but the first.
-  Variables daemons = {{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"},
-                       {"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_JOB_NODELIST", "n[1-2]"},
-                       {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+  Variables daemons = {{"SLURM_JOB_ID", "1"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_PROCID", "0"},
+                       {"SLURM_STEP_NUM_TASKS", "1"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                       {"SLURM_JOB_NODELIST", "n[1-2]"},
+                       {"OMPI_COMM_WORLD_RANK", "3"},
+                       {"OMPI_COMM_WORLD_SIZE", "4"},
+                       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   expect_place(detect_environment(daemons), LaunchKind::kOpenMpi, {3, 4, 1, 2}, "n1:15001");
 }

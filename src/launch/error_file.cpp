@@ -19,7 +19,8 @@ using Time = std::chrono::system_clock::time_point;
 Time time_of(const std::filesystem::path& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return std::chrono::system_clock::now();
-  const auto since_epoch = std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  const auto since_epoch =
+      std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
   return Time(std::chrono::duration_cast<Time::duration>(since_epoch));
 }
 
@@ -29,8 +30,8 @@ void leave_error_for_launcher(const std::string& message) noexcept {
   const char* path = std::getenv(kErrorFileVariable);
   if (path == nullptr || *path == '\0') return;
   try {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
-        std::chrono::system_clock::now().time_since_epoch());
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
     const Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}};
     const Json content = {{"message", {{"message", message}, {"extraInfo", extra}}}};
     write_file_atomically(path, content.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -52,13 +52,14 @@ std::string traceback(const Failure& failure) {
 }
 
 std::string block(size_t number, const Failure& failure) {
-  const std::string code = failure.signal != 0
-                               ? concat(-failure.signal, " (pid: ", failure.pid, ")  (", signal_name(failure.signal), ")")
-                               : concat(failure.exit_code, " (pid: ", failure.pid, ")");
-  std::string text = concat("[", number, "]:\n  time      : ", local_time(failure.time), "\n  host      : ", failure.host,
-                            "\n  rank      : ", failure.rank, " (local_rank: ", failure.local_rank, ")\n  exitcode  : ",
-                            code, "\n  error_file: ", failure.error_file.empty() ? "<N/A>" : failure.error_file,
-                            "\n  traceback : ", traceback(failure), "\n");
+  const std::string code =
+      failure.signal != 0 ? concat(-failure.signal, " (pid: ", failure.pid, ")  (", signal_name(failure.signal), ")")
+                          : concat(failure.exit_code, " (pid: ", failure.pid, ")");
+  std::string text =
+      concat("[", number, "]:\n  time      : ", local_time(failure.time), "\n  host      : ", failure.host,
+             "\n  rank      : ", failure.rank, " (local_rank: ", failure.local_rank, ")\n  exitcode  : ", code,
+             "\n  error_file: ", failure.error_file.empty() ? "<N/A>" : failure.error_file,
+             "\n  traceback : ", traceback(failure), "\n");
   if (!failure.last_lines.empty())
     text += concat("  last lines of its stderr:\n    ", indented(strip(failure.last_lines), "    "), "\n");
   return text;

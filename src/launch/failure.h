@@ -11,9 +11,9 @@ struct Failure {
   int64_t rank = 0, local_rank = 0;
   std::string host;
   int64_t pid = 0;
-  int exit_code = 0;   // of a rank that ended by itself
-  int signal = 0;      // that ended it; 0 if it ended by itself
-  double time = 0;     // seconds since 1970, when it failed
+  int exit_code = 0;       // of a rank that ended by itself
+  int signal = 0;          // that ended it; 0 if it ended by itself
+  double time = 0;         // seconds since 1970, when it failed
   std::string error_file;  // empty if it left none
   std::string message;     // from that file
   std::string last_lines;  // of its stderr, where that went to a file only

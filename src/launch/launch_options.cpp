@@ -42,13 +42,15 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.group("rendezvous");
   table.add("--master-addr", flags.master_addr, "machine 0, for --rdzv-backend static").common();
   table.add("--master-port", flags.master_port, "a free port there").minimum(0).maximum(65535).common();
-  table.add("--rdzv-backend", flags.rdzv_backend,
-            "static: the machines are numbered by --node-rank; c10d: by their names in order")
+  table
+      .add("--rdzv-backend", flags.rdzv_backend,
+           "static: the machines are numbered by --node-rank; c10d: by their names in order")
       .choices({"static", "c10d"})
       .refuse_value("etcd", "use c10d, which needs no other server")
       .refuse_value("etcd-v2", "use c10d, which needs no other server")
       .common();
-  table.add("--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT] of the machine whose launcher hosts the store").common();
+  table.add("--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT] of the machine whose launcher hosts the store")
+      .common();
   table.add("--rdzv-id", flags.rdzv_id, "name of the job, the same on all machines").common();
   table.add("--rdzv-conf", flags.rdzv_conf, "KEY=VALUE,...: join_timeout, last_call_timeout (seconds), is_host");
   table.add("--standalone", flags.standalone, "one machine, a free port, a random name").common();
@@ -59,7 +61,9 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add("--shutdown-timeout", flags.shutdown_timeout, "seconds from SIGTERM to SIGKILL").minimum(0);
   table.group("output");
   table.add("--log-dir", flags.log_dir, "folder for the ranks' files; a temporary one if unset").common();
-  table.add("--redirects", flags.redirects, "into files only: 0 none, 1 stdout, 2 stderr, 3 both; or 0:3,1:1 by local rank")
+  table
+      .add("--redirects", flags.redirects,
+           "into files only: 0 none, 1 stdout, 2 stderr, 3 both; or 0:3,1:1 by local rank")
       .alias("-r");
   table.add("--tee", flags.tee, "into files and here, behind a prefix: as --redirects").alias("-t").common();
   table.add("--local-ranks-filter", flags.local_ranks_filter, "0,1: only these local ranks' output appears here");
@@ -163,7 +167,8 @@ void read_conf(const std::string& text, LaunchOptions& options, Problems& proble
     else if (key == "last_call_timeout" && is_number)
       options.last_call_seconds = seconds;
     else
-      problems.add("--rdzv-conf ", entry, " is none of join_timeout=SECONDS, last_call_timeout=SECONDS, is_host=true|false");
+      problems.add("--rdzv-conf ", entry,
+                   " is none of join_timeout=SECONDS, last_call_timeout=SECONDS, is_host=true|false");
   }
 }
 
@@ -246,8 +251,8 @@ StreamRule parse_stream_rule(const std::string& option, const std::string& text,
     if (rank && streams)
       rule.by_local_rank[*rank] = *streams;
     else
-      problems.add(option, " ", text, " is neither 0, 1, 2 or 3 (none, stdout, stderr, both) nor a list by local rank, ",
-                   "as 0:3,1:1");
+      problems.add(option, " ", text,
+                   " is neither 0, 1, 2 or 3 (none, stdout, stderr, both) nor a list by local rank, ", "as 0:3,1:1");
     if (!rank || !streams) break;
   }
   return rule;
@@ -268,7 +273,8 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   options.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(num_own), arguments.end());
   if (!options.program.empty() && options.program.front() == "--") options.program.erase(options.program.begin());
   if (options.program.empty())
-    problems.add("nothing to start: after the options comes what the ranks run, as train gpt ... or pretrain_gpt.py ...");
+    problems.add(
+        "nothing to start: after the options comes what the ranks run, as train gpt ... or pretrain_gpt.py ...");
   options.num_local_ranks = count_local_ranks(flags.nproc_per_node, variables, problems);
   read_nnodes(flags.nnodes, options, problems);
   read_rendezvous(flags, table, options, problems);

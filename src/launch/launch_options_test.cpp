@@ -36,9 +36,10 @@ TEST(LaunchOptions, TheProgramBeginsAtTheFirstPlainWord) {
 }
 
 TEST(LaunchOptions, BloomsLaunchLineIsUnderstood) {
-  const LaunchOptions options = read({"--nproc_per_node", "8", "--nnodes", "48", "--rdzv_endpoint", "jean-zay-iam01:6000",
-                                      "--rdzv_backend", "c10d", "--max_restarts", "0", "--tee", "3", "--node_rank", "5",
-                                      "--role", "jean-zay-iam06:", "pretrain_gpt.py", "--tensor-model-parallel-size", "4"});
+  const LaunchOptions options =
+      read({"--nproc_per_node", "8", "--nnodes", "48", "--rdzv_endpoint", "jean-zay-iam01:6000", "--rdzv_backend",
+            "c10d", "--max_restarts", "0", "--tee", "3", "--node_rank", "5", "--role",
+            "jean-zay-iam06:", "pretrain_gpt.py", "--tensor-model-parallel-size", "4"});
   EXPECT_EQ(options.min_nodes, 48);
   EXPECT_EQ(options.max_nodes, 48);
   EXPECT_EQ(options.rendezvous, Rendezvous::kC10d);
@@ -86,8 +87,8 @@ TEST(LaunchOptions, StreamsByLocalRank) {
 }
 
 TEST(LaunchOptions, TheEnvironmentsValuesYieldToFlags) {
-  const std::map<std::string, std::string> variables = {{"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", "5"},
-                                                        {"PET_NO_PYTHON", "1"}};
+  const std::map<std::string, std::string> variables = {
+      {"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", "5"}, {"PET_NO_PYTHON", "1"}};
   const LaunchOptions options = read({"--max-restarts=1", "prog"}, variables);
   EXPECT_EQ(options.num_local_ranks, 3);
   EXPECT_EQ(options.max_restarts, 1);
@@ -100,7 +101,8 @@ TEST(LaunchOptions, RanksPerGpu) {
 
 TEST(LaunchOptions, EveryProblemIsNamed) {
   EXPECT_NE(message_of({}).find("nothing to start"), std::string::npos);
-  EXPECT_NE(message_of({"--nproc-per-node", "many", "train"}).find("--nproc-per-node many is neither"), std::string::npos);
+  EXPECT_NE(message_of({"--nproc-per-node", "many", "train"}).find("--nproc-per-node many is neither"),
+            std::string::npos);
   EXPECT_NE(message_of({"--nnodes", "4:2", "train"}).find("--nnodes 4:2"), std::string::npos);
   EXPECT_NE(message_of({"--nnodes", "2:4", "train"}).find("needs --rdzv-backend c10d"), std::string::npos);
   EXPECT_NE(message_of({"--nnodes", "2", "--rdzv-backend", "c10d", "train"}).find("needs --rdzv-endpoint"),

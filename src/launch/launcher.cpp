@@ -35,9 +35,8 @@ class Launcher {
  public:
   Launcher(const LaunchOptions& options, const RankProgram& program)
       : options_(options), program_(program), files_(options) {
-    secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0
-                  ? new_secret()
-                  : job_secret(options.run_id);
+    secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0 ? new_secret()
+                                                                                          : job_secret(options.run_id);
     store_ = {options.store_host, options.store_port, secret_,
               StoreClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000))};
     host_store();
@@ -53,7 +52,8 @@ class Launcher {
   int run() {
     while (true) {
       const std::optional<Round> round = meeting_->join([this] {
-        if (const auto signal = signals_.poll(); signal && internal::TakenSignals::ends(*signal)) ending_signal_ = *signal;
+        if (const auto signal = signals_.poll(); signal && internal::TakenSignals::ends(*signal))
+          ending_signal_ = *signal;
         return ending_signal_ != 0;
       });
       if (!round) return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
@@ -145,7 +145,10 @@ class Launcher {
     const RoundOutcome outcome = watch(group);
     if (outcome != RoundOutcome::kDone) stop(group);
     pump.finish();
-    if (outcome == RoundOutcome::kDone) return 0;
+    if (outcome == RoundOutcome::kDone) {
+      files_.discard_errors();
+      return 0;
+    }
     if (ending_signal_ != 0) return end_by_signal(group);
     if (outcome == RoundOutcome::kLostStore) return end_without_store(group);
     return end_or_restart(round, group);
@@ -182,8 +185,8 @@ class Launcher {
     ending_signal_ = signal;
     deadline = Clock::now();
     if (again) return;
-    *deadline += std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(options_.shutdown_timeout_seconds));
+    *deadline +=
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.shutdown_timeout_seconds));
     log_info("passed ", name, " on to the ranks; waiting up to ", format_duration(options_.shutdown_timeout_seconds),
              " for them to end");
   }

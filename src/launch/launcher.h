@@ -11,13 +11,14 @@ namespace espalier::launch {
 // What each rank runs.
 struct RankProgram {
   std::vector<std::string> command;
-  std::string name;       // in reports: "espalier train gpt"
-  bool is_ours = true;    // meets in the launcher's store; another program gets a free MASTER_PORT for one of its own
+  std::string name;     // in reports: "espalier train gpt"
+  bool is_ours = true;  // meets in the launcher's store; another program gets a free MASTER_PORT for one of its own
 };
 
-// Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the launcher
-// was told to stop and the ranks did not end well. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to the ranks and
-// end the launcher with them; SIGUSR1 and SIGUSR2 are passed on only. Blocks these signals in the calling thread.
+// Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the
+// launcher was told to stop and the ranks did not end well. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to the
+// ranks and end the launcher with them; SIGUSR1 and SIGUSR2 are passed on only. Blocks these signals in the calling
+// thread.
 int run_launcher(const LaunchOptions& options, const RankProgram& program);
 
 }  // namespace espalier::launch

@@ -127,28 +127,33 @@ class Launcher : public testing::Test {
 };
 
 TEST_F(Launcher, RanksFindTheirPlace) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=3", "--rdzv-id=job7"},
-      "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $ROLE_NAME "
-      "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID $TORCHELASTIC_USE_AGENT_STORE "
-      "$MASTER_ADDR $OMP_NUM_THREADS > $FOLDER/rank$RANK; [ $MASTER_PORT -gt 0 ]"));
+  Launched launched(
+      folder_, "l",
+      words({"--nproc-per-node=3", "--rdzv-id=job7"},
+            "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_RANK $ROLE_NAME "
+            "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID $TORCHELASTIC_USE_AGENT_STORE "
+            "$MASTER_ADDR $OMP_NUM_THREADS > $FOLDER/rank$RANK; [ $MASTER_PORT -gt 0 ]"));
   EXPECT_EQ(launched.wait(), 0) << launched.err();
   EXPECT_EQ(content(folder_ / "rank0"), "0 0 3 3 0 1 0 default 0 0 job7 False 127.0.0.1 1\n");
   EXPECT_EQ(content(folder_ / "rank2"), "2 2 3 3 0 1 2 default 0 0 job7 False 127.0.0.1 1\n");
 }
 
 TEST_F(Launcher, OurRanksGetTheStoreAndTheSecret) {
-  Launched launched(folder_, "l", {"--nproc-per-node=2", "bash", "-c",
-      "[ ${#ESPALIER_JOB_SECRET} = 64 ] && [ $ESPALIER_LAUNCH = 1 ] && [ -z \"$OMP_NUM_THREADS\" ]"
-      " && exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && read -N 16 -u 3 hello && [ \"$hello\" = 'espalier store 1' ]"});
+  Launched launched(folder_, "l",
+                    {"--nproc-per-node=2", "bash", "-c",
+                     "[ ${#ESPALIER_JOB_SECRET} = 64 ] && [ $ESPALIER_LAUNCH = 1 ] && [ -z \"$OMP_NUM_THREADS\" ]"
+                     " && exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && read -N 16 -u 3 hello && [ \"$hello\" = "
+                     "'espalier store 1' ]"});
   EXPECT_EQ(launched.wait(), 0) << launched.err();
 }
 
 TEST_F(Launcher, TeedLinesCarryAPrefixAndGoToFilesToo) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2", "--tee=3", "--log-dir", (folder_ / "logs").string(),
-                                         "--rdzv-id=x"},
-                                        "echo ' iteration'; printf 'no end'; echo oops >&2"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2", "--tee=3", "--log-dir", (folder_ / "logs").string(), "--rdzv-id=x"},
+                          "echo ' iteration'; printf 'no end'; echo oops >&2"));
   EXPECT_EQ(launched.wait(), 0) << launched.err();
-  for (const char* line : {"[default0]: iteration\n", "[default1]: iteration\n", "[default0]:no end", "[default1]:no end"})
+  for (const char* line :
+       {"[default0]: iteration\n", "[default1]: iteration\n", "[default0]:no end", "[default1]:no end"})
     EXPECT_NE(launched.out().find(line), std::string::npos) << launched.out();
   EXPECT_NE(launched.err().find("[default1]:oops\n"), std::string::npos) << launched.err();
   std::vector<std::string> files;
@@ -162,15 +167,15 @@ TEST_F(Launcher, TeedLinesCarryAPrefixAndGoToFilesToo) {
 }
 
 TEST_F(Launcher, RedirectsAndTheFilterKeepRanksSilent) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=3", "-r", "1:1", "--local-ranks-filter=0,1"}, "echo from $RANK"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=3", "-r", "1:1", "--local-ranks-filter=0,1"}, "echo from $RANK"));
   EXPECT_EQ(launched.wait(), 0) << launched.err();
   EXPECT_EQ(launched.out(), "from 0\n");
 }
 
 TEST_F(Launcher, TheFirstFailureEndsAllAndItsCodeIsReturned) {
   const auto start = Clock::now();
-  Launched launched(folder_, "l", words({"--nproc-per-node=3"},
-      "if [ $RANK = 1 ]; then exit 7; fi; sleep 100 & wait"));
+  Launched launched(folder_, "l", words({"--nproc-per-node=3"}, "if [ $RANK = 1 ]; then exit 7; fi; sleep 100 & wait"));
   EXPECT_EQ(launched.wait(), 7);
   EXPECT_LT(Clock::now() - start, 20s);
   const std::string report = launched.err();
@@ -181,9 +186,11 @@ TEST_F(Launcher, TheFirstFailureEndsAllAndItsCodeIsReturned) {
 }
 
 TEST_F(Launcher, AKilledRankIsTheCauseAlthoughOthersFailOfIt) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2"},
-      "if [ $RANK = 1 ]; then echo $$ > $FOLDER/pid1; kill -9 $$; fi;"
-      "while [ ! -s $FOLDER/pid1 ] || kill -0 $(cat $FOLDER/pid1) 2>/dev/null && ! grep -q 'State:.Z' /proc/$(cat $FOLDER/pid1)/status; do :; done; exit 69"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2"},
+                          "if [ $RANK = 1 ]; then echo $$ > $FOLDER/pid1; kill -9 $$; fi;"
+                          "while [ ! -s $FOLDER/pid1 ] || kill -0 $(cat $FOLDER/pid1) 2>/dev/null && ! grep -q "
+                          "'State:.Z' /proc/$(cat $FOLDER/pid1)/status; do :; done; exit 69"));
   EXPECT_EQ(launched.wait(), 137) << launched.err();
   const std::string report = launched.err();
   EXPECT_NE(report.find("traceback : Signal 9 (SIGKILL) received by PID", report.find("Root Cause")), std::string::npos)
@@ -191,30 +198,39 @@ TEST_F(Launcher, AKilledRankIsTheCauseAlthoughOthersFailOfIt) {
 }
 
 TEST_F(Launcher, TheMessageOfARankIsInTheReport) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2"},
-      "if [ $RANK = 0 ]; then echo '{\"message\":{\"message\":\"data/x.bin is missing\",\"extraInfo\":{\"timestamp\":\"1\"}}}'"
-      " > $TORCHELASTIC_ERROR_FILE; exit 66; fi; sleep 100"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2"},
+                          "if [ $RANK = 0 ]; then echo '{\"message\":{\"message\":\"data/x.bin is "
+                          "missing\",\"extraInfo\":{\"timestamp\":\"1\"}}}'"
+                          " > $TORCHELASTIC_ERROR_FILE; exit 66; fi; sleep 100"));
   EXPECT_EQ(launched.wait(), 66);
   EXPECT_NE(launched.err().find("traceback : data/x.bin is missing"), std::string::npos) << launched.err();
 }
 
 TEST_F(Launcher, ARankThatIgnoresTermIsKilledWithAllThatItStarted) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2", "--shutdown-timeout=0.5"},
-      "if [ $RANK = 1 ]; then while [ ! -s $FOLDER/child ]; do sleep 0.01; done; exit 3; fi;"
-      "trap '' TERM; sleep 1000 & echo $! > $FOLDER/child; echo $$ > $FOLDER/pid0; while true; do sleep 1; done"));
+  Launched launched(
+      folder_, "l",
+      words(
+          {"--nproc-per-node=2", "--shutdown-timeout=0.5"},
+          "if [ $RANK = 1 ]; then while [ ! -s $FOLDER/child ]; do sleep 0.01; done; exit 3; fi;"
+          "trap '' TERM; sleep 1000 & echo $! > $FOLDER/child; echo $$ > $FOLDER/pid0; while true; do sleep 1; done"));
   EXPECT_EQ(launched.wait(), 3) << launched.err();
   EXPECT_TRUE(is_gone(pid_in("pid0")));
   EXPECT_TRUE(is_gone(pid_in("child")));
 }
 
 TEST_F(Launcher, RestartsTheWholeGroup) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2", "--max-restarts=3"},
-      "echo run $TORCHELASTIC_RESTART_COUNT >> $FOLDER/rank$RANK;"
-      "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then if [ $RANK = 0 ]; then exit 5; fi; sleep 100; fi"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2", "--max-restarts=3"},
+                          "echo run $TORCHELASTIC_RESTART_COUNT >> $FOLDER/rank$RANK;"
+                          "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then if [ $RANK = 0 ]; then echo {} > "
+                          "$TORCHELASTIC_ERROR_FILE; exit 5; fi; sleep 100; fi"));
   EXPECT_EQ(launched.wait(), 0) << launched.err();
   EXPECT_EQ(content(folder_ / "rank0"), "run 0\nrun 1\nrun 2\n");
   EXPECT_EQ(content(folder_ / "rank1"), "run 0\nrun 1\nrun 2\n");
   EXPECT_NE(launched.err().find("starting 2 ranks again (restart 2 of 3)"), std::string::npos) << launched.err();
+  for (const auto& entry : fs::directory_iterator(folder_))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("espalier_")) << "a temporary folder stays: " << entry;
 }
 
 TEST_F(Launcher, GivesUpAfterTheLastRestart) {
@@ -224,8 +240,9 @@ TEST_F(Launcher, GivesUpAfterTheLastRestart) {
 }
 
 TEST_F(Launcher, RanksEndWithAKilledLauncher) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2"},
-      "trap '' TERM HUP; echo $$ > $FOLDER/pid$RANK; while true; do sleep 1; done"));
+  Launched launched(
+      folder_, "l",
+      words({"--nproc-per-node=2"}, "trap '' TERM HUP; echo $$ > $FOLDER/pid$RANK; while true; do sleep 1; done"));
   wait_for_file("pid0");
   wait_for_file("pid1");
   std::this_thread::sleep_for(50ms);
@@ -236,8 +253,10 @@ TEST_F(Launcher, RanksEndWithAKilledLauncher) {
 }
 
 TEST_F(Launcher, PassesTermOnAndEndsWellIfTheRanksDo) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2"},
-      "trap 'echo saved >> $FOLDER/rank$RANK; exit 0' TERM; echo > $FOLDER/ready$RANK; while true; do sleep 0.05; done"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2"},
+                          "trap 'echo saved >> $FOLDER/rank$RANK; exit 0' TERM; echo > $FOLDER/ready$RANK; while true; "
+                          "do sleep 0.05; done"));
   wait_for_file("ready0");
   wait_for_file("ready1");
   launched.send(SIGTERM);
@@ -247,8 +266,9 @@ TEST_F(Launcher, PassesTermOnAndEndsWellIfTheRanksDo) {
 }
 
 TEST_F(Launcher, ASecondSignalDoesNotWait) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=1", "--max-restarts=5"},
-      "trap '' INT; echo $$ > $FOLDER/pid0; while true; do sleep 0.05; done"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=1", "--max-restarts=5"},
+                          "trap '' INT; echo $$ > $FOLDER/pid0; while true; do sleep 0.05; done"));
   wait_for_file("pid0");
   std::this_thread::sleep_for(50ms);
   launched.send(SIGINT);
@@ -259,8 +279,10 @@ TEST_F(Launcher, ASecondSignalDoesNotWait) {
 }
 
 TEST_F(Launcher, PassesUsr1OnAndGoesOn) {
-  Launched launched(folder_, "l", words({"--nproc-per-node=2"},
-      "trap 'echo early > $FOLDER/early$RANK; exit 0' USR1; echo > $FOLDER/ready$RANK; while true; do sleep 0.05; done"));
+  Launched launched(folder_, "l",
+                    words({"--nproc-per-node=2"},
+                          "trap 'echo early > $FOLDER/early$RANK; exit 0' USR1; echo > $FOLDER/ready$RANK; while true; "
+                          "do sleep 0.05; done"));
   wait_for_file("ready0");
   wait_for_file("ready1");
   launched.send(SIGUSR1);
@@ -315,16 +337,18 @@ class Machines : public Launcher {
 
 TEST_F(Machines, AFailureOnOneStopsAllAndAllReturnItsCode) {
   const std::string script = "if [ $RANK = 1 ]; then exit 5; fi; sleep 100";
-  Launched alpha(folder_, "a", at("alpha", {"--nnodes=2"}, script)), beta(folder_, "b", at("beta", {"--nnodes=2"}, script));
+  Launched alpha(folder_, "a", at("alpha", {"--nnodes=2"}, script)),
+      beta(folder_, "b", at("beta", {"--nnodes=2"}, script));
   EXPECT_EQ(alpha.wait(20), 5) << alpha.err();
   EXPECT_EQ(beta.wait(20), 5) << beta.err();
   EXPECT_NE(beta.err().find("Root Cause"), std::string::npos) << beta.err();
 }
 
 TEST_F(Machines, AllStartAgainTogether) {
-  const std::string script = "echo $TORCHELASTIC_RESTART_COUNT >> $FOLDER/rank$RANK;"
-                             "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 5; fi;"
-                             "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then sleep 100; fi";
+  const std::string script =
+      "echo $TORCHELASTIC_RESTART_COUNT >> $FOLDER/rank$RANK;"
+      "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 5; fi;"
+      "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then sleep 100; fi";
   Launched alpha(folder_, "a", at("alpha", {"--nnodes=2", "--max-restarts=1"}, script));
   Launched beta(folder_, "b", at("beta", {"--nnodes=2", "--max-restarts=1"}, script));
   EXPECT_EQ(alpha.wait(20), 0) << alpha.err();
@@ -375,7 +399,8 @@ TEST_F(Machines, ALateMachineTakesPartInTheNextStart) {
   const Words options = {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=0.2", "--max-restarts=1"};
   Launched alpha(folder_, "a", at("alpha", options, script));
   wait_for_file("world0");
-  Launched beta(folder_, "b", at("beta", {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=5", "--max-restarts=1"}, script));
+  Launched beta(folder_, "b",
+                at("beta", {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=5", "--max-restarts=1"}, script));
   for (int tries = 0; tries < 2000 && beta.err().find("waits for their next start") == std::string::npos; ++tries)
     std::this_thread::sleep_for(5ms);
   std::ofstream(folder_ / "fail") << "now";

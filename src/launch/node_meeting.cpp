@@ -22,15 +22,19 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 50ms;           // between looks at who has come
-constexpr auto kTimeToConfirm = 60s;   // for those who are to take part
+constexpr auto kLook = 50ms;          // between looks at who has come
+constexpr auto kTimeToConfirm = 60s;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 
 int free_port() { return internal::port_of(internal::listen_on("", 0)); }
 
 Json to_json(const Node& node) {
-  return {{"id", node.id},       {"address", node.address},     {"pid", node.pid},
-          {"node_rank", node.node_rank}, {"num_ranks", node.num_ranks}, {"free_port", node.free_port}};
+  return {{"id", node.id},
+          {"address", node.address},
+          {"pid", node.pid},
+          {"node_rank", node.node_rank},
+          {"num_ranks", node.num_ranks},
+          {"free_port", node.free_port}};
 }
 
 Node node_from_json(const Json& json) {
@@ -173,10 +177,11 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
       return nodes_from_text(store_.compare_set(key("world"), "", to_text(nodes)));
     }
     if (Clock::now() - start > std::chrono::duration<double>(options_.join_timeout_seconds))
-      throw UserError(concat("only ", count, " of ", options_.min_nodes, " machines came within ",
-                             format_duration(options_.join_timeout_seconds), " (", self_.address,
-                             " is one of them). Start espalier launch on all, with the same --rdzv-endpoint and --rdzv-id."),
-                      ExitCode::kLostPeer);
+      throw UserError(
+          concat("only ", count, " of ", options_.min_nodes, " machines came within ",
+                 format_duration(options_.join_timeout_seconds), " (", self_.address,
+                 " is one of them). Start espalier launch on all, with the same --rdzv-endpoint and --rdzv-id."),
+          ExitCode::kLostPeer);
     std::this_thread::sleep_for(kLook);
   }
   return {};
@@ -211,7 +216,8 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      outcome_ = watched_.get(round_over_key(round_), 500ms) == kRoundDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
+      outcome_ =
+          watched_.get(round_over_key(round_), 500ms) == kRoundDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
       return;
     } catch (const StoreTimeout&) {
       continue;  // they run

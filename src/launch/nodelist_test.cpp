@@ -26,7 +26,8 @@ TEST(Nodelist, RefusesWhatIsNoList) {
 TEST(Nodelist, ExpandsTasksPerNode) {
   EXPECT_EQ(expand_tasks_per_node("2(x3),1"), (std::vector<int64_t>{2, 2, 2, 1}));
   EXPECT_EQ(expand_tasks_per_node("8"), std::vector<int64_t>{8});
-  for (const char* text : {"", "2(x", "2(x0)", "x", "2(3)"}) EXPECT_THROW(expand_tasks_per_node(text), UserError) << text;
+  for (const char* text : {"", "2(x", "2(x0)", "x", "2(3)"})
+    EXPECT_THROW(expand_tasks_per_node(text), UserError) << text;
 }
 
 }  // namespace

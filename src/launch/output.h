@@ -17,8 +17,8 @@ class OutputPump {
   OutputPump& operator=(const OutputPump&) = delete;
 
   struct Target {
-    int file = -1;         // gets the bytes as they are; closed by the pump
-    int stream = -1;       // 1 or 2: also there, line by line; -1: not
+    int file = -1;    // gets the bytes as they are; closed by the pump
+    int stream = -1;  // 1 or 2: also there, line by line; -1: not
     std::string prefix;
   };
   // The end to write to, for the rank. The caller closes it once the rank has it.

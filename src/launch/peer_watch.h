@@ -1,8 +1,8 @@
 // Ends a rank as soon as `espalier launch` knows that another has failed.
 //
 // A rank may wait for a peer where nothing tells it that the peer is gone: for its part of a checkpoint, or in a
-// collective on a GPU. The launcher does know, and says so in the store; this thread hears it there and ends the process
-// with kLostPeer, without destructors, which might wait for the peer as well.
+// collective on a GPU. The launcher does know, and says so in the store; this thread hears it there and ends the
+// process with kLostPeer, without destructors, which might wait for the peer as well.
 #pragma once
 
 #include <memory>

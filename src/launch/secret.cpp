@@ -33,8 +33,9 @@ std::string give_one() {
 void check_private(const fs::path& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0)
-    throw UserError(concat("cannot read the job's secret ", path.string(), ": ", std::strerror(errno), ". ", give_one()),
-                    ExitCode::kMissingInput);
+    throw UserError(
+        concat("cannot read the job's secret ", path.string(), ": ", std::strerror(errno), ". ", give_one()),
+        ExitCode::kMissingInput);
   if (status.st_uid != geteuid())
     throw UserError(concat("the job's secret ", path.string(), " belongs to user ", status.st_uid, ", not to you (",
                            geteuid(), "). ", give_one()));
@@ -64,9 +65,9 @@ fs::path user_key_path() {
 // Many ranks may do this at once, also over NFS: link() lets one of them win, and all read what it wrote.
 void create_user_key(const fs::path& path) {
   const auto fail = [&](const std::string& what) {
-    throw UserError(concat("cannot make a key for the jobs of this user: ", what, ": ", std::strerror(errno), ". ",
-                           give_one()),
-                    ExitCode::kCannotCreate);
+    throw UserError(
+        concat("cannot make a key for the jobs of this user: ", what, ": ", std::strerror(errno), ". ", give_one()),
+        ExitCode::kCannotCreate);
   };
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

@@ -109,8 +109,9 @@ class StoreClient::Channel {
       pause = std::min(pause * 2, Milliseconds(500));
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    throw StoreTimeout(concat("no store of the ranks at ", place_of(options_), " after ", format_duration(seconds), ": ",
-                              reason, ". Does the rank or launcher that hosts it run, and may this machine reach it?"));
+    throw StoreTimeout(concat("no store of the ranks at ", place_of(options_), " after ", format_duration(seconds),
+                              ": ", reason,
+                              ". Does the rank or launcher that hosts it run, and may this machine reach it?"));
   }
 
   void prove() {
@@ -118,8 +119,9 @@ class StoreClient::Channel {
     std::string hello(kHelloBytes, '\0');
     const bool heard = receive_all(socket_.get(), hello.data(), hello.size(), deadline) == Transfer::kDone;
     if (!heard || !hello.starts_with(kMagic))
-      throw UserError(concat(place_of(options_), " is no store of Espalier: another program listens there. Choose "
-                                                 "another port (MASTER_PORT, --master-port or --rdzv-endpoint)."));
+      throw UserError(concat(place_of(options_),
+                             " is no store of Espalier: another program listens there. Choose "
+                             "another port (MASTER_PORT, --master-port or --rdzv-endpoint)."));
     const Nonces nonces{hello.substr(kMagic.size()), random_bytes(kNonceBytes)};
     check(send_all(socket_.get(), nonces.client + proof(options_.secret, Side::kClient, nonces), deadline));
     if (receive(1, deadline).front() != kAccepted) wrong_secret("refused this process");

@@ -38,7 +38,8 @@ class Store : public testing::Test {
     EXPECT_TRUE(socket.valid()) << reason;
     internal::send_all(socket.get(), text, deadline);
     std::string answer;
-    for (char byte; internal::receive_all(socket.get(), &byte, 1, deadline) == internal::Transfer::kDone;) answer += byte;
+    for (char byte; internal::receive_all(socket.get(), &byte, 1, deadline) == internal::Transfer::kDone;)
+      answer += byte;
     return answer;
   }
 
@@ -152,8 +153,7 @@ TEST_F(Store, NoiseProvesNothing) {
 
 TEST_F(Store, AProofOfAnotherConnectionIsWorthNothing) {
   const internal::Nonces recorded{std::string(internal::kNonceBytes, 's'), std::string(internal::kNonceBytes, 'c')};
-  const std::string replay =
-      recorded.client + internal::proof("the job's secret", internal::Side::kClient, recorded);
+  const std::string replay = recorded.client + internal::proof("the job's secret", internal::Side::kClient, recorded);
   EXPECT_EQ(say(replay).back(), internal::kRefused);
 }
 
@@ -254,7 +254,8 @@ TEST(StoreErrors, AnotherProgramListensThere) {
         std::this_thread::sleep_for(10ms);
         continue;
       }
-      internal::send_all(peer.get(), "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", internal::Clock::now() + 1s);
+      internal::send_all(peer.get(), "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+                         internal::Clock::now() + 1s);
       return;
     }
   });

@@ -115,8 +115,12 @@ void WorkerGroup::start(size_t index) {
   const internal::Descriptor reader(ends[0]), output(worker.stdout_to), errors(worker.stderr_to);
   internal::Descriptor writer(ends[1]);
   worker.stdout_to = worker.stderr_to = -1;
-  const Child child{program.c_str(), const_cast<char**>(arguments.data()), const_cast<char**>(environment.data()),
-                    output.get(),    errors.get(),                         writer.get(),
+  const Child child{program.c_str(),
+                    const_cast<char**>(arguments.data()),
+                    const_cast<char**>(environment.data()),
+                    output.get(),
+                    errors.get(),
+                    writer.get(),
                     getpid()};
   const pid_t pid = fork();
   if (pid == 0) child.run();

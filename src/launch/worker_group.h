@@ -21,9 +21,9 @@ namespace espalier::launch {
 
 struct Worker {
   int64_t rank = 0, local_rank = 0;
-  std::vector<std::string> command;  // a path, or a name that is looked for in PATH
+  std::vector<std::string> command;              // a path, or a name that is looked for in PATH
   std::map<std::string, std::string> variables;  // all of them
-  int stdout_to = -1, stderr_to = -1;  // -1: the launcher's own. Closed once the rank has them.
+  int stdout_to = -1, stderr_to = -1;            // -1: the launcher's own. Closed once the rank has them.
   std::string error_file;
   std::string stderr_file;  // whose last lines the report shows; empty: none
 };

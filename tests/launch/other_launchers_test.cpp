@@ -14,8 +14,8 @@ class OtherLaunchers : public testing::Test {
     ASSERT_EQ(launched.exit_code, 0) << launched.errors;
   }
   std::string training(const std::string& save) const {
-    return "train gpt" + command_line(tiny_run(folder_ / "data") + Words{"--save", folder_ / save, "--save-interval",
-                                                                         "1000", "--num-threads", "1"});
+    return "train gpt" + command_line(tiny_run(folder_ / "data") +
+                                      Words{"--save", folder_ / save, "--save-interval", "1000", "--num-threads", "1"});
   }
   void expect_same_bits(const std::string& save) const {
     EXPECT_EQ(step_records(folder_ / save), step_records(folder_ / "launch"));
@@ -26,9 +26,10 @@ class OtherLaunchers : public testing::Test {
 
 TEST_F(OtherLaunchers, ByHandRankZeroHostsTheStore) {
   // The last to start is the one that hosts.
-  const Shell result = shell(folder_, "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 9000)); " +
-                                          ("(RANK=1 espalier " + training("hand") + ") & sleep 0.5; RANK=0 espalier ") +
-                                          training("hand") + " && wait $!");
+  const Shell result =
+      shell(folder_, "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 9000)); " +
+                         ("(RANK=1 espalier " + training("hand") + ") & sleep 0.5; RANK=0 espalier ") +
+                         training("hand") + " && wait $!");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("ranks by the environment: RANK=0, WORLD_SIZE=2"), std::string::npos) << result.errors;
   expect_same_bits("hand");

@@ -1,7 +1,7 @@
 // One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run goes on
 // from its newest checkpoint to the bits of one that was left alone.
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -83,7 +83,7 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
   const std::string samples = std::to_string(8 * 12 * (kills + 1));
   const Words run = Words{"train", "gpt"} + tiny_run(folder / "data") +
                     Words{"--train-samples", samples, "--lr-decay-samples", samples, "--save-interval", "3",
-                          "--num-threads", "1", "--eval-interval", "100000"};
+                          "--num-threads",   "1",     "--eval-interval",    "100000"};
   const Words launch = {"--nproc-per-node", std::to_string(kRanks), "--shutdown-timeout", "10"};
   Launch straight(folder / "straight.log", launch + run + Words{"--save", folder / "straight"});
   ASSERT_TRUE(wait_until(300, [&] { return !straight.runs(); }));
@@ -126,11 +126,10 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
 TEST(Restart, WithoutRestartsTheCulpritIsTheRootCauseAndItsCodeIsReturned) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
-  Launch launch(folder / "log", Words{"--nproc-per-node", "3", "--shutdown-timeout", "10", "train", "gpt"} +
-                                    tiny_run(folder / "data") +
-                                    Words{"--train-samples", "6000000", "--lr-decay-samples", "6000000",
-                                          "--global-batch-size", "6", "--save", folder / "run", "--save-interval", "100000",
-                                          "--num-threads", "1"});
+  Launch launch(folder / "log",
+                Words{"--nproc-per-node", "3", "--shutdown-timeout", "10", "train", "gpt"} + tiny_run(folder / "data") +
+                    Words{"--train-samples", "6000000", "--lr-decay-samples", "6000000", "--global-batch-size", "6",
+                          "--save", folder / "run", "--save-interval", "100000", "--num-threads", "1"});
   ASSERT_TRUE(wait_until(120, [&] { return num_records(folder / "run") > 2 || !launch.runs(); }));
   ASSERT_TRUE(launch.runs()) << launch.said();
   const std::map<int64_t, pid_t> ranks = launch.ranks();

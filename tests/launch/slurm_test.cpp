@@ -32,7 +32,8 @@ class Slurm : public testing::Test {
   std::string training(const Words& more) const {
     return "train gpt" + command_line(tiny_run(folder_ / "data") +
                                       Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval",
-                                            "1000", "--num-threads", "1"} + more);
+                                            "1000", "--num-threads", "1"} +
+                                      more);
   }
   // A run that does not end by itself within any test.
   std::string endless_training() const {

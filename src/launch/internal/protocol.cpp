@@ -52,7 +52,9 @@ bool Seal::is_genuine(std::string_view tag, std::string_view payload) {
   return equal_in_constant_time(tag, next_tag(payload));
 }
 
-uint32_t payload_size(std::string_view header) { return static_cast<uint32_t>(from_little_endian(header.substr(0, 4))); }
+uint32_t payload_size(std::string_view header) {
+  return static_cast<uint32_t>(from_little_endian(header.substr(0, 4)));
+}
 
 void MessageWriter::number(int64_t value) { text_ += little_endian(static_cast<uint64_t>(value), 8); }
 

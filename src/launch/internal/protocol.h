@@ -52,7 +52,7 @@ class Seal {
  public:
   Seal() = default;
   Seal(std::string_view secret, Side sender, const Nonces& nonces);
-  std::string seal(std::string_view payload);                      // header and payload
+  std::string seal(std::string_view payload);                       // header and payload
   bool is_genuine(std::string_view tag, std::string_view payload);  // of the next message
 
  private:

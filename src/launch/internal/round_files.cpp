@@ -55,7 +55,7 @@ RoundFiles::~RoundFiles() {
   if (!is_temporary_ || writes_files_) return;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(base_, error), last; !error && entry != last; entry.increment(error))
-    if (entry->is_regular_file()) return;
+    if (entry->is_regular_file() && !all_well_) return;
   fs::remove_all(base_, error);
 }
 
