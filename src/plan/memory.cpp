@@ -1,7 +1,7 @@
 #include "plan/memory.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 
 #include "plan/flops.h"
 #include "plan/stage_params.h"
@@ -45,30 +45,45 @@ ActivationPeak activation_peak(const std::vector<Action>& table, const std::vect
   return most;
 }
 
-// Elements of the largest layer, which ZeRO 3 gathers to compute with.
-int64_t largest_depth(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard) {
-  std::map<int64_t, int64_t> sizes;
-  for (const spec::ParamSpec& spec : specs) sizes[spec.depth] += spec::num_local_elements(spec, shard);
-  int64_t largest = 0;
-  for (const auto& [depth, size] : sizes) largest = std::max(largest, size);
-  return largest;
+// Bytes of weights and gradients that a rank keeps, and of those that come and go beside them: two sections at once,
+// one in use and one on its way.
+struct SharedBytes {
+  double kept = 0, passing = 0;
+};
+
+template <class ComeAndGo>
+SharedBytes shared_bytes(const spec::FlatLayout& layout, double element, const spec::Sharing& sharing,
+                         const ComeAndGo& come_and_go) {
+  SharedBytes bytes;
+  std::vector<double> passing = {0, 0};
+  for (const spec::FlatSection& section : layout.sections) {
+    const double whole = static_cast<double>(section.count()) * element;
+    const bool passes = come_and_go(section, sharing);
+    bytes.kept += passes ? whole / static_cast<double>(sharing.num_ranks) : whole;
+    if (passes) passing.push_back(whole);
+  }
+  std::partial_sort(passing.begin(), passing.begin() + 2, passing.end(), std::greater<>());
+  bytes.passing = passing[0] + passing[1];
+  return bytes;
 }
 
 StageMemory stage_memory(const RunConfig& config, const Partition& partition, int64_t stage,
                          const std::vector<Action>& table, ProductKind products) {
-  const int64_t sharers = config.grid.data * config.grid.context, zero = config.parallel.zero_stage;
+  const int64_t sharers = config.grid.data * config.grid.context;
+  const spec::Sharing sharing{static_cast<spec::ZeroStage>(sharers > 1 ? config.parallel.zero_stage : 0), sharers};
   const std::vector<spec::ParamSpec> specs = stage_params(spec::gpt_params(config.model), partition, stage);
   const spec::TensorShard shard{config.grid.tensor, 0};
-  const double flat = static_cast<double>(spec::flat_layout(specs, shard).size);
-  const ParameterBytes each = parameter_bytes(config.training.precision, zero, sharers);
+  const spec::FlatLayout layout = spec::flat_layout(specs, shard, sharers);
+  const double flat = static_cast<double>(layout.size);
+  const Precision precision = config.training.precision;
+  const SharedBytes weights = shared_bytes(layout, element_bytes(precision), sharing, spec::values_come_and_go);
+  const SharedBytes gradients = shared_bytes(layout, kFp32, sharing, spec::gradients_come_and_go);
   StageMemory memory;
   for (const spec::ParamSpec& spec : specs) memory.num_parameters += spec::num_local_elements(spec, shard);
-  memory.weights = each.weights * flat;
-  memory.gradients = each.gradients * flat;
-  memory.optimizer = each.optimizer * flat;
-  if (zero == 3 && sharers > 1)
-    memory.gathered =
-        static_cast<double>(largest_depth(specs, shard)) * (element_bytes(config.training.precision) + kFp32);
+  memory.weights = weights.kept;
+  memory.gradients = gradients.kept;
+  memory.optimizer = parameter_bytes(precision, config.parallel.zero_stage, sharers).optimizer * flat;
+  memory.gathered = weights.passing + gradients.passing;
 
   std::vector<PartActivations> chunks;
   for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
@@ -77,7 +92,10 @@ StageMemory stage_memory(const RunConfig& config, const Partition& partition, in
   }
   ActivationPeak peak = activation_peak(table, chunks);
   // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
-  const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 ? 2 * flat : 0;
+  const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 &&
+                              sharing.stage < spec::ZeroStage::kGradients
+                          ? 2 * flat
+                          : 0;
   if (wire > peak.kept + peak.workspace) peak = {0, wire};
   memory.activations = peak.kept;
   memory.workspace = peak.workspace;

@@ -18,7 +18,7 @@ struct ParameterBytes {
 };
 
 // Ours: weights in the compute type, gradients in fp32, the optimizer's two moments in fp32 and, unless the weights are
-// fp32 themselves, its master copy.
+// fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays whole all the same.
 ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers);
 
 // As Megatron's table of its distributed optimizer counts: the same, except that fp16 has fp16 gradients and their fp32
@@ -32,8 +32,10 @@ struct StageMemory {
   // When the rank holds most:
   double activations = 0;  // kept for backward passes
   double workspace = 0;    // needed for a moment; bf16 gradients as they travel, where those are more than all else
-  double gathered = 0;     // weights of ZeRO 3 and their gradients while a layer computes
-  double batches = 0;      // tokens, labels, masks and positions of all micro-batches of a step
+  // Whole gradients (ZeRO 2) and whole layers (ZeRO 3) that are there only while they are needed: of two sections of
+  // the flat buffers, one in use and one on its way.
+  double gathered = 0;
+  double batches = 0;  // tokens, labels, masks and positions of all micro-batches of a step
   double peak() const { return weights + gradients + optimizer + activations + workspace + gathered + batches; }
 
   double kept_by_micro_batch = 0;  // of all chunks

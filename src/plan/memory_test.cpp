@@ -115,6 +115,24 @@ TEST(Memory, StagesHoldTheirParameters) {
   EXPECT_EQ(plan.stages[2].num_parameters, 2 * layer + 2 * 48 + embedding) << "with the tied copy";
 }
 
+// 6 layers of 64, which needs no padding: what the later stages of ZeRO divide by 2, and the two layers that are whole
+// at a time.
+TEST(Memory, LaterZeroStagesKeepPartsAndTwoLayersWhole) {
+  const auto memory = [](const std::string& stage) {
+    return plan_of(resolved(kSmall + "--hidden-size 64 --num-attention-heads 4 --bf16 --zero-stage " + stage, 2))
+        .stages[0];
+  };
+  // Norms, row biases and the embedding stay whole, the latter with its gradient divided.
+  const double divided = 12 * 64 * 64 + (3 + 4) * 64, stays = 6 * 64, words = 1280 * 64;
+  const StageMemory two = memory("2"), three = memory("3");
+  EXPECT_DOUBLE_EQ(two.weights, 2 * (6 * (divided + stays) + words + 2 * 64));
+  EXPECT_DOUBLE_EQ(two.gradients, 4 * (6 * (divided / 2 + stays) + words / 2 + 2 * 64));
+  EXPECT_DOUBLE_EQ(two.gathered, 4 * (words + divided));
+  EXPECT_DOUBLE_EQ(three.weights, 2 * (6 * (divided / 2 + stays) + words + 2 * 64));
+  EXPECT_DOUBLE_EQ(three.gathered, 4 * (words + divided) + 2 * 2 * divided);
+  EXPECT_DOUBLE_EQ(three.optimizer, 12 * (6 * (divided + stays) + words + 2 * 64) / 2);
+}
+
 TEST(Memory, RoundedGradientsTravelAsCopies) {
   const std::string flags = kSmall + "--micro-batch-size 1 --seq-length 12 ";
   const RunConfig config = resolved(flags + "--grad-reduce-type bf16", 2);
