@@ -11,6 +11,7 @@
 #include "data/json_record.h"
 #include "data/record_reader.h"
 #include "text/tokenizer.h"
+#include "tokenizer_options.h"
 #include "tokenizer_train.h"
 
 namespace espalier {
@@ -20,15 +21,28 @@ using Words = std::vector<std::string>;
 
 struct Request {
   std::string tokenizer;
+  text::TokenizerOptions options;
   bool jsonl = false, skip_special_tokens = false, json = false;
 };
 
 void add_tokenizer_row(OptionTable& table, Request& request) {
   table
       .add("--tokenizer", request.tokenizer,
-           "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it")
-      .value_name("FILE")
-      .required();
+           "tokenizer.json, vocab.json with merges.txt beside it, vocab.txt, a SentencePiece .model, ranks of tiktoken, "
+           "or a folder that holds one of these; or as Megatron names it:")
+      .value_name("FILE");
+  table.group("tokenizer");
+  add_tokenizer_options(table, request.options);
+}
+
+std::unique_ptr<text::Tokenizer> load(const Request& request) {
+  if (request.tokenizer.empty() == request.options.type.empty()) {
+    throw UserError(request.tokenizer.empty() ? "--tokenizer (a file or folder) or --tokenizer-type is required"
+                                              : "--tokenizer and --tokenizer-type both name the tokenizer; give one",
+                    ExitCode::kUsage);
+  }
+  if (!request.tokenizer.empty()) return text::open_tokenizer(request.tokenizer);
+  return text::load_tokenizer(request.options);
 }
 
 std::string read_standard_input() {
@@ -70,7 +84,7 @@ int encode_main(const Words& arguments) {
             "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
             "is one text and its ids are one line");
   if (!table.parse(arguments)) return 0;
-  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  const auto tokenizer = load(request);
   const auto encoder = tokenizer->new_encoder();
   data::JsonRecord parsed({"text"}, /*replace_lone_surrogates=*/true);
   std::vector<int32_t> ids;
@@ -116,7 +130,7 @@ int decode_main(const Words& arguments) {
             "by blanks and make one text");
   table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
   if (!table.parse(arguments)) return 0;
-  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  const auto tokenizer = load(request);
   if (request.jsonl) {
     for_each_record([&](std::string_view record, int64_t line) {
       const nlohmann::json parsed = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
@@ -141,7 +155,7 @@ int inspect_main(const Words& arguments) {
   add_tokenizer_row(table, request);
   table.add("--json", request.json, "as one JSON object");
   if (!table.parse(arguments)) return 0;
-  const auto tokenizer = text::open_tokenizer(request.tokenizer);
+  const auto tokenizer = load(request);
   nlohmann::ordered_json special = nlohmann::json::array();
   for (const int32_t id : tokenizer->special_ids())
     special.push_back({{"id", id}, {"piece", tokenizer->id_to_piece(id)}});
@@ -155,6 +169,7 @@ int inspect_main(const Words& arguments) {
                                           {"vocab_size", tokenizer->vocab_size()},
                                           {"eod", eod},
                                           {"special_tokens", special},
+                                          {"chat_template", tokenizer->chat_template()},
                                           {"files", files}};
     std::puts(facts.dump().c_str());
     return 0;
@@ -162,6 +177,9 @@ int inspect_main(const Words& arguments) {
   std::printf("%s\n  kind              %s\n  vocabulary        %s ids\n", tokenizer->description().c_str(),
               tokenizer->kind().c_str(), format_count(tokenizer->vocab_size()).c_str());
   std::printf("  end of document   %s\n", eod.is_null() ? "none" : concat(eod["id"], "  ", eod["piece"]).c_str());
+  const std::string chat_template = tokenizer->chat_template();
+  if (!chat_template.empty())
+    std::printf("  chat template     %s bytes\n", format_count(static_cast<int64_t>(chat_template.size())).c_str());
   for (const auto& token : special)
     std::printf("  special           %s\n", concat(token["id"], "  ", token["piece"]).c_str());
   return 0;

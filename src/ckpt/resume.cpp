@@ -52,6 +52,11 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"global_batch_size", Rule::kOverride},
       {"rampup_batch_size", Rule::kOverride},
       {"tokenizer_type", Rule::kOverride},
+      {"vocab_extra_ids", Rule::kOverride},
+      {"vocab_size", Rule::kOverride},
+      {"tiktoken_pattern", Rule::kOverride},
+      {"tiktoken_num_special_tokens", Rule::kOverride},
+      {"tiktoken_special_tokens", Rule::kOverride},
       {"reset_position_ids", Rule::kOverride},
       {"reset_attention_mask", Rule::kOverride},
       {"eod_mask_loss", Rule::kOverride},
@@ -143,6 +148,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"vocab_file", Rule::kFree},
       {"merge_file", Rule::kFree},
       {"tokenizer_name_or_path", Rule::kFree},
+      {"tokenizer_model", Rule::kFree},
 
       // How to load.
       {"ckpt_step", Rule::kFree},

@@ -37,12 +37,7 @@ plan::RunConfig training_options(const store::Manifest& manifest, const std::fil
 // The tokenizer's files travel with the checkpoint under their usual names.
 std::unique_ptr<text::Tokenizer> stored_tokenizer(const plan::TokenizerConfig& config,
                                                   const std::filesystem::path& folder) {
-  text::TokenizerOptions options{.type = config.tokenizer_type, .vocab_file = {}, .merge_file = {}, .name_or_path = {}};
-  if (std::filesystem::exists(folder / "tokenizer.json"))
-    options.name_or_path = folder.string();
-  else
-    options.vocab_file = (folder / "vocab.json").string(), options.merge_file = (folder / "merges.txt").string();
-  return text::load_tokenizer(options);
+  return text::load_tokenizer(text::moved_to(text::tokenizer_options_of(config), folder));
 }
 
 }  // namespace

@@ -22,7 +22,11 @@ struct FileChecks {
     return fs::exists(path, ignored);
   }
 
+  static bool is_hugging_face(const TokenizerConfig& tokenizer) {
+    return tokenizer.tokenizer_type == "HFTokenizer" || tokenizer.tokenizer_type == "HuggingFaceTokenizer";
+  }
   void check_tokenizer();
+  void check_hugging_face(const char* name, const std::string& path);
   void check_folder_to_write(const char* name, const std::string& folder);
   void check_load();
 };
@@ -39,16 +43,36 @@ void FileChecks::check_tokenizer() {
     check_file("--merge-file", tokenizer.merge_file, "merges.txt");
     return;
   }
-  const std::string& path = tokenizer.tokenizer_name_or_path;
+  if (tokenizer.tokenizer_type == "NullTokenizer") {
+    if (!tokenizer.vocab_size) problems.add("--vocab-size is required with --tokenizer-type NullTokenizer");
+    return;
+  }
+  if (tokenizer.tokenizer_type.rfind("BertWordPiece", 0) == 0)
+    return check_file("--vocab-file", tokenizer.vocab_file, "vocab.txt");
+  const bool named_by_path = tokenizer.tokenizer_type == "PretrainedFromHF";
+  if (!named_by_path && !is_hugging_face(tokenizer)) {
+    const char* meaning = tokenizer.tokenizer_type == "TikTokenizer" ? "ranks of tiktoken" : "a SentencePiece .model";
+    return check_file("--tokenizer-model", tokenizer.tokenizer_model, meaning);
+  }
+  // NVIDIA and Argonne say --tokenizer-model where BigScience says --tokenizer-name-or-path.
+  const bool by_model = !named_by_path && tokenizer.tokenizer_name_or_path.empty();
+  check_hugging_face(by_model ? "--tokenizer-model" : "--tokenizer-name-or-path",
+                     by_model ? tokenizer.tokenizer_model : tokenizer.tokenizer_name_or_path);
+}
+
+void FileChecks::check_hugging_face(const char* name, const std::string& path) {
   std::error_code error;
   if (path.empty()) {
-    check_file("--tokenizer-name-or-path", path, "tokenizer.json or its folder");
+    if (!config.validate_only) {
+      problems.add(name, " is required with --tokenizer-type ", config.tokenizer.tokenizer_type,
+                   ": tokenizer.json or its folder");
+    }
   } else if (!exists(path)) {
-    problems.add(origin("--tokenizer-name-or-path"),
+    problems.add(origin(name),
                  ": there is no such file or folder, and names of the Hugging Face Hub "
                  "are not fetched; download its tokenizer.json and name that file");
   } else if (fs::is_directory(path, error) && !exists(fs::path(path) / "tokenizer.json")) {
-    problems.add(origin("--tokenizer-name-or-path"), ": the folder holds no tokenizer.json");
+    problems.add(origin(name), ": the folder holds no tokenizer.json");
   }
 }
 

@@ -266,7 +266,6 @@ void add_validation(OptionTable& table, RunConfig& config) {
 
 void add_data(OptionTable& table, RunConfig& config) {
   DataConfig& data = config.data;
-  TokenizerConfig& tokenizer = config.tokenizer;
   table.group("data and dataloader");
   table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...")
       .value_name("WORD")
@@ -298,19 +297,7 @@ void add_data(OptionTable& table, RunConfig& config) {
   table.add_choice("--dataloader-type", data.dataloader_type,
                    {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
                    "single reads in order; cyclic lets each data-parallel rank shuffle a part of its own every epoch");
-  table.add("--tokenizer-type", tokenizer.tokenizer_type, "GPT-2's files, or a tokenizer.json")
-      .common()
-      .choices({"GPT2BPETokenizer", "PretrainedFromHF"})
-      .refuse_value("BertWordPieceLowerCase", "it belongs to BERT; use GPT2BPETokenizer or PretrainedFromHF")
-      .refuse_value("BertWordPieceCase", "it belongs to BERT; use GPT2BPETokenizer or PretrainedFromHF")
-      .refuse_value("HFTokenizer", "this is PretrainedFromHF here");
-  table.add("--vocab-file", tokenizer.vocab_file, "vocab.json of GPT2BPETokenizer").value_name("FILE").common();
-  table.add("--merge-file", tokenizer.merge_file, "merges.txt of GPT2BPETokenizer").value_name("FILE").common();
-  table
-      .add("--tokenizer-name-or-path", tokenizer.tokenizer_name_or_path,
-           "tokenizer.json of PretrainedFromHF, or its folder")
-      .value_name("PATH")
-      .common();
+  internal::add_tokenizer(table, config.tokenizer);
   internal::add_data_inert(table);
 }
 

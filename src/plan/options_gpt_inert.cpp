@@ -217,7 +217,7 @@ void add_distributed_inert(OptionTable& table) {
 void add_data_inert(OptionTable& table) {
   no_effect(table, {
                        {"--log-path", kOne, "the options of a run are in config.toml of its --save folder"},
-                       {"--vocab-extra-ids", kOne, kOnlyT5},
+                       {"--trust-remote-code", kFlag, "no code comes with a tokenizer here"},
                        {"--decoder-seq-length", kOne, kOnlyT5},
                        {"--retriever-seq-length", kOne, kOnlyRetrieval},
                        {"--sample-rate", kOne, kOnlyRetrieval},
@@ -240,8 +240,6 @@ void add_data_inert(OptionTable& table) {
                      {"--test-data-path", kList, "use --test-weighted-split-paths \"test: 1 0:1 PREFIX\""},
                      {"--shuffle-sample-in-corpus", kFlag, "leave it out"},
                      {"--blend-sample-in-corpus", kFlag, "leave it out"},
-                     {"--tokenizer-model", kOne,
-                      "SentencePiece models are not read; convert to tokenizer.json for PretrainedFromHF"},
                  });
 }
 

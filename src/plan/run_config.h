@@ -120,8 +120,13 @@ struct DataConfig {
 };
 
 struct TokenizerConfig {
-  std::string tokenizer_type = "GPT2BPETokenizer";  // | PretrainedFromHF
-  std::string vocab_file, merge_file, tokenizer_name_or_path;
+  std::string tokenizer_type = "GPT2BPETokenizer";  // tokenizer_types()
+  std::string vocab_file, merge_file, tokenizer_name_or_path, tokenizer_model;
+  int64_t vocab_extra_ids = 0;
+  std::optional<int64_t> vocab_size;  // of NullTokenizer and TikTokenizer
+  std::string tiktoken_pattern;
+  int64_t tiktoken_num_special_tokens = 1000;
+  std::vector<std::string> tiktoken_special_tokens;
   int64_t make_vocab_size_divisible_by = 128;
   std::optional<int64_t> pad_vocab_size_to;
 };

@@ -65,10 +65,7 @@ pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
 }
 
 text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config) {
-  return {.type = config.tokenizer_type,
-          .vocab_file = config.vocab_file,
-          .merge_file = config.merge_file,
-          .name_or_path = config.tokenizer_name_or_path};
+  return text::tokenizer_options_of(config);
 }
 
 data::DataSetOptions data_set_options(const plan::RunConfig& config) {

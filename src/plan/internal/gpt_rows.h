@@ -20,6 +20,7 @@ void add_learning_rate_inert(OptionTable& table);
 void add_checkpointing_inert(OptionTable& table);
 void add_mixed_precision_inert(OptionTable& table);
 void add_distributed_inert(OptionTable& table);
+void add_tokenizer(OptionTable& table, TokenizerConfig& tokenizer);
 void add_data_inert(OptionTable& table);
 void add_logging_inert(OptionTable& table);
 void add_zero_inert(OptionTable& table);
