@@ -35,6 +35,13 @@ void set_up_log(const plan::LoggingConfig& logging, const launch::RankEnvironmen
   }
 }
 
+// NCCL is what Megatron's launch lines ask for everywhere.
+void say_backend(const plan::RunConfig& config, const OptionTable& table) {
+  const bool wants_nccl = config.parallel.distributed_backend == plan::DistributedBackend::kNccl;
+  if (wants_nccl && table.find("--distributed-backend")->given())
+    log_info("--distributed-backend nccl: ranks talk by Gloo, since this run is on the CPU");
+}
+
 // Where ranks share a machine each keeps to its part of the cores; before any thread starts.
 void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>& num_threads, bool given) {
   if (place.local_world_size == 1) return;
@@ -71,6 +78,7 @@ int train_rank(const Words& arguments) {
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
   const dist::Grid grid = make_grid(config, place);
+  if (place.world_size > 1) say_backend(config, table);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   train::run(config, table, command_line_of("train", arguments), grid);
   grid.world.barrier();  // nobody's connections close under another

@@ -35,6 +35,19 @@ TEST_F(OtherLaunchers, ByHandRankZeroHostsTheStore) {
   expect_same_bits("hand");
 }
 
+TEST_F(OtherLaunchers, MegatronsLineWithOnlyTheInterpreterReplaced) {
+  const Shell result =
+      shell(folder_, "espalier -u -m torch.distributed.run --nproc_per_node 2 --tee 3 pretrain_gpt.py" +
+                         training("megatron").substr(std::string("train gpt").size()) + " --distributed-backend nccl");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const std::string said = "[default0]:--distributed-backend nccl: ranks talk by Gloo";
+  const size_t at = result.errors.find(said);
+  ASSERT_NE(at, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("ranks talk by Gloo", at + said.size()), std::string::npos) << "once";
+  EXPECT_NE((result.output + result.errors).find("[default0]: iteration"), std::string::npos);
+  expect_same_bits("megatron");
+}
+
 TEST_F(OtherLaunchers, UnderRealTorchrunRanksUseItsStoreAndItReadsTheirErrors) {
   const std::string torchrun = std::string(std::getenv("HOME")) + "/.cache/espalier/oracle-venv/bin/torchrun";
   if (!std::filesystem::exists(torchrun)) GTEST_SKIP() << "no " << torchrun << ": tests/oracle/install makes it";
