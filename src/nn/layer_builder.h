@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dist/grid.h"
+#include "dist/layer_gather.h"
 #include "tensor/param_set.h"
 
 namespace espalier::nn {
@@ -12,6 +13,8 @@ struct LayerBuilder {
   // Between the column- and row-parallel layers, activations are split along the sequence over the tensor ranks
   // (Korthikanti et al. 2022) instead of being the same on all of them.
   bool sequence_parallel = false;
+  // Brings the values of transformer layers and takes them away (ZeRO 3); nullptr where they stay.
+  dist::LayerGather* gather = nullptr;
 };
 
 }  // namespace espalier::nn

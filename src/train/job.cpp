@@ -158,7 +158,8 @@ void Job::build_model() {
   const spec::Sharing sharing{static_cast<spec::ZeroStage>(config_.parallel.zero_stage), grid_.gradient.size()};
   params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs_, partition, stage), grid_.tensor_shard(),
                                                compute_type(config_.training.precision), true, sharing);
-  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel};
+  reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
+  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
   const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
                                           .seed = static_cast<uint64_t>(config_.training.seed),
                                           .distribute_kept_inputs = config_.parallel.distribute_saved_activations};
@@ -169,7 +170,6 @@ void Job::build_model() {
     chunks.push_back(parts_.back().get());
   }
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
-  reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
   lr_ = std::make_unique<optim::LrSchedule>(lr_config(config_));
   trainer_ = std::make_unique<Trainer>(
@@ -221,7 +221,7 @@ void Job::prepare_save_folder() {
              " moved to metrics.superseded.jsonl");
 }
 
-JobState Job::state() { return {specs_, *params_, *optimizer_, *lr_, trainer_->position()}; }
+JobState Job::state() { return {specs_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
 
 void Job::save() {
   const int64_t step = trainer_->position().step;

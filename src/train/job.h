@@ -31,6 +31,7 @@ class Job {
   Trainer& trainer() { return *trainer_; }
   const Trainer& trainer() const { return *trainer_; }
   pipeline::Runner& runner() { return *runner_; }
+  dist::GradReducer& reducer() { return *reducer_; }
   const dist::Grid& grid() const { return grid_; }
   tensor::ParamSet& params() { return *params_; }
   optim::Optimizer& optimizer() { return *optimizer_; }

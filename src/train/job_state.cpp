@@ -20,9 +20,10 @@ std::string cpu_type() {
   return "unknown";
 }
 
-// What this rank holds of a parameter, and of a piece of its optimizer state.
-ckpt::TensorPart part_of(const tensor::Param& param, const spec::TensorShard& shard) {
-  return {param.spec->shape, spec::local_extents(*param.spec, shard)};
+// What this rank owns of a parameter, and of its optimizer state.
+ckpt::TensorPart part_of(const dist::OwnedPiece& piece, const spec::TensorShard& shard) {
+  const spec::ParamSpec& spec = *piece.param->spec;
+  return {spec.shape, spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end)};
 }
 
 ckpt::TensorPart part_of(const optim::StatePiece& piece, const spec::TensorShard& shard) {
@@ -32,8 +33,8 @@ ckpt::TensorPart part_of(const optim::StatePiece& piece, const spec::TensorShard
 
 std::vector<ckpt::TensorRequest> all_requests(const JobState& job) {
   std::vector<ckpt::TensorRequest> requests;
-  for (tensor::Param& param : job.params.params())
-    requests.push_back({param.spec->name, param.value, part_of(param, job.params.shard())});
+  for (const dist::OwnedPiece& piece : job.reducer.pieces())
+    requests.push_back({piece.param->spec->name, piece.value, part_of(piece, job.params.shard())});
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
     requests.push_back(
         {piece.param->spec->name + "." + piece.kind, piece.values, part_of(piece, job.params.shard())});
@@ -58,10 +59,10 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   const int64_t num_layers = job.specs.back().depth - 1;
   const auto group = [&](const tensor::Param& param) { return spec::file_group(param.spec->depth, num_layers); };
   std::vector<ckpt::TensorToSave> tensors;
-  for (tensor::Param& param : job.params.params())
-    if (!param.spec->is_copy)
-      tensors.push_back(
-          {param.spec->name, store::weights_file(group(param)), param.value, part_of(param, job.params.shard())});
+  for (const dist::OwnedPiece& piece : job.reducer.pieces())
+    if (!piece.param->spec->is_copy)
+      tensors.push_back({piece.param->spec->name, store::weights_file(group(*piece.param)), piece.value,
+                         part_of(piece, job.params.shard())});
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
     if (!piece.param->spec->is_copy)
       tensors.push_back({piece.param->spec->name + "." + piece.kind, store::optimizer_file(group(*piece.param)),
@@ -99,6 +100,7 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
   if (what == Restore::kAll) {
     checkpoint.load(all_requests(job), ckpt::LoadedCheckpoint::Part::kAll, all_names(job));
+    job.reducer.gather_values();
     return;
   }
   // The compute type may differ here: the master weights are the truth, where there are any.
@@ -107,10 +109,10 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
     const std::string& name = checkpoint.has(master) ? master : param.spec->name;
     const at::Tensor fp32 = checkpoint.read(name, spec::local_extents(*param.spec, job.params.shard()))
                                 .to(at::kFloat)
-                                .view(param.value.sizes());
+                                .view(spec::local_shape(*param.spec, job.params.shard()));
     job.optimizer.set_master(param, fp32);
-    param.value.copy_(fp32);
   }
+  job.reducer.gather_values();
 }
 
 void restore_numbers(const store::TrainingState& state, const JobState& job) {

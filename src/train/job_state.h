@@ -16,6 +16,7 @@ namespace espalier::train {
 struct JobState {
   const std::vector<spec::ParamSpec>& specs;  // of the whole model
   tensor::ParamSet& params;
+  dist::GradReducer& reducer;
   optim::Optimizer& optimizer;
   optim::LrSchedule& lr;
   RunPosition& position;

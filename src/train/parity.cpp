@@ -24,24 +24,27 @@ uint64_t mix(uint64_t x) {
 
 // Sum of one number per element, made from its parameter's name, global index and bits. A sum does not depend on who
 // holds what.
-uint64_t hash_of(const tensor::Param& param, const spec::TensorShard& shard) {
-  const uint64_t key = hash64(param.spec->name, 0);
-  const at::Tensor values = param.value.to(at::kFloat).contiguous();
+uint64_t hash_of(const dist::OwnedPiece& piece, const spec::TensorShard& shard) {
+  const spec::ParamSpec& spec = *piece.param->spec;
+  const uint64_t key = hash64(spec.name);
+  const at::Tensor values = piece.value.to(at::kFloat).contiguous();
   const auto* bits = static_cast<const uint32_t*>(values.const_data_ptr());
   uint64_t sum = 0;
-  for (const spec::Extent& extent : spec::local_extents(*param.spec, shard))
+  for (const spec::Extent& extent : spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end))
     for (int64_t i = 0; i < extent.count; ++i)
       sum += mix(key + mix(static_cast<uint64_t>(extent.global_begin + i)) + bits[extent.local_begin + i]);
   return sum;
 }
 
-uint64_t global_hash(tensor::ParamSet& params, const dist::Grid& grid) {
+uint64_t global_hash(Job& job, const dist::Grid& grid) {
   uint64_t sum = 0;
-  for (const tensor::Param& param : params.params()) {
-    const bool replicated = param.spec->tensor_placement.kind == spec::Placement::Kind::kReplicated;
-    if (!param.spec->is_copy && (!replicated || grid.position.tensor == 0)) sum += hash_of(param, params.shard());
+  for (const dist::OwnedPiece& piece : job.reducer().pieces()) {
+    const spec::ParamSpec& spec = *piece.param->spec;
+    const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
+    if (!spec.is_copy && (!replicated || grid.position.tensor == 0)) sum += hash_of(piece, job.params().shard());
   }
   const at::Tensor total = at::full({1}, static_cast<int64_t>(sum), at::kLong);
+  if (job.reducer().is_sharded()) grid.gradient.all_reduce(total);
   grid.model.all_reduce(total);
   return static_cast<uint64_t>(total.item<int64_t>());
 }
@@ -51,7 +54,7 @@ void find_differences(tensor::ParamSet& params, const dist::Group& group, bool (
                       std::vector<std::string>& differences) {
   if (group.size() == 1) return;
   for (const tensor::Param& param : params.params()) {
-    if (!equal_there(*param.spec)) continue;
+    if (!equal_there(*param.spec) || !param.value.defined()) continue;
     const at::Tensor values = param.value.contiguous();
     const std::string own = hex64(hash64(values.const_data_ptr(), values.nbytes()));
     const std::vector<std::string> all = group.gather_texts(own);
@@ -85,7 +88,7 @@ ParityRun run_for_parity(const plan::RunConfig& config, const OptionTable& table
   Job job(config, table, grid);
   ParityRun run;
   run.padded_vocab_size = job.config().model.padded_vocab_size;
-  run.weights_hash = global_hash(job.params(), grid);
+  run.weights_hash = global_hash(job, grid);
   const int64_t last = std::min(num_steps, job.config().training.num_steps);
   while (job.trainer().position().step < last) {
     const StepReport report = job.trainer().step();

@@ -44,6 +44,7 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& confi
       options_(options),
       grid_(builder.grid),
       sequence_parallel_(builder.sequence_parallel),
+      gather_(builder.gather),
       compute_type_(builder.params.compute_type()) {
   // With sequence parallelism every rank keeps its own rows already.
   if (options.distribute_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
@@ -117,7 +118,10 @@ nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input)
 
 at::Tensor GptModel::run_layers(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const {
   const auto layer = [this, context](int64_t number, const at::Tensor& in) {
-    return layers_[static_cast<size_t>(number)].forward(in, *context);
+    const int64_t global = first_layer_ + number;
+    const at::Tensor out =
+        layers_[static_cast<size_t>(number)].forward(dist::before_layer(gather_, global, in), *context);
+    return dist::after_layer(gather_, global, out);
   };
   for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
     x = pipeline::run_layers(range, x, layer, keepers_);

@@ -87,6 +87,7 @@ class GptModel : public pipeline::Stage {
   const dist::Grid& grid_;
   dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
   bool sequence_parallel_;
+  dist::LayerGather* gather_;
   at::ScalarType compute_type_;
   at::Tensor alibi_slopes_;  // [heads] fp32, undefined without ALiBi
   // The first part's.
