@@ -221,7 +221,7 @@ void Job::prepare_save_folder() {
              " moved to metrics.superseded.jsonl");
 }
 
-JobState Job::state() { return {specs_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
+JobState Job::state() { return {grid_, specs_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
 
 void Job::save() {
   const int64_t step = trainer_->position().step;

@@ -7,7 +7,8 @@
 #include <fstream>
 
 #include "base/format.h"
-#include "spec/grid.h"
+#include "plan/layout.h"
+#include "spec/shard.h"
 #include "tensor/rng.h"
 
 namespace espalier::train {
@@ -20,54 +21,88 @@ std::string cpu_type() {
   return "unknown";
 }
 
-// What this rank owns of a parameter, and of its optimizer state.
-ckpt::TensorPart part_of(const dist::OwnedPiece& piece, const spec::TensorShard& shard) {
-  const spec::ParamSpec& spec = *piece.param->spec;
-  return {spec.shape, spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end)};
+// What this rank owns of a tensor of the checkpoint: pieces of it, in order.
+struct OwnedTensor {
+  std::string name;
+  const tensor::Param* param = nullptr;
+  std::vector<at::Tensor> values;
+  std::vector<spec::IndexRange> ranges;  // of the parameter's local tensor
+};
+
+void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,
+               const at::Tensor& values, const spec::IndexRange& range) {
+  for (OwnedTensor& tensor : tensors)
+    if (tensor.param == param && tensor.name == name) {
+      tensor.values.push_back(values);
+      tensor.ranges.push_back(range);
+      return;
+    }
+  tensors.push_back({name, param, {values}, {range}});
 }
 
-ckpt::TensorPart part_of(const optim::StatePiece& piece, const spec::TensorShard& shard) {
-  const spec::ParamSpec& spec = *piece.param->spec;
-  return {spec.shape, spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end)};
-}
-
-std::vector<ckpt::TensorRequest> all_requests(const JobState& job) {
-  std::vector<ckpt::TensorRequest> requests;
+// Weights and optimizer state; a parameter's pieces are one tensor.
+std::vector<OwnedTensor> owned_tensors(const JobState& job) {
+  std::vector<OwnedTensor> weights, state;
   for (const dist::OwnedPiece& piece : job.reducer.pieces())
-    requests.push_back({piece.param->spec->name, piece.value, part_of(piece, job.params.shard())});
+    add_piece(weights, piece.param->spec->name, piece.param, piece.value, {piece.begin, piece.end});
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    requests.push_back(
-        {piece.param->spec->name + "." + piece.kind, piece.values, part_of(piece, job.params.shard())});
+    add_piece(state, piece.param->spec->name + "." + piece.kind, piece.param, piece.values, {piece.begin, piece.end});
   });
-  return requests;
+  weights.insert(weights.end(), state.begin(), state.end());
+  return weights;
 }
 
-// The tensors of a checkpoint of this precision, whichever rank holds them.
-std::vector<std::string> all_names(const JobState& job) {
-  std::vector<std::string> names;
-  for (const spec::ParamSpec& spec : job.specs) {
-    names.push_back(spec.name);
-    if (job.params.compute_type() != at::kFloat) names.push_back(spec.name + ".master");
-    for (const char* kind : {".exp_avg", ".exp_avg_sq"}) names.push_back(spec.name + kind);
+ckpt::TensorPart part_of(const OwnedTensor& tensor, const spec::TensorShard& shard) {
+  const std::vector<spec::Extent> local = spec::local_extents(*tensor.param->spec, shard);
+  ckpt::TensorPart part{tensor.param->spec->shape, {}};
+  int64_t begin = 0;
+  for (const spec::IndexRange& range : tensor.ranges) {
+    for (spec::Extent extent : spec::clip_to_local(local, range.begin, range.end)) {
+      extent.local_begin += begin;
+      part.extents.push_back(extent);
+    }
+    begin += range.count();
   }
-  return names;
+  return part;
+}
+
+// The pieces behind one another; a single one is itself.
+at::Tensor joined(const OwnedTensor& tensor) {
+  if (tensor.values.size() == 1) return tensor.values[0];
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& values : tensor.values) flat.push_back(values.reshape({-1}));
+  return at::cat(flat);
+}
+
+void restore_everything(ckpt::LoadedCheckpoint& checkpoint, const JobState& job) {
+  const std::vector<OwnedTensor> tensors = owned_tensors(job);
+  std::vector<ckpt::TensorRequest> requests;
+  for (const OwnedTensor& tensor : tensors)
+    requests.push_back({tensor.name, joined(tensor), part_of(tensor, job.params.shard())});
+  checkpoint.load_together(requests, ckpt::LoadedCheckpoint::Part::kAll, job.grid.world);
+  for (size_t at = 0; at < tensors.size(); ++at) {
+    if (tensors[at].values.size() == 1) continue;  // filled itself
+    int64_t begin = 0;
+    for (const at::Tensor& values : tensors[at].values) {
+      values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
+      begin += values.numel();
+    }
+  }
+  job.reducer.gather_values();
 }
 
 }  // namespace
 
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   const int64_t num_layers = job.specs.back().depth - 1;
-  const auto group = [&](const tensor::Param& param) { return spec::file_group(param.spec->depth, num_layers); };
   std::vector<ckpt::TensorToSave> tensors;
-  for (const dist::OwnedPiece& piece : job.reducer.pieces())
-    if (!piece.param->spec->is_copy)
-      tensors.push_back({piece.param->spec->name, store::weights_file(group(*piece.param)), piece.value,
-                         part_of(piece, job.params.shard())});
-  job.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    if (!piece.param->spec->is_copy)
-      tensors.push_back({piece.param->spec->name + "." + piece.kind, store::optimizer_file(group(*piece.param)),
-                         piece.values, part_of(piece, job.params.shard())});
-  });
+  for (const OwnedTensor& tensor : owned_tensors(job)) {
+    const spec::ParamSpec& spec = *tensor.param->spec;
+    if (spec.is_copy) continue;
+    const std::string group = spec::file_group(spec.depth, num_layers);
+    const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
+    tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
+  }
   return tensors;
 }
 
@@ -90,7 +125,12 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
     state.loss_scale_hysteresis_tracker = scaler->state().hysteresis_tracker;
   }
   state.random_scheme = tensor::kRandomScheme;
-  state.layout = spec::to_string(config.grid);
+  const plan::ParallelConfig& parallel = config.parallel;
+  state.layout = plan::to_string(plan::Layout{.grid = config.grid,
+                                              .num_chunks = parallel.num_chunks,
+                                              .zero_stage = parallel.zero_stage,
+                                              .sequence_parallel = parallel.sequence_parallel,
+                                              .zero_bubble = parallel.enable_zbh1_pipeline});
   state.num_threads = at::get_num_threads();
   state.cpu_type = cpu_type();
   state.libtorch_version = concat(TORCH_VERSION_MAJOR, ".", TORCH_VERSION_MINOR, ".", TORCH_VERSION_PATCH);
@@ -98,11 +138,7 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
 }
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
-  if (what == Restore::kAll) {
-    checkpoint.load(all_requests(job), ckpt::LoadedCheckpoint::Part::kAll, all_names(job));
-    job.reducer.gather_values();
-    return;
-  }
+  if (what == Restore::kAll) return restore_everything(checkpoint, job);
   // The compute type may differ here: the master weights are the truth, where there are any.
   for (tensor::Param& param : job.params.params()) {
     const std::string master = param.spec->name + ".master";

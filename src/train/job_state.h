@@ -14,6 +14,7 @@
 namespace espalier::train {
 
 struct JobState {
+  const dist::Grid& grid;
   const std::vector<spec::ParamSpec>& specs;  // of the whole model
   tensor::ParamSet& params;
   dist::GradReducer& reducer;
