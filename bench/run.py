@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training,parallel,pipeline] [--output FILE.json]
+    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training,parallel,pipeline,replicas]
+                  [--output FILE.json]
 
 Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
 """
@@ -23,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "data", "matmul", "training", "parallel", "pipeline"]
+PARTS = ["encode", "preprocess", "data", "matmul", "training", "parallel", "pipeline", "replicas"]
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
@@ -123,22 +124,27 @@ def model_flops_per_token(shape, length):
     return 6 * (layers * (12 * hidden * hidden + (length + 1) * hidden) + hidden * vocabulary)
 
 
+def training_flags(arguments, precision, length, batch, processes=1):
+    layers, hidden, heads, vocabulary = arguments.shape
+    tokenizer = ROOT / "tests/data/gpt2-tiny"
+    return f"""--num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads}
+        --seq-length {length} --max-position-embeddings {POSITIONS} --pad-vocab-size-to {vocabulary}
+        --micro-batch-size {min(MICRO_BATCH, batch // processes)} --global-batch-size {batch}
+        --lr 6e-4 --lr-decay-style constant --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --hidden-dropout 0
+        --attention-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file {tokenizer}/vocab.json
+        --merge-file {tokenizer}/merges.txt --data-path {arguments.work}/tokens --split 100,0,0
+        --eval-iters 0""".split() + (["--bf16"] if precision == "bf16" else [])
+
+
 def train_espalier(arguments, precision, length, steps, batch=MICRO_BATCH, launch=()):
     """`launch`: words between `espalier` and `train` that start several processes."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    layers, hidden, heads, vocabulary = arguments.shape
-    micro_batch = min(MICRO_BATCH, batch // (int(launch[-1]) if launch else 1))
     folder = pathlib.Path(arguments.work) / "tensorboard"
     shutil.rmtree(folder, ignore_errors=True)
-    tokenizer = ROOT / "tests/data/gpt2-tiny"
-    command = [BIN / "espalier", *launch] + f"""train gpt --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads}
-        --seq-length {length} --max-position-embeddings {POSITIONS} --pad-vocab-size-to {vocabulary}
-        --micro-batch-size {micro_batch} --global-batch-size {batch} --train-iters {steps}
-        --lr 6e-4 --lr-decay-style constant --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --hidden-dropout 0
-        --attention-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file {tokenizer}/vocab.json
-        --merge-file {tokenizer}/merges.txt --data-path {arguments.work}/tokens --split 100,0,0 --eval-iters 0
-        --log-interval 1 --tensorboard-dir {folder} --log-timers-to-tensorboard""".split()
-    run = Run(command + (["--bf16"] if precision == "bf16" else []), OMP_NUM_THREADS=str(arguments.threads))
+    flags = training_flags(arguments, precision, length, batch, int(launch[-1]) if launch else 1)
+    command = [BIN / "espalier", *launch, "train", "gpt", *flags, "--train-iters", steps, "--log-interval", 1,
+               "--tensorboard-dir", folder, "--log-timers-to-tensorboard"]
+    run = Run(command, OMP_NUM_THREADS=str(arguments.threads))
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
     return [event.value for event in events.Scalars("iteration-time/iteration-time")], run.peak_mib
@@ -203,6 +209,28 @@ def pipeline(arguments):
     return Run([BIN / "pipeline_bench", *([8, 10] if arguments.quick else [16, 30])]).output
 
 
+def replicas(arguments):
+    """What --check-replicas costs two data-parallel processes."""
+    write_tokens(f"{arguments.work}/tokens")
+    rows = []
+    for precision, tokens in [("bf16", 2048)] if arguments.quick else [("bf16", 16384), ("bf16", 2048), ("fp32", 2048)]:
+        say(f"replica checks: {precision}, {tokens} tokens a step")
+        length = min(POSITIONS, tokens // (2 * MICRO_BATCH))
+        flags = training_flags(arguments, precision, length, tokens // length, 2)
+        run = Run([BIN / "replica_bench", "dp2", 3, *flags, "--train-iters", 100, "--num-threads", 1])
+        rows.append({"precision": precision, "tokens": tokens} | json.loads(run.output))
+    return {"shape": arguments.shape, "rows": rows}
+
+
+def print_replicas(part):
+    shape = ",".join(map(str, part["shape"]))
+    print(f"\nreplica checks, 2 data-parallel processes of one thread, layers,hidden,heads,vocabulary = {shape}\n"
+          f"  {'type':<6}{'tokens a step':>14}{'MiB compared':>14}{'step s':>9}{'check s':>9}{'share, every 10':>17}")
+    for row in part["rows"]:
+        print(f"  {row['precision']:<6}{row['tokens']:>14}{row['mib']:>14.0f}{row['step_seconds']:>9.2f}"
+              f"{row['check_seconds']:>9.3f}{row['share_at_10']:>17.2%}")
+
+
 def print_parallel(part):
     print(f"\n{part['processes']} processes of one thread beside one process of {part['processes']}, bf16, data parallel"
           f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}")
@@ -265,7 +293,7 @@ def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
                        ("data", print_token_files), ("matmul", print_matmul), ("parallel", print_parallel),
-                       ("pipeline", print_pipeline)]:
+                       ("pipeline", print_pipeline), ("replicas", print_replicas)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -315,7 +343,8 @@ def main():
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
     measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "matmul": matmul,
-               "training": training, "parallel": parallel, "pipeline": pipeline}
+               "training": training, "parallel": parallel, "pipeline": pipeline,
+               "replicas": replicas}
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
             if part in arguments.parts:

@@ -27,7 +27,7 @@ void add_replicas(OptionTable& table, ParallelConfig& parallel) {
       .maximum(1e9);
   table.add_choice("--check-replicas-policy", parallel.check_replicas_policy,
                    {{"stop", ReplicaPolicy::kStop}, {"repair", ReplicaPolicy::kRepair}},
-                   "after a difference: stop, or copy from the first rank and go on");
+                   "after a difference: stop, or copy what most ranks hold to the others and go on");
 }
 
 }  // namespace

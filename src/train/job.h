@@ -35,6 +35,7 @@ class Job {
   const dist::Grid& grid() const { return grid_; }
   tensor::ParamSet& params() { return *params_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
+  JobState state();
   const data::GptDataSets& data_sets() const { return data_; }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
@@ -55,7 +56,6 @@ class Job {
   void load_or_initialize();
   void prepare_save_folder();
   void report_save(const ckpt::SaveReport& report);
-  JobState state();
 
   plan::RunConfig config_;
   const dist::Grid& grid_;

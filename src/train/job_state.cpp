@@ -106,7 +106,7 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   return tensors;
 }
 
-store::TrainingState training_state(const JobState& job, const plan::RunConfig& config) {
+store::TrainingState run_numbers(const JobState& job) {
   store::TrainingState state;
   state.step = job.position.step;
   state.consumed_train_samples = job.position.consumed_samples;
@@ -124,6 +124,11 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
     state.loss_scale_growth_tracker = scaler->state().growth_tracker;
     state.loss_scale_hysteresis_tracker = scaler->state().hysteresis_tracker;
   }
+  return state;
+}
+
+store::TrainingState training_state(const JobState& job, const plan::RunConfig& config) {
+  store::TrainingState state = run_numbers(job);
   state.random_scheme = tensor::kRandomScheme;
   const plan::ParallelConfig& parallel = config.parallel;
   state.layout = plan::to_string(plan::Layout{.grid = config.grid,

@@ -26,7 +26,9 @@ struct JobState {
 // Weights in the compute type, master weights and moments in fp32, by group of layers.
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
 
-// Numbers of the state; layout, threads and the like are filled in as well.
+// The numbers of the state: counters, schedule and loss scale; the same on every rank.
+store::TrainingState run_numbers(const JobState& job);
+// Layout, threads and the like are filled in as well.
 store::TrainingState training_state(const JobState& job, const plan::RunConfig& config);
 
 // Weights only (--finetune, --no-load-optim), or everything. The master weights are those stored, or, without them,

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "train/evaluate.h"
 #include "train/job.h"
+#include "train/replica_check.h"
 #include "train/run_log.h"
 #include "train/signals.h"
 #include "train/step_trace.h"
@@ -26,7 +27,8 @@ class Loop {
       : grid_(grid),
         job_(config, table, grid),
         config_(job_.config()),
-        log_(config_, table, job_.trainer().position().step, grid.rank == 0) {}
+        log_(config_, table, job_.trainer().position().step, grid.rank == 0),
+        replicas_(job_, log_) {}
 
   void run();
 
@@ -37,6 +39,7 @@ class Loop {
   std::optional<std::string> own_reason_to_stop() const;
   std::optional<std::string> reason_to_stop() const;
   void stop(const std::string& reason);
+  void save();
   void evaluate_sets(const std::string& kind, const std::string& when);
   void trace_before_step(int64_t next_step);
   void trace_after_step(int64_t step);
@@ -48,6 +51,7 @@ class Loop {
   Job job_;
   const plan::RunConfig& config_;
   RunLog log_;
+  ReplicaCheck replicas_;
   StepTrace trace_;
 };
 
@@ -87,17 +91,18 @@ void Loop::train() {
       log_.event(
           "alert", report.step,
           concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+    replicas_.after_step();
     job_.check_saving();
     if (config_.data.eval_iters > 0 && report.step % config_.data.eval_interval == 0)
       evaluate_sets("valid", concat("iteration ", report.step));
-    if (config_.checkpoint.save_interval && report.step % *config_.checkpoint.save_interval == 0) job_.save();
+    if (config_.checkpoint.save_interval && report.step % *config_.checkpoint.save_interval == 0) save();
     if (const auto reason = reason_to_stop()) return stop(*reason);
   }
   log_.flush();
   set_live_line("");
   log_info(datetime_line("after training is done"));
   if (config_.data.eval_iters > 0) evaluate_sets("valid", "the end of training for val data");
-  job_.save();
+  save();
   if (config_.data.eval_iters > 0) evaluate_sets("test", "the end of training for test data");
   job_.finish_saving();
   log_.event("end", trainer.position().step, "all steps done");
@@ -131,10 +136,15 @@ void Loop::stop(const std::string& reason) {
   log_.flush();
   set_live_line("");
   if (config_.checkpoint.save.empty()) log_warning("stopping without a checkpoint: there is no --save");
-  job_.save();
+  save();
   job_.finish_saving();
   log_.event("stop", position().step, reason);
   log_info(datetime_line(reason));
+}
+
+void Loop::save() {
+  replicas_.before_save();
+  job_.save();
 }
 
 void Loop::evaluate_sets(const std::string& kind, const std::string& when) {

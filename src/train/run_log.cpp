@@ -79,7 +79,7 @@ void RunLog::evaluation(const std::string& kind, const std::string& when,
 }
 
 void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {
-  if (!config_.checkpoint.save.empty()) record_event(config_.checkpoint.save, name, step, detail);
+  if (writes_ && !config_.checkpoint.save.empty()) record_event(config_.checkpoint.save, name, step, detail);
 }
 
 }  // namespace espalier::train

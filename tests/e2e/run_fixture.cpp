@@ -3,20 +3,21 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "plan/run_config.h"
 #include "train/run.h"
 
 namespace espalier::test {
 
-void train(const Words& words, const dist::Grid& grid) {
-  plan::RunConfig config;
+ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid) {
   if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
-  OptionTable table("espalier train gpt", "");
   Problems problems;
   plan::read_gpt_options(words, config, table, problems);
   problems.raise();
+}
+
+void train(const Words& words, const dist::Grid& grid) {
+  const ParsedRun run(words, grid);
   set_log_level(LogLevel::kQuiet);
-  train::run(config, table, join(words, " "), grid);
+  train::run(run.config, run.table, join(words, " "), grid);
 }
 
 }  // namespace espalier::test

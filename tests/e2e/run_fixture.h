@@ -1,10 +1,19 @@
 // Small complete runs in this process.
 #pragma once
 
+#include "base/options.h"
 #include "dist/grid.h"
+#include "plan/run_config.h"
 #include "tests/e2e/run_files.h"
 
 namespace espalier::test {
+
+// A command line as training takes it, for one rank of the grid.
+struct ParsedRun {
+  explicit ParsedRun(const Words& words, const dist::Grid& grid = dist::single_process());
+  plan::RunConfig config;
+  OptionTable table{"espalier train gpt", ""};
+};
 
 // Parses, checks and runs in this process, as one rank of the grid. Throws what the run throws.
 void train(const Words& words, const dist::Grid& grid = dist::single_process());
