@@ -80,6 +80,7 @@ int train_rank(const Words& arguments) {
   const dist::Grid grid = make_grid(config, place);
   if (place.world_size > 1) say_backend(config, table);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
+  if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
   train::run(config, table, command_line_of("train", arguments), grid);
   grid.world.barrier();  // nobody's connections close under another
   return 0;
