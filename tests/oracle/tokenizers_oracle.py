@@ -9,6 +9,7 @@
 
 A folder per tokenizer: tokenizer.json (trained here on the texts themselves, so it is small), expected.json with the
 ids of every text of ../texts.json, the text that they decode to where it differs, and the same without special tokens.
+scores.json beside them is about the numbers of a tokenizer.json.
 """
 import argparse
 import collections
@@ -250,6 +251,7 @@ def write_cases(folder, seed, count):
     folder.mkdir(parents=True, exist_ok=True)
     corpus = texts(random.Random(seed), count)
     dump(corpus, folder / "texts.json")
+    write_scores(folder, seed, count)
     for name, tokenizer in variants(corpus, seed):
         (folder / name).mkdir(exist_ok=True)
         dump(json.loads(tokenizer.to_str()), folder / name / "tokenizer.json")
@@ -263,6 +265,49 @@ def write_cases(folder, seed, count):
             expected.append({"ids": ids} | ({"text": whole} if whole != text else {})
                             | ({"without_special": shorn} if shorn is not None and shorn != whole else {}))
         dump(expected, folder / name / "expected.json")
+
+
+def number_text(rng):
+    digits = "".join(rng.choice("0123456789") for _ in range(rng.choice([1, 5, 15, 16, 17, 17, 18, 19, 20, 21, 25, 40])))
+    text = rng.choice(["", "-"]) + (digits.lstrip("0") or "0")
+    if rng.random() < 0.3:
+        text += "." + "".join(rng.choice("0123456789") for _ in range(rng.choice([1, 3, 15, 18, 30])))
+    elif rng.random() < 0.7:
+        text = rng.choice(["", "-"]) + f"{rng.randrange(20)}.{digits}"
+    if rng.random() < 0.3:
+        text += rng.choice("eE") + rng.choice(["+", "-", "-", ""]) + str(rng.choice([0, 1, 7, 22, 23, 200, 250]))
+    return text
+
+
+FIXED_NUMBERS = ["0", "-0", "0.0", "-0.0", "1", "-9223372036854775808", "-9223372036854775809", "18446744073709551615",
+                 "18446744073709551616", "18446744073709551616.3", "184467440737095516150", "0.18446744073709551616",
+                 "1.7976931348623157e308", "2.2250738585072014e-308", "4.9e-324", "123e-400", "0e999", "1e-99999999999",
+                 "0." + "0" * 330 + "7", "-0.10000000000000001", "-15.275492379532281", "-9.908701741838819"]
+
+
+def write_scores(folder, seed, count):
+    """Scores of a Unigram model, which serde_json reads with another rounding; and the ids of texts where two ways to cut a
+    word have about the same score, so that the rounding decides."""
+    rng = random.Random(seed)
+    texts = FIXED_NUMBERS + [number_text(rng) for _ in range(10 * count)]
+    numbers = [(f"p{place}", text) for place, text in enumerate(texts)]
+    words, pieces = [], [("<unk>", "-100")]
+    for place in range(10 * count):
+        one, two, three = (chr(0x4E00 + 3 * place + letter) for letter in range(3))
+        left, right, first = (-rng.uniform(1, 12) for _ in range(3))
+        pieces += [(piece, json.dumps(score)) for piece, score in
+                   [(one + two, left), (three, right), (one, first), (two + three, left + right - first)]]
+        words.append(one + two + three)
+
+    def load(vocabulary):
+        vocabulary = ",".join(f"[{json.dumps(piece)},{score}]" for piece, score in vocabulary)
+        text = f'{{"version":"1.0","added_tokens":[],"model":{{"type":"Unigram","unk_id":0,"vocab":[{vocabulary}]}}}}'
+        return text, Tokenizer.from_str(text)
+
+    text, tokenizer = load(pieces)
+    values = [value for _, value in json.loads(load(numbers)[1].to_str())["model"]["vocab"]]
+    dump({"numbers": [[text, float(value).hex()] for text, value in zip(texts, values)], "tokenizer": text,
+          "text": "".join(words), "ids": tokenizer.encode("".join(words)).ids}, folder / "scores.json")
 
 
 def files_of(folder):

@@ -2,17 +2,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "text/internal/serde_json.h"
 #include "text/utf8.h"
 
 namespace espalier::text::internal {
 
 nlohmann::json read_json_file(const std::filesystem::path& path) {
-  const std::string content = read_file(path);
-  try {
-    return nlohmann::json::parse(content);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw UserError(concat("'", path.string(), "' is no JSON: ", error.what()), ExitCode::kBadData);
-  }
+  return parse_json(read_file(path), path.string());
 }
 
 JsonPart::JsonPart(const nlohmann::json& value, std::string where) : value_(value), where_(std::move(where)) {

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "text/internal/base64.h"
 #include "text/internal/json_file.h"
+#include "text/internal/serde_json.h"
 #include "text/pretokenizer.h"
 
 namespace espalier::text::internal {
@@ -78,12 +79,7 @@ void read_lines(const std::string& content, Collector& collector) {
 }
 
 void read_json(const std::string& content, const std::filesystem::path& path, Collector& collector) {
-  nlohmann::json list;
-  try {
-    list = nlohmann::json::parse(content);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw UserError(concat("'", path.string(), "' is no JSON: ", error.what()), ExitCode::kBadData);
-  }
+  const nlohmann::json list = parse_json(content, path.string());
   if (!list.is_array()) collector.fail("", "expected a list of tokens");
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonPart element(list[i], concat("'", path.string(), "'[", i, "]"));
