@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "dist/replicas.h"
 #include "spec/shard.h"
 #include "train/job.h"
+#include "train/replica_check.h"
 
 namespace espalier::train {
 namespace {
@@ -49,36 +51,6 @@ uint64_t global_hash(Job& job, const dist::Grid& grid) {
   return static_cast<uint64_t>(total.item<int64_t>());
 }
 
-// Names of the parameters that differ within a group, as its first rank sees them.
-void find_differences(tensor::ParamSet& params, const dist::Group& group, bool (*equal_there)(const spec::ParamSpec&),
-                      std::vector<std::string>& differences) {
-  if (group.size() == 1) return;
-  for (const tensor::Param& param : params.params()) {
-    if (!equal_there(*param.spec) || !param.value.defined()) continue;
-    const at::Tensor values = param.value.contiguous();
-    const std::string own = hex64(hash64(values.const_data_ptr(), values.nbytes()));
-    const std::vector<std::string> all = group.gather_texts(own);
-    for (size_t rank = 0; rank < all.size(); ++rank)
-      if (all[rank] != all[0])
-        differences.push_back(concat(param.spec->name, " on rank ", group.ranks()[rank], " and rank ",
-                                     group.ranks()[0]));
-  }
-}
-
-std::vector<std::string> replica_differences(tensor::ParamSet& params, const dist::Grid& grid) {
-  std::vector<std::string> own;
-  find_differences(params, grid.gradient, [](const spec::ParamSpec&) { return true; }, own);
-  find_differences(
-      params, grid.tensor,
-      [](const spec::ParamSpec& spec) { return spec.tensor_placement.kind == spec::Placement::Kind::kReplicated; },
-      own);
-  find_differences(params, grid.embedding, [](const spec::ParamSpec& spec) { return spec.tied_to_output; }, own);
-  std::vector<std::string> all;
-  for (const std::string& text : grid.world.gather_texts(Json(own).dump()))
-    for (const Json& difference : Json::parse(text)) all.push_back(difference);
-  return all;
-}
-
 double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
 
 }  // namespace
@@ -97,7 +69,7 @@ ParityRun run_for_parity(const plan::RunConfig& config, const OptionTable& table
     run.grad_norms.push_back(report.grad_norm.value_or(0));
   }
   run.params_norm = job.optimizer().params_norm();
-  run.replica_differences = replica_differences(job.params(), grid);
+  run.replica_differences = dist::describe(dist::find_differences(replicated_state(job), grid));
   return run;
 }
 
