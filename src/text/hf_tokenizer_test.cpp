@@ -124,6 +124,10 @@ TEST_F(HfFiles, RegularExpressionsOfAnotherMeaningAreRefused) {
   EXPECT_THAT(said("(?i:\\p{Lu})"), testing::HasSubstr("a class of characters inside (?i) is not supported"));
   EXPECT_THAT(said("(?<=a+)b"), testing::HasSubstr("has an error: lookbehind assertion is not fixed length"));
   EXPECT_THAT(said("(a"), testing::HasSubstr("a '(' without its ')' is not supported"));
+  EXPECT_THAT(said(std::string(1'000'000, '[')), testing::HasSubstr("a class nested more than 100 deep is not supported"));
+  std::string intersections = "[";
+  for (int i = 0; i < 300'000; ++i) intersections += "a&&";
+  EXPECT_THAT(said(intersections), testing::HasSubstr("a class nested more than 100 deep is not supported"));
   EXPECT_EQ(said("\\p{Lu}|[^\\s&&[a-c]]{,2}?"), "loaded");
 }
 
@@ -134,6 +138,8 @@ TEST_F(HfFiles, InconsistentFilesAreRefusedWithThePlace) {
   EXPECT_SAYS(R"({"model": {"merges": ["a b", "b c"]}})", "merges[1] needs 'bc', which 'vocab' lacks");
   EXPECT_SAYS(R"({"model": {"merges": ["a b c"]}})", "merges[0] is \"a b c\", expected two pieces");
   EXPECT_SAYS(R"({"model": {"vocab": {"x": 1}}})", "'b' and 'x' both have the id 1");
+  EXPECT_SAYS(R"({"model": {"vocab": {"x": 16777217}}})",
+              "the id of 'x' is 16777217, expected a whole number up to 16777216");
   EXPECT_SAYS(R"({"model": {"unk_token": "?"}})", "'unk_token' is '?', which 'vocab' lacks");
   EXPECT_SAYS(R"({"added_tokens": [{"id": 6, "content": "x"}]})", "added_tokens[0]: 'single_word' is missing");
   EXPECT_SAYS(R"({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}],

@@ -10,7 +10,8 @@ namespace espalier::text::internal {
 
 namespace {
 
-constexpr int64_t kMaxId = int64_t{1} << 28;
+// Pieces are kept by id, so a wrong id must not ask for all the memory.
+constexpr int64_t kMaxId = int64_t{1} << 24;
 
 }  // namespace
 
@@ -19,7 +20,7 @@ void read_vocabulary(const JsonPart& part, BpeModel& model) {
   int64_t largest = -1;
   for (const auto& [piece, id] : vocabulary.value().items()) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxId) {
-      vocabulary.fail(concat("the id of '", piece, "' is ", id.dump(), ", expected a whole number"));
+      vocabulary.fail(concat("the id of '", piece, "' is ", id.dump(), ", expected a whole number up to ", kMaxId));
     }
     largest = std::max(largest, id.get<int64_t>());
   }

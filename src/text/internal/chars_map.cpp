@@ -21,7 +21,7 @@ size_t offset_of(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((un
 
 }  // namespace
 
-CharsMap::CharsMap(std::string_view blob, const std::string& where) {
+CharsMap::CharsMap(std::string_view blob, const std::string& where) : where_(where) {
   if (blob.empty()) return;
   if (blob.size() < 4) fail(where, concat("expected a size of 4 bytes, found ", blob.size()));
   uint32_t trie_bytes;
@@ -62,6 +62,10 @@ CharsMap::Match CharsMap::find(std::string_view text, bool first_only) const {
     match = {i + 1, std::string_view(value, std::strlen(value))};
     if (first_only) break;
   }
+  const bool inside = match.num_bytes < text.size() && (static_cast<uint8_t>(text[match.num_bytes]) & 0xC0) == 0x80;
+  if (inside)
+    fail(where_, concat("a rule for the first ", match.num_bytes, " bytes of '", text.substr(0, 16),
+                        "' ends inside a character"));
   return match;
 }
 

@@ -26,6 +26,7 @@ class CharsMap {
 
   bool empty() const { return units_.empty(); }
   // Of the keys that `text` begins with: the longest, as SentencePiece takes it, and the shortest, as tokenizers does.
+  // Throws UserError if that one ends inside a character of `text` (valid UTF-8), which would leave half of it.
   Match longest(std::string_view text) const { return find(text, /*first_only=*/false); }
   Match shortest(std::string_view text) const { return find(text, /*first_only=*/true); }
   // True if some key begins with these bytes.
@@ -34,6 +35,7 @@ class CharsMap {
  private:
   Match find(std::string_view text, bool first_only) const;
 
+  std::string where_;
   std::vector<uint32_t> units_;
   std::string replacements_;
 };

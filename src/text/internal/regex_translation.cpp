@@ -13,6 +13,8 @@ namespace espalier::text::internal {
 
 namespace {
 
+constexpr int kDeepestClass = 100;  // far beyond what people write; each level is one of recursion
+
 bool is_hex_digit(char32_t code) {
   return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'f') || (code >= 'A' && code <= 'F');
 }
@@ -44,7 +46,10 @@ class Translator {
   };
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw UserError(concat(where_, ": ", what, " is not supported in the regular expression '", expression_, "'"),
+    constexpr size_t kMostShown = 300;
+    const std::string_view more = expression_.size() > kMostShown ? "..." : "";
+    throw UserError(concat(where_, ": ", what, " is not supported in the regular expression '",
+                           expression_.substr(0, kMostShown), more, "'"),
                     ExitCode::kBadData);
   }
 
@@ -252,8 +257,15 @@ class Translator {
     return negated ? set.complement() : set;
   }
 
-  // Up to the ']' that ends the class.
+  // Up to the ']' that ends the class. What follows && is one level deeper.
   CodeSet class_members() {
+    if (++class_depth_ > kDeepestClass) refuse(concat("a class nested more than ", kDeepestClass, " deep"));
+    CodeSet set = unchecked_class_members();
+    --class_depth_;
+    return set;
+  }
+
+  CodeSet unchecked_class_members() {
     CodeSet set;
     while (true) {
       if (at_ >= codes_.size()) refuse("a '[' without its ']'");
@@ -297,6 +309,7 @@ class Translator {
   std::u32string codes_;
   const std::string& where_;
   size_t at_ = 0;
+  int class_depth_ = 0;
   std::vector<bool> groups_;  // of each open group: whether case was ignored before it
   bool any_case_ = false;
   std::string output_;
