@@ -17,7 +17,7 @@ int run_main(const Body& body) {
   const auto fail = [](const std::string& message, ExitCode code) {
     set_live_line("");
     log_line(LogLevel::kQuiet, "error: " + message);
-    launch::leave_error_for_launcher(message);
+    launch::leave_error_for_launcher(message, static_cast<int>(code));
     return static_cast<int>(code);
   };
   try {

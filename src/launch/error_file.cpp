@@ -26,13 +26,13 @@ Time time_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-void leave_error_for_launcher(const std::string& message) noexcept {
+void leave_error_for_launcher(const std::string& message, int exit_code) noexcept {
   const char* path = std::getenv(kErrorFileVariable);
   if (path == nullptr || *path == '\0') return;
   try {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-    const Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}};
+    const Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}, {"exit_code", exit_code}};
     const Json content = {{"message", {{"message", message}, {"extraInfo", extra}}}};
     write_file_atomically(path, content.dump(-1, ' ', false, Json::error_handler_t::replace));
   } catch (const std::exception& error) {
@@ -46,7 +46,11 @@ std::optional<RankError> read_error_file(const std::filesystem::path& path) {
   if (!content.is_object() || !content.contains("message")) return std::nullopt;
   const Json& message = content["message"];
   const Json& text = message.is_object() && message.contains("message") ? message["message"] : message;
-  return RankError{text.is_string() ? text.get<std::string>() : text.dump(), time_of(path)};
+  RankError error{text.is_string() ? text.get<std::string>() : text.dump(), time_of(path), std::nullopt};
+  const Json extra = message.is_object() ? message.value("extraInfo", Json()) : Json();
+  if (extra.is_object() && extra.contains("exit_code") && extra["exit_code"].is_number_integer())
+    error.exit_code = extra["exit_code"].get<int>();
+  return error;
 }
 
 }  // namespace espalier::launch

@@ -13,11 +13,12 @@ inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 struct RankError {
   std::string message;
   std::chrono::system_clock::time_point time;
+  std::optional<int> exit_code;  // with which the rank was about to end; only our own ranks say it
 };
 
 // Where the launcher asked for it (TORCHELASTIC_ERROR_FILE); nothing elsewhere. Does not throw: it runs while another
 // error is on its way out.
-void leave_error_for_launcher(const std::string& message) noexcept;
+void leave_error_for_launcher(const std::string& message, int exit_code) noexcept;
 
 // Nothing if there is no file, or none that can be read. Also takes torchrun's short form, {"message": text}.
 std::optional<RankError> read_error_file(const std::filesystem::path& path);

@@ -81,15 +81,16 @@ TEST(ErrorFile, IsTorchrunsAndReadsBack) {
   const std::string path = testing::TempDir() + "espalier_error.json";
   std::filesystem::remove(path);
   EXPECT_FALSE(read_error_file(path));
-  leave_error_for_launcher("nobody asked");
+  leave_error_for_launcher("nobody asked", 1);
   setenv(kErrorFileVariable, path.c_str(), 1);
-  leave_error_for_launcher("not\nenough \xff");
+  leave_error_for_launcher("not\nenough \xff", 69);
   unsetenv(kErrorFileVariable);
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(text.find(R"({"message":{"extraInfo":{"py_callstack":)"), 0u) << text;
+  EXPECT_EQ(text.find(R"({"message":{"extraInfo":{"exit_code":69,"py_callstack":)"), 0u) << text;
   EXPECT_NE(text.find(R"("timestamp":")"), std::string::npos) << "text, not a number: " << text;
   EXPECT_EQ(read_error_file(path)->message, "not\nenough \xef\xbf\xbd");
+  EXPECT_EQ(read_error_file(path)->exit_code, 69);
 }
 
 TEST(ErrorFile, AlsoTheShortFormAndNoNonsense) {

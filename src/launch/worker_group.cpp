@@ -159,6 +159,11 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
     failure.error_file = worker.error_file;
     failure.message = error->message;
     failure.time = std::chrono::duration<double>(error->time.time_since_epoch()).count();
+    // It was on its way out when it was stopped: what it says counts, not our signal.
+    if (stopping_ && failure.signal != 0 && error->exit_code) {
+      failure.signal = 0;
+      failure.exit_code = *error->exit_code;
+    }
   }
   // What fails after the others were told to stop is no cause, unless it says itself that it failed before.
   if (stopping_ && (failure.error_file.empty() || failure.time > stop_time_)) return;
