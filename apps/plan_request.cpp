@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "plan/deepspeed_config.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
@@ -82,6 +83,7 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
   table.say_notes(say_notes);
   if (!table.parse(arguments, problems)) return false;
   request.config.num_ranks = request.gpus;
+  plan::read_deepspeed_config(request.config, table, problems);
   plan::resolve(request.config, table, problems);
   if (!request.gpu_memory.empty()) {
     request.memory_limit = parse_bytes(request.gpu_memory);

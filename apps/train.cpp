@@ -6,8 +6,9 @@
 #include "become_engine.h"
 #include "commands.h"
 #include "data/data_plan.h"
-#include "launch/environment.h"
 #include "data/store_metadata.h"
+#include "launch/environment.h"
+#include "plan/deepspeed_config.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
 #include "run_tokenizer.h"
@@ -74,12 +75,32 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
 }
 
+// docs/megatron-arguments.md
+int print_markdown(OptionTable& table, plan::RunConfig& config) {
+  plan::add_gpt_options(table, config);
+  std::string text =
+      "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
+      "`espalier train gpt`: used, without effect\n(said once, with the reason), or not supported (refused, with what "
+      "to use instead). All options of BigScience's\nMegatron-DeepSpeed are here, the common ones of Argonne's and "
+      "NVIDIA's, and our own. [options.md](options.md) says where\na meaning differs. Generated: `espalier train gpt "
+      "--help-markdown > docs/megatron-arguments.md`.\n";
+  text += table.help_markdown();
+  text +=
+      "\n## DeepSpeed's JSON\n\nThe keys of the file behind `--deepspeed_config`, which stand for options. An option "
+      "that is not given takes the key's\nvalue; where both are there and differ, the run stops and shows both. "
+      "`\"auto\"` and `null` say nothing. Any other key is\nrefused by name.\n\n";
+  text += plan::deepspeed_keys_markdown();
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
 int train_gpt(const std::vector<std::string>& arguments) {
   plan::RunConfig config;
   const launch::RankEnvironment place = launch::detect_environment();
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
   OptionTable table("espalier train gpt",
                     "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
+  if (arguments.size() == 2 && arguments[1] == "--help-markdown") return print_markdown(table, config);
   table.say_notes(place.rank == 0);
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;

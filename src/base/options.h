@@ -147,6 +147,7 @@ class OptionTable {
   void allow_recipes();
   // Off: rows without effect are not remarked on (for the program that hands its arguments on to another).
   void say_notes(bool say) { say_notes_ = say; }
+  bool says_notes() const { return say_notes_; }
 
   // Reads recipes and flags, checks types, choices and ranges, and leaves every problem found in `problems` (so that
   // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed. May
@@ -156,9 +157,12 @@ class OptionTable {
   bool parse(const std::vector<std::string>& arguments);
   // Applies recipe text as if read from a file of that name (for tests and for config.toml of a checkpoint).
   void parse_toml(const std::string& content, const std::string& file_name, Problems& problems);
+  // Gives one option a value that comes from elsewhere, checked as any other; `source` is what messages name.
+  void set(const std::string& name, const std::string& word, const std::string& source, Problems& problems);
 
   std::string help(bool all = true) const;                        // all: also rows that are not common()
   std::string help_of(const std::string& option_or_group) const;  // UserError if there is none of that name
+  std::string help_markdown() const;                              // all of it, as a table for each group
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
   std::string to_toml() const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
@@ -194,6 +198,7 @@ class OptionTable {
   void note(const Option& option);
   void finish(Problems& problems);
   std::string help_row(const Option& option) const;
+  std::string markdown_row(const Option& option) const;
   std::string help_group(const std::string& group, bool all) const;
   std::vector<std::string> groups() const;
 

@@ -37,6 +37,19 @@ std::string value_word(const Option& option, const std::string& value_name) {
   }
 }
 
+// "" for a flag.
+std::string default_of(const Option& option, const std::string& default_text) {
+  if (option.is_flag()) return "";
+  return default_text.empty() ? join(option.default_values(), " ") : default_text;
+}
+
+// "|" parts the cells of a table, also within `code`.
+std::string markdown_cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped;
+}
+
 std::string lower_case(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   return text;
@@ -53,15 +66,41 @@ std::string OptionTable::help_row(const Option& option) const {
   if (option.effect() == OptionEffect::kNoEffect) right = "(no effect: " + option.effect_reason() + ")";
   if (option.effect() == OptionEffect::kRefused) right = "(not supported: " + option.effect_reason() + ")";
   if (option.required_) right += " (required)";
-  const std::vector<std::string> defaults = option.default_values();
-  const std::string default_text = option.default_text_.empty() ? join(defaults, " ") : option.default_text_;
-  if (!option.is_flag() && !option.required_ && !default_text.empty()) right += " [" + default_text + "]";
+  const std::string default_text = default_of(option, option.default_text_);
+  if (!option.required_ && !default_text.empty()) right += " [" + default_text + "]";
   if (left.size() + 2 > kIndent) {
     left += "\n" + std::string(kIndent, ' ');
   } else {
     left += std::string(kIndent - left.size(), ' ');
   }
   return left + wrapped(right, kIndent) + "\n";
+}
+
+std::string OptionTable::markdown_row(const Option& option) const {
+  const std::string value = value_word(option, option.value_name_);
+  std::string left = "`" + option.name();
+  if (!value.empty()) left += " " + value + (option.is_list() ? "..." : "");
+  left += "`";
+  for (const std::string& alias : option.aliases()) left += ", `" + alias + "`";
+  std::string right = option.help();
+  if (option.effect() == OptionEffect::kNoEffect) right = "*no effect*: " + option.effect_reason();
+  if (option.effect() == OptionEffect::kRefused) right = "*not supported*: " + option.effect_reason();
+  for (const auto& [name, reason] : option.refused_values_) right += "; `" + name + "` is refused: " + reason;
+  if (option.required_) right += " (required)";
+  const std::string default_text = default_of(option, option.default_text_);
+  const bool has_default = option.effect() == OptionEffect::kUsed && !option.required_;
+  return concat("| ", markdown_cell(left), " | ", markdown_cell(right), " | ",
+                has_default ? markdown_cell(default_text) : "", " |\n");
+}
+
+std::string OptionTable::help_markdown() const {
+  std::string text;
+  for (const std::string& group : groups()) {
+    text += concat("\n## ", group, "\n\n| option | here | default |\n|---|---|---|\n");
+    for (const auto& option : options_)
+      if (option->group() == group) text += markdown_row(*option);
+  }
+  return text;
 }
 
 std::vector<std::string> OptionTable::groups() const {

@@ -215,6 +215,13 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
   if (good) option.set_(words);
 }
 
+void OptionTable::set(const std::string& name, const std::string& word, const std::string& source,
+                      Problems& problems) {
+  Option* option = find_row(name, /*exact=*/true, nullptr);
+  ESPALIER_CHECK(option != nullptr, name);
+  assign(*option, {word}, source, problems);
+}
+
 void OptionTable::note(const Option& option) {
   warn_once(concat(option.name(), " (", option.source(), ") has no effect: ", option.effect_reason_));
 }

@@ -312,13 +312,9 @@ void add_zero_inert(OptionTable& table) {
 
 void add_deepspeed_inert(OptionTable& table) {
   constexpr const char* kFlagInstead = "use --deepspeed";
-  constexpr const char* kFileInstead =
-      "DeepSpeed's JSON is not read yet; write its values as --micro-batch-size, --global-batch-size, --clip-grad, "
-      "--zero-stage, --bf16 or --fp16 with --initial-loss-scale and --loss-scale-window";
   refused(table, {
-                     {"--deepspeed_config", kOne, kFileInstead},
                      {"--deepscale", kFlag, kFlagInstead},
-                     {"--deepscale_config", kOne, kFileInstead},
+                     {"--deepscale_config", kOne, "use --deepspeed_config"},
                      {"--deepspeed_mpi", kFlag, kFlagInstead},
                  });
 }

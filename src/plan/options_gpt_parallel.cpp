@@ -81,6 +81,12 @@ void add_deepspeed(OptionTable& table, ParallelConfig& parallel) {
   table.group("DeepSpeed");
   table.add("--deepspeed", parallel.deepspeed,
             "read --zero-stage as DeepSpeed does: with --bf16, stage 0 divides the optimizer's state too");
+  // Not in recipes: what the file says is in config.toml as the options that it stands for, and files of a job vanish.
+  table
+      .add("--deepspeed_config", parallel.deepspeed_config,
+           "DeepSpeed's JSON: options that are not given, and a check of those that are")
+      .value_name("FILE")
+      .not_in_recipe();
   add_deepspeed_inert(table);
 }
 

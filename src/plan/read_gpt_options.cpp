@@ -1,3 +1,4 @@
+#include "plan/deepspeed_config.h"
 #include "plan/run_config.h"
 
 namespace espalier::plan {
@@ -6,6 +7,7 @@ bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& conf
                       Problems& problems) {
   add_gpt_options(table, config);
   if (!table.parse(arguments, problems)) return false;
+  read_deepspeed_config(config, table, problems);
   resolve(config, table, problems);
   check_files(config, table, problems);
   if (!config.validate_only) check_runnable(config, table, problems);

@@ -105,6 +105,7 @@ void Resolver::resolve_batch() {
   const int64_t samples_at_once =
       training.micro_batch_size * config_.grid.data * (in_groups ? config_.grid.pipeline : 1);
   if (samples_at_once == 0) return;  // --micro-batch-size is missing
+  check_accumulation();
   if (!training.global_batch_size) training.global_batch_size = samples_at_once;
   const int64_t batch = *training.global_batch_size;
   if (batch % samples_at_once != 0)
@@ -116,6 +117,25 @@ void Resolver::resolve_batch() {
     const size_t num_problems = problems_.messages().size();
     check_ramp(batch, samples_at_once);
     ramp_is_good_ = problems_.messages().size() == num_problems;
+  }
+}
+
+// DeepSpeed's JSON may say the same in a third number.
+void Resolver::check_accumulation() {
+  TrainingConfig& training = config_.training;
+  if (!training.gradient_accumulation_steps) return;
+  const int64_t steps = *training.gradient_accumulation_steps;
+  const int64_t of_rank = training.micro_batch_size * steps, of_all = of_rank * config_.grid.data;
+  if (!given("--global-batch-size")) {
+    training.global_batch_size = of_all;
+  } else if (!config_.num_ranks && *training.global_batch_size % of_rank != 0) {
+    problems_.add(origin("--global-batch-size"), " is not a multiple of ", origin("--micro-batch-size"),
+                  " * gradient_accumulation_steps ", steps, " (", config_.parallel.deepspeed_config, "); use ",
+                  multiples_near(*training.global_batch_size, of_rank));
+  } else if (config_.num_ranks && *training.global_batch_size != of_all) {
+    problems_.add(origin("--global-batch-size"), " is not ", of_all, ": ", origin("--micro-batch-size"),
+                  " * gradient_accumulation_steps ", steps, " (", config_.parallel.deepspeed_config,
+                  ") * data-parallel size ", config_.grid.data, "; leave gradient_accumulation_steps out");
   }
 }
 

@@ -60,6 +60,7 @@ struct TrainingConfig {
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
+  std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
   std::optional<int64_t> exit_interval;  // leave after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
   std::string kill_switch_path;        // a file that stops the run while it exists
@@ -155,6 +156,7 @@ struct ParallelConfig {
   bool enable_zbh1_pipeline = false;
   bool distribute_checkpointed_activations = false, partition_activations = false;
   bool use_distributed_optimizer = false, deepspeed = false;
+  std::string deepspeed_config;              // a JSON file, or empty
   std::optional<int64_t> zero_stage_option;  // --zero-stage
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;

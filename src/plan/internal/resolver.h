@@ -30,6 +30,7 @@ class Resolver {
   std::string origin(const char* name) const { return table_.origin(name); }
   bool given(const char* name) const { return table_.find(name)->given(); }
   void check_division();
+  void check_accumulation();
   void check_chunks();
   void check_partition();
   void check_ramp(int64_t batch, int64_t samples_at_once);
