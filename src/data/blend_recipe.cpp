@@ -49,10 +49,18 @@ BlendSource ratio_of_object(const Json& entry, const std::string& where) {
 }
 
 Json parse_json(const std::string& content, const std::string& file_name) {
+  // What is nested without end would overrun the stack where it is shown or copied.
+  constexpr int kDeepest = 8;
+  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDeepest) fail(concat(file_name, ": expected data sets and ratios, found lists in ", kDeepest, " lists"));
+    return true;
+  };
   try {
-    return Json::parse(content);
+    return Json::parse(content, watch);
   } catch (const Json::parse_error& error) {
     fail(concat(file_name, ": byte ", error.byte, ": expected JSON, found something else (", error.what(), ")"));
+  } catch (const Json::out_of_range& error) {
+    fail(concat(file_name, ": a number is too large (", error.what(), ")"));
   }
 }
 

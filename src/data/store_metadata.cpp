@@ -73,7 +73,10 @@ std::optional<StoreMetadata> read_metadata(const TokenFiles& files) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   try {
-    const Json json = Json::parse(read_file(path));
+    // A value nested deeper than any of ours is left out: it would overrun the stack where it is shown.
+    constexpr int kDeepest = 16;
+    const auto is_kept = [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; };
+    const Json json = Json::parse(read_file(path), is_kept);
     if (json.at("format") != kFormat) {
       warn_once(concat(path, ": format: expected ", kFormat, ", found ", json.at("format").dump(), "; it is ignored"));
       return std::nullopt;

@@ -20,6 +20,15 @@ int64_t token_bytes_of(const data::TokenIndex& index) {
   return index.start_bytes(last) + index.size(last) * data::bytes_per_token(index.type());
 }
 
+// So many tokens are shuffled in no time; an index that claims millions takes as long as a data set that has them.
+bool is_quickly_shuffled(const data::TokenIndex& index) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < index.num_sequences() && total <= kMostTokenBytes; ++i) {
+    total += std::max<int64_t>(index.size(i), 0);
+  }
+  return total <= kMostTokenBytes;
+}
+
 // What training does, which does not walk the index first.
 void cut_into_samples(const data::TokenStore& store) {
   const data::SampleIndex index = data::SampleIndex::build(
@@ -54,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     const std::string tokens(static_cast<size_t>(token_bytes_of(index)), '\1');
     fuzz::written(reinterpret_cast<const uint8_t*>(tokens.data()), tokens.size(), "set.bin");
     const data::TokenStore store(path.string().substr(0, path.string().size() - 4));
-    fuzz::try_reader([&] { cut_into_samples(store); });
+    if (is_quickly_shuffled(index)) fuzz::try_reader([&] { cut_into_samples(store); });
     walk(store);
   });
 }
