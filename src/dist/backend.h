@@ -1,10 +1,13 @@
-// Creates the c10d backends of groups: Gloo on the CPU.
+// Creates the c10d backends of groups on the CPU: memory that the processes of one machine share, or Gloo.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace c10d {
 class Backend;
@@ -13,13 +16,34 @@ class Store;
 
 namespace espalier::dist {
 
+class SharedMachine;
+
 struct BackendOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of one exchange
-  bool loopback = false;  // all ranks are on this machine
+  bool one_machine = false;   // all ranks are on this machine
+  bool shared_memory = true;  // where they are; else Gloo
 };
 
 // Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own).
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
                                             const BackendOptions& options);
+
+// Whether the ranks see each other's memory.
+struct MachineMeeting {
+  std::shared_ptr<SharedMachine> machine;  // null where some do not
+  std::string trouble;                     // why not
+};
+
+// Called by all ranks of a run on one machine.
+MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size);
+
+// Called by the `members` of the group (ranks of the run), of which this process is entry `rank`. Sums are taken in the
+// order of the ranks, of half-precision numbers in fp32; ranks that call different collectives are told so. An exchange
+// moves on while its process starts another or waits, not behind its computing; a message of up to 16 MiB does not need
+// its sender any more. Throws std::runtime_error when the process of a member has ended.
+c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const std::shared_ptr<SharedMachine>& machine,
+                                                     const std::vector<int64_t>& members, int64_t rank,
+                                                     const BackendOptions& options);
 
 }  // namespace espalier::dist

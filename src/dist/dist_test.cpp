@@ -1,4 +1,4 @@
-// Groups, collectives and their backward on forked Gloo ranks. The parent runs nothing with libtorch.
+// Groups, collectives and their backward on forked ranks, through shared memory and through Gloo. The parent runs nothing with libtorch.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -83,10 +83,12 @@ std::string check_heads(const Grid& grid) {
 }
 
 TEST(Dist, CollectivesAndTheirBackwardAreTheLoopsOverRanks) {
-  for (const int64_t size : {1, 2, 3, 4}) {
-    EXPECT_EQ(run_ranks({.tensor = size}, check_collectives), std::vector<std::string>(size, "checked"));
-    EXPECT_EQ(run_ranks({.context = size}, check_heads), std::vector<std::string>(size, "checked"));
-  }
+  for (const bool shared_memory : {true, false})
+    for (const int64_t size : {1, 2, 3, 4}) {
+      const std::vector<std::string> expected(static_cast<size_t>(size), "checked");
+      EXPECT_EQ(run_ranks({.tensor = size}, check_collectives, {.shared_memory = shared_memory}), expected);
+      EXPECT_EQ(run_ranks({.context = size}, check_heads, {.shared_memory = shared_memory}), expected);
+    }
 }
 
 TEST(Dist, GroupsAreMegatronsLinesThroughTheGrid) {
@@ -141,6 +143,7 @@ TEST(Dist, MessagesFindTheirReceiverByTag) {
     return concat(one.sum().item<float>(), " ", two.sum().item<float>());
   };
   EXPECT_EQ(run_ranks({.pipeline = 2}, exchange)[1], "3 6");
+  EXPECT_EQ(run_ranks({.pipeline = 2}, exchange, {.shared_memory = false})[1], "3 6");
 }
 
 TEST(Dist, ARankThatThrowsEndsTheOthersAndIsNamed) {

@@ -9,11 +9,11 @@
 namespace espalier::dist {
 namespace {
 
-std::shared_ptr<gloo::transport::Device> make_device(bool loopback) {
+std::shared_ptr<gloo::transport::Device> make_device(bool one_machine) {
   const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
   if (interface != nullptr && *interface != 0)
     return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
-  if (loopback) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  if (one_machine) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
@@ -23,7 +23,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
                                             const BackendOptions& options) {
   auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
   // A device is a socket's address and a thread that serves all its connections: one for all groups of the process.
-  static const auto device = make_device(options.loopback);
+  static const auto device = make_device(options.one_machine);
   gloo->devices.push_back(device);
   gloo->threads = 2;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(rank), static_cast<int>(size), gloo);

@@ -18,8 +18,13 @@ using spec::GridShape;
 class GroupMaker {
  public:
   GroupMaker(const GridShape& shape, int64_t rank, const c10::intrusive_ptr<c10d::Store>& store,
-             const BackendOptions& options)
-      : shape_(shape), rank_(rank), position_(spec::position_of(shape, rank)), store_(store), options_(options) {}
+             const std::shared_ptr<SharedMachine>& machine, const GridOptions& options)
+      : shape_(shape),
+        rank_(rank),
+        position_(spec::position_of(shape, rank)),
+        store_(store),
+        machine_(machine),
+        options_(options) {}
 
   // The group of all ranks that `same` finds on one line with this process.
   template <class Same>
@@ -33,15 +38,26 @@ class GroupMaker {
     if (size == 1) return Group(name, ranks, 0, {});
     // Groups of one kind are told apart by their first rank.
     const auto prefix = c10::make_intrusive<c10d::PrefixStore>(concat(name, "/", ranks[0]), store_);
-    return Group(name, ranks, index, make_gloo(prefix, index, size, options_));
+    return Group(name, ranks, index,
+                 machine_ ? make_shared_memory(prefix, machine_, ranks, index, options_.backend)
+                          : make_gloo(prefix, index, size, options_.backend),
+                 device_backend(prefix, index, size));
   }
 
  private:
+  c10::intrusive_ptr<c10d::Backend> device_backend(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
+                                                   int64_t size) const {
+    if (options_.make_device_backend == nullptr) return {};
+    const auto prefix = c10::make_intrusive<c10d::PrefixStore>("device", store);
+    return options_.make_device_backend(prefix, rank, size, options_.backend.timeout);
+  }
+
   GridShape shape_;
   int64_t rank_;
   GridPosition position_;
   c10::intrusive_ptr<c10d::Store> store_;
-  BackendOptions options_;
+  std::shared_ptr<SharedMachine> machine_;  // null: Gloo
+  GridOptions options_;
 };
 
 }  // namespace
@@ -53,13 +69,20 @@ const Grid& single_process() {
 
 Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options) {
   ESPALIER_CHECK(rank >= 0 && rank < shape.num_ranks(), "rank ", rank, " of ", shape.num_ranks());
-  const GroupMaker maker(shape, rank, options.store, options.backend);
   using P = const GridPosition&;
   Grid grid;
   grid.shape = shape;
   grid.position = spec::position_of(shape, rank);
   grid.rank = rank;
+  grid.device = options.device;
   if (shape.num_ranks() == 1) return grid;
+  MachineMeeting meeting;
+  if (options.backend.one_machine && options.backend.shared_memory)
+    meeting = meet_on_machine(options.store, rank, shape.num_ranks());
+  grid.transport = meeting.machine             ? "shared memory"
+                   : !meeting.trouble.empty() ? concat("Gloo (no shared memory: ", meeting.trouble, ")")
+                                              : "Gloo";
+  const GroupMaker maker(shape, rank, options.store, meeting.machine, options);
   const auto at_end = [&shape](P p) { return p.pipeline == 0 || p.pipeline == shape.pipeline - 1; };
   const auto same_replica = [](P a, P b) { return a.context == b.context && a.data == b.data; };
   grid.world = maker.make("world", [](P, P) { return true; });

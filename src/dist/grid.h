@@ -1,10 +1,13 @@
 // The groups of a GridShape: this process's place, and one group along each axis.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 
 #include "dist/backend.h"
+#include "dist/device_backend.h"
 #include "dist/group.h"
 #include "spec/grid.h"
 #include "spec/shard.h"
@@ -19,6 +22,8 @@ struct Grid {
   spec::GridShape shape;
   spec::GridPosition position;
   int64_t rank = 0;
+  std::string transport = "none";  // by what the ranks exchange, for people
+  at::Device device = at::kCPU;  // where this process's parameters, batches and activations lie
 
   Group world;
   Group tensor;
@@ -41,6 +46,8 @@ struct GridOptions {
   c10::intrusive_ptr<c10d::Store> store;  // where the ranks meet
   bool tied_embedding = true;             // first and last stage share the embedding
   BackendOptions backend;
+  at::Device device = at::kCPU;
+  MakeDeviceBackend make_device_backend = nullptr;  // needed by several ranks whose device is not the CPU
 };
 
 // Called by all ranks of the shape.

@@ -36,6 +36,7 @@ struct Pending::State {
   std::string group;
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> keep;
+  std::function<void()> deliver;
 };
 
 Pending::Pending() = default;
@@ -44,20 +45,28 @@ Pending::Pending(Pending&&) noexcept = default;
 Pending& Pending::operator=(Pending&&) noexcept = default;
 
 Pending::Pending(std::string group, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep)
-    : state_(std::make_unique<State>(State{std::move(group), std::move(work), std::move(keep)})) {}
+    : state_(std::make_unique<State>(State{std::move(group), std::move(work), std::move(keep), {}})) {}
 
 bool Pending::active() const { return state_ != nullptr; }
+
+void Pending::deliver(std::function<void()> deliver) { state_->deliver = std::move(deliver); }
 
 void Pending::wait() {
   if (!state_) return;
   const std::unique_ptr<State> state = std::move(state_);
   naming_group(state->group, [&] { state->work->wait(); });
+  if (state->deliver) state->deliver();
 }
 
 Group::Group() : name_("single"), ranks_{0} {}
 
-Group::Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend)
-    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), backend_(std::move(backend)) {
+Group::Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend,
+             c10::intrusive_ptr<c10d::Backend> device_backend)
+    : name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      rank_(rank),
+      backend_(std::move(backend)),
+      device_backend_(std::move(device_backend)) {
   ESPALIER_CHECK(size() == 1 || backend_, "group ", name_, " of ", size(), " has no backend");
 }
 
@@ -71,24 +80,29 @@ template <class Start>
 Pending Group::start(std::vector<at::Tensor> tensors, const Start& start) const {
   for (const at::Tensor& tensor : tensors)
     ESPALIER_CHECK(tensor.is_contiguous(), "group ", name_, ": strides ", tensor.strides());
+  const bool on_device = !tensors.empty() && !tensors[0].is_cpu();
+  const c10::intrusive_ptr<c10d::Backend>& backend = on_device ? device_backend_ : backend_;
+  ESPALIER_CHECK(backend, "group ", name_, " has no backend for tensors on ", tensors[0].device());
   c10::intrusive_ptr<c10d::Work> work;
-  naming_group(name_, [&] { work = start(tensors); });
+  naming_group(name_, [&] { work = start(*backend, tensors); });
   return Pending(name_, std::move(work), std::move(tensors));
 }
 
 Pending Group::start_all_reduce(const at::Tensor& values) const {
   if (size() == 1) return {};
-  return start({values}, [&](std::vector<at::Tensor>& tensors) { return backend_->allreduce(tensors); });
+  return start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend.allreduce(tensors);
+  });
 }
 
 void Group::all_reduce(const at::Tensor& values) const { start_all_reduce(values).wait(); }
 
 void Group::all_reduce_max(const at::Tensor& values) const {
   if (size() == 1) return;
-  start({values}, [&](std::vector<at::Tensor>& tensors) {
+  start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
-    return backend_->allreduce(tensors, options);
+    return backend.allreduce(tensors, options);
   }).wait();
 }
 
@@ -113,8 +127,8 @@ Pending Group::start_all_gather_into(const at::Tensor& result, const at::Tensor&
     if (result.const_data_ptr() != part.const_data_ptr()) result.copy_(part.view_as(result));
     return {};
   }
-  return start({result.view({-1}), part.view({-1})}, [&](std::vector<at::Tensor>& tensors) {
-    return backend_->_allgather_base(tensors[0], tensors[1]);
+  return start({result.view({-1}), part.view({-1})}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend._allgather_base(tensors[0], tensors[1]);
   });
 }
 
@@ -139,8 +153,8 @@ Pending Group::start_reduce_scatter_into(const at::Tensor& part, const at::Tenso
     if (values.const_data_ptr() != part.const_data_ptr()) part.copy_(values.view_as(part));
     return {};
   }
-  return start({part.view({-1}), values.view({-1})}, [&](std::vector<at::Tensor>& tensors) {
-    return backend_->_reduce_scatter_base(tensors[0], tensors[1]);
+  return start({part.view({-1}), values.view({-1})}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend._reduce_scatter_base(tensors[0], tensors[1]);
   });
 }
 
@@ -148,37 +162,40 @@ at::Tensor Group::all_to_all(const at::Tensor& values) const {
   if (size() == 1) return values;
   ESPALIER_CHECK(values.dim() > 0 && values.size(0) == size(), values.sizes(), " over ", size(), " ranks");
   const at::Tensor result = at::empty_like(values);
-  start({result, values}, [&](std::vector<at::Tensor>& tensors) {
+  start({result, values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     std::vector<int64_t> equal_parts;
-    return backend_->alltoall_base(tensors[0], tensors[1], equal_parts, equal_parts);
+    return backend.alltoall_base(tensors[0], tensors[1], equal_parts, equal_parts);
   }).wait();
   return result;
 }
 
 void Group::broadcast(const at::Tensor& values, int64_t root) const {
   if (size() == 1) return;
-  start({values}, [&](std::vector<at::Tensor>& tensors) {
+  start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return backend_->broadcast(tensors, options);
+    return backend.broadcast(tensors, options);
   }).wait();
 }
 
 void Group::barrier() const {
   if (size() == 1) return;
-  start({}, [&](std::vector<at::Tensor>&) { return backend_->barrier(); }).wait();
+  start({}, [&](c10d::Backend& backend, std::vector<at::Tensor>&) { return backend.barrier(); }).wait();
 }
 
 Pending Group::start_send(const at::Tensor& values, int64_t peer, int tag) const {
-  return start({values}, [&](std::vector<at::Tensor>& tensors) {
-    return backend_->send(tensors, static_cast<int>(peer), tag);
+  return start({values.cpu()}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend.send(tensors, static_cast<int>(peer), tag);
   });
 }
 
 Pending Group::start_receive(const at::Tensor& values, int64_t peer, int tag) const {
-  return start({values}, [&](std::vector<at::Tensor>& tensors) {
-    return backend_->recv(tensors, static_cast<int>(peer), tag);
+  const at::Tensor host = values.is_cpu() ? values : at::empty(values.sizes(), values.scalar_type());
+  Pending pending = start({host}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend.recv(tensors, static_cast<int>(peer), tag);
   });
+  if (!values.is_cpu()) pending.deliver([values, host] { values.copy_(host); });
+  return pending;
 }
 
 std::vector<double> Group::sum(const std::vector<double>& values) const {

@@ -1,12 +1,14 @@
-// Processes that exchange tensors, and what they exchange: a thin, dull layer over c10d (Gloo on CPU, NCCL on GPU).
+// Processes that exchange tensors, and what they exchange: a thin, dull layer over c10d (backend.h).
 //
 // Collectives are called by all ranks of the group, in the same order. A group of one does nothing and costs nothing.
-// Tensors are contiguous. Every call waits for its result unless it returns Pending.
+// Tensors are contiguous; those on a device go by the group's backend for it, and messages between two ranks through
+// the memory of their machines. Every call waits for its result unless it returns Pending.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +31,8 @@ class Pending {
   // Returns when done; throws UserError when a peer is gone. Once.
   void wait();
   bool active() const;
+  // What wait() does when the exchange is done.
+  void deliver(std::function<void()> deliver);
 
  private:
   struct State;
@@ -40,7 +44,9 @@ class Group {
   // The group of this process alone.
   Group();
   // `ranks`: global ranks in the order of the group; this process is entry `rank` of them.
-  Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend);
+  // `device_backend`: for tensors that are not on the CPU; null where there are none.
+  Group(std::string name, std::vector<int64_t> ranks, int64_t rank, c10::intrusive_ptr<c10d::Backend> backend,
+        c10::intrusive_ptr<c10d::Backend> device_backend = {});
   Group(const Group&);
   Group& operator=(const Group&);
   Group(Group&&) noexcept;
@@ -85,7 +91,7 @@ class Group {
   std::string name_;
   std::vector<int64_t> ranks_;
   int64_t rank_ = 0;
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  c10::intrusive_ptr<c10d::Backend> backend_, device_backend_;
 };
 
 }  // namespace espalier::dist

@@ -12,7 +12,8 @@ LayerGather::LayerGather(tensor::ParamSet& params, const Group& group)
   for (size_t i = 0; i < own_.size(); ++i) {
     const spec::FlatSection& section = params_.layout().sections[i];
     if (!spec::values_come_and_go(section, params_.sharing())) continue;
-    own_[i] = at::zeros({section.count() / group_.size()}, params_.compute_type());
+    own_[i] = at::zeros({section.count() / group_.size()},
+                        at::TensorOptions().dtype(params_.compute_type()).device(params_.device()));
     section_of_.emplace(section.depth - 1, i);
   }
 }

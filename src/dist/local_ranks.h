@@ -20,6 +20,7 @@ struct LocalRanksOptions {
   double timeout_seconds = 120;
   int num_threads = 1;  // of each rank
   bool tied_embedding = true;
+  bool shared_memory = true;  // else Gloo
 };
 
 // Runs `function` on every rank of `shape` at once. The results in the order of ranks. A rank that throws, dies or

@@ -79,7 +79,8 @@ void GradReducer::make_units() {
     unit.own_grads = own(unit.grads, passing_grads_.own(range.section));
     unit.own_values = own(unit.values, layers_.own(range.section));
     if (range.tied && grid_.embedding.size() > 1) unit.more.push_back(&grid_.embedding);
-    if (range.replicated && options_.sequence_parallel && grid_.tensor.size() > 1) unit.more.push_back(&grid_.tensor);
+    const bool partial = range.replicated && (options_.sequence_parallel || range.use_is_split);
+    if (partial && grid_.tensor.size() > 1) unit.more.push_back(&grid_.tensor);
     units_.push_back(std::move(unit));
   }
   units_of_.resize(params_.params().size());

@@ -2,7 +2,8 @@
 //
 // One rule: a gradient is summed over every axis on which the parameter is replicated and its use is split:
 //   - over data and context (grid.gradient): every parameter;
-//   - over tensor ranks, under sequence parallelism: parameters replicated over the tensor axis (norms, row biases);
+//   - over tensor ranks: parameters replicated over the tensor axis whose use is split (norms of heads), and under
+//     sequence parallelism all of them (norms, row biases);
 //   - over first and last stage (grid.embedding): the tied embedding, once, so that both copies stay equal.
 // Sums, not means: the loss was divided by the tokens of the whole batch.
 //

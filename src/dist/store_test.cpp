@@ -51,7 +51,7 @@ bool run_processes(int64_t count, const Function& function) {
 }
 
 void sum_over_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size) {
-  const auto gloo = make_gloo(store, rank, size, {.loopback = true});
+  const auto gloo = make_gloo(store, rank, size, {.one_machine = true});
   std::vector<at::Tensor> values = {at::full({7}, static_cast<double>(rank + 1))};
   gloo->allreduce(values)->wait();
   const double expected = static_cast<double>(size * (size + 1) / 2);

@@ -7,12 +7,12 @@
 namespace espalier::dist {
 
 PassingGrads::PassingGrads(tensor::ParamSet& params, const Group& group, at::ScalarType type, bool overlap)
-    : params_(params), group_(group), type_(type), overlap_(overlap), own_(params.layout().sections.size()) {
+    : params_(params), group_(group), type_(type), overlap_(overlap), fp32_(at::TensorOptions().dtype(at::kFloat).device(params.device())), own_(params.layout().sections.size()) {
   bool any = false;
   for (size_t i = 0; i < own_.size(); ++i) {
     const spec::FlatSection& section = params_.layout().sections[i];
     if (!spec::gradients_come_and_go(section, params_.sharing())) continue;
-    own_[i] = at::zeros({section.count() / group_.size()}, at::kFloat);
+    own_[i] = at::zeros({section.count() / group_.size()}, fp32_);
     any = true;
   }
   if (any) params_.grad_queue().set_before_add([this](const tensor::Param& param) { before_add(param); });
@@ -29,7 +29,7 @@ void PassingGrads::before_add(const tensor::Param& param) {
   const size_t section = params_.layout().section_of[params_.index_of(param)];
   if (present_ == section) return;
   if (present_) send(*present_);
-  params_.set_section_grads(section, at::zeros({params_.layout().sections[section].count()}, at::kFloat));
+  params_.set_section_grads(section, at::zeros({params_.layout().sections[section].count()}, fp32_));
   present_ = section;
 }
 

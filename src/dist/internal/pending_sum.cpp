@@ -10,8 +10,7 @@ PendingSum::PendingSum(const at::Tensor& values, const spec::IndexRange& part, c
                        at::ScalarType type) {
   const at::Tensor travelling = values.to(type);
   part_ = travelling.narrow(0, part.begin, part.count());
-  // Gloo's reduce-scatter is an all-reduce of a copy.
-  if (travelling.is_cpu() || part.count() == values.numel())
+  if (part.count() == values.numel())
     pending_ = group.start_all_reduce(travelling);
   else
     pending_ = group.start_reduce_scatter_into(part_, travelling);

@@ -1,0 +1,88 @@
+#include "dist/internal/shared_machine.h"
+
+#include <immintrin.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+
+namespace espalier::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSpin = std::chrono::microseconds(40);   // about what it costs to fall asleep and to be woken
+constexpr auto kSleep = std::chrono::milliseconds(100);  // then look whether the others are still there
+
+}  // namespace
+
+size_t SharedMachine::bytes_needed(int64_t size) { return static_cast<size_t>(size) * sizeof(Bell); }
+
+SharedMachine::SharedMachine(SharedMemory memory, int64_t rank, int64_t size)
+    : memory_(std::move(memory)),
+      rank_(rank),
+      size_(size),
+      bells_(reinterpret_cast<Bell*>(memory_.data())),
+      // Where processes share cores, the one that spins keeps the other from coming.
+      spins_(size <= ::sysconf(_SC_NPROCESSORS_ONLN)) {
+  memory_.claim(rank);
+}
+
+void SharedMachine::start(const std::shared_ptr<SharedOperation>& operation) {
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(operation);
+  advance_all();
+}
+
+bool SharedMachine::is_done(const SharedOperation& operation) {
+  const std::lock_guard lock(mutex_);
+  advance_all();
+  return operation.done_;
+}
+
+void SharedMachine::wait(const SharedOperation& operation, std::chrono::milliseconds timeout) {
+  const Clock::time_point end = Clock::now() + timeout;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const uint32_t heard = bells_[rank_].heard();
+    advance_all();
+    if (operation.done_) return;
+    lock.unlock();
+    const bool rang = listen(heard);
+    lock.lock();
+    if (rang) continue;
+    check_alive(operation);
+    if (Clock::now() >= end)
+      throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
+  }
+}
+
+void SharedMachine::advance_all() {
+  for (auto operation = pending_.begin(); operation != pending_.end();) {
+    (*operation)->done_ = (*operation)->advance();
+    operation = (*operation)->done_ ? pending_.erase(operation) : std::next(operation);
+  }
+}
+
+bool SharedMachine::listen(uint32_t heard) {
+  Bell& bell = bells_[rank_];
+  if (spins_) {
+    const Clock::time_point end = Clock::now() + kSpin;
+    do {
+      for (int i = 0; i < 32; ++i) _mm_pause();
+      if (bell.heard() != heard) return true;
+    } while (Clock::now() < end);
+  }
+  bell.sleep(heard, kSleep);
+  return bell.heard() != heard;
+}
+
+void SharedMachine::check_alive(const SharedOperation& operation) const {
+  for (const int64_t peer : operation.peers_)
+    if (peer != rank_ && !memory_.is_claimed_by_another(peer))
+      throw std::runtime_error(concat("the process of rank ", peer, " has ended"));
+}
+
+}  // namespace espalier::dist

@@ -1,0 +1,67 @@
+// The processes of one machine that exchange through shared memory, and what this one has under way. Without torch.
+//
+// Nothing runs behind the caller's back: exchanges move on when one is started or waited for, all of this process's
+// together, so that two processes that wait for different exchanges do not block each other. The cores are the
+// training's, and copying costs the same wherever it is done.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "dist/internal/shared_memory.h"
+
+namespace espalier::dist {
+
+class SharedOperation {
+ public:
+  // `peers`: the machine's ranks without which it cannot end.
+  explicit SharedOperation(std::vector<int64_t> peers) : peers_(std::move(peers)) {}
+  virtual ~SharedOperation() = default;
+  SharedOperation(const SharedOperation&) = delete;
+  SharedOperation& operator=(const SharedOperation&) = delete;
+
+  // Does what the others' progress permits. True when nothing is left.
+  virtual bool advance() = 0;
+
+ private:
+  friend class SharedMachine;
+  std::vector<int64_t> peers_;
+  bool done_ = false;
+};
+
+class SharedMachine {
+ public:
+  static size_t bytes_needed(int64_t size);
+  // `memory`: of bytes_needed(size), the same for all `size` processes.
+  SharedMachine(SharedMemory memory, int64_t rank, int64_t size);
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+
+  // Runs it as far as it goes.
+  void start(const std::shared_ptr<SharedOperation>& operation);
+  // Throws std::runtime_error when a peer's process has ended or `timeout` has passed.
+  void wait(const SharedOperation& operation, std::chrono::milliseconds timeout);
+  bool is_done(const SharedOperation& operation);
+  // Tells a process that something has changed which it may wait for.
+  void ring(int64_t rank) { bells_[rank].ring(); }
+
+ private:
+  void advance_all();
+  // Until the bell rings; not long where nobody rings. False: nobody did.
+  bool listen(uint32_t heard);
+  void check_alive(const SharedOperation& operation) const;
+
+  SharedMemory memory_;
+  int64_t rank_, size_;
+  Bell* bells_;
+  bool spins_;
+  std::mutex mutex_;
+  std::list<std::shared_ptr<SharedOperation>> pending_;  // in the order of their start
+};
+
+}  // namespace espalier::dist

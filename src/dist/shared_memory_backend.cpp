@@ -1,0 +1,353 @@
+// Collectives and messages of tensors through the memory that the processes of one machine share.
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "dist/backend.h"
+#include "dist/internal/shared_group.h"
+
+namespace espalier::dist {
+namespace {
+
+using c10d::OpType;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+
+std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// A part of a contiguous tensor that goes through an area in one piece, in elements of one type.
+struct Range {
+  int64_t begin = 0, count = 0;
+};
+Range piece(int64_t number, int64_t size, int64_t total) {
+  const int64_t begin = std::min(number * size, total);
+  return {begin, std::min(size, total - begin)};
+}
+int64_t num_pieces(int64_t total, int64_t size) { return std::max<int64_t>(1, (total + size - 1) / size); }
+
+// Piece k of the part for every other rank; a part has `part_bytes`, its share of the area `share_bytes`.
+void give_shares(const SharedGroup& group, const char* from, int64_t part_bytes, int64_t share_bytes, int64_t k) {
+  const Range range = piece(k, share_bytes, part_bytes);
+  for (int64_t r = 0; r < group.size(); ++r)
+    if (r != group.rank())
+      std::memcpy(group.area(group.rank(), k) + r * share_bytes, from + r * part_bytes + range.begin,
+                  static_cast<size_t>(range.count));
+}
+
+// What several ranks hold of the same elements, combined in the order of the ranks whatever rank computes it: a sum of
+// half-precision numbers in fp32, rounded once.
+class Combination {
+ public:
+  Combination(c10d::ReduceOp::RedOpType operation, at::ScalarType type) : operation_(operation), type_(type) {
+    TORCH_CHECK(operation == c10d::ReduceOp::SUM || operation == c10d::ReduceOp::MAX, "only sums and maxima");
+  }
+
+  // `result` may be one of the sources' memory only if it is a sum of fp32 or wider and that source is the first.
+  void run(const std::vector<const void*>& sources, void* result, int64_t count) const {
+    const bool widen = type_ == at::kBFloat16 || type_ == at::kHalf;
+    at::Tensor to = view(result, count), total = widen ? view(sources[0], count).to(at::kFloat) : to;
+    for (size_t i = 1; i < sources.size(); ++i) {
+      const at::Tensor left = i == 1 && !widen ? view(sources[0], count) : total, right = view(sources[i], count);
+      if (operation_ == c10d::ReduceOp::SUM)
+        at::add_out(total, left, right);
+      else
+        at::maximum_out(total, left, widen ? right.to(at::kFloat) : right);
+    }
+    if (widen) to.copy_(total);
+  }
+
+ private:
+  at::Tensor view(const void* data, int64_t count) const {
+    return at::from_blob(const_cast<void*>(data), {count}, at::TensorOptions().dtype(type_));
+  }
+
+  c10d::ReduceOp::RedOpType operation_;
+  at::ScalarType type_;
+};
+
+class SharedMemoryBackend : public c10d::Backend {
+ public:
+  SharedMemoryBackend(std::shared_ptr<SharedGroup> group, std::chrono::milliseconds timeout)
+      : Backend(static_cast<int>(group->rank()), static_cast<int>(group->size())),
+        group_(std::move(group)),
+        timeout_(timeout) {}
+
+  const std::string getBackendName() const override { return "shared memory"; }
+
+  // Every rank gives the others their shares of a piece, combines its own share, and takes the others' results.
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    const at::Tensor values = the(tensors);
+    const Combination combination(options.reduceOp.op_, values.scalar_type());
+    const int64_t n = group_->size(), me = group_->rank(), width = values.element_size(), total = values.numel();
+    char* const data = static_cast<char*>(values.mutable_data_ptr());
+    if (values.nbytes() <= kSmallBytes) return all_reduce_small(values, combination);
+
+    const int64_t share = SharedGroup::kAreaBytes / (n * width), size = share * n;
+    // Calls copy(share's bytes in the area, in the tensor, count) for the shares of all ranks but this.
+    const auto for_others = [=](int64_t number, const auto& copy) {
+      const Range range = piece(number, size, total);
+      for (int64_t r = 0; r < n; ++r) {
+        const Range part = piece(r, share, range.count);
+        if (r != me) copy(r, r * share * width, data + (range.begin + part.begin) * width, part.count * width);
+      }
+    };
+    const auto step = [=, group = group_](int64_t k) {
+      const int64_t number = k / 2;
+      if (k % 2 == 1) {
+        const Range range = piece(number, size, total), mine = piece(me, share, range.count);
+        char* const own = data + (range.begin + mine.begin) * width;
+        std::vector<const void*> sources;
+        for (int64_t r = 0; r < n; ++r)
+          sources.push_back(r == me ? own : group->area(r, number) + me * share * width);
+        char* const result = group->area(me, number) + me * share * width;
+        combination.run(sources, result, mine.count);
+        std::memcpy(own, result, static_cast<size_t>(mine.count * width));
+        return;
+      }
+      if (number > 0)
+        for_others(number - 1, [&](int64_t r, int64_t offset, char* part, int64_t bytes) {
+          std::memcpy(part, group->area(r, number - 1) + offset, static_cast<size_t>(bytes));
+        });
+      for_others(number, [&](int64_t, int64_t offset, char* part, int64_t bytes) {
+        std::memcpy(group->area(me, number) + offset, part, static_cast<size_t>(bytes));
+      });
+    };
+    return start(OpType::ALLREDUCE, values, 2 * num_pieces(total, size) + 1, step, {values});
+  }
+
+  WorkPointer _allgather_base(at::Tensor& result, at::Tensor& part, const c10d::AllgatherOptions&) override {
+    const int64_t size = SharedGroup::kAreaBytes, total = static_cast<int64_t>(part.nbytes()), me = group_->rank();
+    char* const to = static_cast<char*>(result.mutable_data_ptr());
+    const char* const from = static_cast<const char*>(part.const_data_ptr());
+    const auto step = [=, group = group_](int64_t k) {
+      if (k == 0 && to + me * total != from) std::memcpy(to + me * total, from, static_cast<size_t>(total));
+      if (k > 0) {
+        const Range range = piece(k - 1, size, total);
+        for (int64_t r = 0; r < group->size(); ++r)
+          if (r != me)
+            std::memcpy(to + r * total + range.begin, group->area(r, k - 1), static_cast<size_t>(range.count));
+      }
+      const Range range = piece(k, size, total);
+      std::memcpy(group->area(me, k), from + range.begin, static_cast<size_t>(range.count));
+    };
+    return start(OpType::_ALLGATHER_BASE, part, num_pieces(total, size) + 1, step, {result, part});
+  }
+
+  WorkPointer _reduce_scatter_base(at::Tensor& part, at::Tensor& values,
+                                   const c10d::ReduceScatterOptions& options) override {
+    const Combination combination(options.reduceOp.op_, values.scalar_type());
+    const int64_t n = group_->size(), me = group_->rank(), width = values.element_size(), total = part.numel();
+    const int64_t share = SharedGroup::kAreaBytes / (n * width);
+    const char* const from = static_cast<const char*>(values.const_data_ptr());
+    char* const to = static_cast<char*>(part.mutable_data_ptr());
+    const auto step = [=, group = group_](int64_t k) {
+      if (k > 0) {
+        const Range range = piece(k - 1, share, total);
+        std::vector<const void*> sources;
+        for (int64_t r = 0; r < n; ++r)
+          sources.push_back(r == me ? from + (me * total + range.begin) * width
+                                    : group->area(r, k - 1) + me * share * width);
+        // `part` may be the share of `values` itself.
+        char* const result = group->area(me, k - 1) + me * share * width;
+        combination.run(sources, result, range.count);
+        std::memcpy(to + range.begin * width, result, static_cast<size_t>(range.count * width));
+      }
+      give_shares(*group, from, total * width, share * width, k);
+    };
+    return start(OpType::_REDUCE_SCATTER_BASE, values, num_pieces(total, share) + 1, step, {part, values});
+  }
+
+  WorkPointer alltoall_base(at::Tensor& result, at::Tensor& values, std::vector<int64_t>& result_sizes,
+                            std::vector<int64_t>& value_sizes, const c10d::AllToAllOptions&) override {
+    TORCH_CHECK(result_sizes.empty() && value_sizes.empty(), "only equal parts are exchanged");
+    const int64_t n = group_->size(), me = group_->rank(), total = static_cast<int64_t>(values.nbytes()) / n;
+    const int64_t share = SharedGroup::kAreaBytes / n / 64 * 64;
+    const char* const from = static_cast<const char*>(values.const_data_ptr());
+    char* const to = static_cast<char*>(result.mutable_data_ptr());
+    const auto step = [=, group = group_](int64_t k) {
+      if (k == 0) std::memcpy(to + me * total, from + me * total, static_cast<size_t>(total));
+      if (k > 0) {
+        const Range range = piece(k - 1, share, total);
+        for (int64_t r = 0; r < n; ++r)
+          if (r != me)
+            std::memcpy(to + r * total + range.begin, group->area(r, k - 1) + me * share,
+                        static_cast<size_t>(range.count));
+      }
+      give_shares(*group, from, total, share, k);
+    };
+    return start(OpType::ALLTOALL_BASE, values, num_pieces(total, share) + 1, step, {result, values});
+  }
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    const at::Tensor values = the(tensors);
+    const int64_t size = SharedGroup::kAreaBytes, total = static_cast<int64_t>(values.nbytes());
+    const int64_t root = options.rootRank;
+    char* const data = static_cast<char*>(values.mutable_data_ptr());
+    const auto step = [=, group = group_](int64_t k) {
+      const bool gives = group->rank() == root;
+      if (!gives && k == 0) return;
+      const Range range = piece(gives ? k : k - 1, size, total);
+      if (gives)
+        std::memcpy(group->area(root, k), data + range.begin, static_cast<size_t>(range.count));
+      else
+        std::memcpy(data + range.begin, group->area(root, k - 1), static_cast<size_t>(range.count));
+    };
+    return start(OpType::BROADCAST, values, num_pieces(total, size) + 1, step, {values});
+  }
+
+  WorkPointer barrier(const c10d::BarrierOptions&) override {
+    // The second step begins when all have come.
+    return start(OpType::BARRIER, at::empty({0}, at::kByte), 2, [](int64_t) {}, {});
+  }
+
+  WorkPointer send(Tensors& tensors, int peer, int tag) override {
+    const at::Tensor values = the(tensors);
+    return work(OpType::SEND,
+                group_->start_send(values.const_data_ptr(), static_cast<int64_t>(values.nbytes()), peer, tag),
+                {values});
+  }
+
+  WorkPointer recv(Tensors& tensors, int peer, int tag) override {
+    const at::Tensor values = the(tensors);
+    return work(OpType::RECV,
+                group_->start_receive(values.mutable_data_ptr(), static_cast<int64_t>(values.nbytes()), peer, tag),
+                {values});
+  }
+
+ private:
+  // Of so few bytes every rank takes all and combines them itself, one step less.
+  static constexpr size_t kSmallBytes = 32 << 10;
+
+  class Work : public c10d::Work {
+   public:
+    Work(int rank, OpType type, std::shared_ptr<SharedGroup> group, SharedGroup::Operation operation, Tensors keep,
+         std::chrono::milliseconds timeout)
+        : c10d::Work(rank, type),
+          group_(std::move(group)),
+          operation_(std::move(operation)),
+          keep_(std::move(keep)),
+          timeout_(timeout) {}
+
+    bool isCompleted() override { return group_->machine().is_done(*operation_); }
+    bool wait(std::chrono::milliseconds timeout) override {
+      group_->machine().wait(*operation_, timeout == kNoTimeout ? timeout_ : timeout);
+      return true;
+    }
+
+   private:
+    std::shared_ptr<SharedGroup> group_;
+    SharedGroup::Operation operation_;
+    Tensors keep_;
+    std::chrono::milliseconds timeout_;
+  };
+
+  static at::Tensor the(const Tensors& tensors) {
+    TORCH_CHECK(tensors.size() == 1, tensors.size(), " tensors in one exchange");
+    return tensors[0];
+  }
+
+  WorkPointer work(OpType type, SharedGroup::Operation operation, Tensors keep) {
+    return c10::make_intrusive<Work>(getRank(), type, group_, std::move(operation), std::move(keep), timeout_);
+  }
+
+  // The name that ranks compare tells collectives apart, the bytes of `values` their sizes.
+  WorkPointer start(OpType type, const at::Tensor& values, int64_t num_steps, std::function<void(int64_t)> step,
+                    Tensors keep) {
+    return work(type,
+                group_->start_steps(c10d::opTypeToString(type), static_cast<int64_t>(values.nbytes()), num_steps,
+                                    std::move(step)),
+                std::move(keep));
+  }
+
+  WorkPointer all_reduce_small(const at::Tensor& values, const Combination& combination) {
+    const auto bytes = static_cast<size_t>(values.nbytes());
+    void* const data = values.mutable_data_ptr();
+    const int64_t count = values.numel();
+    const auto step = [=, group = group_](int64_t k) {
+      if (k == 0) {
+        std::memcpy(group->area(group->rank(), 0), data, bytes);
+        return;
+      }
+      std::vector<const void*> sources;
+      for (int64_t r = 0; r < group->size(); ++r) sources.push_back(group->area(r, 0));
+      combination.run(sources, data, count);
+    };
+    return start(OpType::ALLREDUCE, values, 2, step, {values});
+  }
+
+  std::shared_ptr<SharedGroup> group_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace
+
+MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size) {
+  const auto key = [](const char* what, int64_t number) { return concat("machine/", what, "/", number); };
+  const auto get = [&](const std::string& name) { return text_of(store->get(name)); };
+  // The first rank offers the memory, the others try to open it, the first says whether all could.
+  SharedMemory memory;
+  std::string trouble;
+  try {
+    if (rank == 0) memory = SharedMemory::create(SharedMachine::bytes_needed(size));
+  } catch (const std::runtime_error& error) {
+    trouble = error.what();
+  }
+  if (rank == 0) {
+    store->set(key("offer", 0), bytes_of(memory.address()));
+    for (int64_t other = 1; other < size && trouble.empty(); ++other) trouble = get(key("answer", other));
+    store->set(key("verdict", 0), bytes_of(trouble));
+  } else {
+    const std::string offer = get(key("offer", 0));
+    try {
+      if (!offer.empty()) memory = SharedMemory::open(offer);
+    } catch (const std::runtime_error& error) {
+      trouble = concat("rank ", rank, " ", error.what());
+    }
+    store->set(key("answer", rank), bytes_of(trouble));
+    trouble = get(key("verdict", 0));
+  }
+  if (!trouble.empty()) return {nullptr, trouble};
+  auto machine = std::make_shared<SharedMachine>(std::move(memory), rank, size);
+  // A rank that has not claimed its place looks as if it had ended.
+  const int64_t claimed = store->add("machine/claimed", 1);
+  if (claimed == size) store->set(key("complete", 0), bytes_of("yes"));
+  store->get(key("complete", 0));
+  return {std::move(machine), ""};
+}
+
+c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const std::shared_ptr<SharedMachine>& machine,
+                                                     const std::vector<int64_t>& members, int64_t rank,
+                                                     const BackendOptions& options) {
+  SharedMemory memory;
+  try {
+    // The others learn of a failure from the empty address.
+    if (rank == 0) {
+      try {
+        memory = SharedMemory::create(SharedGroup::bytes_needed(static_cast<int64_t>(members.size())));
+      } catch (const std::runtime_error&) {
+        store->set("memory", bytes_of(""));
+        throw;
+      }
+      store->set("memory", bytes_of(memory.address()));
+    } else {
+      const std::string address = text_of(store->get("memory"));
+      if (address.empty()) throw std::runtime_error(concat("rank ", members[0], " cannot share memory"));
+      memory = SharedMemory::open(address);
+    }
+  } catch (const std::runtime_error& error) {
+    throw UserError(concat(error.what(), " (it is address space, taken up as it is used; is there a limit, ulimit -v?). "
+                           "--distributed-backend gloo does without."));
+  }
+  return c10::make_intrusive<SharedMemoryBackend>(
+      std::make_shared<SharedGroup>(machine, std::move(memory), members, rank), options.timeout);
+}
+
+}  // namespace espalier::dist
