@@ -56,8 +56,13 @@ std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
   return files;
 }
 
-Block write_block(DirectFile& file, const BlockData& block) {
-  const auto* data = static_cast<const uint8_t*>(block.data);
+Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make) {
+  std::vector<uint8_t> made;
+  if (block.data == nullptr && block.bytes > 0) {
+    made.resize(static_cast<size_t>(block.bytes));
+    make(block.tensor, block.offset, block.bytes, made.data());
+  }
+  const auto* data = made.empty() ? static_cast<const uint8_t*>(block.data) : made.data();
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
     const int64_t piece = std::min(kPieceBytes, block.bytes - done);
@@ -95,7 +100,8 @@ std::vector<FilePart> parts_of(const std::vector<TensorFile>& files, const StepC
   return parts;
 }
 
-std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePart& part, const Writers& writers) {
+std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePart& part, const MakeBytes& make,
+                                          const Writers& writers) {
   std::vector<WrittenBlock> written;
   if (part.blocks.empty() && writers.rank != 0) return written;
   if (writers.count > 1) check_not_aborted(partial);
@@ -103,7 +109,7 @@ std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePar
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
   for (const PlacedBlock& placed : part.blocks) {
     if (file.position() != placed.begin) file.seek(placed.begin);
-    written.push_back({placed.block->tensor, write_block(file, *placed.block)});
+    written.push_back({placed.block->tensor, write_block(file, *placed.block, make)});
   }
   file.finish();
   return written;
@@ -118,7 +124,7 @@ std::vector<WrittenBlock> write_own_blocks(const fs::path& partial, const std::v
   ThreadPool pool(kWriterThreads);
   std::vector<std::future<std::vector<WrittenBlock>>> pending;
   for (const FilePart& part : parts)
-    pending.push_back(pool.submit([&] { return write_file_part(partial, part, writers); }));
+    pending.push_back(pool.submit([&] { return write_file_part(partial, part, content.make, writers); }));
   std::vector<WrittenBlock> all;
   for (auto& future : pending) {
     const std::vector<WrittenBlock> written = future.get();
@@ -228,20 +234,27 @@ void write_step(const fs::path& run_folder, const StepContent& content, const Wr
   }
 }
 
-void write_step(const fs::path& run_folder, const Manifest& manifest, const std::vector<TensorData>& tensors,
-                const std::vector<ExtraFile>& extra_files) {
-  StepContent content{.manifest = manifest, .tensors = {}, .blocks = {}, .extra_files = extra_files};
-  for (const TensorData& tensor : tensors) {
-    content.tensors.push_back({tensor.name, tensor.file, tensor.dtype, tensor.shape});
-    const int64_t bytes = content.tensors.back().num_bytes();
+void write_step(const fs::path& run_folder, const Manifest& manifest, const std::vector<TensorFacts>& tensors,
+                const MakeBytes& make, const std::vector<ExtraFile>& extra_files) {
+  StepContent content{
+      .manifest = manifest, .tensors = tensors, .blocks = {}, .extra_files = extra_files, .make = make};
+  for (size_t number = 0; number < tensors.size(); ++number) {
+    const int64_t bytes = tensors[number].num_bytes();
     for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)
-      content.blocks.push_back({.tensor = content.tensors.size() - 1,
-                                .offset = offset,
-                                .bytes = std::min(kBlockBytes, bytes - offset),
-                                .data = static_cast<const uint8_t*>(tensor.data) + offset});
+      content.blocks.push_back({.tensor = number, .offset = offset, .bytes = std::min(kBlockBytes, bytes - offset)});
   }
   begin_step(run_folder, manifest.state.step);
   write_step(run_folder, content, {});
+}
+
+void write_step(const fs::path& run_folder, const Manifest& manifest, const std::vector<TensorData>& tensors,
+                const std::vector<ExtraFile>& extra_files) {
+  std::vector<TensorFacts> facts;
+  for (const TensorData& tensor : tensors) facts.push_back({tensor.name, tensor.file, tensor.dtype, tensor.shape});
+  const auto copy = [&](size_t tensor, int64_t offset, int64_t bytes, void* destination) {
+    std::memcpy(destination, static_cast<const uint8_t*>(tensors[tensor].data) + offset, static_cast<size_t>(bytes));
+  };
+  write_step(run_folder, manifest, facts, copy, extra_files);
 }
 
 void check_free_space(const fs::path& run_folder, int64_t needed_bytes, int64_t step) {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,15 @@ struct TensorFacts {
   int64_t num_bytes() const { return num_elements() * size_bytes(dtype); }
 };
 
-// A range of a tensor's bytes that this process writes, at most kBlockBytes. The data is not owned.
+// Puts bytes [offset, offset + bytes) of a tensor, by number in the list of tensors, into `destination`. Called by
+// several threads at once.
+using MakeBytes = std::function<void(size_t tensor, int64_t offset, int64_t bytes, void* destination)>;
+
+// A range of a tensor's bytes that this process writes, at most kBlockBytes.
 struct BlockData {
   size_t tensor = 0;  // number in the list of tensors
   int64_t offset = 0, bytes = 0;
-  const void* data = nullptr;
+  const void* data = nullptr;  // not owned; null: the content's `make` is asked when their turn comes
 };
 
 // A small file that travels with the checkpoint, whole: {"tokenizer/vocab.json", "{...}"}.
@@ -57,6 +62,7 @@ struct StepContent {
   std::vector<TensorFacts> tensors;    // the same on all ranks
   std::vector<BlockData> blocks;       // all ranks together: every byte of every tensor once
   std::vector<ExtraFile> extra_files;  // used on rank 0
+  MakeBytes make = {};                 // what blocks without data are made by
 };
 
 // Rank 0, before any rank writes. The folder of step N must not exist yet; a partial one of an earlier attempt is
@@ -78,6 +84,11 @@ struct TensorData {
 // The whole of it by one process.
 void write_step(const std::filesystem::path& run_folder, const Manifest& manifest,
                 const std::vector<TensorData>& tensors, const std::vector<ExtraFile>& extra_files);
+
+// The same for tensors that are made while they are written: two blocks are in memory at a time, whatever their sizes.
+void write_step(const std::filesystem::path& run_folder, const Manifest& manifest,
+                const std::vector<TensorFacts>& tensors, const MakeBytes& make,
+                const std::vector<ExtraFile>& extra_files);
 
 // Throws UserError (kCannotCreate) with both figures when the file system of `run_folder` has less than `needed_bytes`
 // free for this user.
