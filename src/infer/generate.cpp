@@ -54,7 +54,7 @@ class Rows {
 tensor::KeyValueCache new_cache(const spec::GptConfig& config, at::ScalarType type, int64_t rows, int64_t capacity) {
   tensor::KeyValueCache cache;
   cache.capacity = capacity;
-  const auto part = [&] { return at::empty({rows, config.num_attention_heads, capacity, config.kv_channels}, type); };
+  const auto part = [&] { return at::empty({rows, config.num_groups(), capacity, config.kv_channels}, type); };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part()});
   return cache;
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ckpt/loader.h"
+#include "convert/model_config.h"
 #include "store/run_folder.h"
 
 namespace espalier::infer {
@@ -17,21 +18,6 @@ at::ScalarType compute_type(const std::string& name) {
   if (name == "fp16") return at::kHalf;
   throw UserError(concat("the checkpoint's compute type is '", name, "'; this program knows fp32, bf16 and fp16"),
                   ExitCode::kBadData);
-}
-
-// The options of the training run, as its checkpoint keeps them.
-plan::RunConfig training_options(const store::Manifest& manifest, const std::filesystem::path& folder) {
-  plan::RunConfig config;
-  OptionTable table("espalier train gpt", "");
-  table.say_notes(false);
-  plan::add_gpt_options(table, config);
-  Problems problems;
-  table.parse_toml(manifest.config, (folder / store::kManifestName).string(), problems);
-  plan::resolve(config, table, problems);
-  problems.raise(ExitCode::kBadData);
-  config.model.vocab_size = manifest.model.vocab_size;
-  config.model.padded_vocab_size = manifest.model.padded_vocab_size;
-  return config;
 }
 
 // The tokenizer's files travel with the checkpoint under their usual names.
@@ -46,7 +32,7 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
-  LoadedModel loaded{.config = training_options(checkpoint.manifest(), entry->folder),
+  LoadedModel loaded{.config = convert::stored_config(checkpoint.manifest(), entry->folder),
                      .step = entry->step,
                      .tokenizer = {},
                      .params = {},

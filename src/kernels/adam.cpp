@@ -4,10 +4,11 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/device_ops.h"
+#include "kernels/internal/adam_constants.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -49,28 +50,31 @@ void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Te
   ESPALIER_CHECK(value.is_contiguous() && value.numel() == master.numel(), value.numel(), " values for ",
                  master.numel());
   ESPALIER_CHECK(step.step >= 1, "step ", step.step);
-  const double t = static_cast<double>(step.step);
-  const AdamElements args{.master = master.data_ptr<float>(),
-                          .exp_avg = exp_avg.data_ptr<float>(),
-                          .exp_avg_sq = exp_avg_sq.data_ptr<float>(),
-                          .grad = grad.const_data_ptr<float>(),
-                          .value = value.const_data_ptr() == master.const_data_ptr() ? nullptr : value.data_ptr(),
-                          .lr = static_cast<float>(step.lr),
-                          .beta1 = static_cast<float>(step.beta1),
-                          .beta2 = static_cast<float>(step.beta2),
-                          .one_minus_beta1 = static_cast<float>(1 - step.beta1),
-                          .one_minus_beta2 = static_cast<float>(1 - step.beta2),
-                          .correction1 = static_cast<float>(1 / (1 - std::pow(step.beta1, t))),
-                          .correction2 = static_cast<float>(1 / (1 - std::pow(step.beta2, t))),
-                          .epsilon = static_cast<float>(step.epsilon),
-                          .weight_decay = static_cast<float>(step.weight_decay),
-                          .grad_scale = static_cast<float>(step.grad_scale)};
+  if (const DeviceOps* device = device_ops(master))
+    return device->adam_step(master, exp_avg, exp_avg_sq, grad, value, step);
+  AdamElements args = adam_constants(step);
+  args.master = master.data_ptr<float>();
+  args.exp_avg = exp_avg.data_ptr<float>();
+  args.exp_avg_sq = exp_avg_sq.data_ptr<float>();
+  args.grad = grad.const_data_ptr<float>();
+  args.value = value.const_data_ptr() == master.const_data_ptr() ? nullptr : value.data_ptr();
   const auto kernel = row_kernels(value.scalar_type()).adam;
   at::parallel_for(0, master.numel(), kGrain, [&](int64_t first, int64_t last) { kernel(args, first, last); });
 }
 
-double sum_of_squares(const at::Tensor& values) { return total(values, row_kernels().sum_of_squares); }
-int64_t count_zeros(const at::Tensor& values) { return total(values, row_kernels().count_zeros); }
-bool all_finite(const at::Tensor& values) { return total(values, row_kernels().count_not_finite) == 0; }
+double sum_of_squares(const at::Tensor& values) {
+  if (const DeviceOps* device = device_ops(values)) return device->sum_of_squares(values);
+  return total(values, row_kernels().sum_of_squares);
+}
+
+int64_t count_zeros(const at::Tensor& values) {
+  if (const DeviceOps* device = device_ops(values)) return device->count_zeros(values);
+  return total(values, row_kernels().count_zeros);
+}
+
+bool all_finite(const at::Tensor& values) {
+  if (const DeviceOps* device = device_ops(values)) return device->all_finite(values);
+  return total(values, row_kernels().count_not_finite) == 0;
+}
 
 }  // namespace espalier::kernels

@@ -8,16 +8,17 @@
 
 #include <cstdint>
 
+#include "kernels/heads.h"
 #include "tensor/attention_context.h"
 
 namespace espalier::kernels {
 
-// qkv: [s, b, heads * 3 * head_size], per head q | k | v (Megatron's layout), compute type, contiguous. All heads, or
-// those of this rank (context.first_head). Result: [s, b, heads * head_size]. `layer` is the global layer number
+// qkv: [s, b, heads.columns(head_size)], compute type, contiguous. All heads, or those of this rank
+// (context.first_head, of the queries). Result: [s, b, heads.queries * head_size]. `layer` is the global layer number
 // (dropout site "attention", cache entry).
 // Keeps for backward: qkv, the result, and the log-sum-exp of every query (fp32).
 // With context.cache the new keys and values are appended to the cache's layer before use, and no graph is built.
-at::Tensor attention(const at::Tensor& qkv, const tensor::AttentionContext& context, int64_t num_heads, int64_t layer);
+at::Tensor attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer);
 
 // The slopes of ALiBi (Press et al. 2022) for `num_heads` heads, [heads] float32, as Megatron-DeepSpeed computes them.
 at::Tensor alibi_slopes(int64_t num_heads);

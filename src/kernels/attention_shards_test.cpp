@@ -44,7 +44,7 @@ Computed compute(const at::Tensor& qkv, const at::Tensor& d_result, int64_t firs
   context.alibi_slopes = context.alibi_slopes.narrow(0, first_head, heads).contiguous();
   const at::Tensor part =
       qkv.narrow(2, first_head * 3 * kHeadSize, heads * 3 * kHeadSize).clone().contiguous().requires_grad_(true);
-  const at::Tensor result = attention(part, context, heads, /*layer=*/3);
+  const at::Tensor result = attention(part, context, {heads, heads}, /*layer=*/3);
   const at::Tensor upstream = d_result.narrow(2, first_head * kHeadSize, heads * kHeadSize);
   return {result.detach(), torch::autograd::grad({result}, {part}, {upstream})[0]};
 }
@@ -91,7 +91,7 @@ TEST(AttentionShards, ThreadsThatShareAHeadChangeNoBit) {
         std::vector<at::Tensor> results, d_qkvs;
         for (int threads = 1; threads <= 4; ++threads) {
           at::set_num_threads(threads);
-          const at::Tensor result = attention(qkv, context, heads, /*layer=*/3);
+          const at::Tensor result = attention(qkv, context, {heads, heads}, /*layer=*/3);
           results.push_back(result.detach());
           d_qkvs.push_back(torch::autograd::grad({result}, {qkv}, {d_result})[0]);
         }
@@ -111,11 +111,11 @@ TEST(AttentionShards, HeadsBeyondThe16BitsOfTheCounterAreABug) {
   const at::Tensor qkv = at::zeros({2, 1, 2 * 3 * 8});
   AttentionContext context;
   context.first_head = 65534;
-  EXPECT_NO_THROW(attention(qkv, context, 2, 0));
+  EXPECT_NO_THROW(attention(qkv, context, {2, 2}, 0));
   context.first_head = 65535;
-  EXPECT_THROW(attention(qkv, context, 2, 0), InternalError);
+  EXPECT_THROW(attention(qkv, context, {2, 2}, 0), InternalError);
   context.first_head = -1;
-  EXPECT_THROW(attention(qkv, context, 2, 0), InternalError);
+  EXPECT_THROW(attention(qkv, context, {2, 2}, 0), InternalError);
 }
 
 }  // namespace attention_shards_test

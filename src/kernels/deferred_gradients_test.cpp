@@ -9,14 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bias_gelu.h"
+#include "kernels/activation.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/linear_cross_entropy.h"
+#include "kernels/qk_norm.h"
 #include "kernels/reference_test.h"
+#include "kernels/rms_norm.h"
 
 namespace espalier::kernels {
 namespace deferred_gradients_test {
@@ -68,9 +70,20 @@ const std::map<std::string, Op>& ops() {
        [](const at::Tensor& x, Params& params, GradQueue& queue) {
          return layer_norm(x, params.at("weight", {kHidden}), params.at("bias", {kHidden}), 1e-5, queue);
        }},
-      {"bias_gelu",
+      {"bias_activation",
        [](const at::Tensor& x, Params& params, GradQueue& queue) {
-         return bias_gelu(x, params.at("bias", {kHidden}), spec::Activation::kGeluTanh, queue);
+         return bias_activation(x, &params.at("bias", {kHidden}), spec::Activation::kGeluTanh, queue);
+       }},
+      {"rms_norm", [](const at::Tensor& x, Params& params,
+                      GradQueue& queue) { return rms_norm(x, params.at("weight", {kHidden}), 1e-5, queue); }},
+      {"qk_norm",
+       [](const at::Tensor& x, Params& params, GradQueue& queue) {
+         return qk_norm(x, params.at("query", {kHidden / 3}), params.at("key", {kHidden / 3}), {1, 1}, 1e-5, queue);
+       }},
+      {"gated bias_activation",
+       [](const at::Tensor& x, Params& params, GradQueue& queue) {
+         const at::Tensor both = at::cat({x, x}, -1);
+         return bias_activation(both, &params.at("bias", {2 * kHidden}), spec::Activation::kSwiglu, queue);
        }},
       {"bias_dropout_add",
        [](const at::Tensor& x, Params& params, GradQueue& queue) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/captured.h"
+#include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -42,6 +43,9 @@ DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
 
 at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, const at::Tensor* residual,
                         const DropoutSite& site) {
+  if (const DeviceOps* device = device_ops(x))
+    return device->dropout_forward(x, bias != nullptr ? bias->value : at::Tensor(),
+                                   residual != nullptr ? *residual : at::Tensor(), site);
   at::Tensor y = at::empty_like(x);
   DropoutRows args = rows_of(x, site);
   if (bias != nullptr) args.bias = bias->value.const_data_ptr();
@@ -51,6 +55,20 @@ at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, const at
   for_each_block(RowBlocks(x.size(0) * x.size(1)), x.size(2),
                  [&](int64_t, int64_t first, int64_t last) { kernels.dropout(args, first, last, nullptr); });
   return y;
+}
+
+DeviceOps::BiasGradients backward_rows(const at::Tensor& dy, const DropoutSite& site, bool with_bias) {
+  if (const DeviceOps* device = device_ops(dy)) return device->dropout_backward(dy, site, with_bias);
+  at::Tensor dx = at::empty_like(dy);
+  DropoutRows args = rows_of(dy, site);
+  args.y = dx.data_ptr();
+  const RowBlocks blocks(dy.size(0) * dy.size(1));
+  ColumnSums sums(blocks, with_bias ? 1 : 0, dy.size(2));
+  const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
+  for_each_block(blocks, dy.size(2), [&](int64_t block, int64_t first, int64_t last) {
+    kernels.dropout(args, first, last, with_bias ? sums.partial(block) : nullptr);
+  });
+  return {dx, with_bias ? sums.total()[0] : at::Tensor()};
 }
 
 struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
@@ -73,17 +91,9 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
       if (summed) push_grad(*state.queue, *state.bias, column_sums(dy));
       return {dy, dy, {}};
     }
-    at::Tensor dx = at::empty_like(dy);
-    DropoutRows args = rows_of(dy, state.site);
-    args.y = dx.data_ptr();
-    const RowBlocks blocks(dy.size(0) * dy.size(1));
-    ColumnSums sums(blocks, summed ? 1 : 0, dy.size(2));
-    const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
-    for_each_block(blocks, dy.size(2), [&](int64_t block, int64_t first, int64_t last) {
-      kernels.dropout(args, first, last, summed ? sums.partial(block) : nullptr);
-    });
-    if (summed) push_grad(*state.queue, *state.bias, sums.total()[0]);
-    return {dx, dy, {}};
+    const DeviceOps::BiasGradients gradients = backward_rows(dy, state.site, summed);
+    if (summed) push_grad(*state.queue, *state.bias, gradients.bias);
+    return {gradients.dx, dy, {}};
   }
 };
 

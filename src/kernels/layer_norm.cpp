@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/captured.h"
+#include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
 #include "tensor/saved.h"
 
@@ -13,12 +14,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Normalized {
-  at::Tensor y;           // as x
-  at::Tensor mean, rstd;  // [rows] fp32
-};
+using Normalized = DeviceOps::Normalized;
 
 Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  if (const DeviceOps* device = device_ops(x)) return device->layer_norm_forward(x, weight, bias, epsilon);
   const int64_t columns = weight.size(0), rows = x.numel() / columns;
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
   Normalized result{at::empty_like(x), at::empty({rows}, fp32), at::empty({rows}, fp32)};
@@ -34,6 +33,28 @@ Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, const at:
   for_each_block(RowBlocks(rows), columns,
                  [&](int64_t, int64_t first, int64_t last) { kernels.layer_norm_forward(args, first, last); });
   return result;
+}
+
+DeviceOps::NormGradients backward_rows(const at::Tensor& x, const Normalized& normalized, const at::Tensor& weight,
+                                       const at::Tensor& dy) {
+  if (const DeviceOps* device = device_ops(dy)) return device->layer_norm_backward(x, normalized, weight, dy);
+  at::Tensor dx = at::empty_like(dy);
+  const int64_t columns = dy.size(-1);
+  const LayerNormBackward args{.x = x.const_data_ptr(),
+                               .weight = weight.const_data_ptr(),
+                               .dy = dy.const_data_ptr(),
+                               .dx = dx.data_ptr(),
+                               .mean = normalized.mean.const_data_ptr<float>(),
+                               .rstd = normalized.rstd.const_data_ptr<float>(),
+                               .columns = columns};
+  const RowBlocks blocks(normalized.mean.numel());
+  ColumnSums sums(blocks, 2, columns);
+  const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
+  for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
+    kernels.layer_norm_backward(args, first, last, sums.partial(block, 0), sums.partial(block, 1));
+  });
+  const at::Tensor total = sums.total();
+  return {dx, total[0], total[1]};
 }
 
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
@@ -53,26 +74,11 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor dy = grads[0].contiguous();
-    at::Tensor dx = at::empty_like(dy);
-    const int64_t columns = dy.size(-1);
-    const LayerNormBackward args{.x = saved[0].const_data_ptr(),
-                                 .weight = state.weight->value.const_data_ptr(),
-                                 .dy = dy.const_data_ptr(),
-                                 .dx = dx.data_ptr(),
-                                 .mean = saved[1].const_data_ptr<float>(),
-                                 .rstd = saved[2].const_data_ptr<float>(),
-                                 .columns = columns};
-    const RowBlocks blocks(saved[1].numel());
-    ColumnSums sums(blocks, 2, columns);
-    const TypedRowKernels& kernels = row_kernels(dy.scalar_type());
-    for_each_block(blocks, columns, [&](int64_t block, int64_t first, int64_t last) {
-      kernels.layer_norm_backward(args, first, last, sums.partial(block, 0), sums.partial(block, 1));
-    });
-    const at::Tensor total = sums.total();
-    push_grad(*state.queue, *state.weight, total[0]);
-    push_grad(*state.queue, *state.bias, total[1]);
-    return {dx, {}, {}};
+    const DeviceOps::NormGradients gradients =
+        backward_rows(saved[0], {{}, saved[1], saved[2]}, state.weight->value, grads[0].contiguous());
+    push_grad(*state.queue, *state.weight, gradients.weight);
+    push_grad(*state.queue, *state.bias, gradients.bias);
+    return {gradients.dx, {}, {}};
   }
 };
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/captured.h"
 #include "kernels/cross_entropy_blocks.h"
+#include "kernels/device_ops.h"
 #include "kernels/matmul_blocked.h"
 #include "tensor/saved.h"
 
@@ -67,7 +68,29 @@ FinishedRows finish_rows(const std::vector<SoftmaxSums>& sums, const VocabularyS
   return rows;
 }
 
+// The same from a device's sums.
+FinishedRows finish_rows(const DeviceOps::SoftmaxRows& sums, const VocabularyShard& shard) {
+  const at::Tensor largest = sums.largest.to(at::kDouble), logarithm = sums.sum.log();
+  at::Tensor log_sum_exp = largest + logarithm, label_logits = sums.label_logit.to(at::kDouble);
+  if (!shard.combine) return {(largest - label_logits + logarithm).to(at::kFloat), log_sum_exp.to(at::kFloat)};
+  shard.combine(log_sum_exp, label_logits);
+  return {(log_sum_exp - label_logits).to(at::kFloat), log_sum_exp.to(at::kFloat)};
+}
+
+struct ForwardResult {
+  FinishedRows rows;
+  at::Tensor kept_logits;
+};
+
+ForwardResult forward(const CrossEntropyInput& input, const VocabularyShard& shard, bool with_backward) {
+  if (const DeviceOps* device = device_ops(input.x))
+    return {finish_rows(device->cross_entropy_forward(input), shard), at::empty({0}, input.x.options())};
+  const CrossEntropyRows rows = forward_rows(input, with_backward);
+  return {finish_rows(rows.sums, shard), rows.kept_logits};
+}
+
 at::Tensor backward_rows(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
+  if (const DeviceOps* device = device_ops(input.x)) return device->cross_entropy_backward(input, backward);
   const Bf16Kernels* kernels = kernels_for(input.x);
   return kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
                             : wide_cross_entropy_backward(input, backward);
@@ -82,18 +105,18 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   // `targets`: labels are rows of the shard.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight,
                                const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard) {
-    const CrossEntropyRows rows = forward_rows({x, weight->value, targets.labels}, /*with_backward=*/true);
-    const FinishedRows finished = finish_rows(rows.sums, shard);
+    const auto& [rows, kept_logits] =
+        kernels::forward({x, weight->value, targets.labels}, shard, /*with_backward=*/true);
     capture(context, "weight", weight);
     capture(context, "queue", queue);
     tensor::save_for_backward(context, "linear_cross_entropy",
                               {{"x", x},
                                {"labels", targets.labels},
                                {"loss_mask", targets.loss_mask},
-                               {"log_sum_exp", finished.log_sum_exp},
-                               {"kept_logits", rows.kept_logits}});
-    context->mark_non_differentiable({finished.losses});
-    return {masked_sum(finished.losses, targets.loss_mask), finished.losses};
+                               {"log_sum_exp", rows.log_sum_exp},
+                               {"kept_logits", kept_logits}});
+    context->mark_non_differentiable({rows.losses});
+    return {masked_sum(rows.losses, targets.loss_mask), rows.losses};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -136,8 +159,7 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
   ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
   const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
   if (!builds_graph(x)) {
-    const CrossEntropyRows rows = forward_rows({x, weight.value, local.labels}, /*with_backward=*/false);
-    const at::Tensor losses = finish_rows(rows.sums, shard).losses;
+    const at::Tensor losses = forward({x, weight.value, local.labels}, shard, /*with_backward=*/false).rows.losses;
     return {masked_sum(losses, loss_mask), losses};
   }
   const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, local, &queue, shard);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/device_ops.h"
 #include "kernels/dispatch.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
@@ -37,6 +38,7 @@ void check_operand(const at::Tensor& x) {
 at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   check_operand(x);
   check_operand(weight);
+  if (const DeviceOps* device = device_ops(x)) return device->matmul_forward(x, weight, bias);
   if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_forward(*kernels, x, weight, bias);
   if (multiply_wide(x)) {
     const at::Tensor product = at::mm(x.to(at::kFloat), weight.to(at::kFloat).t());
@@ -48,6 +50,7 @@ at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const a
 at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
   check_operand(dy);
   check_operand(weight);
+  if (const DeviceOps* device = device_ops(dy)) return device->matmul_input_grad(dy, weight);
   if (const Bf16Kernels* kernels = kernels_for(dy)) return blocked_input_grad(*kernels, dy, weight);
   if (multiply_wide(dy)) return at::mm(dy.to(at::kFloat), weight.to(at::kFloat)).to(dy.scalar_type());
   return at::mm(dy, weight);
@@ -57,6 +60,7 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   check_operand(dy);
   check_operand(x);
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
+  if (const DeviceOps* device = device_ops(x)) return device->matmul_weight_grad(dy, x, grad);
   if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
   at::Tensor out = grad;
   for (int64_t first = 0; first < dy.size(0); first += kWideTokens) {

@@ -8,14 +8,17 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/adam.h"
-#include "kernels/bias_gelu.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
+#include "kernels/qk_norm.h"
 #include "kernels/reference_test.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotary.h"
 #include "tensor/rng.h"
 
 namespace espalier::kernels {
@@ -51,8 +54,8 @@ std::vector<at::Tensor> run_all(CpuIsa isa, at::ScalarType type, int64_t hidden)
   const at::Tensor ids = (at::arange(3 * 17) * 7 % 11).view({3, 17});
   const at::Tensor x = embedding(ids, table.param, queue);
   const at::Tensor normalized = layer_norm(x, weight.param, bias.param, 1e-5, queue);
-  const at::Tensor tanh = bias_gelu(normalized, gelu_bias.param, spec::Activation::kGeluTanh, queue);
-  const at::Tensor erf = bias_gelu(tanh, gelu_bias.param, spec::Activation::kGeluErf, queue);
+  const at::Tensor tanh = bias_activation(normalized, &gelu_bias.param, spec::Activation::kGeluTanh, queue);
+  const at::Tensor erf = bias_activation(tanh, &gelu_bias.param, spec::Activation::kGeluErf, queue);
   const at::Tensor y = bias_dropout_add(erf, &add_bias.param, x, site, queue);
   y.backward(random({17, 3, hidden}, type, 6));
   std::vector<at::Tensor> results = {x, normalized, tanh, erf, y};
@@ -79,6 +82,51 @@ TEST(RowKernels, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
+// The ops of Llama-like models; `size` is a head's, and half the width of a gated activation.
+std::vector<at::Tensor> run_gated_and_heads(CpuIsa isa, at::ScalarType type, int64_t size) {
+  const ForceCpuIsa force(isa);
+  const Heads heads{4, 2};
+  TestParam norm(random({heads.columns(size)}, type, 1)), query(random({size}, type, 2)), key(random({size}, type, 3));
+  TestParam bias(random({2 * size}, type, 4));
+  tensor::GradQueue queue;
+  at::Tensor x = random({33, 2, heads.columns(size)}, type, 5).requires_grad_();
+  const at::Tensor angle = at::arange(66 * (size / 2)).view({66, size / 2}).to(at::kFloat) * 0.01f;
+  const RotaryTable table{at::cos(angle), at::sin(angle)};
+  const at::Tensor positions = at::arange(66).view({2, 33});
+  at::Tensor y = rms_norm(x, norm.param, 1e-6, queue);
+  y = qk_norm(y, query.param, key.param, heads, 1e-6, queue);
+  for (const bool interleaved : {false, true}) y = rotary(y, table, positions, heads, size, interleaved);
+  y = y.view({33 * 2 * 4, 2 * size});
+  std::vector<at::Tensor> results = {y};
+  for (int kind = 0; kind <= static_cast<int>(spec::Activation::kLiglu); ++kind) {
+    for (tensor::Param* const bias_or_null : {&bias.param, static_cast<tensor::Param*>(nullptr)}) {
+      results.push_back(bias_activation(y, bias_or_null, static_cast<spec::Activation>(kind), queue));
+    }
+  }
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  for (size_t i = 1; i < results.size(); ++i) {
+    loss = loss + (results[i].to(at::kDouble) * random(results[i].sizes(), at::kDouble, 6)).sum();
+  }
+  loss.backward();
+  results.push_back(x.grad());
+  for (const TestParam* param : {&norm, &query, &key, &bias}) results.push_back(param->param.grad);
+  return results;
+}
+
+TEST(RowKernels, OpsOfHeadsAndGatesGiveTheSameBitsOnEveryInstructionSet) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t size : {1, 7, 33, 80}) {
+      const std::vector<at::Tensor> generic = run_gated_and_heads(CpuIsa::kGeneric, type, size);
+      for (const CpuIsa isa : vector_levels()) {
+        const std::vector<at::Tensor> results = run_gated_and_heads(isa, type, size);
+        for (size_t i = 0; i < generic.size(); ++i) {
+          expect_same_bits(results[i].detach(), generic[i].detach(), concat(cpu_isa_name(isa), " result ", i).c_str());
+        }
+      }
+    }
+  }
+}
+
 TEST(RowKernels, GeluOfEveryShortNumberIsTheSameBits) {
   // All 65536 bit patterns of both short types: infinities, NaN and denormal numbers among them.
   at::Tensor bits = at::arange(65536).to(at::kShort);
@@ -91,7 +139,7 @@ TEST(RowKernels, GeluOfEveryShortNumberIsTheSameBits) {
           TestParam bias(at::zeros({256}, type));
           tensor::GradQueue queue;
           at::Tensor x = bits.view(type).view({256, 256}).detach().clone().requires_grad_();
-          const at::Tensor y = bias_gelu(x, bias.param, form, queue);
+          const at::Tensor y = bias_activation(x, &bias.param, form, queue);
           y.backward(at::ones_like(y));
           outputs[generic] = at::nan_to_num(y.detach(), 77), slopes[generic] = at::nan_to_num(x.grad(), 77);
         }

@@ -6,21 +6,39 @@
 #include "dist/collectives.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "kernels/qk_norm.h"
+#include "kernels/rotary.h"
 
 namespace espalier::nn {
 
-SelfAttention::SelfAttention(const LayerBuilder& builder, const std::string& name, int64_t layer, int64_t num_heads)
-    : query_key_value_(builder, name + ".query_key_value", ColumnLinear::Bias::kAdded),
-      dense_(builder, name + ".dense"),
+SelfAttention::SelfAttention(const LayerBuilder& builder, const std::string& name, int64_t layer,
+                             const AttentionShape& shape)
+    : query_key_value_(builder, name + ".query_key_value",
+                       shape.qkv_bias ? ColumnLinear::Bias::kAdded : ColumnLinear::Bias::kNone),
+      dense_(builder, name + ".dense", shape.dense_bias),
       name_(name),
       layer_(layer),
-      num_heads_(num_heads / (builder.grid.shape.tensor * builder.grid.shape.context)),
-      first_head_((builder.grid.position.tensor * builder.grid.shape.context + builder.grid.position.context) *
-                  num_heads_),
+      shape_(shape),
       context_ranks_(builder.grid.context),
       queue_(builder.params.grad_queue()) {
-  ESPALIER_CHECK(num_heads_ * builder.grid.shape.tensor * builder.grid.shape.context == num_heads, num_heads,
-                 " heads over ", spec::to_string(builder.grid.shape));
+  const spec::GridShape& grid = builder.grid.shape;
+  const int64_t ranks = grid.tensor * grid.context;
+  ESPALIER_CHECK(shape.num_groups % ranks == 0 && shape.num_heads % shape.num_groups == 0, shape.num_heads,
+                 " heads in ", shape.num_groups, " groups over ", spec::to_string(grid));
+  heads_ = {shape.num_heads / ranks, shape.num_groups / ranks};
+  first_head_ = (builder.grid.position.tensor * grid.context + builder.grid.position.context) * heads_.queries;
+  if (!shape.head_norm_epsilon) return;
+  query_norm_ = &builder.params.at(name + ".query_norm.weight");
+  key_norm_ = &builder.params.at(name + ".key_norm.weight");
+}
+
+// What happens to queries and keys before they meet. qkv: [s, b, groups * channels of a group] of this rank's heads.
+at::Tensor SelfAttention::prepare(at::Tensor qkv, const ForwardContext& context) const {
+  if (query_norm_ != nullptr)
+    qkv = kernels::qk_norm(qkv, *query_norm_, *key_norm_, heads_, *shape_.head_norm_epsilon, queue_);
+  if (shape_.rotary)
+    qkv = kernels::rotary(qkv, context.rotary, context.positions, heads_, shape_.head_size, shape_.rotary_interleaved);
+  return qkv;
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residual,
@@ -28,17 +46,18 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
   tensor::AttentionContext attention = context.attention;
   attention.first_head = first_head_;
   if (attention.alibi_slopes.defined())
-    attention.alibi_slopes = attention.alibi_slopes.narrow(0, first_head_, num_heads_);
-  // [s/cp, b, heads/tp*3*hd] -> [s, b, heads/(tp*cp)*3*hd]
-  const at::Tensor qkv = dist::sequence_to_heads(query_key_value_.forward(x), context_ranks_);
-  const at::Tensor mixed = dist::heads_to_sequence(kernels::attention(qkv, attention, num_heads_, layer_),
+    attention.alibi_slopes = attention.alibi_slopes.narrow(0, first_head_, heads_.queries);
+  // [s/cp, b, columns/tp] -> [s, b, columns/(tp*cp)]
+  const at::Tensor qkv = prepare(dist::sequence_to_heads(query_key_value_.forward(x), context_ranks_), context);
+  const at::Tensor mixed = dist::heads_to_sequence(kernels::attention(qkv, attention, heads_, layer_),
                                                    context_ranks_);  // [s/cp, b, heads/tp*hd]
-  return kernels::bias_dropout_add(dense_.forward(mixed), &dense_.bias(), residual, context.dropout_site(name_),
-                                   queue_);
+  return kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual, context.dropout_site(name_), queue_);
 }
 
 void SelfAttention::visit(tensor::ParamVisitor& visitor) {
   visitor.child("query_key_value", query_key_value_);
+  if (query_norm_ != nullptr) visitor.param("query_norm.weight", *query_norm_);
+  if (key_norm_ != nullptr) visitor.param("key_norm.weight", *key_norm_);
   visitor.child("dense", dense_);
 }
 

@@ -6,12 +6,16 @@
 #include <vector>
 
 #include "kernels/dropout.h"
+#include "kernels/rotary.h"
 #include "tensor/attention_context.h"
 
 namespace espalier::nn {
 
 struct ForwardContext {
   tensor::AttentionContext attention;
+  // Of models with rotary positions: the angles, and the position of every row that attention sees, [b, s] int64.
+  kernels::RotaryTable rotary;
+  at::Tensor positions;
   double hidden_dropout = 0;  // 0 in evaluation and generation
   uint64_t seed = 0;
   // Position in the sample of the first row of the activations [S, b, h] that this rank holds.

@@ -7,7 +7,7 @@ namespace espalier::nn {
 
 ColumnLinear::ColumnLinear(const LayerBuilder& builder, const std::string& name, Bias bias)
     : weight_(builder.params.at(name + ".weight")),
-      bias_(builder.params.at(name + ".bias")),
+      bias_(bias == Bias::kNone ? nullptr : &builder.params.at(name + ".bias")),
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       sequence_parallel_(builder.sequence_parallel),
@@ -15,17 +15,17 @@ ColumnLinear::ColumnLinear(const LayerBuilder& builder, const std::string& name,
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x) const {
   const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
-  return kernels::linear(whole, weight_, mode_ == Bias::kAdded ? &bias_ : nullptr, queue_);
+  return kernels::linear(whole, weight_, mode_ == Bias::kAdded ? bias_ : nullptr, queue_);
 }
 
 void ColumnLinear::visit(tensor::ParamVisitor& visitor) {
   visitor.param("weight", weight_);
-  visitor.param("bias", bias_);
+  if (bias_ != nullptr) visitor.param("bias", *bias_);
 }
 
-RowLinear::RowLinear(const LayerBuilder& builder, const std::string& name)
+RowLinear::RowLinear(const LayerBuilder& builder, const std::string& name, bool has_bias)
     : weight_(builder.params.at(name + ".weight")),
-      bias_(builder.params.at(name + ".bias")),
+      bias_(has_bias ? &builder.params.at(name + ".bias") : nullptr),
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       sequence_parallel_(builder.sequence_parallel) {}
@@ -37,7 +37,7 @@ at::Tensor RowLinear::forward(const at::Tensor& x) const {
 
 void RowLinear::visit(tensor::ParamVisitor& visitor) {
   visitor.param("weight", weight_);
-  visitor.param("bias", bias_);
+  if (bias_ != nullptr) visitor.param("bias", *bias_);
 }
 
 }  // namespace espalier::nn

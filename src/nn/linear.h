@@ -17,17 +17,18 @@ namespace espalier::nn {
 
 class ColumnLinear {
  public:
-  enum class Bias { kAdded, kLeftToCaller };
+  enum class Bias { kNone, kAdded, kLeftToCaller };
 
-  // Parameters "<name>.weight" [out, in] and "<name>.bias" [out] of the set, which outlives the layer.
+  // Parameters "<name>.weight" [out, in] and, if it has a bias, "<name>.bias" [out] of the set, which outlives the
+  // layer.
   ColumnLinear(const LayerBuilder& builder, const std::string& name, Bias bias);
   at::Tensor forward(const at::Tensor& x) const;  // [S, b, in] -> [s, b, out/tp]
-  tensor::Param& bias() const { return bias_; }
+  tensor::Param* bias() const { return bias_; }   // nullptr without
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   tensor::Param& weight_;
-  tensor::Param& bias_;
+  tensor::Param* bias_;
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   bool sequence_parallel_;
@@ -36,14 +37,14 @@ class ColumnLinear {
 
 class RowLinear {
  public:
-  RowLinear(const LayerBuilder& builder, const std::string& name);
+  RowLinear(const LayerBuilder& builder, const std::string& name, bool has_bias);
   at::Tensor forward(const at::Tensor& x) const;  // [s, b, in/tp] -> [S, b, out], without the bias
-  tensor::Param& bias() const { return bias_; }
+  tensor::Param* bias() const { return bias_; }   // nullptr without
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   tensor::Param& weight_;
-  tensor::Param& bias_;
+  tensor::Param* bias_;
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   bool sequence_parallel_;

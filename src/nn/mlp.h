@@ -14,8 +14,8 @@ namespace espalier::nn {
 class Mlp {
  public:
   // `name` is the path of the layer's parameters ("layers.3.mlp").
-  Mlp(const LayerBuilder& builder, const std::string& name, spec::Activation activation);
-  // residual + dropout(dense_4h_to_h(gelu(dense_h_to_4h(x)))); x, residual: [S, b, h].
+  Mlp(const LayerBuilder& builder, const std::string& name, spec::Activation activation, bool has_bias);
+  // residual + dropout(dense_4h_to_h(activation(dense_h_to_4h(x)))); x, residual: [S, b, h].
   at::Tensor forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const;
   void visit(tensor::ParamVisitor& visitor);
 

@@ -26,7 +26,7 @@ Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, co
                      dist::GradReducer* reducer)
     : config_(config), grid_(grid), reducer_(reducer), master_is_value_(params.compute_type() == at::kFloat) {
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
-  const auto fp32 = at::TensorOptions().dtype(at::kFloat);
+  const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
   for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
     const auto shape = piece.value.sizes();
     states_.push_back({piece, master_is_value_ ? piece.value : at::zeros(shape, fp32), at::zeros(shape, fp32),

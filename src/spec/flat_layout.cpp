@@ -19,11 +19,12 @@ int64_t round_up_flat(int64_t count) { return round_up(count, kFlatAlignment); }
 
 FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& shard, int64_t num_sharers) {
   ESPALIER_CHECK(num_sharers >= 1, num_sharers, " sharers");
-  // (not tied, not replicated, depth): sorted as the sections are.
-  std::map<std::tuple<bool, bool, int64_t>, std::vector<size_t>> members;
+  // (not tied, not replicated, use is split, depth): sorted as the sections are.
+  std::map<std::tuple<bool, bool, bool, int64_t>, std::vector<size_t>> members;
   for (size_t i = 0; i < specs.size(); ++i) {
     const bool together = specs[i].tied_to_output || is_replicated(specs[i]);
-    members[{!specs[i].tied_to_output, !is_replicated(specs[i]), together ? -1 : specs[i].depth}].push_back(i);
+    members[{!specs[i].tied_to_output, !is_replicated(specs[i]), specs[i].use_is_split, together ? -1 : specs[i].depth}]
+        .push_back(i);
   }
   int64_t last_depth = 0;
   for (const ParamSpec& spec : specs) last_depth = std::max(last_depth, spec.depth);
@@ -32,9 +33,10 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
   layout.counts.resize(specs.size());
   layout.section_of.resize(specs.size());
   for (auto& [key, params] : members) {
-    const auto& [not_tied, not_replicated, depth] = key;
+    const auto& [not_tied, not_replicated, use_is_split, depth] = key;
     FlatSection section{.tied = !not_tied,
                         .replicated = !not_replicated,
+                        .use_is_split = use_is_split,
                         .depth = depth,
                         .is_layer = 0 < depth && depth < last_depth,
                         .begin = layout.size,

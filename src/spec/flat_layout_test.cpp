@@ -47,6 +47,18 @@ TEST(FlatLayout, SectionsDivideAmongSharers) {
   EXPECT_EQ(layout.size, 192);
 }
 
+TEST(FlatLayout, WhatTensorRanksUseForHeadsOfTheirOwnLiesBehindWhatTheyUseAlike) {
+  std::vector<ParamSpec> specs = {spec_of({7}, 1, false), spec_of({4}, 1, false), spec_of({8, 4}, 1, true),
+                                  spec_of({7}, 2, false), spec_of({4}, 2, false)};
+  specs[1].use_is_split = specs[4].use_is_split = true;
+  const FlatLayout layout = flat_layout(specs, {});
+  ASSERT_EQ(layout.sections.size(), 3u);
+  EXPECT_EQ(layout.sections[0].params, (std::vector<size_t>{0, 3}));
+  EXPECT_EQ(layout.sections[1].params, (std::vector<size_t>{1, 4}));
+  EXPECT_TRUE(layout.sections[1].replicated && layout.sections[1].use_is_split && !layout.sections[0].use_is_split);
+  EXPECT_FALSE(layout.sections[2].replicated);
+}
+
 // Vocabularies that do not divide make ranks differ in size, but not in where the replicated parameters lie.
 TEST(FlatLayout, ReplicatedSectionsAreTheSameOnAllTensorRanks) {
   const std::vector<ParamSpec> specs = {spec_of({33, 4}, 0, true), spec_of({7}, 1, false), spec_of({1}, 2, false)};

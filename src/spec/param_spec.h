@@ -48,6 +48,9 @@ struct ParamSpec {
   int64_t depth = 0;
   Init init;
   bool weight_decay = false;
+  // Replicated over the tensor ranks, of which each uses it for heads of its own (norms of heads): its gradients are
+  // summed over them whether or not the sequence is split as well.
+  bool use_is_split = false;
   // The stage that owns the last depth uses it too (tied embedding): its gradients are summed over both.
   bool tied_to_output = false;
   // In a stage's list (plan/stage_params.h): a tied parameter that another stage owns. It counts, and is saved, there.

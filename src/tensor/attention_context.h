@@ -13,7 +13,7 @@ namespace espalier::tensor {
 // number of positions (`length`), the first of them possibly padding (see AttentionContext::first_key).
 struct KeyValueCache {
   struct Layer {
-    at::Tensor keys, values;  // [b, heads, capacity, head size], compute type
+    at::Tensor keys, values;  // [b, heads (groups that share keys), capacity, head size], compute type
   };
   std::vector<Layer> layers;
   int64_t capacity = 0;
@@ -25,7 +25,7 @@ struct AttentionContext {
   // counted from the start of the row (cache included). Documents set it to the start of their document.
   at::Tensor first_key;
   int64_t window = 0;  // 0: unlimited; otherwise a query sees at most the last `window` keys, itself included
-  // Slope of each local head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
+  // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
   KeyValueCache* cache = nullptr;
 

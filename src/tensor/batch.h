@@ -24,6 +24,9 @@ struct Batch {
   // ends (no --reset-attention-mask).
   at::Tensor document_starts;
   std::map<std::string, at::Tensor> extra;  // what only one family needs, by name
+
+  // The same with all tensors on `device`.
+  Batch to(at::Device device) const;
 };
 
 }  // namespace espalier::tensor

@@ -35,12 +35,13 @@ at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uin
 }  // namespace
 
 ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-                   bool with_grad, const spec::Sharing& sharing)
+                   bool with_grad, const spec::Sharing& sharing, at::Device device)
     : specs_(std::make_unique<const std::vector<spec::ParamSpec>>(std::move(specs))),
       shard_(shard),
       layout_(spec::flat_layout(*specs_, shard, sharing.stage == spec::ZeroStage::kNone ? 1 : sharing.num_ranks)),
       compute_type_(compute_type),
       sharing_(sharing.num_ranks > 1 ? sharing : spec::Sharing{}),
+      device_(device),
       section_values_(layout_.sections.size()),
       section_grads_(layout_.sections.size()) {
   params_.reserve(specs_->size());
@@ -48,7 +49,8 @@ ParamSet::ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& 
     ESPALIER_CHECK(index_.emplace((*specs_)[i].name, i).second, "two parameters are named ", (*specs_)[i].name);
     params_.push_back({.spec = &(*specs_)[i]});
   }
-  const auto values = at::TensorOptions().dtype(compute_type), grads = at::TensorOptions().dtype(at::kFloat);
+  const auto values = at::TensorOptions().dtype(compute_type).device(device);
+  const auto grads = values.dtype(at::kFloat);
   if (sharing_.stage < spec::ZeroStage::kParameters) flat_values_ = at::zeros({layout_.size}, values);
   if (sharing_.stage < spec::ZeroStage::kGradients && with_grad) flat_grads_ = at::zeros({layout_.size}, grads);
   for (size_t i = 0; i < layout_.sections.size(); ++i) {

@@ -23,9 +23,9 @@ namespace espalier::tensor {
 class ParamSet {
  public:
   // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept. `sharing`: what
-  // data-parallel ranks divide among themselves.
+  // data-parallel ranks divide among themselves. `device`: where values and gradients lie.
   ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
-           bool with_grad, const spec::Sharing& sharing = {});
+           bool with_grad, const spec::Sharing& sharing = {}, at::Device device = at::kCPU);
 
   // CHECKs that it is there.
   Param& at(const std::string& name);
@@ -35,6 +35,7 @@ class ParamSet {
   at::ScalarType compute_type() const { return compute_type_; }
 
   const spec::Sharing& sharing() const { return sharing_; }
+  at::Device device() const { return device_; }
 
   // All values, and all gradients, as one tensor each: [elements], with the padding between parameters. Undefined where
   // some of them come and go.
@@ -57,8 +58,8 @@ class ParamSet {
   // Of the gradients that are there.
   void zero_grad();
 
-  // Draws every parameter as its spec says, from (seed, name) alone, so that shards of any layout are parts of the same
-  // model; fp32 values are given to `sink` (the optimizer's master copy) before they are rounded to the compute type.
+  // Draws every parameter as its spec says, on the CPU and from (seed, name) alone, so that shards of any layout on any
+  // device are parts of the same model; fp32 values are given to `sink` (the optimizer's master copy) before they are rounded to the compute type.
   // Values that are not there are only given to `sink`.
   void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
 
@@ -72,6 +73,7 @@ class ParamSet {
   spec::FlatLayout layout_;
   at::ScalarType compute_type_;
   spec::Sharing sharing_;
+  at::Device device_;
   at::Tensor flat_values_, flat_grads_;
   std::vector<at::Tensor> section_values_, section_grads_;
   GradQueue grad_queue_;

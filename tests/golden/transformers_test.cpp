@@ -1,5 +1,5 @@
-// BLOOM and GPT-2 beside transformers: the same random weights give the same logits, gradients, losses of training and
-// greedy continuations. tests/oracle/transformers_oracle.py made tests/data/transformers; with
+// BLOOM, GPT-2, Llama and its likes beside transformers: the same random weights give the same logits, gradients,
+// losses of training and greedy continuations. tests/oracle/transformers_oracle.py made tests/data/transformers; with
 // ESPALIER_FRESH_ORACLES=DIR the models of DIR/transformers are tried as well. Everything in fp32.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "infer/generate.h"
@@ -38,6 +39,51 @@ std::vector<fs::path> cases() {
   return found;
 }
 
+spec::Activation activation_of(const std::string& name) {
+  using spec::Activation;
+  static const std::map<std::string, Activation> names = {
+      {"gelu_tanh", Activation::kGeluTanh}, {"gelu_erf", Activation::kGeluErf},    {"relu", Activation::kRelu},
+      {"silu", Activation::kSilu},          {"swiglu", Activation::kSwiglu},       {"reglu", Activation::kReglu},
+      {"geglu", Activation::kGeglu},        {"geglu_tanh", Activation::kGegluTanh}};
+  return names.at(name);
+}
+
+void read_rotary(const Json& json, spec::GptConfig& config) {
+  using Kind = spec::RopeScaling::Kind;
+  static const std::map<std::string, Kind> kinds = {{"default", Kind::kNone},
+                                                    {"linear", Kind::kLinear},
+                                                    {"llama3", Kind::kLlama3},
+                                                    {"yarn", Kind::kYarn},
+                                                    {"longrope", Kind::kLongRope}};
+  config.position_embedding = spec::PositionEmbedding::kRotary;
+  config.rotary_base = json.at("rope_theta");
+  config.rotary_percent = json.at("partial_rotary_factor");
+  spec::RopeScaling& scaling = config.rope_scaling;
+  scaling.kind = kinds.at(json.at("rope_type"));
+  scaling.factor = json.value("factor", 1.0);
+  scaling.low_freq_factor = json.value("low_freq_factor", 0.0);
+  scaling.high_freq_factor = json.value("high_freq_factor", 0.0);
+  scaling.beta_fast = json.value("beta_fast", 0.0);
+  scaling.beta_slow = json.value("beta_slow", 0.0);
+  scaling.original_max_position_embeddings = json.value("original_max_position_embeddings", 0);
+  scaling.short_factors = json.value("short_factor", std::vector<double>());
+  scaling.long_factors = json.value("long_factor", std::vector<double>());
+}
+
+// What only Llama and its likes have.
+void read_llama(const Json& json, spec::GptConfig& config) {
+  config.num_query_groups = json.at("groups");
+  config.kv_channels = json.at("head_size");
+  config.normalization = json.at("norm") == "rms" ? spec::Normalization::kRmsNorm : spec::Normalization::kLayerNorm;
+  config.add_bias_linear = json.at("bias");
+  config.add_qkv_bias = json.at("qkv_bias");
+  config.qk_layernorm = json.at("qk_norm");
+  config.rotary_interleaved = json.at("interleaved");
+  config.window_size = json.at("window");
+  config.max_position_embeddings = json.value("max_positions", 0);
+  read_rotary(json.at("rotary"), config);
+}
+
 spec::GptConfig config_of(const Json& json) {
   spec::GptConfig config;
   config.num_layers = json.at("num_layers");
@@ -48,12 +94,13 @@ spec::GptConfig config_of(const Json& json) {
   config.vocab_size = config.padded_vocab_size = json.at("vocab");
   config.layernorm_epsilon = json.at("epsilon");
   config.tie_output = json.at("tied");
-  config.residual_from_layernorm = json.at("residual_from_layernorm");
-  config.activation = json.at("activation") == "gelu_erf" ? spec::Activation::kGeluErf : spec::Activation::kGeluTanh;
+  config.residual_from_layernorm = json.value("residual_from_layernorm", false);
+  config.activation = activation_of(json.at("activation"));
   config.hidden_dropout = config.attention_dropout = 0;
   config.embed_layernorm = json.at("family") == "bloom";
   config.position_embedding =
       config.embed_layernorm ? spec::PositionEmbedding::kAlibi : spec::PositionEmbedding::kLearned;
+  if (json.contains("groups")) read_llama(json, config);
   return config;
 }
 
@@ -96,7 +143,7 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
   static spec::GptConfig complete(const Json& json, const store::SafetensorsFile& file) {
     spec::GptConfig config = config_of(json.at("config"));
     const store::TensorEntry* positions = file.find("weight.position_embeddings.weight");
-    config.max_position_embeddings = positions != nullptr ? positions->shape[0] : 0;
+    if (positions != nullptr) config.max_position_embeddings = positions->shape[0];
     return config;
   }
 
@@ -148,7 +195,7 @@ TEST_P(TransformersModel, CachedLogitsAreTransformersAndTheUncachedOnes) {
   tensor::KeyValueCache cache;
   cache.capacity = ids.size(1);
   const auto part = [&] {
-    return at::empty({ids.size(0), config.num_attention_heads, cache.capacity, config.kv_channels}, at::kFloat);
+    return at::empty({ids.size(0), config.num_groups(), cache.capacity, config.kv_channels}, at::kFloat);
   };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part()});
   // A prompt of a third, a few positions at once, then one at a time.
@@ -168,8 +215,8 @@ TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {
   for (tensor::Param& param : params.params()) {
     const std::string& name = param.spec->name;
     at::Tensor found = param.grad.to(at::kDouble), wanted = read_tensor(file, "grad." + name).to(at::kDouble);
-    if (name.ends_with("query_key_value.bias")) {
-      // Softmax does not see a shift of all scores of a query, so a key's bias has no gradient.
+    if (name.ends_with("query_key_value.bias") && config.position_embedding != spec::PositionEmbedding::kRotary) {
+      // Softmax does not see a shift of all scores of a query, so a key's bias that is not rotated has no gradient.
       const std::vector<int64_t> by_head = {config.num_attention_heads, 3, config.kv_channels};
       found = found.view(by_head), wanted = wanted.view(by_head);
       EXPECT_LE(found.select(1, 1).norm().item<double>(), kZeroTolerance * total) << name << ", keys";
@@ -182,11 +229,12 @@ TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {
 
 TEST_P(TransformersModel, FiveStepsOfAdamHaveTransformersLossesAndNorms) {
   const Json& settings = json.at("optimizer");
-  optim::Optimizer optimizer(params, {.beta1 = settings.at("betas").at(0),
-                                      .beta2 = settings.at("betas").at(1),
-                                      .epsilon = settings.at("eps"),
-                                      .weight_decay = settings.at("weight_decay"),
-                                      .clip_grad = settings.at("clip")},
+  optim::Optimizer optimizer(params,
+                             {.beta1 = settings.at("betas").at(0),
+                              .beta2 = settings.at("betas").at(1),
+                              .epsilon = settings.at("eps"),
+                              .weight_decay = settings.at("weight_decay"),
+                              .clip_grad = settings.at("clip")},
                              dist::single_process());
   for (size_t step = 0; step < 5; ++step) {
     params.zero_grad();

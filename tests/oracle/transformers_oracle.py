@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers' BLOOM and GPT-2 make of small random models: expected values for src/models, src/optim, src/infer.
+"""What transformers' BLOOM, GPT-2, Llama and its likes (llama_models.py) make of small random models: expected values for src/models, src/optim, src/infer.
 
     tests/oracle/transformers_oracle.py                   writes tests/data/transformers again
     tests/oracle/transformers_oracle.py --check           makes them again and compares with the committed ones
@@ -23,6 +23,8 @@ import transformers
 from safetensors.torch import load_file, save
 from transformers import BloomConfig, BloomForCausalLM, GenerationConfig, GPT2Config, GPT2LMHeadModel
 
+import llama_models
+
 ROWS, STEPS, NEW_TOKENS = 2, 5, 12
 OPTIMIZER = {"lr": 2e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 # Rounding must not decide which of two tokens is generated.
@@ -34,12 +36,15 @@ COMMITTED = {
     "gpt2": {"family": "gpt2", **BLOOM, "ffn": 70, "epsilon": 1e-6},
     "gpt2_untied_erf": {"family": "gpt2", **BLOOM, "num_layers": 1, "hidden": 14, "heads": 2, "ffn": 45, "vocab": 31,
                         "length": 7, "activation": "gelu_erf", "tied": False},
+    **llama_models.COMMITTED,
 }
 # Compared with the committed values on another CPU: what fp32 leaves between two orders of summation.
 TOLERANCE = {"logits": 2e-6, "grad": 2e-5, "loss": 2e-6, "norm": 2e-5}
 
 
 def fresh_case(rng):
+    if rng.random() < 0.6:
+        return llama_models.fresh_case(rng)
     family, heads = rng.choice(["bloom", "gpt2"]), rng.choice([1, 2, 3, 5, 7, 12])
     bloom = family == "bloom"
     hidden = heads * rng.choice([2, 4, 8, 10, 16])
@@ -51,6 +56,8 @@ def fresh_case(rng):
 
 
 def new_model(case):
+    if case["family"] in llama_models.FAMILIES:
+        return llama_models.new_model(case, NEW_TOKENS)
     common = {"vocab_size": case["vocab"], "n_layer": case["num_layers"], "n_head": case["heads"],
               "layer_norm_epsilon": case["epsilon"], "tie_word_embeddings": case["tied"], "bos_token_id": None,
               "eos_token_id": None, "attn_implementation": "eager"}
@@ -93,6 +100,13 @@ def our_layout(name, tensor, case):
         heads, size = case["heads"], case["hidden"] // case["heads"]
         tensor = tensor.reshape(3, heads, size, -1).transpose(0, 1).reshape(tensor.shape)
     return tensor.contiguous()
+
+
+def our_tensors(tensors, case):
+    """Tensors of a model by transformers' names -> the same by ours, in our layout."""
+    if case["family"] in llama_models.FAMILIES:
+        return llama_models.our_tensors(tensors, case)
+    return {our_name(theirs): our_layout(theirs, tensor, case) for theirs, tensor in tensors.items()}
 
 
 def randomise(model, rng):
@@ -147,7 +161,7 @@ def continuation(model, prompt):
 def generations(model, case, rng):
     """For each of three lengths the most varied of some continuations."""
     found = []
-    for length in [case["length"], 1, (case["length"] + 1) // 2]:
+    for length in case.get("prompt_lengths", [case["length"], 1, (case["length"] + 1) // 2]):
         clear = []
         while len(clear) < 12:
             prompt = [rng.randrange(case["vocab"]) for _ in range(length)]
@@ -167,16 +181,15 @@ def make(name, case, seed, folder):
     mask = torch.tensor([[float(rng.random() < 0.8) for _ in range(case["length"])] for _ in range(ROWS)])
     mask[0, 0] = 1
 
-    tensors = {}
-    for theirs, parameter in model.named_parameters():
-        # Kept as bf16, in which they are exact.
-        tensors["weight." + our_name(theirs)] = our_layout(theirs, parameter.detach().bfloat16(), case).clone()
+    # Kept as bf16, in which they are exact.
+    weights = {theirs: parameter.detach().bfloat16() for theirs, parameter in model.named_parameters()}
+    tensors = {"weight." + name: tensor.clone() for name, tensor in our_tensors(weights, case).items()}
     greedy = generations(model, case, rng)
     logits = model(batches[0][:, :-1]).logits
     loss_of(logits, batches[0], mask).backward()
     tensors["logits"] = logits.detach().contiguous()
-    for theirs, parameter in model.named_parameters():
-        tensors["grad." + our_name(theirs)] = our_layout(theirs, parameter.grad, case).clone()
+    gradients = {theirs: parameter.grad for theirs, parameter in model.named_parameters()}
+    tensors |= {"grad." + name: tensor.clone() for name, tensor in our_tensors(gradients, case).items()}
     losses, norms = train(model, batches, mask)
 
     folder.mkdir(parents=True, exist_ok=True)

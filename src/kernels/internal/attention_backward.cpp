@@ -2,8 +2,9 @@
 //
 // For each tile of keys, over the tiles of queries that see it (S, P transposed as attention_tiles.h says):
 //   P = 2^(K Q^T - lse);  dP = V dO^T;  dS = P (dP - D);  dV += P dO;  dK += dS Q;  dQ^T += K^T dS
-// D = rowsum(dO O). Threads that share a head take its tiles of keys in turn; each adds to a tile of dQ when the one
-// that has the tile of keys before its own has done so.
+// D = rowsum(dO O). dK and dV of a group are sums over its query heads, one head after another. Threads that share a
+// group take its tiles of keys in turn; each adds to a tile of dQ when the one that has the tile of keys before its own
+// has done so.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ struct QueryPanels {
 // What one tile of keys needs.
 struct KeyBuffers {
   char *key_rows, *key_transposed, *value_rows, *rows, *other_rows;
-  float *products, *d_probabilities, *d_key, *d_value, *sums;
+  float *products, *d_probabilities, *sums;
   char *probabilities, *d_scores, *d_scores_interleaved;
   float* bias;
 
@@ -46,17 +47,43 @@ struct KeyBuffers {
     }
     for (float** scores : {&products, &d_probabilities}) *scores = carver.take<float>(kScores * 4);
     for (char** scores : {&probabilities, &d_scores, &d_scores_interleaved}) *scores = carver.take<char>(g.score_bytes);
-    for (float** panel : {&d_key, &d_value, &sums}) *panel = carver.take<float>(g.sums_bytes);
+    sums = carver.take<float>(g.sums_bytes);
     bias = carver.take<float>(kTile * 4);
   }
 };
 
-// What one head needs.
-struct HeadBuffers {
+// Sums of one tile of keys over the query heads of its group.
+struct KeySums {
+  float *d_key, *d_value;
+
+  KeySums(const Geometry& g, Carver& carver)
+      : d_key(carver.take<float>(g.sums_bytes)), d_value(carver.take<float>(g.sums_bytes)) {}
+};
+
+// What one group needs that one thread has: the panels of one head at a time, and the sums of all tiles of keys from
+// head to head. A group of one head is done with a tile of keys before the next.
+struct GroupBuffers {
   QueryPanels queries;
   KeyBuffers keys;
+  char* sums;
+  int64_t tile_bytes, kept_tiles;
 
-  HeadBuffers(const Geometry& g, Carver& carver) : queries(g, carver), keys(g, carver) {}
+  GroupBuffers(const Geometry& g, Carver& carver) : queries(g, carver), keys(g, carver), tile_bytes(2 * g.sums_bytes) {
+    kept_tiles = g.problem.members > 1 ? g.key_tiles : 1;
+    sums = carver.take<char>(kept_tiles * tile_bytes);
+  }
+  KeySums key_sums(const Geometry& g, int64_t key_tile) const {
+    Carver carver(sums + key_tile % kept_tiles * tile_bytes);
+    return KeySums(g, carver);
+  }
+};
+
+// What one tile of keys of a shared group needs.
+struct SharedBuffers {
+  KeyBuffers keys;
+  KeySums sums;
+
+  SharedBuffers(const Geometry& g, Carver& carver) : keys(g, carver), sums(g, carver) {}
 };
 
 // Who may add to each tile of a head's dQ: the tile of keys whose turn it is.
@@ -86,7 +113,7 @@ struct HeadGradients {
   const AttentionGradients& gradients;
   QueryPanels panels;
   std::vector<QueryTile> queries;
-  std::unique_ptr<Turns> turns;  // none where one thread has the whole head
+  std::unique_ptr<Turns> turns;  // none where one thread has the whole group
 
   HeadGradients(const Head& head, const AttentionGradients& gradients, const QueryPanels& panels)
       : head(head), gradients(gradients), panels(panels) {
@@ -95,7 +122,8 @@ struct HeadGradients {
   }
 
   void load_query_tile(int64_t tile, const KeyBuffers& buffers) const;
-  void add_key_tile(int64_t key_tile, const KeyBuffers& buffers) const;
+  // The group's heads must come in their order: the first clears the sums, the last writes them out.
+  void add_key_tile(int64_t key_tile, const KeyBuffers& buffers, const KeySums& sums) const;
 
  private:
   void add_to_query_tile(int64_t key_tile, int64_t query_tile, const KeyBuffers& buffers) const;
@@ -132,13 +160,15 @@ void HeadGradients::add_to_query_tile(int64_t key_tile, int64_t query_tile, cons
   if (turns) turns->pass(query_tile, key_tile);
 }
 
-void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers) const {
+void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, const KeySums& sums) const {
   const Geometry& g = head.geometry;
   head.load(g.problem.key, key_tile, g.num_keys, buffers.key_rows);
   g.ops.interleave(buffers.key_rows, g.padded, buffers.rows);
   g.ops.transpose(buffers.rows, g.padded, buffers.key_transposed);
   head.load(g.problem.value, key_tile, g.num_keys, buffers.value_rows);
-  for (float* sums : {buffers.d_key, buffers.d_value}) std::memset(sums, 0, g.sums_bytes);
+  if (head.member == 0) {
+    for (float* sum : {sums.d_key, sums.d_value}) std::memset(sum, 0, g.sums_bytes);
+  }
   std::memset(buffers.bias, 0, kTile * 4);
   ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
   for (int64_t query_tile = 0; query_tile < g.query_tiles; ++query_tile) {
@@ -152,30 +182,33 @@ void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers) co
     g.ops.softmax_backward(tile, buffers.d_probabilities, panels.log_sum_exp + query_tile * kTile,
                            panels.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,
                            buffers.d_scores_interleaved);
-    g.ops.multiply(buffers.d_value, buffers.probabilities, panels.d_result_interleaved + offset, kTile, g.padded, kTile,
+    g.ops.multiply(sums.d_value, buffers.probabilities, panels.d_result_interleaved + offset, kTile, g.padded, kTile,
                    true);
-    g.ops.multiply(buffers.d_key, buffers.d_scores, panels.query_interleaved + offset, kTile, g.padded, kTile, true);
+    g.ops.multiply(sums.d_key, buffers.d_scores, panels.query_interleaved + offset, kTile, g.padded, kTile, true);
     add_to_query_tile(key_tile, query_tile, buffers);
   }
-  head.store(buffers.d_key, g.problem.scale, gradients.key, key_tile, g.num_keys);
-  head.store(buffers.d_value, 1.0f, gradients.value, key_tile, g.num_keys);
+  if (head.member + 1 < g.problem.members) return;
+  head.store(sums.d_key, g.problem.scale, gradients.key, key_tile, g.num_keys);
+  head.store(sums.d_value, 1.0f, gradients.value, key_tile, g.num_keys);
 }
 
-// The pairs from `first_pair` on, tile by tile on all threads.
-void backward_shared(const Geometry& g, const AttentionGradients& gradients, int64_t first_pair) {
-  const int64_t num_shared = g.num_pairs - first_pair;
-  Carver carver(shared_workspace().reserve(num_shared * bytes_of<QueryPanels>(g)));
+// The groups from `first_group` on, tile by tile on all threads.
+void backward_shared(const Geometry& g, const AttentionGradients& gradients, int64_t first_group) {
+  const int64_t num_shared = g.num_groups - first_group, members = g.problem.members;
+  Carver carver(shared_workspace().reserve(num_shared * members * bytes_of<QueryPanels>(g)));
   std::vector<HeadGradients> heads;
-  for (int64_t pair = first_pair; pair < g.num_pairs; ++pair) {
-    heads.emplace_back(Head(g, pair), gradients, QueryPanels(g, carver));
+  for (int64_t i = 0; i < num_shared * members; ++i) {
+    heads.emplace_back(Head(g, first_group + i / members, i % members), gradients, QueryPanels(g, carver));
     heads.back().turns = std::make_unique<Turns>(heads.back().queries);
   }
-  for_each<KeyBuffers>(g, num_shared * g.query_tiles, [&](int64_t i, const KeyBuffers& buffers) {
+  for_each<KeyBuffers>(g, num_shared * members * g.query_tiles, [&](int64_t i, const KeyBuffers& buffers) {
     heads[i / g.query_tiles].load_query_tile(i % g.query_tiles, buffers);
   });
-  // A head's tiles of keys begin in their order, so that a tile waits only for tiles that are under way.
-  for_each_in_order<KeyBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const KeyBuffers& buffers) {
-    heads[i % num_shared].add_key_tile(i / num_shared, buffers);
+  // A group's tiles of keys begin in their order, so that a tile waits only for tiles that are under way.
+  for_each_in_order<SharedBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const SharedBuffers& buffers) {
+    for (int64_t member = 0; member < members; ++member) {
+      heads[i % num_shared * members + member].add_key_tile(i / num_shared, buffers.keys, buffers.sums);
+    }
   });
 }
 
@@ -183,13 +216,17 @@ void backward_shared(const Geometry& g, const AttentionGradients& gradients, int
 
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) {
   const Geometry geometry(problem);
-  const int64_t num_whole = num_whole_pairs(geometry);
-  for_each<HeadBuffers>(geometry, num_whole, [&](int64_t pair, const HeadBuffers& buffers) {
-    const HeadGradients head(Head(geometry, pair), gradients, buffers.queries);
-    for (int64_t tile = 0; tile < geometry.query_tiles; ++tile) head.load_query_tile(tile, buffers.keys);
-    for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) head.add_key_tile(tile, buffers.keys);
+  const int64_t num_whole = num_whole_groups(geometry, geometry.key_tiles);
+  for_each<GroupBuffers>(geometry, num_whole, [&](int64_t group, const GroupBuffers& buffers) {
+    for (int64_t member = 0; member < problem.members; ++member) {
+      const HeadGradients head(Head(geometry, group, member), gradients, buffers.queries);
+      for (int64_t tile = 0; tile < geometry.query_tiles; ++tile) head.load_query_tile(tile, buffers.keys);
+      for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) {
+        head.add_key_tile(tile, buffers.keys, buffers.key_sums(geometry, tile));
+      }
+    }
   });
-  if (num_whole < geometry.num_pairs) backward_shared(geometry, gradients, num_whole);
+  if (num_whole < geometry.num_groups) backward_shared(geometry, gradients, num_whole);
 }
 
 }  // namespace espalier::kernels

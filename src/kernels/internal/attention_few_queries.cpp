@@ -1,4 +1,5 @@
-// Attention of single queries: reads every key and value once, in the type and place where they lie, and makes no tile.
+// Attention of single queries: reads every key and value where it lies, in its type, once for all query heads of its
+// group, and makes no tile.
 //
 // Per query, over chunks of keys: x = scale q k + slope (key - query), the online softmax of attention_forward.cpp, and
 // o = 2^(m - m') o + sum of p v. In fp32; probabilities are not rounded.
@@ -16,58 +17,92 @@ namespace {
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr int64_t kChunk = 128;  // keys; their scores and the result stay in the first-level cache
 
-char* address(const AttentionOperand& operand, AttentionType type, int64_t row, int64_t head, int64_t position) {
+char* address(const AttentionOperand& operand, AttentionType type, int64_t row, int64_t group, int64_t member,
+              int64_t position) {
   const int64_t value_bytes = type == AttentionType::kFloat ? 4 : 2;
   return static_cast<char*>(operand.data) +
-         value_bytes * (row * operand.row_stride + head * operand.head_stride + position * operand.position_stride);
+         value_bytes * (row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
+                        position * operand.position_stride);
 }
 
-void attend(const AttentionProblem& problem, const TileOps& ops, int64_t row, int64_t head, int64_t query,
-            std::vector<float>& buffer) {
-  const int64_t features = problem.head_size, position = problem.first_query + query;
-  const int64_t padded = (features + kFeatureStep - 1) / kFeatureStep * kFeatureStep;  // store_rows reads whole vectors
-  buffer.assign(2 * padded, 0.0f);
-  float* const q = buffer.data();
-  float* const result = q + padded;
-  const float scale = problem.scale * kLog2E;
-  ops.add_rows(problem.type, &scale, address(problem.query, problem.type, row, head, query), 0, 1, features, q);
-  const float slope = problem.slopes == nullptr ? 0.0f : problem.slopes[head] * kLog2E;
-  float max = std::numeric_limits<float>::lowest(), sum = 0;
-  for (int64_t key = first_visible_key(problem, row, query); key <= position; key += kChunk) {
-    const int64_t count = std::min(kChunk, position + 1 - key);
-    float scores[kChunk + 1];  // one more: the factor of what came before
-    ops.dot_rows(problem.type, q, address(problem.key, problem.type, row, head, key), problem.key.position_stride,
-                 count, features, scores);
-    float new_max = max;
-    for (int64_t i = 0; i < count; ++i) {
-      scores[i] += slope * static_cast<float>(key + i - position);
-      new_max = scores[i] > new_max ? scores[i] : new_max;
-    }
-    for (int64_t i = 0; i < count; ++i) scores[i] -= new_max;
-    scores[count] = max - new_max;
-    max = new_max;
-    ops.exp2(scores, count + 1);
-    const float before = scores[count];
-    sum *= before;
-    for (int64_t i = 0; i < count; ++i) sum += scores[i];
-    for (int64_t feature = 0; feature < features; ++feature) result[feature] *= before;
-    ops.add_rows(problem.type, scores, address(problem.value, problem.type, row, head, key),
-                 problem.value.position_stride, count, features, result);
+// A query of some query heads of a group: a chunk of keys is read once for all of them.
+struct Task {
+  int64_t row, group, first_member, num_members, query;
+};
+
+// The online softmax of one query head.
+struct Running {
+  float *query, *result;  // [padded] fp32; the query times the scale
+  float slope, max, sum;
+};
+
+// Adds the keys `key` .. `key + count - 1`; `keys` and `values` are where these lie.
+void add_chunk(const AttentionProblem& problem, const TileOps& ops, Running& head, const char* keys, const char* values,
+               int64_t key, int64_t count, int64_t position) {
+  const int64_t features = problem.head_size;
+  float scores[kChunk + 1];  // one more: the factor of what came before
+  ops.dot_rows(problem.type, head.query, keys, problem.key.position_stride, count, features, scores);
+  float new_max = head.max;
+  for (int64_t i = 0; i < count; ++i) {
+    scores[i] += head.slope * static_cast<float>(key + i - position);
+    new_max = scores[i] > new_max ? scores[i] : new_max;
   }
-  ops.store_rows(problem.type, result, padded, 1.0f / sum, 1, features,
-                 address(problem.result, problem.type, row, head, query), 0);
+  for (int64_t i = 0; i < count; ++i) scores[i] -= new_max;
+  scores[count] = head.max - new_max;
+  head.max = new_max;
+  ops.exp2(scores, count + 1);
+  const float before = scores[count];
+  head.sum *= before;
+  for (int64_t i = 0; i < count; ++i) head.sum += scores[i];
+  for (int64_t feature = 0; feature < features; ++feature) head.result[feature] *= before;
+  ops.add_rows(problem.type, scores, values, problem.value.position_stride, count, features, head.result);
+}
+
+void attend(const AttentionProblem& problem, const TileOps& ops, const Task& task, std::vector<float>& buffer) {
+  const int64_t features = problem.head_size, position = problem.first_query + task.query;
+  const int64_t padded = (features + kFeatureStep - 1) / kFeatureStep * kFeatureStep;  // store_rows reads whole vectors
+  const auto lies_at = [&](const AttentionOperand& operand, int64_t member, int64_t at) {
+    return address(operand, problem.type, task.row, task.group, member, at);
+  };
+  buffer.assign(task.num_members * 2 * padded, 0.0f);
+  std::vector<Running> heads(task.num_members);
+  for (int64_t i = 0; i < task.num_members; ++i) {
+    const int64_t member = task.first_member + i, number = task.group * problem.members + member;
+    const float slope = problem.slopes == nullptr ? 0.0f : problem.slopes[number] * kLog2E;
+    float* const query = buffer.data() + i * 2 * padded;
+    heads[i] = {query, query + padded, slope, std::numeric_limits<float>::lowest(), 0};
+    const float scale = problem.scale * kLog2E;
+    ops.add_rows(problem.type, &scale, lies_at(problem.query, member, task.query), 0, 1, features, query);
+  }
+  for (int64_t key = first_visible_key(problem, task.row, task.query); key <= position; key += kChunk) {
+    const int64_t count = std::min(kChunk, position + 1 - key);
+    for (Running& head : heads) {
+      add_chunk(problem, ops, head, lies_at(problem.key, 0, key), lies_at(problem.value, 0, key), key, count, position);
+    }
+  }
+  for (int64_t i = 0; i < task.num_members; ++i) {
+    ops.store_rows(problem.type, heads[i].result, padded, 1.0f / heads[i].sum, 1, features,
+                   lies_at(problem.result, task.first_member + i, task.query), 0);
+  }
 }
 
 }  // namespace
 
 void attention_few_queries(const AttentionProblem& problem) {
   const TileOps& ops = tile_ops(AttentionType::kFloat);
-  const int64_t queries = problem.num_queries;
-  at::parallel_for(0, problem.batch * problem.heads * queries, 1, [&](int64_t begin, int64_t end) {
+  // A group's query heads stay together unless that leaves threads without work.
+  const int64_t queries = problem.num_queries, groups = problem.batch * problem.groups;
+  const int64_t wanted = std::max<int64_t>(1, at::get_num_threads() / std::max<int64_t>(1, groups * queries));
+  const int64_t together = (problem.members + wanted - 1) / wanted;
+  const int64_t parts = (problem.members + together - 1) / together;
+  at::parallel_for(0, groups * parts * queries, 1, [&](int64_t begin, int64_t end) {
     std::vector<float> buffer;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t pair = i / queries;
-      attend(problem, ops, pair / problem.heads, pair % problem.heads, i % queries, buffer);
+      const int64_t part = i / queries, group = part / parts, first = part % parts * together;
+      attend(problem, ops,
+             {group / problem.groups, group % problem.groups, first, std::min(together, problem.members - first),
+              i % queries},
+             buffer);
     }
   });
 }

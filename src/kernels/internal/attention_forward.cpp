@@ -18,7 +18,7 @@
 namespace espalier::kernels {
 namespace {
 
-// Keys and values of one head, [key tile] panels.
+// Keys and values of one group, [key tile] panels.
 struct KeyPanels {
   char *key_rows, *value_transposed;
 
@@ -43,12 +43,12 @@ struct QueryBuffers {
   }
 };
 
-// What one head needs.
-struct HeadBuffers {
+// What one group needs.
+struct GroupBuffers {
   KeyPanels keys;
   QueryBuffers queries;
 
-  HeadBuffers(const Geometry& g, Carver& carver) : keys(g, carver), queries(g, carver) {}
+  GroupBuffers(const Geometry& g, Carver& carver) : keys(g, carver), queries(g, carver) {}
 };
 
 void pack_key_tile(const Head& head, int64_t tile, const KeyPanels& keys, const QueryBuffers& buffers) {
@@ -57,6 +57,16 @@ void pack_key_tile(const Head& head, int64_t tile, const KeyPanels& keys, const 
   head.load(g.problem.value, tile, g.num_keys, buffers.rows);
   g.ops.interleave(buffers.rows, g.padded, buffers.interleaved);
   g.ops.transpose(buffers.interleaved, g.padded, keys.value_transposed + tile * g.panel_bytes);
+}
+
+// The first tile of keys that a query of the row sees: a window may leave most of a cache unseen.
+int64_t first_key_tile(const AttentionProblem& problem, int64_t row) {
+  if (problem.first_query == 0) return 0;
+  int64_t first = problem.first_query;
+  for (int64_t query = 0; query < problem.num_queries; ++query) {
+    first = std::min(first, first_visible_key(problem, row, query));
+  }
+  return first / kTile;
 }
 
 void finish_query_tile(const Head& head, int64_t query_tile, const QueryBuffers& buffers) {
@@ -95,20 +105,21 @@ void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& k
   finish_query_tile(head, query_tile, buffers);
 }
 
-// The pairs from `first_pair` on, their keys packed by all threads, then their queries taken by tiles.
-void forward_shared(const Geometry& g, int64_t first_pair) {
-  const int64_t num_shared = g.num_pairs - first_pair;
+// The groups from `first_group` on, their keys packed by all threads, then their queries taken by tiles.
+void forward_shared(const Geometry& g, int64_t first_group) {
+  const int64_t num_shared = g.num_groups - first_group, num_heads = num_shared * g.problem.members;
   Carver carver(shared_workspace().reserve(num_shared * bytes_of<KeyPanels>(g)));
   std::vector<KeyPanels> keys;
   for (int64_t i = 0; i < num_shared; ++i) keys.emplace_back(g, carver);
   for_each<QueryBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const QueryBuffers& buffers) {
-    const int64_t shared = i / g.key_tiles;
-    pack_key_tile(Head(g, first_pair + shared), i % g.key_tiles, keys[shared], buffers);
+    const Head head(g, first_group + i / g.key_tiles, 0);
+    const int64_t tile = i % g.key_tiles;
+    if (tile >= first_key_tile(g.problem, head.row)) pack_key_tile(head, tile, keys[i / g.key_tiles], buffers);
   });
   // The last queries first: they see the most keys, and little should be left over for the threads to wait for.
-  for_each_in_order<QueryBuffers>(g, num_shared * g.query_tiles, [&](int64_t i, const QueryBuffers& buffers) {
-    const int64_t shared = i % num_shared;
-    forward_query_tile(Head(g, first_pair + shared), g.query_tiles - 1 - i / num_shared, keys[shared], buffers);
+  for_each_in_order<QueryBuffers>(g, num_heads * g.query_tiles, [&](int64_t i, const QueryBuffers& buffers) {
+    const int64_t shared = i % num_heads / g.problem.members, member = i % g.problem.members;
+    forward_query_tile(Head(g, first_group + shared, member), g.query_tiles - 1 - i / num_heads, keys[shared], buffers);
   });
 }
 
@@ -116,14 +127,19 @@ void forward_shared(const Geometry& g, int64_t first_pair) {
 
 void attention_forward(const AttentionProblem& problem) {
   const Geometry geometry(problem);
-  const int64_t num_whole = num_whole_pairs(geometry);
-  for_each<HeadBuffers>(geometry, num_whole, [&](int64_t pair, const HeadBuffers& buffers) {
-    const Head head(geometry, pair);
-    for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) pack_key_tile(head, tile, buffers.keys, buffers.queries);
-    for (int64_t tile = 0; tile < geometry.query_tiles; ++tile)
-      forward_query_tile(head, tile, buffers.keys, buffers.queries);
+  const int64_t num_whole = num_whole_groups(geometry, problem.members * geometry.query_tiles);
+  for_each<GroupBuffers>(geometry, num_whole, [&](int64_t group, const GroupBuffers& buffers) {
+    const Head first(geometry, group, 0);
+    for (int64_t tile = first_key_tile(problem, first.row); tile < geometry.key_tiles; ++tile) {
+      pack_key_tile(first, tile, buffers.keys, buffers.queries);
+    }
+    for (int64_t member = 0; member < problem.members; ++member) {
+      const Head head(geometry, group, member);
+      for (int64_t tile = 0; tile < geometry.query_tiles; ++tile)
+        forward_query_tile(head, tile, buffers.keys, buffers.queries);
+    }
   });
-  if (num_whole < geometry.num_pairs) forward_shared(geometry, num_whole);
+  if (num_whole < geometry.num_groups) forward_shared(geometry, num_whole);
 }
 
 }  // namespace espalier::kernels

@@ -7,7 +7,7 @@
 namespace espalier::kernels {
 namespace {
 constexpr float kLog2E = 1.44269504088896340736f;
-// Heads with fewer tiles of queries are not worth the meetings of threads that sharing takes.
+// Groups with fewer tiles are not worth the meetings of threads that sharing takes.
 constexpr int64_t kSharedTiles = 8;
 }  // namespace
 
@@ -21,7 +21,7 @@ Geometry::Geometry(const AttentionProblem& p)
       num_keys(p.first_query + p.num_queries),
       query_tiles(num_tiles(p.num_queries)),
       key_tiles(num_tiles(num_keys)),
-      num_pairs(p.batch * p.heads) {}
+      num_groups(p.batch * p.groups) {}
 
 QueryTile::QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile) {
   min_first = min_last = std::numeric_limits<int64_t>::max();
@@ -54,7 +54,7 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
     tile.dropout = true;
     tile.site = problem.key_of_site;
     tile.head_word =
-        static_cast<uint32_t>(problem.first_head + head.head) + (static_cast<uint32_t>(sample >> 32) << 16);
+        static_cast<uint32_t>(problem.first_head + head.number()) + (static_cast<uint32_t>(sample >> 32) << 16);
     tile.sample_word = static_cast<uint32_t>(sample);
     tile.drop_below = problem.drop_below;
     tile.keep_scale = problem.keep_scale;
@@ -72,7 +72,7 @@ void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t 
   tile.last = queries.last;
   tile.masked = queries.cuts(key_tile);
   if (problem.slopes == nullptr) return;
-  const float slope = problem.slopes[head.head] * kLog2E;
+  const float slope = problem.slopes[head.number()] * kLog2E;
   for (int64_t key = 0; key < kTile; ++key) bias[key] = slope * static_cast<float>(key0 + key - query0);
 }
 
@@ -86,10 +86,10 @@ Workspace& shared_workspace() {
   return workspace;
 }
 
-int64_t num_whole_pairs(const Geometry& geometry) {
+int64_t num_whole_groups(const Geometry& geometry, int64_t tiles) {
   const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  if (geometry.query_tiles < kSharedTiles) return geometry.num_pairs;
-  return geometry.num_pairs / threads * threads;
+  if (tiles < kSharedTiles) return geometry.num_groups;
+  return geometry.num_groups / threads * threads;
 }
 
 const TileOps& tile_ops(AttentionType type) {

@@ -1,9 +1,9 @@
 // What the forward and the backward pass of attention share: the geometry of a problem, one head of it, the mask of a
 // tile, and how the work is divided among threads.
 //
-// As many heads as the threads can share evenly are computed by one thread each. The heads left over (all of them,
-// where tensor parallelism leaves a rank fewer heads than threads) are shared tile by tile. Every number is computed
-// from the same numbers in the same order either way, so that the division changes no bit.
+// As many groups of heads as the threads can share evenly are computed by one thread each. The groups left over (all of
+// them, where tensor parallelism leaves a rank fewer groups than threads) are shared tile by tile. Every number is
+// computed from the same numbers in the same order either way, so that the division changes no bit.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -24,7 +24,7 @@ inline int64_t num_tiles(int64_t positions) { return (positions + kTile - 1) / k
 
 // ---- a problem and its parts
 
-// What all heads of a problem share. A pair is a head of a row, numbered row by row.
+// What all heads of a problem share. Groups are counted over all rows, row by row.
 struct Geometry {
   const AttentionProblem& problem;
   const TileOps& ops;
@@ -32,23 +32,27 @@ struct Geometry {
   int64_t panel_bytes;  // of elements
   int64_t sums_bytes;   // of a panel of fp32 sums
   int64_t score_bytes;  // of a tile of elements
-  int64_t num_keys, query_tiles, key_tiles, num_pairs;
+  int64_t num_keys, query_tiles, key_tiles, num_groups;
 
   explicit Geometry(const AttentionProblem& problem);
 };
 
-// One head of one row of the batch.
+// One query head of one row of the batch, with the keys and values of its group.
 struct Head {
   const Geometry& geometry;
-  int64_t row, head;
+  int64_t row, group, member;
 
-  Head(const Geometry& g, int64_t pair) : geometry(g), row(pair / g.problem.heads), head(pair % g.problem.heads) {}
+  // `group` counts over all rows.
+  Head(const Geometry& g, int64_t group, int64_t member)
+      : geometry(g), row(group / g.problem.groups), group(group % g.problem.groups), member(member) {}
 
   const AttentionProblem& problem() const { return geometry.problem; }
+  int64_t number() const { return group * problem().members + member; }  // in its row
   char* at(const AttentionOperand& operand, int64_t position) const {
     const int64_t value_bytes = problem().type == AttentionType::kFloat ? 4 : 2;
     return static_cast<char*>(operand.data) +
-           value_bytes * (row * operand.row_stride + head * operand.head_stride + position * operand.position_stride);
+           value_bytes * (row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
+                          position * operand.position_stride);
   }
   // Tile `tile` of an operand of `positions` positions, as a panel in rows.
   void load(const AttentionOperand& operand, int64_t tile, int64_t positions, void* rows) const {
@@ -61,7 +65,7 @@ struct Head {
                             problem().head_size, at(operand, tile * kTile), operand.position_stride);
   }
   float* log_sum_exp(int64_t query) const {
-    return problem().log_sum_exp + (row * problem().heads + head) * problem().num_queries + query;
+    return problem().log_sum_exp + (row * problem().heads() + number()) * problem().num_queries + query;
   }
 };
 
@@ -139,8 +143,8 @@ int64_t bytes_of(const Geometry& geometry) {
 
 // ---- threads
 
-// Pairs that are computed by one thread each; those from this number on are shared.
-int64_t num_whole_pairs(const Geometry& geometry);
+// Groups that are computed by one thread each; those from this number on are shared, by `tiles` tiles of a group.
+int64_t num_whole_groups(const Geometry& geometry, int64_t tiles);
 
 // Calls body(i, buffers) for i = 0 .. count - 1, in parallel, each thread with buffers of its own.
 template <class Buffers, class Body>

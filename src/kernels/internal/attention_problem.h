@@ -9,26 +9,28 @@ namespace espalier::kernels {
 
 enum class AttentionType { kFloat, kBFloat16, kHalf };
 
-// A matrix per (row of the batch, head): element (position, feature) of pair (row, head) lies at
-// data + row * row_stride + head * head_stride + position * position_stride + feature, strides in elements.
+// A matrix per (row of the batch, query head); query heads are numbered (group, member of the group). Element
+// (position, feature) lies at data + row * row_stride + group * group_stride + member * member_stride +
+// position * position_stride + feature, strides in elements. Keys and values, which the members share, have
+// member_stride 0.
 struct AttentionOperand {
   void* data = nullptr;
-  int64_t row_stride = 0, head_stride = 0, position_stride = 0;
+  int64_t row_stride = 0, group_stride = 0, member_stride = 0, position_stride = 0;
 };
 
 struct AttentionProblem {
   AttentionType type = AttentionType::kFloat;
-  int64_t batch = 0, heads = 0, head_size = 0;
+  int64_t batch = 0, groups = 0, members = 0, head_size = 0;  // members: query heads of a group
   int64_t num_queries = 0;
   int64_t first_query = 0;  // position of query 0 in its row: the length of the cache
   // Keys 0 .. first_query + num_queries - 1 exist; query i stands at position first_query + i and sees keys up to it.
   AttentionOperand query, key, value, result;
-  float* log_sum_exp = nullptr;  // [b, heads, num_queries]; null: not wanted
+  float* log_sum_exp = nullptr;  // [b, query heads, num_queries]; null: not wanted
 
   // The mask, beside causality.
   const int32_t* first_key = nullptr;  // [b, num_queries]; null: 0
   int64_t window = 0;                  // 0: unlimited
-  const float* slopes = nullptr;       // [heads]; null: no ALiBi
+  const float* slopes = nullptr;       // [query heads]; null: no ALiBi
   float scale = 1;
 
   // Dropout of probabilities (kernels/dropout.h); keep_scale = 1 / (1 - probability).
@@ -37,7 +39,9 @@ struct AttentionProblem {
   float keep_scale = 1;
   tensor::PhiloxKey key_of_site{};
   const int64_t* sample_numbers = nullptr;  // [b]
-  int64_t first_head = 0;                   // added to the number of a head in the counter
+  int64_t first_head = 0;                   // added to the number of a query head in the counter
+
+  int64_t heads() const { return groups * members; }  // of queries
 };
 
 struct AttentionGradients {

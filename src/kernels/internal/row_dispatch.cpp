@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/device_ops.h"
 #include "kernels/dispatch.h"
 
 namespace espalier::kernels {
@@ -77,6 +78,7 @@ at::Tensor ColumnSums::total() const {
 
 at::Tensor column_sums(const at::Tensor& x) {
   ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous(), x.sizes(), " strides ", x.strides());
+  if (const DeviceOps* device = device_ops(x)) return device->column_sums(x);
   const int64_t columns = x.size(-1);
   const RowBlocks blocks(columns == 0 ? 0 : x.numel() / columns);
   ColumnSums sums(blocks, 1, columns);

@@ -37,18 +37,80 @@ struct LayerNormBackward {
   int64_t columns;
 };
 
-struct BiasGeluForward {
+struct RmsNormForward {
   const void* x;
-  const void* bias;
+  const void* weight;
+  void* y;
+  float* rstd;  // [rows], 1 / sqrt(mean square + epsilon)
+  int64_t columns;
+  float epsilon;
+};
+struct RmsNormBackward {
+  const void* x;
+  const void* weight;
+  const void* dy;
+  void* dx;
+  const float* rstd;
+  int64_t columns;
+};
+
+// A row is a group of heads: `queries` heads of queries, one of keys, one of values (kernels/heads.h).
+struct QkNormForward {
+  const void* x;
+  const void* query_weight;  // [head_size], as that of the keys
+  const void* key_weight;
+  void* y;
+  float* rstd;  // [rows][queries + 1]
+  int64_t queries;
+  int64_t head_size;
+  float epsilon;
+};
+struct QkNormBackward {
+  const void* x;
+  const void* query_weight;
+  const void* key_weight;
+  const void* dy;
+  void* dx;
+  const float* rstd;
+  int64_t queries;
+  int64_t head_size;
+};
+
+inline constexpr int64_t kMaxRotarySize = 1024;
+// Rows are [position][sample], each `groups` groups of heads as above.
+struct RotaryRows {
+  const void* x;
+  void* y;
+  const float* cosine;  // [table positions][rotary_size / 2], as the sines
+  const float* sine;
+  float sine_sign;           // -1 turns back
+  const int64_t* positions;  // [sample][position]: row of the table
+  int64_t num_samples, length;
+  int64_t groups, queries;  // of a group
+  int64_t head_size, rotary_size;
+};
+
+// `columns` of the result; a gated activation has twice as many in x, bias and dx.
+struct ActivationForward {
+  const void* x;
+  const void* bias;  // nullptr: none
   void* y;
   int64_t columns;
 };
-struct BiasGeluBackward {
+struct ActivationBackward {
   const void* x;
-  const void* bias;
+  const void* bias;  // nullptr: none
   const void* dy;
   void* dx;
   int64_t columns;
+};
+enum class ActivationFunction { kGeluTanh, kGeluErf, kRelu, kSquaredRelu, kSilu, kIdentity };
+inline constexpr int kActivationFunctions = 6;
+struct ActivationKernels {
+  void (*forward)(const ActivationForward&, int64_t first, int64_t last);
+  void (*backward)(const ActivationBackward&, int64_t first, int64_t last, float* bias_sums_or_null);
+  void (*gated_forward)(const ActivationForward&, int64_t first, int64_t last);
+  void (*gated_backward)(const ActivationBackward&, int64_t first, int64_t last, float* bias_sums_or_null);
 };
 
 inline constexpr int kPhiloxWords = 64;  // words of one call: 16 counters
@@ -101,10 +163,13 @@ struct TypedRowKernels {
   void (*layer_norm_forward)(const LayerNormForward&, int64_t first, int64_t last);
   void (*layer_norm_backward)(const LayerNormBackward&, int64_t first, int64_t last, float* weight_sums,
                               float* bias_sums);
-  void (*bias_gelu_tanh_forward)(const BiasGeluForward&, int64_t first, int64_t last);
-  void (*bias_gelu_tanh_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
-  void (*bias_gelu_erf_forward)(const BiasGeluForward&, int64_t first, int64_t last);
-  void (*bias_gelu_erf_backward)(const BiasGeluBackward&, int64_t first, int64_t last, float* bias_sums);
+  void (*rms_norm_forward)(const RmsNormForward&, int64_t first, int64_t last);
+  void (*rms_norm_backward)(const RmsNormBackward&, int64_t first, int64_t last, float* weight_sums);
+  void (*qk_norm_forward)(const QkNormForward&, int64_t first, int64_t last);
+  void (*qk_norm_backward)(const QkNormBackward&, int64_t first, int64_t last, float* query_sums, float* key_sums);
+  void (*rotate_halves)(const RotaryRows&, int64_t first, int64_t last);
+  void (*rotate_pairs)(const RotaryRows&, int64_t first, int64_t last);
+  ActivationKernels activations[kActivationFunctions];  // in the order of ActivationFunction
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   void (*adam)(const AdamElements&, int64_t first, int64_t last);
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);

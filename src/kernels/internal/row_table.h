@@ -1,22 +1,37 @@
 // The table of one vector type; included once in the unit of each instruction set, after its vector.
 #pragma once
 
+#include "kernels/internal/activation_rows.h"
 #include "kernels/internal/adam_rows.h"
-#include "kernels/internal/bias_gelu_rows.h"
 #include "kernels/internal/dropout_rows.h"
 #include "kernels/internal/layer_norm_rows.h"
+#include "kernels/internal/rms_norm_rows.h"
+#include "kernels/internal/rotary_rows.h"
 #include "kernels/internal/softmax_rows.h"
 
 namespace espalier::kernels {
+
+template <class V, class T, class F>
+constexpr ActivationKernels activation_kernels() {
+  return {.forward = activation_forward<V, T, F>,
+          .backward = activation_backward<V, T, F>,
+          .gated_forward = gated_forward<V, T, F>,
+          .gated_backward = gated_backward<V, T, F>};
+}
 
 template <class V, class T>
 constexpr TypedRowKernels typed_row_kernels() {
   return {.layer_norm_forward = layer_norm_forward<V, T>,
           .layer_norm_backward = layer_norm_backward<V, T>,
-          .bias_gelu_tanh_forward = bias_gelu_forward<V, T, GeluTanh<V>>,
-          .bias_gelu_tanh_backward = bias_gelu_backward<V, T, GeluTanh<V>>,
-          .bias_gelu_erf_forward = bias_gelu_forward<V, T, GeluErf<V>>,
-          .bias_gelu_erf_backward = bias_gelu_backward<V, T, GeluErf<V>>,
+          .rms_norm_forward = rms_norm_forward<V, T>,
+          .rms_norm_backward = rms_norm_backward<V, T>,
+          .qk_norm_forward = qk_norm_forward<V, T>,
+          .qk_norm_backward = qk_norm_backward<V, T>,
+          .rotate_halves = rotate_rows<V, T, RotateHalves>,
+          .rotate_pairs = rotate_rows<V, T, RotatePairs>,
+          .activations = {activation_kernels<V, T, GeluTanh<V>>(), activation_kernels<V, T, GeluErf<V>>(),
+                          activation_kernels<V, T, Relu<V>>(), activation_kernels<V, T, SquaredRelu<V>>(),
+                          activation_kernels<V, T, Silu<V>>(), activation_kernels<V, T, Identity<V>>()},
           .dropout = dropout_rows<V, T>,
           .adam = adam_elements<V, T>,
           .column_sums = column_sums<V, T>,

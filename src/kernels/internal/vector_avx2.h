@@ -86,6 +86,8 @@ inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(x.low, zero, _CMP_GT_OQ)),
           _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(x.high, zero, _CMP_GT_OQ))};
 }
+// Lanes 2i and 2i + 1 exchanged.
+inline Floats swap_pairs(Floats a) { return {_mm256_permute_ps(a.low, 0xB1), _mm256_permute_ps(a.high, 0xB1)}; }
 // The low nine bits of each lane moved to where a float has its sign and exponent.
 inline Floats low_bits_to_exponent(Floats a) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.low), 23)),

@@ -88,6 +88,10 @@ inline Floats negative_abs(Floats a) {
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return Floats::lanes([&](int i) { return x.v[i] > 0 ? yes.v[i] : no.v[i]; });
 }
+// Lanes 2i and 2i + 1 exchanged.
+inline Floats swap_pairs(Floats a) {
+  return Floats::lanes([&](int i) { return a.v[i ^ 1]; });
+}
 // The low nine bits of each lane moved to where a float has its sign and exponent.
 inline Floats low_bits_to_exponent(Floats a) {
   return Floats::lanes([&](int i) { return std::bit_cast<float>(std::bit_cast<uint32_t>(a.v[i]) << 23); });

@@ -1,6 +1,6 @@
-// exp and GELU on vectors. Coefficients: tests/oracle/gelu_polynomials.py.
+// exp, SiLU and GELU on vectors. Coefficients: tests/oracle/gelu_polynomials.py.
 //
-// Against double (bias_gelu_test.cpp, u = 2^-24): the erf form within 8 u of the value, and of the sum of the absolute
+// Against double (activation_test.cpp, u = 2^-24): the erf form within 8 u of the value, and of the sum of the absolute
 // terms of the derivative; the tanh form within (5 + 8 |inner argument|) u, for the rounding of that argument is what
 // exp multiplies. Below 2^-126.5 exp is zero.
 #pragma once
@@ -25,6 +25,23 @@ inline V exp(V x) {
   p = fma(p, r, V::all(4.999999202e-1f));
   return fma(p, r * r, r + V::all(1)) * low_bits_to_exponent(shifted);
 }
+
+// x sigmoid(x). With e = exp(-|x|) and r = 1 / (1 + e) the sigmoid is r or e r: nothing overflows or cancels.
+template <class V>
+struct Silu {
+  static V value(V x) {
+    const V e = exp(negative_abs(x));
+    const V r = V::all(1) / (V::all(1) + e);
+    return x * select_positive(x, r, e * r);
+  }
+  static V derivative(V x) {
+    const V e = exp(negative_abs(x));
+    const V r = V::all(1) / (V::all(1) + e);
+    const V er = e * r;
+    const V bounded = min(V::all(100), max(V::all(-100), x));  // beyond, e is 0, and its factor must stay finite
+    return fma(bounded, er * r, select_positive(x, r, er));
+  }
+};
 
 template <class V>
 struct GeluTanh {

@@ -14,13 +14,27 @@ constexpr double kEmbeddingNormEpsilon = 1e-5;  // Megatron fixes it, whatever -
 
 std::string layer_name(int64_t layer) { return "layers." + std::to_string(layer); }
 
+nn::AttentionShape attention_shape(const spec::GptConfig& config) {
+  nn::AttentionShape shape{.num_heads = config.num_attention_heads,
+                           .num_groups = config.num_groups(),
+                           .head_size = config.kv_channels,
+                           .qkv_bias = config.add_bias_linear || config.add_qkv_bias,
+                           .dense_bias = config.add_bias_linear,
+                           .rotary = config.position_embedding == spec::PositionEmbedding::kRotary,
+                           .rotary_interleaved = config.rotary_interleaved,
+                           .head_norm_epsilon = {}};
+  if (config.qk_layernorm) shape.head_norm_epsilon = config.layernorm_epsilon;
+  return shape;
+}
+
 }  // namespace
 
 GptBlock::GptBlock(const nn::LayerBuilder& builder, const spec::GptConfig& config, int64_t layer)
-    : input_layernorm_(builder, layer_name(layer) + ".input_layernorm", config.layernorm_epsilon),
-      self_attention_(builder, layer_name(layer) + ".self_attention", layer, config.num_attention_heads),
-      post_attention_layernorm_(builder, layer_name(layer) + ".post_attention_layernorm", config.layernorm_epsilon),
-      mlp_(builder, layer_name(layer) + ".mlp", config.activation),
+    : input_layernorm_(builder, layer_name(layer) + ".input_layernorm", config.normalization, config.layernorm_epsilon),
+      self_attention_(builder, layer_name(layer) + ".self_attention", layer, attention_shape(config)),
+      post_attention_layernorm_(builder, layer_name(layer) + ".post_attention_layernorm", config.normalization,
+                                config.layernorm_epsilon),
+      mlp_(builder, layer_name(layer) + ".mlp", config.activation, config.add_bias_linear),
       residual_from_layernorm_(config.residual_from_layernorm) {}
 
 at::Tensor GptBlock::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
@@ -49,10 +63,11 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& confi
   // With sequence parallelism every rank keeps its own rows already.
   if (options.distribute_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
   if (config.position_embedding == spec::PositionEmbedding::kAlibi)
-    alibi_slopes_ = kernels::alibi_slopes(config.num_attention_heads);
+    alibi_slopes_ = kernels::alibi_slopes(config.num_attention_heads).to(grid_.device);
   if (part.contains(0)) {
     word_embeddings_.emplace(builder, "word_embeddings");
-    if (config.embed_layernorm) embedding_norm_.emplace(builder, "word_embeddings.norm", kEmbeddingNormEpsilon);
+    if (config.embed_layernorm)
+      embedding_norm_.emplace(builder, "word_embeddings.norm", spec::Normalization::kLayerNorm, kEmbeddingNormEpsilon);
     if (config.position_embedding == spec::PositionEmbedding::kLearned)
       position_embeddings_.emplace(builder, "position_embeddings");
   }
@@ -60,7 +75,7 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& confi
   for (int64_t layer = first_layer_; layer < std::min(part.end - 1, config.num_layers); ++layer)
     layers_.emplace_back(builder, config, layer);
   if (part.contains(config.num_layers + 1)) {
-    final_layernorm_.emplace(builder, "final_layernorm", config.layernorm_epsilon);
+    final_layernorm_.emplace(builder, "final_layernorm", config.normalization, config.layernorm_epsilon);
     output_layer_.emplace(builder, config.tie_output ? "word_embeddings" : "lm_head");
   }
 }
@@ -100,7 +115,14 @@ at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
 tensor::AttentionContext GptModel::attention_context() const {
   tensor::AttentionContext context;
   context.alibi_slopes = alibi_slopes_;
+  context.window = config_.window_size;
   return context;
+}
+
+void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const {
+  if (config_.position_embedding != spec::PositionEmbedding::kRotary) return;
+  context.rotary = rotary_tables_.of(config_, sequence_length, positions.device());
+  context.positions = positions;
 }
 
 nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input) const {
@@ -113,6 +135,7 @@ nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input)
   context.hidden_dropout = input.training ? config_.hidden_dropout : 0;
   context.first_position = local_rows(input.batch->ids.size(1)).first;
   context.sample_numbers = &input.batch->sample_numbers;
+  set_rotary(context, input.batch->positions, input.batch->ids.size(1));
   return context;
 }
 
@@ -164,8 +187,10 @@ pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
 }
 
 at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions,
-                                   const nn::ForwardContext& context) const {
+                                   const nn::ForwardContext& caller) const {
   const at::NoGradGuard no_grad;
+  nn::ForwardContext context = caller;
+  set_rotary(context, positions, caller.attention.cache != nullptr ? caller.attention.cache->capacity : ids.size(1));
   at::Tensor x = embed(ids, positions, context);
   for (const GptBlock& layer : layers_) x = layer.forward(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->length += ids.size(1);

@@ -13,9 +13,10 @@
 
 #include "nn/attention.h"
 #include "nn/embedding.h"
-#include "nn/layer_norm.h"
 #include "nn/mlp.h"
+#include "nn/norm.h"
 #include "nn/output_layer.h"
+#include "nn/rotary.h"
 #include "pipeline/recompute.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
@@ -30,9 +31,9 @@ class GptBlock {
   void visit(tensor::ParamVisitor& visitor);
 
  private:
-  nn::LayerNorm input_layernorm_;
+  nn::Norm input_layernorm_;
   nn::SelfAttention self_attention_;
-  nn::LayerNorm post_attention_layernorm_;
+  nn::Norm post_attention_layernorm_;
   nn::Mlp mlp_;
   bool residual_from_layernorm_;
 };
@@ -42,7 +43,7 @@ class GptModel : public pipeline::Stage {
  public:
   struct Options {
     pipeline::RecomputePlan recompute;
-    uint64_t seed = 0;  // keys dropout
+    uint64_t seed = 0;                    // keys dropout
     bool distribute_kept_inputs = false;  // of recomputed layers, over the tensor ranks
   };
   // The depths `part` of the model. The builder's ParamSet holds their parameters and outlives the model.
@@ -58,13 +59,14 @@ class GptModel : public pipeline::Stage {
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
 
-  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states behind the final norm, [s, b, h].
-  // A cache in the context receives the keys and values of these positions.
+  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states behind the
+  // final norm, [s, b, h]. A cache in the context receives the keys and values of these positions; rotary positions are
+  // then those of a sequence as long as its capacity.
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
   at::Tensor logits(const at::Tensor& hidden) const;  // [..., h] -> [..., V/tp] fp32
 
   const spec::GptConfig& config() const { return config_; }
-  // The attention description that belongs to the model itself (ALiBi slopes), to be completed by the caller.
+  // The attention description that belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
   tensor::AttentionContext attention_context() const;
 
  private:
@@ -81,6 +83,8 @@ class GptModel : public pipeline::Stage {
   std::vector<pipeline::TensorShape> hidden_shape(const tensor::Batch& batch) const;
   pipeline::LossTerm loss(const at::Tensor& x, const tensor::Batch& batch) const;
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
+  // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
+  void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;
 
   spec::GptConfig config_;
   Options options_;
@@ -89,15 +93,16 @@ class GptModel : public pipeline::Stage {
   bool sequence_parallel_;
   dist::LayerGather* gather_;
   at::ScalarType compute_type_;
-  at::Tensor alibi_slopes_;  // [heads] fp32, undefined without ALiBi
+  at::Tensor alibi_slopes_;         // [heads] fp32, undefined without ALiBi
+  nn::RotaryTables rotary_tables_;  // of models with rotary positions
   // The first part's.
   std::optional<nn::VocabularyEmbedding> word_embeddings_;
-  std::optional<nn::LayerNorm> embedding_norm_;
+  std::optional<nn::Norm> embedding_norm_;
   std::optional<nn::PositionEmbedding> position_embeddings_;
   int64_t first_layer_ = 0;
   std::vector<GptBlock> layers_;
   // The last part's.
-  std::optional<nn::LayerNorm> final_layernorm_;
+  std::optional<nn::Norm> final_layernorm_;
   std::optional<nn::OutputLayer> output_layer_;
 };
 

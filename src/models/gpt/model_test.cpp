@@ -43,5 +43,23 @@ TEST(GptModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
     }
 }
 
+TEST(GptModel, VisitsExactlyTheParametersOfALlama) {
+  for (const bool head_norms : {false, true})
+    for (const bool qkv_bias : {false, true}) {
+      spec::GptConfig config = small_config();
+      config.num_query_groups = 1;
+      config.position_embedding = spec::PositionEmbedding::kRotary;
+      config.normalization = spec::Normalization::kRmsNorm;
+      config.activation = spec::Activation::kSwiglu;
+      config.add_bias_linear = false;
+      config.add_qkv_bias = qkv_bias;
+      config.qk_layernorm = head_norms;
+      config.tie_output = false;
+      std::vector<std::string> expected;
+      for (const spec::ParamSpec& spec : spec::gpt_params(config)) expected.push_back(spec.name);
+      EXPECT_EQ(visited_names(config), expected) << "head norms " << head_norms << " bias " << qkv_bias;
+    }
+}
+
 }  // namespace
 }  // namespace espalier::models

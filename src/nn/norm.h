@@ -1,4 +1,4 @@
-// Layer normalisation over the hidden dimension.
+// Normalisation over the hidden dimension: layer norm, or RMS norm, which has no bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,18 +6,19 @@
 #include <string>
 
 #include "nn/layer_builder.h"
+#include "spec/gpt.h"
 
 namespace espalier::nn {
 
-class LayerNorm {
+class Norm {
  public:
-  LayerNorm(const LayerBuilder& builder, const std::string& name, double epsilon);
+  Norm(const LayerBuilder& builder, const std::string& name, spec::Normalization kind, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;  // [..., h] -> [..., h]
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   tensor::Param& weight_;
-  tensor::Param& bias_;
+  tensor::Param* bias_;  // nullptr for an RMS norm
   tensor::GradQueue& queue_;
   double epsilon_;
 };

@@ -1,0 +1,30 @@
+// Does a Hugging Face folder compute what a checkpoint computes? The check behind every conversion.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+
+namespace espalier::infer {
+
+struct LogitsComparison {
+  int64_t num_tokens = 0;
+  double largest_difference = 0, largest_logit = 0;
+  double tolerance = 0;  // of the difference: what fp32 leaves between two orders of summation
+  bool equal() const { return largest_difference <= tolerance; }  // false where one is NaN
+};
+
+// Which side was made from the other, and so has the rounded weights.
+enum class Conversion { kImport, kExport };
+
+// The logits of fixed token ids, both in fp32: the checkpoint by our model, the folder by its family's formulas
+// (hf_reference.h). Weights are read in their own type; those of the side that the other was made from are rounded to
+// the other's type first. Needs memory for the model in fp32 and the largest layer.
+LogitsComparison compare_logits(const std::filesystem::path& step_folder, const std::filesystem::path& hf_folder,
+                                Conversion conversion);
+
+// ids: [b, s] int64 -> [b, s, V] fp32, by our model in fp32 with the stored weights.
+at::Tensor checkpoint_logits(const std::filesystem::path& step_folder, const at::Tensor& ids);
+
+}  // namespace espalier::infer
