@@ -1,8 +1,11 @@
 #include "become_engine.h"
 
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -14,16 +17,44 @@ std::string path_beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-void become_engine(const std::string& command, const std::vector<std::string>& arguments) {
-  const std::string engine = path_beside_this_program("espalier-engine");
-  std::vector<std::string> words = {engine, command};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+namespace {
+
+// What execv takes.
+struct EngineWords {
+  EngineWords(const std::string& command, const std::vector<std::string>& arguments)
+      : words({path_beside_this_program("espalier-engine"), command}) {
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+  }
+  [[noreturn]] void cannot_start(int error) const {
+    throw UserError(concat("cannot start ", words[0], ": ", std::strerror(error),
+                           ". It is built and installed beside espalier; build it with scripts/setup."));
+  }
+  std::vector<std::string> words;
   std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execv(engine.c_str(), pointers.data());
-  throw UserError(concat("cannot start ", engine, ": ", std::strerror(errno),
-                         ". It is built and installed beside espalier; build it with scripts/setup."));
+};
+
+}  // namespace
+
+void become_engine(const std::string& command, const std::vector<std::string>& arguments) {
+  const EngineWords engine(command, arguments);
+  execv(engine.words[0].c_str(), engine.pointers.data());
+  engine.cannot_start(errno);
+}
+
+int run_engine(const std::string& command, const std::vector<std::string>& arguments) {
+  const EngineWords engine(command, arguments);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, engine.words[0].c_str(), nullptr, nullptr, engine.pointers.data(), environ);
+  if (error != 0) engine.cannot_start(error);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) engine.cannot_start(errno);
+  if (WIFSIGNALED(status))
+    throw UserError(concat(engine.words[0], " ", command, " was killed by signal ", WTERMSIG(status),
+                           WTERMSIG(status) == SIGKILL ? ": probably for memory" : ""));
+  return WEXITSTATUS(status);
 }
 
 }  // namespace espalier

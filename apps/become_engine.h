@@ -9,6 +9,10 @@ namespace espalier {
 // Replaces this process by `espalier-engine COMMAND ARGUMENTS`. Returns only by throwing.
 [[noreturn]] void become_engine(const std::string& command, const std::vector<std::string>& arguments);
 
+// Runs the same as a child and waits for it: its exit code, after it has said what was wrong. Throws where it cannot be
+// started, or was killed.
+int run_engine(const std::string& command, const std::vector<std::string>& arguments);
+
 // Programs that lie together: "espalier", "espalier-engine".
 std::string path_beside_this_program(const std::string& name);
 

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "checkpoint_hf.h"
 #include "checkpoint_inspect.h"
+#include "checkpoint_megatron.h"
 #include "commands.h"
 #include "store/diff.h"
 #include "store/prune.h"
@@ -215,13 +217,17 @@ const std::vector<Command>& verbs() {
       {"verify", "read everything and compare the checksums", verify_main},
       {"diff", "compare two checkpoints to the bit", diff_main},
       {"prune", "remove old checkpoints of a run", prune_main},
+      {"import-hf", "a Hugging Face folder as a run to generate with or finetune", import_hf_main},
+      {"export-hf", "a checkpoint as a Hugging Face folder", export_hf_main},
+      {"import-megatron", "make one from a Megatron or DeepSpeed checkpoint", import_megatron_main},
+      {"export-megatron", "write one as a Megatron or DeepSpeed checkpoint", export_megatron_main},
   };
   return list;
 }
 
 std::string usage() {
   std::string text = "usage: espalier checkpoint VERB [arguments]\n\n";
-  for (const Command& verb : verbs()) text += format_printf("  %-8s  %s\n", verb.name, verb.summary);
+  for (const Command& verb : verbs()) text += format_printf("  %-15s  %s\n", verb.name, verb.summary);
   return text + "\nespalier checkpoint VERB --help explains a verb.\n";
 }
 

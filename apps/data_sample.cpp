@@ -28,7 +28,15 @@ void add_data_rows(OptionTable& table, data::DataSetOptions& data) {
   table.group("data");
   table.add("--data-path", data.data_path, "PREFIX of token files, or WEIGHT PREFIX WEIGHT PREFIX ...")
       .value_name("WORD");
-  table.add("--split", data.split, "shares of train, valid, test for --data-path").default_text("969, 30, 1");
+  table.add("--data-file-list", data.data_file_list, "lines WEIGHT PREFIX CORPUS, instead of --data-path")
+      .value_name("FILE");
+  table.add("--split", data.split, "shares of train, valid, test for --data-path or --data-file-list").default_text("969, 30, 1");
+  const auto add_path = [&](const char* name, std::vector<std::string>& words) {
+    table.add(name, words, "files of this set alone, read whole, in the form of --data-path").value_name("WORD");
+  };
+  add_path("--train-data-path", data.train_data_path);
+  add_path("--valid-data-path", data.valid_data_path);
+  add_path("--test-data-path", data.test_data_path);
   const auto add_groups = [&](const std::string& set, std::vector<std::string>& groups, std::string& file) {
     const std::string name = concat("--", set, "-weighted-split-paths");
     table

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine_compare_hf.h"
 #include "engine_generate.h"
 #include "engine_parity.h"
 #include "engine_train.h"
@@ -23,6 +24,7 @@ constexpr EngineCommand kCommands[] = {
     {"train", train_rank},
     {"parity", parity},
     {"generate", generate},
+    {"compare-hf", compare_hf},
 };
 
 int dispatch(const Words& words) {

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/shell.h"
+#include "cuda/cuda.h"
 #include "dist/grid.h"
 #include "dist/store.h"
 #include "launch/cores.h"
@@ -36,10 +37,16 @@ void set_up_log(const plan::LoggingConfig& logging, const launch::RankEnvironmen
 }
 
 // NCCL is what Megatron's launch lines ask for everywhere.
-void say_backend(const plan::RunConfig& config, const OptionTable& table) {
+void say_transport(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid) {
+  if (!grid.device.is_cpu()) {
+    log_info("ranks exchange tensors on GPUs by NCCL, those in memory by ", grid.transport);
+    return;
+  }
   const bool wants_nccl = config.parallel.distributed_backend == plan::DistributedBackend::kNccl;
   if (wants_nccl && table.find("--distributed-backend")->given())
-    log_info("--distributed-backend nccl: ranks talk by Gloo, since this run is on the CPU");
+    log_info("--distributed-backend nccl: this run is on the CPU, its ranks talk by ", grid.transport);
+  else
+    log_info("ranks talk by ", grid.transport);
 }
 
 // Where ranks share a machine each keeps to its part of the cores; before any thread starts.
@@ -52,12 +59,25 @@ void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>
 }
 
 dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
-  if (place.world_size == 1) return {};
+  const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
+  log_info("computing on ", compute.description);
+  if (place.world_size == 1) {
+    dist::Grid grid;
+    grid.device = compute.device;
+    return grid;
+  }
+  if (!compute.device.is_cpu() && config.parallel.distributed_backend == plan::DistributedBackend::kGloo)
+    throw UserError(
+        "--distributed-backend gloo exchanges tensors in memory, and this run's lie on GPUs. Use nccl, or --device cpu.",
+        ExitCode::kUsage);
   dist::GridOptions options;
+  options.device = compute.device;
+  options.make_device_backend = compute.make_nccl;
   options.store = dist::connect_store(place);
   options.tied_embedding = config.model.tie_output;
   options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
-  options.backend.loopback = place.local_world_size == place.world_size;
+  options.backend.one_machine = place.local_world_size == place.world_size;
+  options.backend.shared_memory = config.parallel.distributed_backend != plan::DistributedBackend::kGloo;
   return dist::make_grid(config.grid, place.rank, options);
 }
 
@@ -78,7 +98,7 @@ int train_rank(const Words& arguments) {
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
   const dist::Grid grid = make_grid(config, place);
-  if (place.world_size > 1) say_backend(config, table);
+  if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
   train::run(config, table, command_line_of("train", arguments), grid);

@@ -21,6 +21,10 @@ std::vector<std::string> check_data(const plan::RunConfig& config, Problems& pro
   const plan::DataConfig& from = config.data;
   data::DataSetOptions options;
   options.data_path = from.data_path;
+  options.data_file_list = from.data_file_list;
+  options.train_data_path = from.train_data_path;
+  options.valid_data_path = from.valid_data_path;
+  options.test_data_path = from.test_data_path;
   options.split = from.split;
   options.train_weighted_split_paths = from.train_weighted_split_paths;
   options.valid_weighted_split_paths = from.valid_weighted_split_paths;
@@ -31,7 +35,8 @@ std::vector<std::string> check_data(const plan::RunConfig& config, Problems& pro
   options.data_impl = from.data_impl;
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
   options.seed = config.training.seed;
-  const bool names_data = !from.data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
+  const bool names_data = !from.data_path.empty() || !from.data_file_list.empty() || !from.train_data_path.empty() ||
+                          !from.valid_data_path.empty() || !from.test_data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
                           !from.valid_weighted_split_paths_path.empty() || !from.test_weighted_split_paths.empty() ||
                           !from.test_weighted_split_paths_path.empty();
   if (!names_data && config.validate_only) return {};  // a recipe alone has no data
@@ -72,7 +77,9 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
   log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps),
            " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
            spec::to_string(config.grid));
-  if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
+  // Under espalier launch the first rank says it.
+  const bool is_check_of_launch = launch::detect_environment().kind == launch::LaunchKind::kEspalier;
+  if (!config.parallel.zero_reason.empty() && !is_check_of_launch) log_info(config.parallel.zero_reason);
 }
 
 // docs/megatron-arguments.md
@@ -81,8 +88,8 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
   std::string text =
       "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
       "`espalier train gpt`: used, without effect\n(said once, with the reason), or not supported (refused, with what "
-      "to use instead). All options of BigScience's\nMegatron-DeepSpeed are here, the common ones of Argonne's and "
-      "NVIDIA's, and our own. [options.md](options.md) says where\na meaning differs. Generated: `espalier train gpt "
+      "to use instead). All options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, the common ones of "
+      "NVIDIA's, and our own. [options.md](options.md) says where a\nmeaning differs. Generated: `espalier train gpt "
       "--help-markdown > docs/megatron-arguments.md`.\n";
   text += table.help_markdown();
   text +=

@@ -1,6 +1,6 @@
 // Attention beside ATen's scaled_dot_product_attention (the CPU flash kernel): forward, and forward with backward.
 //
-//   attention_bench [--sequence N] [--batch N] [--heads N] [--head-size N] [--threads N]
+//   attention_bench [--sequence N] [--batch N] [--heads N] [--groups N] [--head-size N] [--threads N]
 //
 // Prints a table: milliseconds (the best of several turns, ours and ATen's in alternation) and their ratio. ATen gets
 // query, key and value already split and in its preferred layout, so its times are without the split.
@@ -26,6 +26,9 @@ using espalier::tensor::KeyValueCache;
 
 struct Sizes {
   int64_t sequence = 1024, batch = 4, heads = 12, head_size = 64;
+  int64_t groups = 0;  // of heads that share keys and values; 0: as many as heads
+
+  espalier::kernels::Heads of() const { return {heads, groups == 0 ? heads : groups}; }
 };
 
 // With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
@@ -54,17 +57,20 @@ void compare(const std::string& name, const std::function<void()>& ours, const s
 }
 
 void compare_training(const Sizes& z, at::ScalarType type) {
-  const at::Tensor qkv = at::randn({z.sequence, z.batch, z.heads * 3 * z.head_size}).to(type).requires_grad_(true);
+  const at::Tensor qkv = at::randn({z.sequence, z.batch, z.of().columns(z.head_size)}).to(type).requires_grad_(true);
   const at::Tensor d_result = at::randn({z.sequence, z.batch, z.heads * z.head_size}).to(type);
-  const auto part = [&] {  // [b, heads, s, d] with the heads of a position together, as a projection leaves them
-    return at::randn({z.batch, z.sequence, z.heads, z.head_size}).to(type).transpose(1, 2).requires_grad_(true);
+  // [b, heads, s, d] with the heads of a position together, as a projection leaves them
+  const auto part = [&](int64_t heads) {
+    return at::randn({z.batch, z.sequence, heads, z.head_size}).to(type).transpose(1, 2).requires_grad_(true);
   };
-  const at::Tensor q = part(), k = part(), v = part();
+  const at::Tensor q = part(z.heads), k = part(z.of().groups), v = part(z.of().groups);
   const at::Tensor d_aten = at::randn({z.batch, z.sequence, z.heads, z.head_size}).to(type).transpose(1, 2);
   const auto ours = [&](const AttentionContext& context) {
-    return espalier::kernels::attention(qkv, context, z.heads, 0);
+    return espalier::kernels::attention(qkv, context, z.of(), 0);
   };
-  const auto atens = [&] { return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true); };
+  const auto atens = [&] {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true, {}, z.of().groups < z.heads);
+  };
   const std::string suffix = std::string(" ") + c10::toString(type);
   {
     const at::NoGradGuard no_grad;
@@ -89,18 +95,21 @@ void compare_decoding(const Sizes& z, at::ScalarType type) {
   const at::NoGradGuard no_grad;
   KeyValueCache cache;
   cache.capacity = z.sequence;
-  const auto random = [&] { return at::randn({z.batch, z.heads, z.sequence, z.head_size}).to(type); };
+  const auto random = [&] { return at::randn({z.batch, z.of().groups, z.sequence, z.head_size}).to(type); };
   cache.layers = {{random(), random()}};
   cache.length = z.sequence - 1;
   AttentionContext context;
   context.cache = &cache;
-  const at::Tensor qkv = at::randn({1, z.batch, z.heads * 3 * z.head_size}).to(type);
+  const at::Tensor qkv = at::randn({1, z.batch, z.of().columns(z.head_size)}).to(type);
   const at::Tensor q = at::randn({z.batch, z.heads, 1, z.head_size}).to(type);
   compare(
       std::string("one query, cached ") + c10::toString(type),
-      [&] { espalier::kernels::attention(qkv, context, z.heads, 0); },
-      [&] { at::scaled_dot_product_attention(q, cache.layers[0].keys, cache.layers[0].values); });
-  const double bytes = 2.0 * z.batch * z.heads * z.sequence * z.head_size * q.element_size();
+      [&] { espalier::kernels::attention(qkv, context, z.of(), 0); },
+      [&] {
+        at::scaled_dot_product_attention(q, cache.layers[0].keys, cache.layers[0].values, {}, 0.0, false, {},
+                                         z.of().groups < z.heads);
+      });
+  const double bytes = 2.0 * z.batch * z.of().groups * z.sequence * z.head_size * q.element_size();
   std::printf("  (reads %.1f MB of keys and values)\n", bytes / 1e6);
 }
 
@@ -114,11 +123,13 @@ int main(int argc, char** argv) {
     if (flag == "--sequence") sizes.sequence = value;
     if (flag == "--batch") sizes.batch = value;
     if (flag == "--heads") sizes.heads = value;
+    if (flag == "--groups") sizes.groups = value;
     if (flag == "--head-size") sizes.head_size = value;
     if (flag == "--threads") at::set_num_threads(static_cast<int>(value));
   }
-  std::printf("s=%ld b=%ld heads=%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch, sizes.heads,
-              sizes.head_size, at::get_num_threads(), espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
+  std::printf("s=%ld b=%ld heads=%ld/%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch,
+              sizes.heads, sizes.of().groups, sizes.head_size, at::get_num_threads(),
+              espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
   std::printf("%-36s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
   for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
     compare_training(sizes, type);

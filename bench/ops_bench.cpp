@@ -20,13 +20,15 @@
 #include <string>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/adam.h"
-#include "kernels/bias_gelu.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotary.h"
 
 namespace {
 
@@ -89,15 +91,75 @@ void layer_norm_bench(const Bench& bench) {
       });
 }
 
+void rms_norm_bench(const Bench& bench) {
+  tensor::Param weight = param(at::randn({bench.columns}).to(bench.type));
+  tensor::GradQueue queue;
+  const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
+  bench.compare(
+      "rms_norm", bench.tensors(2), [&] { rms_norm(x, weight, 1e-5, queue); },
+      [&] { at::rms_norm(x, {bench.columns}, weight.value, 1e-5); });
+  at::Tensor y = rms_norm(leaf, weight, 1e-5, queue);
+  const at::Tensor aten_leaf = x.detach().requires_grad_(), aten_weight = weight.value.detach().requires_grad_();
+  const at::Tensor y_aten = at::rms_norm(aten_leaf, {bench.columns}, aten_weight, 1e-5);
+  bench.compare(
+      "rms_norm backward", bench.tensors(3), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+      [&] {
+        torch::autograd::grad({y_aten}, {aten_leaf, aten_weight}, {dy}, true);
+      });
+}
+
+// 3/4 of the columns are queries and keys of heads of 64; ATen: x cos + rotate_half(x) sin, as Transformers has it.
+void rotary_bench(const Bench& bench, bool interleaved) {
+  constexpr int64_t kHeadSize = 64, kSamples = 4;
+  const int64_t heads = bench.columns / (4 * kHeadSize), length = bench.rows / kSamples;  // 2 queries for each key
+  const at::Tensor angle = at::arange(length).view({-1, 1}) * at::randn({1, kHeadSize / 2});
+  const RotaryTable table{at::cos(angle).contiguous(), at::sin(angle).contiguous()};
+  const at::Tensor positions = at::arange(length).repeat({kSamples, 1}).contiguous();
+  const at::Tensor qkv = bench.random().view({length, kSamples, bench.columns});
+  const auto wide = [&](const at::Tensor& x) {
+    return at::cat({x, x}, 1).to(bench.type).view({length, 1, 1, kHeadSize});
+  };
+  const at::Tensor cosine = wide(table.cosine), sine = wide(table.sine);
+  const at::Tensor turned =
+      bench.random().narrow(1, 0, 3 * heads * kHeadSize).contiguous().view({length, kSamples, -1, kHeadSize});
+  bench.compare(
+      interleaved ? "rotary interleaved" : "rotary halves", bench.tensors(2),
+      [&] {
+        rotary(qkv, table, positions, {2 * heads, heads}, kHeadSize, interleaved);
+      },
+      [&] {
+        const at::Tensor half =
+            at::cat({-turned.narrow(3, kHeadSize / 2, kHeadSize / 2), turned.narrow(3, 0, kHeadSize / 2)}, 3);
+        turned* cosine + half* sine;
+      });
+}
+
+void swiglu_bench(const Bench& bench) {
+  tensor::GradQueue queue;
+  const at::Tensor x = at::randn({bench.rows, 2 * bench.columns}).to(bench.type), dy = bench.random();
+  const at::Tensor leaf = x.detach().requires_grad_(), aten_leaf = x.detach().requires_grad_();
+  const auto aten = [](const at::Tensor& both) {
+    const std::vector<at::Tensor> halves = at::chunk(both, 2, -1);
+    return at::silu(halves[0]) * halves[1];
+  };
+  bench.compare(
+      "swiglu", bench.tensors(3), [&] { bias_activation(x, nullptr, spec::Activation::kSwiglu, queue); },
+      [&] { aten(x); });
+  at::Tensor y = bias_activation(leaf, nullptr, spec::Activation::kSwiglu, queue), y_aten = aten(aten_leaf);
+  bench.compare(
+      "swiglu backward", bench.tensors(5), [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
+      [&] { torch::autograd::grad({y_aten}, {aten_leaf}, {dy}, true); });
+}
+
 void gelu_bench(const Bench& bench, spec::Activation form, const char* name, const char* approximation) {
   tensor::Param bias = param(at::randn({bench.columns}).to(bench.type));
   tensor::GradQueue queue;
   const at::Tensor x = bench.random(), dy = bench.random(), leaf = x.detach().requires_grad_();
   const std::string forward = std::string("bias_gelu ") + name;
   bench.compare(
-      forward.c_str(), bench.tensors(2), [&] { bias_gelu(x, bias, form, queue); },
+      forward.c_str(), bench.tensors(2), [&] { bias_activation(x, &bias, form, queue); },
       [&] { at::gelu(x + bias.value, approximation); });
-  at::Tensor y = bias_gelu(leaf, bias, form, queue);
+  at::Tensor y = bias_activation(leaf, &bias, form, queue);
   const at::Tensor sum = x + bias.value;
   bench.compare((forward + " backward").c_str(), bench.tensors(3),
                 [&] { torch::autograd::grad({y}, {leaf}, {dy}, true); },
@@ -188,6 +250,10 @@ int main(int argc, char** argv) {
     for (const int64_t columns : {768, 3072}) {
       const Bench bench{repeats, 4096, columns, type};
       layer_norm_bench(bench);
+      rms_norm_bench(bench);
+      rotary_bench(bench, false);
+      rotary_bench(bench, true);
+      swiglu_bench(bench);
       gelu_bench(bench, spec::Activation::kGeluTanh, "tanh", "tanh");
       gelu_bench(bench, spec::Activation::kGeluErf, "erf", "none");
       dropout_bench(bench, 0.1);

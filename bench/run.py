@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,data,matmul,training,parallel,pipeline,replicas]
+    scripts/bench [--quick] [--only encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
                   [--output FILE.json]
 
 Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
@@ -24,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "data", "matmul", "training", "parallel", "pipeline", "replicas"]
+PARTS = ["encode", "preprocess", "data", "convert", "matmul", "training", "parallel", "pipeline", "replicas"]
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
@@ -97,6 +97,13 @@ def token_files(arguments):
     return json.loads(run.output)
 
 
+def convert(arguments):
+    mib, rounds = (128, 1) if arguments.quick else (1024, 5)
+    say(f"checkpoint import-hf and export-hf: {mib} MiB")
+    run = Run([sys.executable, ROOT / "bench/convert_bench.py", BIN / "espalier", arguments.work, mib, rounds])
+    return json.loads(run.output)
+
+
 def matmul(arguments):
     """GFLOP/s of one large bf16 product: the better of oneDNN and our own is the rate of the machine."""
     size = 2048 if arguments.quick else 4096
@@ -144,7 +151,8 @@ def train_espalier(arguments, precision, length, steps, batch=MICRO_BATCH, launc
     flags = training_flags(arguments, precision, length, batch, int(launch[-1]) if launch else 1)
     command = [BIN / "espalier", *launch, "train", "gpt", *flags, "--train-iters", steps, "--log-interval", 1,
                "--tensorboard-dir", folder, "--log-timers-to-tensorboard"]
-    run = Run(command, OMP_NUM_THREADS=str(arguments.threads))
+    # Ranks divide the cores among themselves where nothing is set.
+    run = Run(command, **({} if launch else {"OMP_NUM_THREADS": str(arguments.threads)}))
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
     return [event.value for event in events.Scalars("iteration-time/iteration-time")], run.peak_mib
@@ -206,7 +214,7 @@ def parallel(arguments):
 
 def pipeline(arguments):
     say("pipeline: measured bubbles")
-    return Run([BIN / "pipeline_bench", *([8, 10] if arguments.quick else [16, 30])]).output
+    return Run([BIN / "pipeline_bench", *([8, 10] if arguments.quick else [8, 100])]).output
 
 
 def replicas(arguments):
@@ -289,11 +297,20 @@ def print_training(part, machine_gflops):
               f"{row['model_tflops']:>15.3f}{share:>14}{row['peak_mib']:>10.0f}{times:>13}")
 
 
+def print_convert(part):
+    for row in part:
+        copy = row["cp_gb_per_s"]
+        for what in ("import", "export"):
+            rate = row[f"{what}_gb_per_s"]
+            print(f"{what} {row['model']}, {row['mib']:.0f} MiB: {rate:.2f} GB/s, cp {copy:.2f} ({rate / copy:.2f} of it), "
+                  f"peak {row[f'{what}_peak_mib']:.0f} MiB")
+
+
 def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
-                       ("data", print_token_files), ("matmul", print_matmul), ("parallel", print_parallel),
-                       ("pipeline", print_pipeline), ("replicas", print_replicas)]:
+                       ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
+                       ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -342,7 +359,7 @@ def main():
     load = results["machine"]["load_before"]
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
-    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "matmul": matmul,
+    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert, "matmul": matmul,
                "training": training, "parallel": parallel, "pipeline": pipeline,
                "replicas": replicas}
     with tempfile.TemporaryDirectory() as arguments.work:

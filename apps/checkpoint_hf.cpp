@@ -1,0 +1,141 @@
+#include "checkpoint_hf.h"
+
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "become_engine.h"
+#include "convert/hf_export.h"
+#include "convert/hf_import.h"
+#include "convert/partial_folder.h"
+#include "store/run_folder.h"
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+enum class Type { kOwn, kFp32, kBf16, kFp16 };
+
+std::optional<store::DType> dtype_of(Type type) {
+  switch (type) {
+    case Type::kOwn: return std::nullopt;
+    case Type::kFp32: return store::DType::kFloat32;
+    case Type::kBf16: return store::DType::kBFloat16;
+    case Type::kFp16: return store::DType::kFloat16;
+  }
+  return std::nullopt;
+}
+
+void add_type(OptionTable& table, Type& type, const char* help) {
+  table.add_choice("--dtype", type,
+                   {{"own", Type::kOwn}, {"fp32", Type::kFp32}, {"bf16", Type::kBf16}, {"fp16", Type::kFp16}}, help);
+}
+
+// Called while the new folder still has its partial name, which goes with the exception.
+void check_logits(const fs::path& step, const fs::path& hf_folder, const char* conversion) {
+  if (run_engine("compare-hf", {"--step", step, "--hf", hf_folder, "--conversion", conversion}) == 0) return;
+  throw UserError(concat("what was written does not compute what its source computes; it was removed. (",
+                         "--no-check-logits writes it nevertheless.)"),
+                  ExitCode::kBadData);
+}
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void say_moved(const char* what, int64_t num_tensors, int64_t bytes, const Stopwatch& watch) {
+  const double size = static_cast<double>(bytes);
+  log_info(what, " ", num_tensors, " tensors, ", format_bytes(size), " in ", format_duration(watch.seconds()), " (",
+           format_bytes(size / std::max(1e-9, watch.seconds())), "/s)");
+}
+
+}  // namespace
+
+int import_hf_main(const Words& arguments) {
+  std::string input, save;
+  Type type = Type::kOwn;
+  bool check = true;
+  convert::ImportOptions options;
+  OptionTable table("espalier checkpoint import-hf",
+                    "Makes a run folder of a Hugging Face folder: BLOOM, GPT-2, Llama, Mistral, Qwen2, Qwen3, Phi-3. "
+                    "Generate with --load, or train with --load --finetune.");
+  table.add("--input", input, "folder with config.json and weights (safetensors or pytorch_model.bin)").required();
+  table.add("--save", save, "new run folder; the model becomes its step 0").required();
+  add_type(table, type, "type of the weights; own: that of most of them");
+  table
+      .add("--make-vocab-size-divisible-by", options.make_vocab_size_divisible_by,
+           "pad the embedding with zero rows to a multiple; it stays as it is unless given")
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--pad-vocab-size-to", options.pad_vocab_size_to, "pad the embedding with zero rows to so many")
+      .minimum(1)
+      .maximum(1e9);
+  table.add_negative("--no-check-logits", check,
+                     "do not compare logits with the source (saves time, and memory for the model in fp32)");
+  if (!table.parse(arguments)) return 0;
+  options.input = input, options.save = save, options.dtype = dtype_of(type);
+
+  convert::PartialFolder folder(save);
+  const Stopwatch watch;
+  const convert::ImportReport report = convert::import_hf(options, folder.path());
+  for (const std::string& note : report.notes) log_warning(note);
+  say_moved(concat("imported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
+            report.num_tensors, report.bytes, watch);
+  if (check) check_logits(report.step_folder, input, "import");
+  folder.commit();
+  log_info("saved to ", save);
+  return 0;
+}
+
+int export_hf_main(const Words& arguments) {
+  std::string load, output, family, max_shard_size = "5GB";
+  std::optional<int64_t> step;
+  Type type = Type::kOwn;
+  bool check = true;
+  convert::ExportOptions options;
+  Words families;
+  for (const convert::HfFamilyNames& names : convert::hf_families()) families.push_back(names.model_type);
+  OptionTable table("espalier checkpoint export-hf", "Makes a Hugging Face folder of a checkpoint.");
+  table.add("--load", load, "run folder (newest complete step) or step folder").required();
+  table.add("--ckpt-step", step, "this step of a run folder");
+  table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
+  table.add("--model-type", family, "family of transformers that it is to be; derived from the model unless given")
+      .choices(families)
+      .default_text("derived");
+  add_type(table, type, "type of the weights; own: that of the checkpoint; fp32: the master weights, where there are");
+  table.add("--max-shard-size", max_shard_size, "longest file of weights: 5GB, 512MiB");
+  table.add("--keep-vocab-padding", options.keep_vocab_padding, "write the rows that pad the vocabulary, too");
+  table.add_negative("--no-check-logits", check,
+                     "do not compare logits with the checkpoint (saves time, and memory for the model in fp32)");
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  const std::optional<int64_t> shard_bytes = parse_bytes(max_shard_size);
+  if (!shard_bytes || *shard_bytes == 0) problems.add("--max-shard-size ", max_shard_size, ": use an amount as 5GB");
+  problems.raise();
+  options.step_folder = store::find_checkpoint(load, step, /*save=*/"")->folder;
+  options.max_shard_bytes = *shard_bytes, options.dtype = dtype_of(type);
+  for (const convert::HfFamilyNames& names : convert::hf_families())
+    if (family == names.model_type) options.family = names.family;
+
+  convert::PartialFolder folder(output);
+  const Stopwatch watch;
+  const convert::ExportReport report = convert::export_hf(options, folder.path());
+  for (const std::string& note : report.notes) log_warning(note);
+  say_moved(concat("exported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
+            report.num_tensors, report.bytes, watch);
+  if (check) check_logits(options.step_folder, folder.path(), "export");
+  folder.commit();
+  log_info("saved to ", output);
+  return 0;
+}
+
+}  // namespace espalier

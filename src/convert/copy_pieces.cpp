@@ -1,0 +1,161 @@
+#include "convert/copy_pieces.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "convert/internal/element_types.h"
+
+namespace espalier::convert {
+namespace {
+
+using store::DType;
+
+struct Axis {
+  int64_t size, to, from;  // strides in elements
+};
+
+// From the longest stride of the destination to the shortest, so that the elements of one index lie together there;
+// axes that continue one another on both sides are one.
+std::vector<Axis> axes_of(const std::vector<int64_t>& sizes, const Place& to, const Place& from) {
+  std::vector<Axis> axes;
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    if (sizes[axis] != 1) axes.push_back({sizes[axis], to.strides[axis], from.strides[axis]});
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.to > b.to; });
+  std::vector<Axis> joined;
+  for (const Axis& axis : axes) {
+    Axis* last = joined.empty() ? nullptr : &joined.back();
+    if (last != nullptr && last->to == axis.size * axis.to && last->from == axis.size * axis.from)
+      *last = {last->size * axis.size, axis.to, axis.from};
+    else
+      joined.push_back(axis);
+  }
+  if (joined.empty()) joined.push_back({1, 1, 1});
+  return joined;
+}
+
+// Copies what of a box lies in [begin, end) of the destination.
+class BoxCopy {
+ public:
+  BoxCopy(std::vector<Axis> axes, int64_t begin, int64_t end, DType from_type, const void* from, DType to_type,
+          void* to)
+      : axes_(std::move(axes)),
+        spans_(axes_.size(), 1),
+        begin_(begin),
+        end_(end),
+        from_type_(from_type),
+        from_(static_cast<const char*>(from)),
+        to_type_(to_type),
+        to_(static_cast<char*>(to)) {
+    for (size_t axis = axes_.size(); axis-- > 0;)
+      spans_[axis] = (axes_[axis].size - 1) * axes_[axis].to + (axis + 1 < axes_.size() ? spans_[axis + 1] : 1);
+  }
+
+  void run(int64_t to_offset, int64_t from_offset) const {
+    if (std::all_of(axes_.begin(), axes_.end(), [](const Axis& axis) { return axis.size > 0; }))
+      copy(0, to_offset, from_offset);
+  }
+
+ private:
+  // Indices of an axis from which something lies in the range.
+  struct Indices {
+    int64_t begin, end;
+  };
+  Indices indices_in_range(size_t depth, int64_t to_offset) const {
+    const Axis& axis = axes_[depth];
+    const int64_t span = depth + 1 < axes_.size() ? spans_[depth + 1] : 1;  // of one index
+    const int64_t before = begin_ - to_offset - span + 1;                   // first offset that still reaches begin_
+    const int64_t after = end_ - to_offset;
+    return {before <= 0 ? 0 : std::min(axis.size, (before + axis.to - 1) / axis.to),
+            after <= 0 ? 0 : std::min(axis.size, (after + axis.to - 1) / axis.to)};
+  }
+
+  void copy(size_t depth, int64_t to_offset, int64_t from_offset) const {
+    const Axis& axis = axes_[depth];
+    if (depth + 1 == axes_.size()) return copy_run(to_offset, from_offset);
+    if (depth + 2 == axes_.size() && axis.from < axes_.back().from) return copy_tiles(to_offset, from_offset);
+    const Indices indices = indices_in_range(depth, to_offset);
+    for (int64_t i = indices.begin; i < indices.end; ++i)
+      copy(depth + 1, to_offset + i * axis.to, from_offset + i * axis.from);
+  }
+
+  void copy_run(int64_t to_offset, int64_t from_offset) const {
+    const Indices indices = indices_in_range(axes_.size() - 1, to_offset);
+    copy_part(to_offset, from_offset, indices.begin, indices.end);
+  }
+
+  void copy_part(int64_t to_offset, int64_t from_offset, int64_t begin, int64_t end) const {
+    const Axis& axis = axes_.back();
+    if (begin < end)
+      copy_elements(from_type_, from_ + (from_offset + begin * axis.from) * size_bytes(from_type_), axis.from, to_type_,
+                    to_ + (to_offset + begin * axis.to - begin_) * size_bytes(to_type_), axis.to, end - begin);
+  }
+
+  // A transposed matrix: row by row every element would come from another cache line.
+  void copy_tiles(int64_t to_offset, int64_t from_offset) const {
+    constexpr int64_t kTile = 64;
+    const Axis& outer = axes_[axes_.size() - 2];
+    const Indices rows = indices_in_range(axes_.size() - 2, to_offset);
+    for (int64_t row = rows.begin; row < rows.end; row += kTile)
+      for (int64_t column = 0; column < axes_.back().size; column += kTile)
+        for (int64_t i = row; i < std::min(row + kTile, rows.end); ++i) {
+          const Indices inside = indices_in_range(axes_.size() - 1, to_offset + i * outer.to);
+          copy_part(to_offset + i * outer.to, from_offset + i * outer.from, std::max(column, inside.begin),
+                    std::min(column + kTile, inside.end));
+        }
+  }
+
+  std::vector<Axis> axes_;
+  std::vector<int64_t> spans_;  // elements of the destination from the first to the last of the inner axes
+  int64_t begin_, end_;
+  DType from_type_;
+  const char* from_;
+  DType to_type_;
+  char* to_;
+};
+
+void clear(const Padding& padding, int64_t begin, int64_t end, int64_t element_bytes, void* destination) {
+  const int64_t first = std::max(begin, padding.begin), last = std::min(end, padding.begin + padding.count);
+  if (first < last)
+    std::memset(static_cast<char*>(destination) + (first - begin) * element_bytes, 0,
+                static_cast<size_t>((last - first) * element_bytes));
+}
+
+}  // namespace
+
+PieceCopier::PieceCopier(const TensorMap& map, Direction direction, SourceOf source)
+    : direction_(direction), source_(std::move(source)) {
+  const bool importing = direction == Direction::kImport;
+  pieces_.resize(importing ? map.ours.size() : map.theirs.size());
+  padding_.resize(pieces_.size());
+  for (const Piece& piece : map.pieces)
+    if (!importing || !piece.is_copy) pieces_[place_to(piece).tensor].push_back(&piece);
+  for (const Padding& padding : importing ? map.our_padding : map.their_padding)
+    padding_[padding.tensor].push_back(&padding);
+}
+
+const Place& PieceCopier::place_to(const Piece& piece) const {
+  return direction_ == Direction::kImport ? piece.ours : piece.theirs;
+}
+const Place& PieceCopier::place_from(const Piece& piece) const {
+  return direction_ == Direction::kImport ? piece.theirs : piece.ours;
+}
+
+void PieceCopier::fill(size_t tensor, int64_t begin, int64_t end, DType dtype, void* destination) const {
+  for (const Padding* padding : padding_[tensor]) clear(*padding, begin, end, size_bytes(dtype), destination);
+  for (const Piece* piece : pieces_[tensor]) {
+    const Place &to = place_to(*piece), &from = place_from(*piece);
+    const SourceTensor source = source_(from.tensor);
+    BoxCopy(axes_of(piece->sizes, to, from), begin, end, source.dtype, source.data, dtype, destination)
+        .run(to.offset, from.offset);
+  }
+}
+
+std::vector<size_t> PieceCopier::sources_of(size_t tensor) const {
+  std::set<size_t> numbers;
+  for (const Piece* piece : pieces_[tensor]) numbers.insert(place_from(*piece).tensor);
+  return {numbers.begin(), numbers.end()};
+}
+
+}  // namespace espalier::convert

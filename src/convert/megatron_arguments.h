@@ -1,0 +1,32 @@
+// The arguments that a Megatron checkpoint keeps (argparse.Namespace), as options of `espalier train gpt`.
+//
+// Those that decide what is learnt, and the layout; not logging, intervals of saving, or where things were on the
+// machine that wrote it (but data and tokenizer, which a resumed run compares).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/run_config.h"
+#include "store/torch_value.h"
+
+namespace espalier::convert {
+
+// TOML, as in a recipe. `origin` names the file for messages.
+std::string toml_of_arguments(const store::TorchValue& args, const std::string& origin);
+
+struct MegatronOptions {
+  plan::RunConfig config;
+  std::string toml;                  // resolved, as in the manifest of a checkpoint
+  bool activated_half_last = false;  // order of the halves of gated layers in the checkpoint's files
+};
+
+// `more`: options of train gpt as on its command line; they replace those of the checkpoint. UserError (kBadData) that
+// lists what is not understood.
+MegatronOptions megatron_options(const store::TorchValue& args, const std::string& origin,
+                                 const std::vector<std::string>& more);
+
+// The attributes of the Namespace of a checkpoint that is written, from the options of one of ours; without the layout.
+store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable& table);
+
+}  // namespace espalier::convert

@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "convert/internal/step_tensors.h"
+
+namespace espalier::convert {
+namespace {
+
+size_t block_at(const store::StoredTensor& tensor, int64_t byte) {
+  const auto next = std::upper_bound(tensor.blocks.begin(), tensor.blocks.end(), byte,
+                                     [](int64_t at, const store::Block& block) { return at < block.offset; });
+  return static_cast<size_t>(next - tensor.blocks.begin()) - 1;
+}
+
+}  // namespace
+
+store::TensorSource StepTensors::source(std::vector<int64_t> shape, std::vector<StoredRun> runs, int64_t num_zeros) {
+  store::DType dtype = store::DType::kFloat32;
+  if (!runs.empty()) {
+    const store::StoredTensor* first = manifest().find(runs[0].name);
+    ESPALIER_CHECK(first != nullptr, runs[0].name);
+    dtype = first->dtype;
+  }
+  return {dtype, std::move(shape), [this, dtype, runs = std::move(runs), num_zeros](const store::ByteSink& sink) {
+            for (const StoredRun& run : runs) produce(run, sink);
+            const std::vector<uint8_t> zeros(static_cast<size_t>(num_zeros * store::size_bytes(dtype)));
+            if (num_zeros > 0) sink(zeros.data(), zeros.size());
+          }};
+}
+
+void StepTensors::produce(const StoredRun& run, const store::ByteSink& sink) {
+  const store::StoredTensor* tensor = manifest().find(run.name);
+  ESPALIER_CHECK(tensor != nullptr, run.name);
+  const int64_t size = store::size_bytes(tensor->dtype);
+  for (const spec::Extent& extent : run.extents)
+    for (int64_t at = extent.global_begin * size, end = at + extent.count * size; at < end;) {
+      const size_t number = block_at(*tensor, at);
+      const store::Block& block = tensor->blocks[number];
+      if (cached_ != tensor || cached_block_ != number) {
+        cached_ = nullptr;
+        block_.resize(static_cast<size_t>(block.bytes));
+        reader_.read_block(*tensor, number, block_.data());
+        cached_ = tensor, cached_block_ = number;
+      }
+      const int64_t count = std::min(end, block.offset + block.bytes) - at;
+      sink(block_.data() + (at - block.offset), static_cast<size_t>(count));
+      at += count;
+    }
+}
+
+}  // namespace espalier::convert

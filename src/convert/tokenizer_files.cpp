@@ -1,0 +1,63 @@
+#include "convert/tokenizer_files.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+
+namespace espalier::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",     "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "generation_config.json"};
+
+text::TokenizerOptions options_for(const fs::path& folder) {
+  text::TokenizerOptions options;
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  if (has("tokenizer.json"))
+    options.type = "PretrainedFromHF", options.name_or_path = folder;
+  else if (has("vocab.json") && has("merges.txt"))
+    options.type = "GPT2BPETokenizer", options.vocab_file = folder / "vocab.json",
+    options.merge_file = folder / "merges.txt";
+  else if (has("tokenizer.model"))
+    options.type = "Llama2Tokenizer", options.model_file = folder / "tokenizer.model";
+  return options;
+}
+
+text::TokenizerOptions null_tokenizer(int64_t rows) {
+  text::TokenizerOptions options;
+  options.type = "NullTokenizer";
+  options.vocab_size = rows - 1;  // it has one id more
+  return options;
+}
+
+}  // namespace
+
+FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::path& kept_in) {
+  FoundTokenizer found;
+  found.vocab_size = rows;
+  for (const char* name : kTokenizerFiles)
+    if (fs::is_regular_file(folder / name))
+      found.files.push_back({std::string("tokenizer/") + name, read_file(folder / name)});
+  found.options = options_for(folder);
+  if (found.options.type.empty()) {
+    found.options = null_tokenizer(rows);
+    found.notes.push_back("no tokenizer there: give one when training or generating with this model");
+    return found;
+  }
+  try {
+    const int64_t ids = text::load_tokenizer(found.options)->vocab_size();
+    if (ids > rows)
+      found.notes.push_back(
+          concat("the tokenizer has ", format_count(ids), " ids, the model only ", format_count(rows)));
+    found.vocab_size = std::min(ids, rows);
+  } catch (const UserError& error) {
+    found.notes.push_back(concat("the tokenizer is kept, but cannot be read here: ", error.what()));
+  }
+  found.options = text::moved_to(found.options, kept_in);
+  return found;
+}
+
+}  // namespace espalier::convert

@@ -1,0 +1,104 @@
+// Runs that Megatron-DeepSpeed began (tests/oracle/make_megatron_checkpoints.py) and this program goes on with: the
+// losses of the next steps beside those that upstream had.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "convert/megatron_import.h"
+#include "tests/e2e/run_fixture.h"
+
+namespace espalier::test {
+namespace megatron_resume_test {
+
+const std::string kFolder = "tests/data/megatron-checkpoints/";
+
+struct Case {
+  const char* fixture;
+  Words options;
+  double tolerance;  // relative
+};
+
+TEST(MegatronResume, TrainingGoesOnWithUpstreamsNextLosses) {
+  const Words bloom = {"--bf16", "--embed-layernorm", "--position-embedding-type", "alibi"};
+  const Case cases[] = {
+      {"plain-fp32", {}, 1e-5}, {"deepspeed-fp32-pp2", {}, 1e-5}, {"deepspeed-bf16-tp2pp2dp2", bloom, 3e-3}};
+  const Words tokenizer = {"--vocab-file", kFolder + "vocab.json", "--merge-file", kFolder + "merges.txt"};
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.fixture);
+    const TemporaryFolder folder;
+    convert::import_megatron(
+        {.input = kFolder + one.fixture, .save = folder / "imported", .step = {}, .train_options = tokenizer});
+    // The words of the run that upstream made, but for where the data are.
+    const Words run = {"--num-layers",
+                       "2",
+                       "--hidden-size",
+                       "8",
+                       "--num-attention-heads",
+                       "4",
+                       "--seq-length",
+                       "16",
+                       "--max-position-embeddings",
+                       "16",
+                       "--micro-batch-size",
+                       "2",
+                       "--global-batch-size",
+                       "8",
+                       "--lr",
+                       "1e-2",
+                       "--min-lr",
+                       "1e-3",
+                       "--lr-decay-style",
+                       "cosine",
+                       "--train-iters",
+                       "6",
+                       "--lr-warmup-iters",
+                       "2",
+                       "--weight-decay",
+                       "0.1",
+                       "--clip-grad",
+                       "1.0",
+                       "--adam-beta2",
+                       "0.95",
+                       "--seed",
+                       "42",
+                       "--attention-dropout",
+                       "0",
+                       "--hidden-dropout",
+                       "0",
+                       "--make-vocab-size-divisible-by",
+                       "32",
+                       "--split",
+                       "100,0,0",
+                       "--eval-iters",
+                       "0",
+                       "--init-method-std",
+                       "0.3",
+                       "--data-path",
+                       kFolder + "tokens",
+                       "--override",
+                       "data_path",
+                       "--log-level",
+                       "warning",
+                       "--save-interval",
+                       "100",
+                       "--load",
+                       folder / "imported",
+                       "--save",
+                       folder / "run"};
+    train(run + tokenizer + one.options);
+    std::ifstream file(kFolder + one.fixture + ".losses.json");
+    const std::vector<double> expected = nlohmann::json::parse(file);
+    const auto records = step_records(folder / "run");
+    ASSERT_EQ(records.size(), 3u);
+    for (size_t at = 0; at < records.size(); ++at) {
+      EXPECT_EQ(records[at]["step"], at + 4);
+      const double loss = records[at]["lm_loss"];
+      EXPECT_LE(std::abs(loss - expected[at + 3]), one.tolerance * expected[at + 3])
+          << "step " << at + 4 << ": " << loss << ", upstream " << expected[at + 3];
+    }
+  }
+}
+
+}  // namespace megatron_resume_test
+}  // namespace espalier::test
