@@ -20,6 +20,15 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"kv_channels", Rule::kRefused},
       {"max_position_embeddings", Rule::kRefused},
       {"position_embedding_type", Rule::kRefused},
+      {"use_rotary_position_embeddings", Rule::kRefused},
+      {"no_position_embedding", Rule::kRefused},
+      {"num_key_value_heads", Rule::kRefused},
+      {"num_query_groups", Rule::kRefused},
+      {"group_query_attention", Rule::kRefused},
+      {"normalization", Rule::kRefused},
+      {"qk_layernorm", Rule::kRefused},
+      {"disable_bias_linear", Rule::kRefused},
+      {"add_qkv_bias", Rule::kRefused},
       {"embed_layernorm", Rule::kRefused},
       {"untie_embeddings_and_output_weights", Rule::kRefused},
       {"pad_vocab_size_to", Rule::kRefused},
@@ -37,6 +46,10 @@ const std::map<std::string, ResumeRule>& resume_rules() {
 
       // Which samples are seen, and in which steps.
       {"data_path", Rule::kOverride},
+      {"data_file_list", Rule::kOverride},
+      {"train_data_path", Rule::kOverride},
+      {"valid_data_path", Rule::kOverride},
+      {"test_data_path", Rule::kOverride},
       {"split", Rule::kOverride},
       {"train_weighted_split_paths", Rule::kOverride},
       {"train_weighted_split_paths_path", Rule::kOverride},
@@ -64,8 +77,28 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       // What a step computes.
       {"layernorm_epsilon", Rule::kOverride},
       {"apply_residual_connection_post_layernorm", Rule::kOverride},
+      {"activation", Rule::kOverride},
+      {"swiglu", Rule::kOverride},
+      {"glu_activation", Rule::kOverride},
+      {"squared_relu", Rule::kOverride},
       {"no_bias_gelu_fusion", Rule::kOverride},
       {"openai_gelu", Rule::kOverride},
+      {"rotary_position_embeddings_theta", Rule::kOverride},
+      {"rotary_percent", Rule::kOverride},
+      {"rotary_interleaved", Rule::kOverride},
+      {"rotary_seq_len_interpolation_factor", Rule::kOverride},
+      {"use_rope_scaling", Rule::kOverride},
+      {"rope_scaling_type", Rule::kOverride},
+      {"rope_scaling_factor", Rule::kOverride},
+      {"rope_scaling_original_max_position_embeddings", Rule::kOverride},
+      {"rope_scaling_low_freq_factor", Rule::kOverride},
+      {"rope_scaling_high_freq_factor", Rule::kOverride},
+      {"rope_scaling_beta_fast", Rule::kOverride},
+      {"rope_scaling_beta_slow", Rule::kOverride},
+      {"rope_scaling_attention_factor", Rule::kOverride},
+      {"rope_scaling_short_factors", Rule::kOverride},
+      {"rope_scaling_long_factors", Rule::kOverride},
+      {"window_size", Rule::kOverride},
       {"attention_dropout", Rule::kOverride},
       {"hidden_dropout", Rule::kOverride},
       {"weight_decay", Rule::kOverride},
@@ -76,6 +109,8 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"optimizer", Rule::kOverride},
       {"loss_average", Rule::kOverride},
       {"init_method_std", Rule::kOverride},
+      {"adjust_word_embedding_init", Rule::kOverride},
+      {"word_embedding_init_std", Rule::kOverride},
       {"fp16", Rule::kOverride},
       {"bf16", Rule::kOverride},
       {"loss_scale", Rule::kOverride},
@@ -98,9 +133,11 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"partition_activations", Rule::kFree},
       {"use_distributed_optimizer", Rule::kFree},
       {"deepspeed", Rule::kFree},
+      {"no_pipeline_parallel", Rule::kFree},
       {"zero_stage", Rule::kFree},
       {"check_replicas", Rule::kFree},
       {"check_replicas_policy", Rule::kFree},
+      {"device", Rule::kFree},
       {"distributed_backend", Rule::kFree},
       {"distributed_timeout_minutes", Rule::kFree},
       {"num_threads", Rule::kFree},
@@ -109,6 +146,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       // Memory for time: the same numbers.
       {"checkpoint_activations", Rule::kFree},
       {"checkpoint_num_layers", Rule::kFree},
+      {"activations_checkpoint_method", Rule::kFree},
       {"recompute_granularity", Rule::kFree},
       {"recompute_method", Rule::kFree},
       {"recompute_num_layers", Rule::kFree},
@@ -116,6 +154,9 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       // Length and stop conditions. A length that the decay is derived from counts as learning rate (rule_of).
       {"train_iters", Rule::kFree},
       {"train_samples", Rule::kFree},
+      {"skip_train_iteration_range", Rule::kFree},  // what one does behind a spike
+      {"train_range_to_skip", Rule::kFree},
+      {"train_iters_to_skip", Rule::kFree},
       {"exit_interval", Rule::kFree},
       {"exit_duration_in_mins", Rule::kFree},
       {"kill_switch_path", Rule::kFree},
@@ -186,8 +227,8 @@ ResumeRule rule_of(const std::string& key, const OptionTable& saved, const Optio
   if ((key == "train_iters" || key == "train_samples") &&
       (decay_follows_length(saved) || decay_follows_length(present)))
     return Rule::kLearningRate;
-  // With ALiBi no parameter has this size.
-  if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") == "\"alibi\"")
+  // A parameter has this size only where positions are learned.
+  if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") != "\"absolute\"")
     return Rule::kOverride;
   if (key == "pad_vocab_size_to" && !is_set(present, key)) return Rule::kFree;  // the model keeps its own
   const auto found = resume_rules().find(key);
@@ -244,6 +285,9 @@ void check_override_names(const OptionTable& present, const ResumeFlags& flags, 
     problems.add("--override ", name, ": no such option", nearest.empty() ? "" : "; nearest: " + join(nearest, ", "));
   }
 }
+
+// Other programs leave neither an order of samples nor a scheme of randomness.
+bool is_imported(const store::TrainingState& state) { return state.random_scheme == 0 && state.sample_order.empty(); }
 
 std::string used_text(const OptionDifference& difference) {
   const bool is_length = difference.key == "train_iters" || difference.key == "train_samples";
@@ -313,6 +357,10 @@ void check_model(const store::ModelFacts& saved, const store::ModelFacts& presen
 void check_tokenizer(const store::Manifest& saved, const std::vector<store::ExtraFile>& present,
                      const ResumeFlags& flags, Problems& problems) {
   if (flags.finetune || overridden(flags, "tokenizer")) return;
+  const bool has_tokenizer = std::any_of(saved.files.begin(), saved.files.end(), [](const store::StoredFile& file) {
+    return file.path.starts_with("tokenizer/");
+  });
+  if (is_imported(saved.state) && !has_tokenizer) return;
   for (const store::ExtraFile& file : present) {
     const store::StoredFile* stored = saved.find_file(file.path);
     const uint64_t found = hash64(file.content);
@@ -326,7 +374,7 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
 
 void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
                  Problems& problems) {
-  if (flags.finetune) return;
+  if (flags.finetune || is_imported(saved)) return;
   if (saved.sample_order != present.sample_order && !overridden(flags, "sample_order"))
     problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order,
                  ", now ", present.sample_order,
@@ -339,6 +387,9 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 }
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
+  if (is_imported(saved))
+    return {"the checkpoint was imported: whether the samples come in the order of the run before cannot be checked, and "
+            "dropout masks are drawn in another way"};
   std::vector<std::string> lines;
   const auto compare = [&](const char* what, const auto& then, const auto& now) {
     if (then != now) lines.push_back(concat(what, ": ", then, " when saved, now ", now));

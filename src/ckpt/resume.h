@@ -68,7 +68,8 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
                      const ResumeFlags& flags, Problems& problems);
 
 // The order of samples and the scheme of randomness, which may change although no option differs (a data file was
-// rebuilt; a longer run needs one more epoch). "sample_order" and "random_scheme" in --override let them differ.
+// rebuilt; a longer run needs one more epoch). "sample_order" and "random_scheme" in --override let them differ. A
+// checkpoint of another program (scheme 0, no order) is not compared.
 void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
                  Problems& problems);
 

@@ -268,7 +268,7 @@ TEST(Resume, FinetuningIsANewRunThatOnlyTheModelBinds) {
 TEST(Resume, EveryProblemIsReportedAtOnceAlsoAMisspeltOverride) {
   const Outcome outcome = resume({}, {"--num-layers", "3", "--seed", "7", "--lr", "1"}, {.overrides = {"sed"}});
   ASSERT_EQ(outcome.problems.messages().size(), 4u);
-  EXPECT_EQ(outcome.problems.messages()[0], "--override sed: no such option; nearest: seed");
+  EXPECT_EQ(outcome.problems.messages()[0], "--override sed: no such option; nearest: seed, kd");
 }
 
 TEST(Resume, TheTableShowsBothValuesAndWhichIsUsed) {
@@ -338,8 +338,23 @@ TEST(Resume, AnotherSampleOrderOrRandomnessStopsAlthoughNoOptionDiffers) {
   EXPECT_NE(problems.messages()[0].find("(aaaa, now bbbb)"), std::string::npos);
 }
 
+TEST(Resume, AnImportedCheckpointHasNoOrderAndMayHaveNoTokenizer) {
+  store::Manifest saved;
+  store::TrainingState present;
+  present.sample_order = "bbbb", present.random_scheme = 1;
+  Problems problems;
+  ckpt::check_order(saved.state, present, {}, problems);
+  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
+  EXPECT_TRUE(problems.empty());
+  ASSERT_EQ(ckpt::environment_changes(saved.state, present).size(), 1u);
+  saved.files = {{.path = "tokenizer/vocab.json", .bytes = 8, .hashed_bytes = 8, .checksum = 1}};
+  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
+  EXPECT_EQ(problems.messages().size(), 1u);
+}
+
 TEST(Resume, WhatMovesTheLastBitsIsSaidOnce) {
   store::TrainingState saved;
+  saved.random_scheme = 1;
   saved.layout = "tp1pp1dp1", saved.num_threads = 2, saved.cpu_type = "A", saved.libtorch_version = "2.11.0";
   store::TrainingState present = saved;
   EXPECT_EQ(ckpt::environment_changes(saved, present), Words{});

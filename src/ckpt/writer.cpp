@@ -116,12 +116,4 @@ std::optional<SaveReport> CheckpointWriter::take_report() {
   return std::exchange(report_, std::nullopt);
 }
 
-std::vector<store::ExtraFile> read_extra_files(const std::vector<std::filesystem::path>& files,
-                                               const std::string& inside) {
-  std::vector<store::ExtraFile> extra;
-  for (const std::filesystem::path& file : files)
-    extra.push_back({.path = inside + "/" + file.filename().string(), .content = read_file(file)});
-  return extra;
-}
-
 }  // namespace espalier::ckpt

@@ -81,8 +81,4 @@ class CheckpointWriter {
   std::optional<SaveReport> report_;
 };
 
-// Files as ExtraFiles in the folder `inside`: read_extra_files({"data/vocab.json"}, "tokenizer").
-std::vector<store::ExtraFile> read_extra_files(const std::vector<std::filesystem::path>& files,
-                                               const std::string& inside);
-
 }  // namespace espalier::ckpt

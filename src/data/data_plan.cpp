@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "data/blend_recipe.h"
 #include "data/token_files.h"
 
 namespace espalier::data {
@@ -22,27 +23,37 @@ double parse_weight(const std::string& word, const std::string& what) {
   return weight;
 }
 
-std::vector<DataSource> parse_data_path(const std::vector<std::string>& words) {
+std::vector<DataSource> parse_data_path(const std::string& option, const std::vector<std::string>& words) {
   if (words.size() == 1) return {{words[0], 1, std::nullopt}};
   if (words.size() % 2 != 0)
-    fail(concat("--data-path has ", words.size(), " words: ", join(words, " "),
+    fail(concat(option, " has ", words.size(), " words: ", join(words, " "),
                 ". Give one prefix, or a weight before each prefix."));
   std::vector<DataSource> sources;
   for (size_t at = 0; at < words.size(); at += 2)
     sources.push_back(
-        {words[at + 1], parse_weight(words[at], concat("--data-path, before '", words[at + 1], "'")), std::nullopt});
+        {words[at + 1], parse_weight(words[at], concat(option, ", before '", words[at + 1], "'")), std::nullopt});
   return sources;
 }
 
-// Paths of a split file are relative to the folder we run in, as upstream reads them; else to that of the file, so that
-// a folder of data can be moved with its split files.
-void resolve_beside(const std::string& split_file, DataGroup& group) {
-  const std::filesystem::path folder = std::filesystem::path(split_file).parent_path();
-  for (DataSource& source : group.sources) {
+// Paths of a split file or a file list are relative to the folder we run in, as upstream reads them; else to that of
+// the file, so that a folder of data can be moved with its lists.
+void resolve_beside(const std::string& list_file, std::vector<DataSource>& sources) {
+  const std::filesystem::path folder = std::filesystem::path(list_file).parent_path();
+  for (DataSource& source : sources) {
     if (find_token_files(source.prefix)) continue;
     const std::string beside = (folder / source.prefix).lexically_normal().string();  // an absolute path stays itself
     if (find_token_files(beside)) source.prefix = beside;
   }
+}
+
+// Those of weight 0 are not read.
+std::vector<DataSource> read_file_list(const std::string& file) {
+  std::vector<DataSource> sources;
+  for (const BlendSource& source : parse_file_list(read_file(file), "--data-file-list " + file))
+    if (source.weight > 0) sources.push_back({source.prefix, source.weight, std::nullopt});
+  if (sources.empty()) fail(concat("--data-file-list ", file, ": every weight is 0"));
+  resolve_beside(file, sources);
+  return sources;
 }
 
 // The weighted groups of one set ("train", "valid", "test"), from the option or its file.
@@ -61,7 +72,7 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   for (const std::string& text : texts) {
     try {
       groups.push_back(parse_data_group(text));
-      if (!file.empty()) resolve_beside(file, groups.back());
+      if (!file.empty()) resolve_beside(file, groups.back().sources);
       if (!names.insert(groups.back().name).second)
         problems.add(option, ": two groups are named '", groups.back().name, "'. Give each a name of its own.");
     } catch (const UserError& error) {
@@ -71,8 +82,9 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   return groups;
 }
 
-void check_files(const DataPlan& plan, const std::string& option_of_path, const std::string& data_impl,
-                 Problems& problems) {
+// `option_of_path` names the data of all sets; where it is empty, each set's option is "--SET" and `ending`.
+void check_files(const DataPlan& plan, const std::string& option_of_path, const std::string& ending,
+                 const std::string& data_impl, Problems& problems) {
   std::set<std::string> reported;
   const auto check = [&](const DataGroup& group, const std::string& option) {
     if (group.sources.size() > kMaxSources)
@@ -89,7 +101,7 @@ void check_files(const DataPlan& plan, const std::string& option_of_path, const 
     }
   };
   const auto option = [&](const char* set) {
-    return option_of_path.empty() ? concat("--", set, "-weighted-split-paths") : option_of_path;
+    return option_of_path.empty() ? concat("--", set, ending) : option_of_path;
   };
   check(plan.train, option("train"));
   for (const DataGroup& group : plan.valid) check(group, option("valid"));
@@ -103,12 +115,30 @@ void plan_by_path(const DataSetOptions& options, DataPlan& plan, Problems& probl
     problems.add(error.what());
   }
   try {
-    plan.train = {"train", parse_data_path(options.data_path)};
+    plan.train = {"train", options.data_path.empty() ? read_file_list(options.data_file_list)
+                                                     : parse_data_path("--data-path", options.data_path)};
     plan.valid = {{"valid", plan.train.sources}};
     plan.test = {{"test", plan.train.sources}};
   } catch (const UserError& error) {
     problems.add(error.what());
   }
+}
+
+// One set of its own files, all of their documents.
+void plan_by_sets(const DataSetOptions& options, DataPlan& plan, Problems& problems) {
+  const auto group_of = [&](const std::string& set, const std::vector<std::string>& words) {
+    DataGroup group{set, {}};
+    try {
+      group.sources = parse_data_path(concat("--", set, "-data-path"), words);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+    for (DataSource& source : group.sources) source.range = FractionRange{0, 1};
+    return group;
+  };
+  plan.train = group_of("train", options.train_data_path);
+  if (!options.valid_data_path.empty()) plan.valid = {group_of("valid", options.valid_data_path)};
+  if (!options.test_data_path.empty()) plan.test = {group_of("test", options.test_data_path)};
 }
 
 void plan_by_groups(const DataSetOptions& options, DataPlan& plan, Problems& problems) {
@@ -165,18 +195,34 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
   const bool train = given(options.train_weighted_split_paths, options.train_weighted_split_paths_path);
   const bool groups = train || given(options.valid_weighted_split_paths, options.valid_weighted_split_paths_path) ||
                       given(options.test_weighted_split_paths, options.test_weighted_split_paths_path);
-  if (groups && (!options.data_path.empty() || !options.split.empty()))
-    problems.add(options.data_path.empty() ? "--split" : "--data-path",
-                 " and weighted split paths exclude each other. Use one.");
+  const bool sets =
+      !options.train_data_path.empty() || !options.valid_data_path.empty() || !options.test_data_path.empty();
+  const bool by_path = given(options.data_path, options.data_file_list);
+  const char* path = !options.data_path.empty()        ? "--data-path"
+                     : !options.data_file_list.empty() ? "--data-file-list"
+                                                       : "--split";
+  const char* set = groups ? "weighted split paths" : "--train-data-path, --valid-data-path and --test-data-path";
+  if (groups && sets)
+    problems.add("weighted split paths and --train-data-path, --valid-data-path and --test-data-path exclude each "
+                 "other. Use one.");
+  else if ((groups || sets) && (by_path || !options.split.empty()))
+    problems.add(path, " and ", set, " exclude each other. Use one.");
+  else if (!options.data_path.empty() && !options.data_file_list.empty())
+    problems.add("--data-path and --data-file-list exclude each other. Use one.");
   else if (groups && !train)
     problems.add("--valid- or --test-weighted-split-paths are given without --train-weighted-split-paths");
-  else if (!groups && options.data_path.empty())
+  else if (sets && options.train_data_path.empty())
+    problems.add("--valid-data-path or --test-data-path is given without --train-data-path");
+  else if (!groups && !sets && !by_path)
     problems.add("no data: give --data-path or --train-weighted-split-paths");
   if (groups)
     plan_by_groups(options, plan, problems);
-  else if (!options.data_path.empty())
+  else if (sets)
+    plan_by_sets(options, plan, problems);
+  else if (by_path)
     plan_by_path(options, plan, problems);
-  check_files(plan, groups ? "" : "--data-path", options.data_impl, problems);
+  check_files(plan, groups || sets ? "" : path, groups ? "-weighted-split-paths" : "-data-path", options.data_impl,
+              problems);
   return plan;
 }
 

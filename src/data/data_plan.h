@@ -1,8 +1,9 @@
 // Which token files the training, validation and test sets read, and in which shares.
 //
-// Two ways, Megatron's both: --data-path (one prefix, or weight prefix weight prefix ...) cut by --split, or
-// --train-weighted-split-paths "NAME: WEIGHT a:b PREFIX, WEIGHT a:b PREFIX" and its valid and test forms, which may
-// hold several named groups.
+// Three ways, Megatron's all: --data-path (one prefix, or weight prefix weight prefix ...) or --data-file-list (lines
+// WEIGHT PREFIX CORPUS), cut by --split; --train-weighted-split-paths "NAME: WEIGHT a:b PREFIX, WEIGHT a:b PREFIX" and
+// its valid and test forms, which may hold several named groups; or --train-data-path, --valid-data-path and
+// --test-data-path, in the form of --data-path, each read whole.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,9 @@ namespace espalier::data {
 // As the command line gives them.
 struct DataSetOptions {
   std::vector<std::string> data_path;
+  std::string data_file_list;
   std::string split;  // empty: "969, 30, 1"
+  std::vector<std::string> train_data_path, valid_data_path, test_data_path;
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   // The same from a file: one line of quoted groups.
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;

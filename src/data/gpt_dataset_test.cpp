@@ -223,6 +223,45 @@ TEST_F(GptDatasetTest, TheTwoWaysToNameDataExcludeEachOther) {
             std::string::npos);
 }
 
+// Argonne's list says what --data-path says, and what lies beside it is found from there.
+TEST_F(GptDatasetTest, AFileListIsTheSameAsItsWordsBehindDataPath) {
+  const std::string a = write_store("a", 20, 7, 0), b = write_store("b", 20, 7, 100);
+  const std::string list = (folder_ / "list.txt").string();
+  std::ofstream(list) << "0.75 " << a << " books\n\n0.25 b.bin web\n0.0 nowhere web\n";
+  DataSetOptions listed = options_of({}, "80,10,10");
+  listed.data_file_list = list;
+  const GptDataSets from_list = GptDataSets::open(listed);
+  const GptDataSets from_words = GptDataSets::open(options_of({"0.75", a, "0.25", b}, "80,10,10"));
+  ASSERT_EQ(from_list.train->size(), from_words.train->size());
+  for (int64_t sample = 0; sample < from_words.train->size(); ++sample)
+    EXPECT_EQ(ids_of(*from_list.train, sample), ids_of(*from_words.train, sample));
+  std::ofstream(list) << "1 " << a << "\n";
+  EXPECT_NE(refusal(listed).find("line 1: expected three words, WEIGHT PREFIX CORPUS, found 2"), std::string::npos);
+  std::ofstream(list) << "0 " << a << " books\n";
+  EXPECT_NE(refusal(listed).find("every weight is 0"), std::string::npos);
+  listed.data_path = {a};
+  EXPECT_NE(refusal(listed).find("--data-path and --data-file-list exclude each other"), std::string::npos);
+}
+
+TEST_F(GptDatasetTest, EachSetMayHaveFilesOfItsOwn) {
+  const std::string a = write_store("a", 20, 7, 0), b = write_store("b", 20, 7, 100);
+  DataSetOptions options = options_of({}, "");
+  options.train_data_path = {a};
+  options.valid_data_path = {"1", b, "1", b};
+  const GptDataSets sets = GptDataSets::open(options);
+  ASSERT_EQ(sets.valid.size(), 1u);
+  EXPECT_TRUE(sets.test.empty());
+  for (int64_t sample = 0; sample < 10; ++sample) EXPECT_LT(ids_of(*sets.train, sample)[0], 20);
+  for (int64_t sample = 0; sample < 3; ++sample) EXPECT_GE(ids_of(*sets.valid[0], sample)[0], 100);
+  options.valid_data_path = {b + "x"};
+  EXPECT_NE(refusal(options).find(concat("--valid-data-path: there is no '", b, "x.idx'")), std::string::npos);
+  options.split = "1,1,1";
+  EXPECT_NE(refusal(options).find("--split and --train-data-path, --valid-data-path and --test-data-path exclude"),
+            std::string::npos);
+  options.split.clear(), options.train_data_path.clear();
+  EXPECT_NE(refusal(options).find("is given without --train-data-path"), std::string::npos);
+}
+
 TEST_F(GptDatasetTest, GroupsFromAFile) {
   const std::string a = write_store("a", 20, 7, 0);
   const std::string file = (folder_ / "valid.txt").string();

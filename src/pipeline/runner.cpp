@@ -100,7 +100,7 @@ struct Runner::Step {
     const tensor::Batch& micro_batch = batch(action.micro_batch);
     for (const TensorShape& shape :
          is_forward ? receiver.input_shapes(micro_batch) : receiver.output_shapes(micro_batch)) {
-      const at::Tensor values = at::empty(shape.sizes, shape.type);
+      const at::Tensor values = at::empty(shape.sizes, micro_batch.ids.options().dtype(shape.type));
       entry->second.tensors.push_back(values);
       entry->second.exchanges.push_back(
           runner.stages_.start_receive(values, sender % num_stages(), tag(sender, action.micro_batch, direction)));

@@ -18,8 +18,15 @@ internal::GhostSizes sizes_of(const RunConfig& config, ProductKind products) {
   sizes.rows = sizes.sequence_parallel ? sizes.tokens / tp : sizes.tokens;
   sizes.hidden = static_cast<double>(model.hidden_size);
   sizes.projection = static_cast<double>(model.num_attention_heads * model.kv_channels) / tp;
+  sizes.qkv = static_cast<double>(model.num_groups() * model.group_channels()) / tp;
   sizes.heads = static_cast<double>(model.num_attention_heads) / tp;
+  sizes.normed_heads = static_cast<double>(model.num_attention_heads + model.num_groups()) / tp;
   sizes.ffn = static_cast<double>(model.ffn_hidden_size) / tp;
+  sizes.inner = spec::is_gated(model.activation) ? 2 * sizes.ffn : sizes.ffn;
+  if (model.position_embedding == spec::PositionEmbedding::kRotary)
+    sizes.positions = static_cast<double>(config.data.sequence_length * config.training.micro_batch_size);
+  sizes.rms_norm = model.normalization == spec::Normalization::kRmsNorm;
+  sizes.head_norm = model.qk_layernorm;
   sizes.vocabulary = static_cast<double>((model.padded_vocab_size + grid.tensor - 1) / grid.tensor);
   sizes.context_parallel = grid.context > 1;
   sizes.dropout = model.hidden_dropout > 0;

@@ -29,6 +29,7 @@ struct FileChecks {
   void check_hugging_face(const char* name, const std::string& path);
   void check_folder_to_write(const char* name, const std::string& folder);
   void check_load();
+  void check_finetune();
 };
 
 void FileChecks::check_tokenizer() {
@@ -95,6 +96,31 @@ std::optional<int64_t> step_of(const std::string& name) {
   return std::stoll(name.substr(5));
 }
 
+// In order; none where there is no such folder.
+std::vector<int64_t> complete_steps(const fs::path& run_folder) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder, error)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename());
+    if (step && fs::exists(entry.path() / "manifest.json", error)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// A launch line that is started again after a crash must not begin at iteration 0 once more. A checkpoint of step 0 is
+// an imported one.
+void FileChecks::check_finetune() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (!checkpoint.finetune || checkpoint.save.empty()) return;
+  const std::vector<int64_t> steps = complete_steps(checkpoint.save);
+  if (steps.empty() || steps.back() == 0) return;
+  problems.add("--finetune would start again at iteration 0, and ", origin("--save"),
+               " already holds checkpoints up to iteration ", steps.back(),
+               ". To go on with that run leave out --finetune and give --load ", checkpoint.save,
+               "; to start anew give another --save");
+}
+
 void FileChecks::check_load() {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.load.empty()) return;
@@ -107,12 +133,7 @@ void FileChecks::check_load() {
     return;
   }
   if (exists(fs::path(checkpoint.load) / "manifest.json")) return;  // a step folder
-  std::vector<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(checkpoint.load, error)) {
-    const std::optional<int64_t> step = step_of(entry.path().filename());
-    if (step && exists(entry.path() / "manifest.json")) steps.push_back(*step);
-  }
-  std::sort(steps.begin(), steps.end());
+  const std::vector<int64_t> steps = complete_steps(checkpoint.load);
   std::string listed;
   for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
   if (steps.empty() && !may_be_missing)
@@ -128,6 +149,7 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
   FileChecks checks{config, table, problems};
   checks.check_tokenizer();
   checks.check_load();
+  checks.check_finetune();
   checks.check_folder_to_write("--save", config.checkpoint.save);
   checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
   checks.check_folder_to_write("--data-cache-path", config.data.data_cache_path);

@@ -1,15 +1,20 @@
 #include "plan/flops.h"
 
+#include <algorithm>
+
 namespace espalier::plan {
 
 double layer_forward_flops(const spec::GptConfig& model, int64_t sequence_length) {
   const double tokens = static_cast<double>(sequence_length), hidden = static_cast<double>(model.hidden_size);
   const double projection = static_cast<double>(model.num_attention_heads * model.kv_channels);
+  const double qkv = static_cast<double>(model.num_groups() * model.group_channels());
   const double ffn = static_cast<double>(model.ffn_hidden_size);
-  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP.
-  const double linear = 4 * hidden * projection + 2 * hidden * ffn;
-  // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value.
-  const double pairs = tokens * (tokens + 1) / 2;
+  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
+  const double linear = hidden * (qkv + projection) + (spec::is_gated(model.activation) ? 3 : 2) * hidden * ffn;
+  // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value. The
+  // first `window` queries see all before them, the others as many keys as the first ones' last.
+  const double window = model.window_size == 0 ? tokens : std::min(tokens, static_cast<double>(model.window_size));
+  const double pairs = window * (window + 1) / 2 + (tokens - window) * window;
   return 2 * (tokens * linear + 2 * pairs * projection);
 }
 

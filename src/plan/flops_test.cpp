@@ -48,6 +48,28 @@ TEST(Flops, ModelFlopsAreTheMultiplyAddsOfAPlainWalk) {
   EXPECT_EQ(model_flops(model, length), static_cast<double>(3 * 2 * multiply_adds));
 }
 
+TEST(Flops, GroupsGatesAndWindowsCostWhatAPlainWalkCounts) {
+  spec::GptConfig model = shape(2, 10, 6, 33);
+  model.ffn_hidden_size = 7;
+  model.kv_channels = 4;
+  model.num_query_groups = 2;
+  model.activation = spec::Activation::kReglu;
+  for (const int64_t window : {1, 3, 7}) {
+    model.window_size = window;
+    const int64_t length = 5;
+    int64_t multiply_adds = 0;
+    for (int64_t position = 0; position < length; ++position) {
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        multiply_adds += 10 * (6 * 4) + 2 * (10 * 2 * 4) + 6 * 4 * 10 + 3 * (10 * 7);
+        for (int64_t key = 0; key <= position; ++key)
+          if (key > position - window) multiply_adds += 2 * (6 * 4);
+      }
+      multiply_adds += 10 * 33;
+    }
+    EXPECT_EQ(model_flops(model, length), static_cast<double>(3 * 2 * multiply_adds)) << "window " << window;
+  }
+}
+
 TEST(Flops, HardwareFlopsAreThoseOfBloomsLog) {
   // megatron/utils.py by hand for the 176B model: 24 * 4 * s * l * h^2 = 2.82857e15, times 1 + s/6h + V/16lh.
   const double expected = 96.0 * 2048 * 70 * 14336.0 * 14336.0 * (1 + 2048 / 86016.0 + 250880 / 16056320.0);

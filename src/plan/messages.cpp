@@ -61,17 +61,18 @@ void add_gradients(const RunConfig& config, const std::vector<spec::ParamSpec>& 
   const int64_t sharers = grid.data * grid.context;
   const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4;
   const double element = config.training.precision == Precision::kFp32 ? 4 : 2;
-  double elements = 0, replicated = 0, tied_elements = 0;
+  double elements = 0, partial = 0, tied_elements = 0;
   for (const spec::ParamSpec& spec : specs) {
     const double count = static_cast<double>(spec::num_local_elements(spec, {grid.tensor, 0}));
     elements += count;
-    if (spec.tensor_placement.kind == spec::Placement::Kind::kReplicated) replicated += count;
+    const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
+    if (replicated && (config.parallel.sequence_parallel || spec.use_is_split)) partial += count;
     if (spec.tied_to_output) tied_elements += count;
   }
   const bool divided = config.parallel.zero_stage >= 1;
   sent.data += elements * ring(sharers) * (divided ? wire + element : 2 * wire);
   const double owned = divided ? 1 / static_cast<double>(sharers) : 1;
-  if (config.parallel.sequence_parallel) sent.tensor += 2 * replicated * wire * ring(grid.tensor) * owned;
+  sent.tensor += 2 * partial * wire * ring(grid.tensor) * owned;
   if (tied) sent.tied += 2 * tied_elements * wire * ring(2) * owned;
 }
 

@@ -1,68 +1,9 @@
 // The rows of `espalier train gpt` that are used. The groups are those of Megatron-DeepSpeed's help, in its order.
-#include <tuple>
-
 #include "plan/internal/gpt_rows.h"
 #include "plan/run_config.h"
 
 namespace espalier::plan {
 namespace {
-
-void add_network_size(OptionTable& table, RunConfig& config) {
-  spec::GptConfig& model = config.model;
-  table.group("network size");
-  table.add("--num-layers", model.num_layers, "transformer blocks").required().minimum(1).maximum(1e4).common();
-  table.add("--hidden-size", model.hidden_size, "width of the residual stream")
-      .required()
-      .minimum(1)
-      .maximum(1e6)
-      .common();
-  table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP")
-      .minimum(1)
-      .maximum(1e7)
-      .default_text("4 * hidden size");
-  table.add("--num-attention-heads", model.num_attention_heads, "attention heads")
-      .required()
-      .minimum(1)
-      .maximum(1e5)
-      .common();
-  table.add("--kv-channels", model.kv_channels, "width of one head")
-      .minimum(1)
-      .maximum(1e5)
-      .default_text("hidden size / heads");
-  table
-      .add("--max-position-embeddings", model.max_position_embeddings,
-           "longest sequence of the model; at least the sequence length, also with alibi")
-      .minimum(1)
-      .maximum(1e9)
-      .default_text("none")
-      .common();
-  table
-      .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
-           "round the vocabulary up to a multiple of this and of the tensor-parallel size")
-      .minimum(1)
-      .maximum(1e6);
-  table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
-      .minimum(1)
-      .maximum(1e9);
-  table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in layer norms").minimum(0);
-  table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
-            "residual branches start after the layer norm (BERT's order)");
-  table.add("--embed-layernorm", model.embed_layernorm, "layer norm after the word embedding (BLOOM)").common();
-  table
-      .add_choice("--position-embedding-type", model.position_embedding,
-                  {{"absolute", spec::PositionEmbedding::kLearned},
-                   {"alibi", spec::PositionEmbedding::kAlibi},
-                   {"learned_absolute", spec::PositionEmbedding::kLearned}},
-                  "learned positions, or ALiBi")
-      .common()
-      .refuse_value("rotary", "rotary positions come with the Llama family; use absolute or alibi")
-      .refuse_value("rope", "rotary positions come with the Llama family; use absolute or alibi");
-  table.add("--untie-embeddings-and-output-weights", config.untie_output, "the output layer has weights of its own");
-  table.add_negative("--no-bias-gelu-fusion", config.gelu_is_fused,
-                     "exact (erf) gelu instead of the tanh form, as upstream");
-  table.add("--openai-gelu", config.openai_gelu, "tanh gelu also with --no-bias-gelu-fusion");
-  internal::add_network_size_inert(table);
-}
 
 void add_regularization(OptionTable& table, RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
@@ -78,8 +19,14 @@ void add_regularization(OptionTable& table, RunConfig& config) {
   table.add("--adam-beta1", optimizer.adam_beta1, "decay of the first moment").minimum(0).maximum(1);
   table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
   table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
-  table.add_choice("--optimizer", optimizer.optimizer, {{"adam", OptimizerType::kAdam}}, "AdamW")
-      .refuse_value("sgd", "only AdamW is built in; use --optimizer adam");
+  Option& names = table.add_choice(
+      "--optimizer", optimizer.optimizer,
+      {{"adam", OptimizerType::kAdam}, {"adamw", OptimizerType::kAdam}, {"apex.adam", OptimizerType::kAdam}}, "AdamW");
+  for (const char* other :
+       {"sgd", "apex.sgd", "adam8bit", "adamwschedulefree", "ds.fusedlamb", "ds.onebitlamb", "galoreadamw",
+        "galoreadamw8bit", "galoreadamw8bitperlayer", "ipex.fusedlamb", "ipex.lamb", "dshampooadamw", "sgdschedulefree",
+        "sophiag", "adopt", "muon", "muonclip"})
+    names.refuse_value(other, "only AdamW is built in; use --optimizer adam");
   internal::add_regularization_inert(table);
 }
 
@@ -115,6 +62,16 @@ void add_training(OptionTable& table, RunConfig& config) {
                    {{"token", LossAverage::kToken}, {"micro-batch", LossAverage::kMicroBatch}},
                    "each token of a step counts the same, or each micro-batch (Megatron-DeepSpeed); equal where no "
                    "token is masked");
+  table
+      .add("--skip-train-iteration-range", training.skip_train_iteration_range,
+           "steps FIRST-LAST whose samples pass without training, as behind a spike of the loss")
+      .value_name("RANGE");
+  table
+      .add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
+      .value_name("STEP");
+  table
+      .add("--train-iters-to-skip", training.train_iters_to_skip, "single steps to skip, counted from 0 (Argonne)")
+      .value_name("STEP");
   table.add("--num-threads", training.num_threads, "threads of one process")
       .minimum(1)
       .maximum(4096)
@@ -147,7 +104,13 @@ void add_recompute(OptionTable& table, RunConfig& config) {
   table.add_choice("--recompute-method", training.recompute_method,
                    {{"uniform", RecomputeMethod::kUniform}, {"block", RecomputeMethod::kBlock}},
                    "all layers in chunks, or the first layers only");
+  table
+      .add("--activations-checkpoint-method", training.activations_checkpoint_method,
+           "--recompute-granularity full with this --recompute-method, as older Megatron-LM spells it")
+      .choices({"uniform", "block"})
+      .default_text("none");
   table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
+      .alias("--activations-checkpoint-num-layers")
       .minimum(1)
       .default_text("1");
   table
@@ -169,6 +132,12 @@ void add_initialization(OptionTable& table, RunConfig& config) {
            "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
       .minimum(0)
       .common();
+  table.add("--adjust-word-embedding-init", config.training.adjust_word_embedding_init,
+            "the word embedding is drawn with --word-embedding-init-std (Argonne)");
+  table
+      .add("--word-embedding-init-std", config.training.word_embedding_init_std,
+           "standard deviation of the word embedding, with --adjust-word-embedding-init")
+      .minimum(0);
   internal::add_initialization_inert(table);
 }
 
@@ -254,53 +223,6 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
   internal::add_mixed_precision_inert(table);
 }
 
-void add_validation(OptionTable& table, RunConfig& config) {
-  DataConfig& data = config.data;
-  table.group("validation");
-  table.add("--eval-iters", data.eval_iters, "batches of one evaluation; 0: none").minimum(0).common();
-  table.add("--eval-interval", data.eval_interval, "steps between evaluations").minimum(1).common();
-  table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
-      .value_name("true");
-  table.add("--skip-train", data.eval_only, "the same as a flag");
-}
-
-void add_data(OptionTable& table, RunConfig& config) {
-  DataConfig& data = config.data;
-  table.group("data and dataloader");
-  table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...")
-      .value_name("WORD")
-      .common();
-  table.add("--split", data.split, "shares of training, validation and test of --data-path")
-      .default_text("969, 30, 1")
-      .common();
-  for (const auto& [set, texts, file] :
-       {std::tuple("train", &data.train_weighted_split_paths, &data.train_weighted_split_paths_path),
-        std::tuple("valid", &data.valid_weighted_split_paths, &data.valid_weighted_split_paths_path),
-        std::tuple("test", &data.test_weighted_split_paths, &data.test_weighted_split_paths_path)}) {
-    const std::string name = std::string("--") + set + "-weighted-split-paths";
-    table.add(name, *texts, "groups \"NAME: WEIGHT BEGIN:END PREFIX, ...\", instead of --data-path")
-        .value_name("GROUP");
-    table.add(name + "-path", *file, "the same from a file with one line of quoted groups").value_name("FILE");
-  }
-  table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder").value_name("DIR");
-  table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")
-      .choices({"infer", "mmap", "lazy", "cached"});
-  table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
-  table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both")
-      .minimum(1)
-      .maximum(1e9);
-  table.add("--reset-position-ids", data.reset_position_ids, "positions begin again at each document");
-  table.add("--reset-attention-mask", data.reset_attention_mask, "attention does not cross documents");
-  table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
-  table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
-                   "order of samples: Megatron's shuffled index arrays");
-  table.add_choice("--dataloader-type", data.dataloader_type,
-                   {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
-                   "single reads in order; cyclic lets each data-parallel rank shuffle a part of its own every epoch");
-  internal::add_tokenizer(table, config.tokenizer);
-  internal::add_data_inert(table);
-}
-
 void add_logging(OptionTable& table, RunConfig& config) {
   LoggingConfig& logging = config.logging;
   table.group("logging");
@@ -332,7 +254,7 @@ void add_logging(OptionTable& table, RunConfig& config) {
 
 void add_gpt_options(OptionTable& table, RunConfig& config) {
   table.allow_recipes();
-  add_network_size(table, config);
+  internal::add_network_size(table, config);
   add_regularization(table, config);
   add_training(table, config);
   add_recompute(table, config);
@@ -341,12 +263,19 @@ void add_gpt_options(OptionTable& table, RunConfig& config) {
   add_checkpointing(table, config);
   add_mixed_precision(table, config);
   internal::add_distributed(table, config.grid, config.parallel);
-  add_validation(table, config);
-  add_data(table, config);
+  internal::add_validation(table, config.data);
+  internal::add_data(table, config.data, config.tokenizer);
   internal::add_families_inert(table);
   add_logging(table, config);
   internal::add_zero(table, config.parallel);
   internal::add_deepspeed(table, config.parallel);
+  internal::add_argonne_model(table);
+  internal::add_argonne_optimizers(table);
+  internal::add_argonne_training(table);
+  internal::add_argonne_distributed(table);
+  internal::add_argonne_data(table);
+  internal::add_argonne_logging(table);
+  internal::add_argonne_families(table);
 }
 
 }  // namespace espalier::plan

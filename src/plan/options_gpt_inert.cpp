@@ -1,32 +1,12 @@
 // What Megatron's scripts may hold and what `espalier train gpt` does not use: accepted with the reason, or refused
 // with what to use instead. Accepted is only what cannot change the numbers a run computes, or what upstream itself
 // never reads in GPT.
-#include <initializer_list>
-
 #include "plan/internal/gpt_rows.h"
+#include "plan/internal/inert_rows.h"
 
 namespace espalier::plan::internal {
 namespace {
 
-using Takes = OptionTable::Takes;
-constexpr Takes kFlag = Takes::kFlag, kOne = Takes::kOne, kList = Takes::kList;
-
-struct Row {
-  const char* name;
-  Takes takes;
-  const char* reason;
-};
-
-void no_effect(OptionTable& table, std::initializer_list<Row> rows) {
-  for (const Row& row : rows) table.add_without_effect(row.name, row.takes, row.reason);
-}
-
-void refused(OptionTable& table, std::initializer_list<Row> rows) {
-  for (const Row& row : rows) table.add_refused(row.name, row.takes, row.reason);
-}
-
-constexpr const char* kLlama = "it comes with the Llama family; leave it out";
-constexpr const char* kExperts = "mixture of experts is not built in; leave it out";
 constexpr const char* kFusion = "kernels are always fused, and equal the unfused form";
 constexpr const char* kOnlyT5 = "only T5 and masked models read it";
 constexpr const char* kOnlyBert = "only BERT reads it";
@@ -49,22 +29,8 @@ void add_network_size_inert(OptionTable& table) {
   refused(table,
           {
               {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
-              {"--glu-activation", kOne, kLlama},
-              {"--swiglu", kFlag, kLlama},
-              {"--squared-relu", kFlag, kLlama},
-              {"--normalization", kOne, kLlama},
-              {"--use-rotary-position-embeddings", kFlag, kLlama},
-              {"--rotary-position-embeddings-theta", kOne, kLlama},
-              {"--rotary-percent", kOne, kLlama},
-              {"--num-key-value-heads", kOne, kLlama},
-              {"--group-query-attention", kFlag, kLlama},
-              {"--num-query-groups", kOne, kLlama},
-              {"--disable-bias-linear", kFlag, kLlama},
-              {"--no-position-embedding", kFlag, "use --position-embedding-type alibi, which has no position weights"},
               {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
               {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
-              {"--num-experts", kList, kExperts},
-              {"--moe-expert-parallel-size", kOne, kExperts},
               {"--mup", kFlag, "it exists on a branch only; leave it out"},
               {"--mup-input-mult", kOne, "it exists on a branch only; leave it out"},
               {"--mup-output-mult", kOne, "it exists on a branch only; leave it out"},
@@ -107,10 +73,6 @@ void add_training_inert(OptionTable& table) {
               {"--batch-size", kOne,
                "use --micro-batch-size (samples at once) and --global-batch-size (samples of a step)"},
               {"--num-microbatches-in-minibatch", kOne, "it follows from --micro-batch-size and --global-batch-size"},
-              {"--skip-train-iteration-range", kList,
-               "batches cannot be skipped; go on from an older step with --ckpt-step"},
-              {"--train-range-to-skip", kList, "batches cannot be skipped; go on from an older step with --ckpt-step"},
-              {"--train-iters-to-skip", kList, "batches cannot be skipped; go on from an older step with --ckpt-step"},
               {"--inference", kFlag, "use `espalier generate`, or --eval-only true for losses"},
               {"--norm-target-loss", kFlag, "it exists on a branch only; leave it out"},
               {"--no-train", kFlag, "use --eval-only true"},
@@ -129,11 +91,6 @@ void add_recompute_inert(OptionTable& table) {
                 {"--synchronize-each-layer", kFlag, kRecompute},
                 {"--profile-backward", kFlag, kRecompute},
             });
-  refused(table, {
-                     {"--activations-checkpoint-method", kOne,
-                      "use --recompute-granularity full --recompute-method uniform or block"},
-                     {"--activations-checkpoint-num-layers", kOne, "use --recompute-num-layers"},
-                 });
 }
 
 void add_initialization_inert(OptionTable& table) {
@@ -142,10 +99,6 @@ void add_initialization_inert(OptionTable& table) {
                 {"--init-method-xavier-uniform", kFlag, "upstream does not use it for these layers either"},
                 {"--use-cpu-initialization", kFlag, "weights are always drawn on the CPU, equal in every layout"},
             });
-  refused(table, {
-                     {"--adjust-word-embedding-init", kFlag, "the word embedding has --init-method-std; leave it out"},
-                     {"--word-embedding-init-std", kOne, "the word embedding has --init-method-std; leave it out"},
-                 });
 }
 
 void add_learning_rate_inert(OptionTable& table) {
@@ -234,12 +187,6 @@ void add_data_inert(OptionTable& table) {
                      {"--loss-on-targets-only", kFlag, "it belongs to prefix language models; leave it out"},
                      {"--reweight-loss-based-on-position-frequency", kFlag,
                       "it belongs to prefix language models; leave it out"},
-                     {"--data-file-list", kOne, "write its weights and prefixes behind --data-path"},
-                     {"--train-data-path", kList, "use --train-weighted-split-paths \"train: 1 0:1 PREFIX\""},
-                     {"--valid-data-path", kList, "use --valid-weighted-split-paths \"valid: 1 0:1 PREFIX\""},
-                     {"--test-data-path", kList, "use --test-weighted-split-paths \"test: 1 0:1 PREFIX\""},
-                     {"--shuffle-sample-in-corpus", kFlag, "leave it out"},
-                     {"--blend-sample-in-corpus", kFlag, "leave it out"},
                  });
 }
 

@@ -15,6 +15,7 @@ void add_pipeline(OptionTable& table, ParallelConfig& parallel) {
       .add("--pp-partition-method", parallel.pp_partition_method,
            "how layers are divided over stages: uniform, parameters, type:PATTERN|PATTERN or list:N,N,...")
       .default_text("type:transformer");
+  table.add("--no-pipeline-parallel", parallel.no_pipeline_parallel, "there must be one stage (DeepSpeed)");
   table.add("--enable-zbh1-pipeline", parallel.enable_zbh1_pipeline,
             "ZB-H1 schedule: weight gradients fill the pipeline's bubbles");
 }
@@ -52,10 +53,13 @@ void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& 
                    {{"fp32", GradReduceType::kFp32}, {"bf16", GradReduceType::kBf16}},
                    "type in which data-parallel ranks exchange gradients");
   add_replicas(table, parallel);
+  table.add_choice("--device", parallel.device,
+                   {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
+                   "what computes; auto: a GPU for each process where the driver shows any, else the CPU");
   table
       .add_choice("--distributed-backend", parallel.distributed_backend,
                   {{"nccl", DistributedBackend::kNccl}, {"gloo", DistributedBackend::kGloo}},
-                  "how ranks talk; gloo where there is no GPU")
+                  "how ranks talk; on the CPU nccl stands for shared memory within one machine, else Gloo")
       .refuse_value("ccl", "oneCCL is not built in; use gloo")
       .refuse_value("hccl", "HCCL is not built in; use gloo");
   table

@@ -29,8 +29,10 @@ std::string holds(const RunPlan& plan, int64_t stage) {
 
 std::string model_text(const RunPlan& plan) {
   const spec::GptConfig& model = plan.config.model;
+  const bool grouped = model.num_groups() != model.num_attention_heads;
   return concat("model        ", format_count(plan.num_parameters), " parameters: ", model.num_layers, " layers, ",
-                model.hidden_size, " wide, ", model.num_attention_heads, " heads, vocabulary ",
+                model.hidden_size, " wide, ", model.num_attention_heads, " heads",
+                grouped ? concat(" in ", model.num_groups(), " groups") : std::string(), ", vocabulary ",
                 format_count(model.padded_vocab_size), "; ", to_string(plan.config.training.precision), "\n");
 }
 

@@ -33,7 +33,7 @@ TEST(Recipes, EveryOneValidates) {
     EXPECT_GT(config.training.num_steps, 0) << entry.path();
     names.insert(entry.path().stem());
   }
-  for (const char* name : {"tiny", "gpt2-124m", "bloom-560m", "bloom-176b", "gpt3-175b"})
+  for (const char* name : {"tiny", "gpt2-124m", "bloom-560m", "bloom-176b", "gpt3-175b", "llama-tiny", "llama-3.1-8b"})
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
@@ -41,6 +41,7 @@ TEST(Recipes, NumbersAreThoseOfThePublishedModels) {
   const std::vector<std::pair<std::string, Published>> models = {
       {"bloom-176b", {176247271424, 384, 8, 115311}},  // steps: Megatron-DeepSpeed's own count of the tr11 flags
       {"bloom-560m", {559214592, 1, 1, 866753}},
+      {"llama-3.1-8b", {8030261248, 64, 16, 234375}},  // meta-llama/Llama-3.1-8B; 120,000,000 / 512 steps
       {"gpt2-124m", {124439808 + 47 * 768, 1, 1, 18865}},
       // 96 layers of 12 h^2 + 13 h, two vectors of the last norm, 51,200 words and 2,048 positions.
       {"gpt3-175b",

@@ -1,4 +1,4 @@
-// Cross-checks of the options that no single row can make: the model, the grid and the batch.
+// Cross-checks of the options that no single row can make: precision, batch and length of the run.
 #include <algorithm>
 #include <cmath>
 
@@ -34,55 +34,6 @@ std::string divisors_near(int64_t value, int64_t number) {
   }
   if (below == 0 || above == 0) return concat(below + above);
   return concat(below, " or ", above);
-}
-
-void Resolver::resolve_length() {
-  DataConfig& data = config_.data;
-  if (data.seq_length && data.encoder_seq_length) {
-    problems_.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"), " are the same option; give one");
-  } else if (!data.seq_length && !data.encoder_seq_length) {
-    problems_.add("--seq-length is required: tokens of one sample");
-  }
-  data.sequence_length = data.seq_length.value_or(data.encoder_seq_length.value_or(0));
-  if (data.sequence_length == 0) return;
-  if (config_.model.max_position_embeddings == 0) {
-    problems_.add("--max-position-embeddings is required: the longest sequence of the model, at least ",
-                  data.sequence_length, " (the sequence length)");
-  } else if (config_.model.max_position_embeddings < data.sequence_length) {
-    problems_.add(origin("--max-position-embeddings"), " is below the sequence length ", data.sequence_length, "; use ",
-                  data.sequence_length, " or more");
-  }
-}
-
-void Resolver::resolve_model() {
-  spec::GptConfig& model = config_.model;
-  model.tie_output = !config_.untie_output;
-  const bool is_tanh = config_.gelu_is_fused || config_.openai_gelu;
-  model.activation = is_tanh ? spec::Activation::kGeluTanh : spec::Activation::kGeluErf;
-  if (model.hidden_size > 0 && model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
-  const int64_t hidden = model.hidden_size, heads = model.num_attention_heads;
-  if (hidden > 0 && heads > 0 && model.kv_channels == 0) {
-    if (hidden % heads != 0)
-      problems_.add(origin("--hidden-size"), " is not a multiple of ", origin("--num-attention-heads"),
-                    "; use a hidden size of ", multiples_near(hidden, heads), ", or ", divisors_near(heads, hidden),
-                    " heads, or give --kv-channels");
-    model.kv_channels = hidden / heads;
-  }
-  for (const char* name : {"--hidden-dropout", "--attention-dropout"}) {
-    const double rate = std::string(name) == "--hidden-dropout" ? model.hidden_dropout : model.attention_dropout;
-    if (rate >= 1) problems_.add(origin(name), " drops everything; use a share below 1, such as 0.1");
-  }
-  for (const char* name : {"--adam-beta1", "--adam-beta2"}) {
-    const double beta =
-        std::string(name) == "--adam-beta1" ? config_.optimizer.adam_beta1 : config_.optimizer.adam_beta2;
-    if (beta >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
-  }
-  const TokenizerConfig& tokenizer = config_.tokenizer;
-  if (tokenizer.pad_vocab_size_to && *tokenizer.pad_vocab_size_to % tokenizer.make_vocab_size_divisible_by != 0) {
-    const int64_t divisor = tokenizer.make_vocab_size_divisible_by;
-    problems_.add(origin("--pad-vocab-size-to"), ": ", *tokenizer.pad_vocab_size_to, " is not divisible by ", divisor,
-                  " (--make-vocab-size-divisible-by); use ", multiples_near(*tokenizer.pad_vocab_size_to, divisor));
-  }
 }
 
 void Resolver::resolve_precision() {
@@ -223,6 +174,7 @@ void Resolver::resolve_run() {
 
 void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   internal::Resolver resolver(config, table, problems);
+  resolver.resolve_positions();
   resolver.resolve_length();
   resolver.resolve_model();
   resolver.resolve_precision();
@@ -235,6 +187,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_checkpoint();
   resolver.resolve_run();
   resolver.resolve_num_steps();
+  resolver.resolve_skips();
   resolver.resolve_schedule();
 }
 

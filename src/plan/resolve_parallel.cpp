@@ -23,17 +23,21 @@ void Resolver::resolve_grid() {
 void Resolver::check_division() {
   const spec::GridShape& grid = config_.grid;
   const spec::GptConfig& model = config_.model;
-  const int64_t heads = model.num_attention_heads, length = config_.data.sequence_length;
+  // A rank has whole groups of query heads, each with its key and value.
+  const int64_t heads = model.num_groups(), length = config_.data.sequence_length;
+  const bool grouped = heads != model.num_attention_heads;
+  const std::string heads_name = grouped ? concat("the ", heads, " heads of keys and values (--num-key-value-heads)")
+                                         : origin("--num-attention-heads");
   if (heads > 0 && heads % grid.tensor != 0)
-    problems_.add(origin("--tensor-model-parallel-size"), " does not divide ", origin("--num-attention-heads"),
-                  "; use ", divisors_near(grid.tensor, std::gcd(heads, model.ffn_hidden_size)));
+    problems_.add(origin("--tensor-model-parallel-size"), " does not divide ", heads_name, "; use ",
+                  divisors_near(grid.tensor, std::gcd(heads, model.ffn_hidden_size)));
   else if (model.ffn_hidden_size % grid.tensor != 0)
     problems_.add(origin("--tensor-model-parallel-size"), " does not divide the MLP's width ", model.ffn_hidden_size,
                   "; use ", divisors_near(grid.tensor, std::gcd(heads, model.ffn_hidden_size)));
   else if (heads > 0 && heads / grid.tensor % grid.context != 0)
     problems_.add(origin("--context-parallel-size"), " does not divide the ", heads / grid.tensor,
-                  " heads of a tensor rank (", heads, " / ", grid.tensor, "), which attention exchanges; use ",
-                  divisors_near(grid.context, heads / grid.tensor));
+                  grouped ? " heads of keys and values of a tensor rank (" : " heads of a tensor rank (", heads, " / ",
+                  grid.tensor, "), which attention exchanges; use ", divisors_near(grid.context, heads / grid.tensor));
   if (length % grid.context != 0)
     problems_.add(origin("--context-parallel-size"), " does not divide the sequence length ", length, "; use ",
                   divisors_near(grid.context, length));
@@ -55,6 +59,9 @@ void Resolver::resolve_pipeline() {
                   layers);
     return;
   }
+  if (parallel.no_pipeline_parallel && stages > 1)
+    problems_.add("--no-pipeline-parallel and ", origin("--pipeline-model-parallel-size"),
+                  " exclude each other; leave one out");
   if (parallel.num_layers_per_virtual_pipeline_stage) check_chunks();
   if (parallel.enable_zbh1_pipeline) {
     if (parallel.num_chunks > 1)

@@ -57,6 +57,11 @@ void Resolver::resolve_schedule() {
 
 void Resolver::resolve_recompute() {
   TrainingConfig& training = config_.training;
+  if (!training.activations_checkpoint_method.empty()) {
+    training.checkpoint_activations = true;
+    const bool is_block = training.activations_checkpoint_method == "block";
+    training.recompute_method = is_block ? RecomputeMethod::kBlock : RecomputeMethod::kUniform;
+  }
   const bool is_full = training.checkpoint_activations || training.recompute_granularity == RecomputeGranularity::kFull;
   if (training.checkpoint_activations && training.recompute_granularity == RecomputeGranularity::kSelective)
     problems_.add("--checkpoint-activations means --recompute-granularity full, not selective; give one");
@@ -88,7 +93,8 @@ void Resolver::resolve_recompute() {
 void Resolver::resolve_data() {
   DataConfig& data = config_.data;
   data.weighted_splits = !data.train_weighted_split_paths.empty() || !data.train_weighted_split_paths_path.empty();
-  if (!data.data_path.empty() && !data.weighted_splits && data.split.empty()) data.split = "969, 30, 1";
+  const bool is_split = !data.data_path.empty() || !data.data_file_list.empty();
+  if (is_split && !data.weighted_splits && data.split.empty()) data.split = "969, 30, 1";
 }
 
 void Resolver::resolve_checkpoint() {

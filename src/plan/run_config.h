@@ -36,6 +36,13 @@ enum class OptimizerType { kAdam };
 enum class GradReduceType { kFp32, kBf16 };
 enum class ReplicaPolicy { kStop, kRepair };
 enum class DistributedBackend { kNccl, kGloo };
+enum class Device { kAuto, kCpu, kCuda };
+
+// Steps by number, 1 for the first; both ends belong to it.
+struct StepRange {
+  int64_t first = 0, last = 0;
+  bool operator==(const StepRange&) const = default;
+};
 
 // What of the activations is computed again in the backward pass instead of being kept.
 //   kNone     nothing but what the kernels themselves recompute (attention probabilities are never kept)
@@ -54,16 +61,21 @@ struct TrainingConfig {
   std::vector<int64_t> rampup_batch_size;    // empty, or start, increment, samples (BatchRamp)
   std::optional<int64_t> train_iters, train_samples;  // exactly one
   int64_t seed = 1234;
+  bool adjust_word_embedding_init = false;  // the word embedding's weights have the standard deviation below
+  double word_embedding_init_std = 0.02;
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
   bool checkpoint_activations = false;  // older spelling of --recompute-granularity full
+  std::string activations_checkpoint_method;  // the same with its --recompute-method: uniform or block
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
   std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
-  std::optional<int64_t> exit_interval;  // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_interval;                // leave after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
   std::string kill_switch_path;        // a file that stops the run while it exists
+  std::vector<std::string> skip_train_iteration_range;              // "FIRST-LAST"
+  std::vector<int64_t> train_range_to_skip, train_iters_to_skip;    // pairs; steps counted from 0
   std::optional<int64_t> num_threads;  // set after resolve(): usable cores unless given
   // The trace covers the steps after the first so many, up to and including the second.
   std::optional<int64_t> profile_step_start, profile_step_end;
@@ -73,6 +85,7 @@ struct TrainingConfig {
   Recompute recompute;
   int64_t num_steps = 0;    // of the whole run; train_iters, or from train_samples and the ramp
   int64_t num_samples = 0;  // of train_iters full batches, or train_samples
+  std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
 };
 
 struct OptimizerConfig {
@@ -102,7 +115,9 @@ struct ScheduleConfig {
 
 struct DataConfig {
   std::vector<std::string> data_path;  // one prefix, or weight prefix weight prefix ...
-  std::string split;                   // "969, 30, 1" after resolve() when data_path is given
+  std::string data_file_list;          // lines WEIGHT PREFIX CORPUS
+  std::string split;                   // "969, 30, 1" after resolve() when one of the two above is given
+  std::vector<std::string> train_data_path, valid_data_path, test_data_path;  // each set's own, read whole
   // "NAME: W a:b PATH, W a:b PATH", one text per group; the second form is a file with one line of quoted groups.
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
@@ -156,6 +171,7 @@ struct ParallelConfig {
   bool enable_zbh1_pipeline = false;
   bool distribute_checkpointed_activations = false, partition_activations = false;
   bool use_distributed_optimizer = false, deepspeed = false;
+  bool no_pipeline_parallel = false;  // of DeepSpeed's engine; forbids stages
   std::string deepspeed_config;              // a JSON file, or empty
   std::optional<int64_t> zero_stage_option;  // --zero-stage
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
@@ -164,6 +180,7 @@ struct ParallelConfig {
   // which are always compared.
   int64_t check_replicas = 0;
   ReplicaPolicy check_replicas_policy = ReplicaPolicy::kStop;
+  Device device = Device::kAuto;
   DistributedBackend distributed_backend = DistributedBackend::kNccl;
   int64_t distributed_timeout_minutes = 10;
 
@@ -177,9 +194,24 @@ struct ParallelConfig {
   bool distribute_saved_activations = false;  // kept layer inputs are divided over tensor ranks
 };
 
+// Spellings from which resolve() gets fields of the model. Where several mean the same, it leaves only the first of
+// them set, so that a run has one description.
+struct ModelOptions {
+  std::optional<int64_t> num_key_value_heads, num_query_groups;
+  bool group_query_attention = false;
+  bool use_rotary = false, no_position_embedding = false;
+  std::string window_size;  // keys, or Megatron's "LEFT,RIGHT"
+  bool use_rope_scaling = false;
+  std::optional<double> interpolation_factor;
+  std::vector<std::string> short_factors, long_factors;
+  bool untie_output = false;
+  std::string activation;  // empty: gelu, as the last two say
+  std::string glu_activation;
+  bool swiglu = false, squared_relu = false, gelu_is_fused = true, openai_gelu = false;
+};
+
 struct RunConfig {
-  // Give model.tie_output and model.activation.
-  bool untie_output = false, gelu_is_fused = true, openai_gelu = false;
+  ModelOptions model_options;
   spec::GptConfig model;  // vocab_size and padded_vocab_size are set by set_vocabulary()
   TrainingConfig training;
   OptimizerConfig optimizer;

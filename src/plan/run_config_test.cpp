@@ -255,9 +255,8 @@ TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
       {kGood + "--profile-step-start 5 --profile-step-end 5",
        "--profile-step-end 5 (command line) is not after --profile-step-start 5 (command line); use 6 or more"},
       {kGood + "--fp16-lm-cross-entropy", "--fp16-lm-cross-entropy needs --fp16; leave it out"},
-      {kGood + "--position-embedding-type rotary",
-       "--position-embedding-type rotary (command line) is not supported: rotary positions come with the Llama family; "
-       "use absolute or alibi"},
+      {kGood + "--position-embedding-type yarn",
+       "--position-embedding-type yarn (command line) is not supported: use rotary with --rope-scaling-type yarn"},
   });
 }
 

@@ -23,8 +23,8 @@ struct ZeroShape {
 
 // Elements [begin, end) of the flat buffers.
 struct ZeroUnit {
-  bool tied = false, replicated = false;  // as the section's
-  size_t section = 0;  // the first that it has a part of
+  bool tied = false, replicated = false, use_is_split = false;  // as the section's
+  size_t section = 0;                                           // the first that it has a part of
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
 };

@@ -22,7 +22,8 @@ std::vector<NamedLoss> evaluate(const plan::RunConfig& config, const EvaluationP
   std::vector<pipeline::LossTotal> totals;
   for (int64_t done = 0; done < total;) {
     const int64_t count = std::min(micro_batches_at_once(grid), total - done);
-    const auto micro_batches = parts.loader.read(what.first_sample + done * samples_each, count, micro_batch_size);
+    auto micro_batches = parts.loader.read(what.first_sample + done * samples_each, count, micro_batch_size);
+    for (tensor::Batch& batch : micro_batches) batch = batch.to(grid.device);
     const auto schedule = plan::make_forward_schedule(grid.shape.pipeline, count, config.parallel.num_chunks);
     pipeline::add_totals(parts.runner.evaluate(schedule, micro_batches), totals);
     done += count;

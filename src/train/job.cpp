@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -34,12 +35,29 @@ std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::Gpt
   return loaders;
 }
 
+bool has_optimizer_state(const store::Manifest& manifest) {
+  return std::any_of(manifest.tensors.begin(), manifest.tensors.end(),
+                     [](const store::StoredTensor& tensor) { return tensor.name.ends_with(".exp_avg"); });
+}
+
 store::ModelFacts model_facts(const plan::RunConfig& config) {
   return {.family = "gpt",
           .compute_type = plan::to_string(config.training.precision),
           .vocab_size = config.model.vocab_size,
           .padded_vocab_size = config.model.padded_vocab_size,
           .num_parameters = spec::num_elements(spec::gpt_params(config.model))};
+}
+
+// A converted model: there is nothing but weights to go on from.
+void check_can_go_on(const store::Manifest& manifest, const plan::CheckpointConfig& config) {
+  const auto& tensors = manifest.tensors;
+  const auto is_state = [](const store::StoredTensor& tensor) { return !store::is_weight(tensor); };
+  if (config.finetune || config.no_load_optim || std::any_of(tensors.begin(), tensors.end(), is_state))
+    return;
+  throw UserError(concat("the checkpoint in ", config.load,
+                         " has weights and no state of an optimizer: it was imported, not trained here. Add --finetune "
+                         "to start a run from them."),
+                  ExitCode::kUsage);
 }
 
 }  // namespace
@@ -108,6 +126,7 @@ void Job::find_checkpoint(const OptionTable& table) {
 }
 
 void Job::check_options(const OptionTable& table, const store::Manifest& manifest) {
+  check_can_go_on(manifest, config_.checkpoint);
   plan::RunConfig saved;
   OptionTable saved_table("espalier train gpt", "");
   plan::add_gpt_options(saved_table, saved);
@@ -123,6 +142,10 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config_.model.padded_vocab_size = manifest.model.padded_vocab_size;
   ckpt::check_model(manifest.model, model_facts(config_), problems);
   ckpt::check_tokenizer(manifest, tokenizer_files(*tokenizer_), flags, problems);
+  if (!config_.checkpoint.finetune && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
+    problems.add("--load ", config_.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
+                 " holds weights and no optimizer state, as an imported model does. Give --finetune to begin at "
+                 "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", ckpt::to_table(differences));
   problems.raise();
   if (ckpt::uses_saved_schedule(differences)) config_.schedule = saved.schedule;
@@ -153,11 +176,13 @@ void Job::open_data() {
 void Job::build_model() {
   log_info("building GPT model ...");
   specs_ = spec::gpt_params(config_.model);
+  if (config_.training.adjust_word_embedding_init)
+    specs_.front().init = spec::Init::normal(config_.training.word_embedding_init_std);
   const plan::Partition partition = plan::make_partition(config_);
   const int64_t stage = grid_.position.pipeline;
   const spec::Sharing sharing{static_cast<spec::ZeroStage>(config_.parallel.zero_stage), grid_.gradient.size()};
   params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs_, partition, stage), grid_.tensor_shard(),
-                                               compute_type(config_.training.precision), true, sharing);
+                                               compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
   const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
@@ -199,9 +224,23 @@ void Job::load_or_initialize() {
     problems.raise();
     for (const std::string& change : ckpt::environment_changes(saved, present)) log_warning(change);
   }
-  restore_tensors(*checkpoint_, state(), weights_only ? Restore::kWeights : Restore::kAll);
+  const std::string& saved_type = checkpoint_->manifest().model.compute_type;
+  const std::string present_type = plan::to_string(config_.training.precision);
+  const bool same_type = saved_type == present_type;
+  if (!same_type)
+    log_info("the checkpoint was saved in ", saved_type, ": its fp32 weights are ",
+             present_type == "fp32" ? "taken" : "rounded to " + present_type);
+  restore_tensors(*checkpoint_, state(),
+                  weights_only ? Restore::kWeights : same_type ? Restore::kAll : Restore::kAllOfOtherType);
   if (!finetune) {
-    restore_numbers(saved, state());
+    store::TrainingState numbers = saved;
+    if (saved_type != "fp16") {  // no loss scale was saved: keep that of a beginning
+      const store::TrainingState fresh = run_numbers(state());
+      numbers.loss_scale = fresh.loss_scale;
+      numbers.loss_scale_growth_tracker = fresh.loss_scale_growth_tracker;
+      numbers.loss_scale_hysteresis_tracker = fresh.loss_scale_hysteresis_tracker;
+    }
+    restore_numbers(numbers, state());
     if (weights_only) optimizer_->set_num_steps(0);
   }
   saved_step_ = finetune ? std::nullopt : std::optional(saved.step);
@@ -213,7 +252,8 @@ void Job::load_or_initialize() {
 // What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is
 // refused.
 void Job::prepare_save_folder() {
-  const bool goes_on = loaded_ && !config_.checkpoint.finetune;
+  // Step 0 is an imported checkpoint, which may lie where its run is to be.
+  const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
   if (aside.num_records > 0)

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/format.h"
@@ -26,18 +27,17 @@ struct OwnedTensor {
   std::string name;
   const tensor::Param* param = nullptr;
   std::vector<at::Tensor> values;
-  std::vector<spec::IndexRange> ranges;  // of the parameter's local tensor
+  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they lie together in joined()
 };
 
 void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,
                const at::Tensor& values, const spec::IndexRange& range) {
-  for (OwnedTensor& tensor : tensors)
-    if (tensor.param == param && tensor.name == name) {
-      tensor.values.push_back(values);
-      tensor.ranges.push_back(range);
-      return;
-    }
-  tensors.push_back({name, param, {values}, {range}});
+  const auto same = [&](const OwnedTensor& tensor) { return tensor.param == param && tensor.name == name; };
+  auto found = std::find_if(tensors.begin(), tensors.end(), same);
+  if (found == tensors.end()) found = tensors.insert(tensors.end(), {name, param, {}, {}});
+  const int64_t begin = found->pieces.empty() ? 0 : found->pieces.back().shard_begin + found->pieces.back().count;
+  found->values.push_back(values);
+  found->pieces.push_back({.param_begin = range.begin, .shard_begin = begin, .count = range.count()});
 }
 
 // Weights and optimizer state; a parameter's pieces are one tensor.
@@ -53,17 +53,7 @@ std::vector<OwnedTensor> owned_tensors(const JobState& job) {
 }
 
 ckpt::TensorPart part_of(const OwnedTensor& tensor, const spec::TensorShard& shard) {
-  const std::vector<spec::Extent> local = spec::local_extents(*tensor.param->spec, shard);
-  ckpt::TensorPart part{tensor.param->spec->shape, {}};
-  int64_t begin = 0;
-  for (const spec::IndexRange& range : tensor.ranges) {
-    for (spec::Extent extent : spec::clip_to_local(local, range.begin, range.end)) {
-      extent.local_begin += begin;
-      part.extents.push_back(extent);
-    }
-    begin += range.count();
-  }
-  return part;
+  return ckpt::owned_part(ckpt::held_part(*tensor.param->spec, shard), tensor.pieces);
 }
 
 // The pieces behind one another; a single one is itself.
@@ -74,21 +64,34 @@ at::Tensor joined(const OwnedTensor& tensor) {
   return at::cat(flat);
 }
 
-void restore_everything(ckpt::LoadedCheckpoint& checkpoint, const JobState& job) {
-  const std::vector<OwnedTensor> tensors = owned_tensors(job);
+// In memory of this machine: itself on the CPU, else a copy in page-locked memory, which the device fills at full speed.
+at::Tensor on_host(const at::Tensor& values) {
+  if (values.is_cpu()) return values;
+  const auto options = at::TensorOptions().dtype(values.scalar_type()).pinned_memory(true);
+  return at::empty(values.sizes(), options).copy_(values);
+}
+
+bool is_moment(const OwnedTensor& tensor) {
+  return tensor.name.ends_with(".exp_avg") || tensor.name.ends_with(".exp_avg_sq");
+}
+
+// kAll: what this rank owns of everything; kSome: of the moments alone.
+void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt::LoadedCheckpoint::Part part) {
+  std::vector<OwnedTensor> tensors = owned_tensors(job);
+  if (part == ckpt::LoadedCheckpoint::Part::kSome)
+    std::erase_if(tensors, [](const OwnedTensor& tensor) { return !is_moment(tensor); });
   std::vector<ckpt::TensorRequest> requests;
   for (const OwnedTensor& tensor : tensors)
-    requests.push_back({tensor.name, joined(tensor), part_of(tensor, job.params.shard())});
-  checkpoint.load_together(requests, ckpt::LoadedCheckpoint::Part::kAll, job.grid.world);
+    requests.push_back({tensor.name, on_host(joined(tensor)), part_of(tensor, job.params.shard())});
+  checkpoint.load_together(requests, part, job.grid.world);
   for (size_t at = 0; at < tensors.size(); ++at) {
-    if (tensors[at].values.size() == 1) continue;  // filled itself
-    int64_t begin = 0;
-    for (const at::Tensor& values : tensors[at].values) {
+    if (tensors[at].values.size() == 1 && tensors[at].values[0].is_cpu()) continue;  // filled itself
+    for (size_t piece = 0; piece < tensors[at].values.size(); ++piece) {
+      const at::Tensor& values = tensors[at].values[piece];
+      const int64_t begin = tensors[at].pieces[piece].shard_begin;
       values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
-      begin += values.numel();
     }
   }
-  job.reducer.gather_values();
 }
 
 }  // namespace
@@ -101,7 +104,7 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
     if (spec.is_copy) continue;
     const std::string group = spec::file_group(spec.depth, num_layers);
     const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
-    tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
+    tensors.push_back({tensor.name, file, on_host(joined(tensor)), part_of(tensor, job.params.shard())});
   }
   return tensors;
 }
@@ -143,7 +146,12 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
 }
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
-  if (what == Restore::kAll) return restore_everything(checkpoint, job);
+  using Part = ckpt::LoadedCheckpoint::Part;
+  if (what == Restore::kAll) {
+    restore_owned(checkpoint, job, Part::kAll);
+    job.reducer.gather_values();
+    return;
+  }
   // The compute type may differ here: the master weights are the truth, where there are any.
   for (tensor::Param& param : job.params.params()) {
     const std::string master = param.spec->name + ".master";
@@ -153,6 +161,7 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
                                 .view(spec::local_shape(*param.spec, job.params.shard()));
     job.optimizer.set_master(param, fp32);
   }
+  if (what == Restore::kAllOfOtherType) restore_owned(checkpoint, job, Part::kSome);
   job.reducer.gather_values();
 }
 

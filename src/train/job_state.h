@@ -31,9 +31,10 @@ store::TrainingState run_numbers(const JobState& job);
 // Layout, threads and the like are filled in as well.
 store::TrainingState training_state(const JobState& job, const plan::RunConfig& config);
 
-// Weights only (--finetune, --no-load-optim), or everything. The master weights are those stored, or, without them,
-// the weights themselves.
-enum class Restore { kWeights, kAll };
+// Weights only (--finetune, --no-load-optim), or everything; kAllOfOtherType where the checkpoint was saved in another
+// compute type. But for kAll the weights are rounded from the master weights stored, or, without them, from the weights
+// themselves.
+enum class Restore { kWeights, kAll, kAllOfOtherType };
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
 // Counters, schedule and loss scale.
 void restore_numbers(const store::TrainingState& state, const JobState& job);

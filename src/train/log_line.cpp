@@ -46,7 +46,7 @@ std::string LogLine::take() {
       " number of skipped iterations: %3lld | number of nan iterations: %3lld | samples per second: %.3f | TFLOPs: "
       "%.2f |",
       static_cast<long long>(num_skipped_), static_cast<long long>(num_nan_), samples_ / seconds_,
-      hardware_flops_ / seconds_ / 1e12);
+      hardware_flops_ / seconds_ / static_cast<double>(last_.num_ranks) / 1e12);  // of one process, as in BLOOM's log
   num_steps_ = num_skipped_ = num_nan_ = 0;
   seconds_ = samples_ = hardware_flops_ = 0;
   loss_sums_.clear();

@@ -37,6 +37,7 @@ TEST(LogLine, IsMegatrons) {
 TEST(LogLine, ShowsLossScaleZerosAndParamsNormInMegatronsOrder) {
   StepReport report = step_report();
   report.step_seconds = 2.5;
+  report.num_ranks = 4;
   report.loss_scale = 65536, report.num_zeros = 17, report.params_norm = 101.0625;
   LogLine line;
   line.add(report);
@@ -45,7 +46,7 @@ TEST(LogLine, ShowsLossScaleZerosAndParamsNormInMegatronsOrder) {
             " elapsed time per iteration (s): 2.50 | learning rate: 1.484E-04 | global batch size:   256 |"
             " lm loss: 2.345678E+00 | loss scale: 65536.0 | grad norm: 1.235 | num zeros: 17.0 | params norm: 101.062 |"
             " number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 102.400 | "
-            "TFLOPs: 308.00 |");
+            "TFLOPs: 77.00 |");
 }
 
 TEST(LogLine, AveragesTheStepsSinceTheLastLineAndStartsAgain) {

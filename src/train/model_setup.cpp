@@ -72,6 +72,10 @@ data::DataSetOptions data_set_options(const plan::RunConfig& config) {
   const plan::DataConfig& from = config.data;
   data::DataSetOptions to;
   to.data_path = from.data_path;
+  to.data_file_list = from.data_file_list;
+  to.train_data_path = from.train_data_path;
+  to.valid_data_path = from.valid_data_path;
+  to.test_data_path = from.test_data_path;
   to.split = from.split;
   to.train_weighted_split_paths = from.train_weighted_split_paths;
   to.valid_weighted_split_paths = from.valid_weighted_split_paths;

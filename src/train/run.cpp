@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -34,6 +35,7 @@ class Loop {
 
  private:
   void train();
+  bool skip_steps();
   // Why the run has to stop behind this step, if it has to: on this rank, and on any of them (the first that has a
   // reason).
   std::optional<std::string> own_reason_to_stop() const;
@@ -75,6 +77,10 @@ void Loop::run() {
     evaluate_sets("test", "the end of training for test data");
     return;
   }
+  const int64_t steps_left = config_.training.num_steps - job_.trainer().position().step;
+  if (steps_left <= 0)
+    log_info("nothing is left to train: the checkpoint stands at iteration ", job_.trainer().position().step, " of ",
+             config_.training.num_steps);
   log_info("training ...");
   log_info(datetime_line("before the start of training step"));
   train();
@@ -83,6 +89,7 @@ void Loop::run() {
 void Loop::train() {
   Trainer& trainer = job_.trainer();
   while (trainer.position().step < config_.training.num_steps) {
+    if (skip_steps()) continue;
     trace_before_step(trainer.position().step + 1);
     const StepReport report = trainer.step();
     trace_after_step(report.step);
@@ -106,6 +113,23 @@ void Loop::train() {
   if (config_.data.eval_iters > 0) evaluate_sets("test", "the end of training for test data");
   job_.finish_saving();
   log_.event("end", trainer.position().step, "all steps done");
+}
+
+// When the next step is one that is to be skipped: passes over it and those behind it.
+bool Loop::skip_steps() {
+  Trainer& trainer = job_.trainer();
+  const int64_t first = trainer.position().step + 1;
+  for (const plan::StepRange& range : config_.training.skipped_steps) {
+    if (first < range.first || first > range.last) continue;
+    const int64_t last = std::min(range.last, config_.training.num_steps);
+    while (trainer.position().step < last) trainer.skip_step();
+    const std::string what = concat("Skipped iterations ", first, " to ", last);
+    log_.flush();
+    log_info(what, " due to --skip-train-iteration-range flag.");
+    log_.event("skip", last, what);
+    return true;
+  }
+  return false;
 }
 
 std::optional<std::string> Loop::reason_to_stop() const {

@@ -36,7 +36,7 @@ RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t 
     tensorboard_.emplace(config.logging.tensorboard_dir, config.logging);
   else if (!save.empty())
     tensorboard_.emplace(save / "tensorboard", config.logging);
-  if (tensorboard_) tensorboard_->start(first_step, option_texts(table));
+  if (tensorboard_) tensorboard_->start(first_step, config.grid.num_ranks(), option_texts(table));
 }
 
 void RunLog::step(const StepReport& report) {

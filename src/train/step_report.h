@@ -25,6 +25,7 @@ struct StepReport {
   int64_t consumed_samples = 0, consumed_tokens = 0;
   int64_t global_batch_size = 0;
   int64_t sequence_length = 0;
+  int64_t num_ranks = 1, num_replicas = 1;  // of the run; replicas along the data axis
   double step_seconds = 0;
   double learning_rate = 0;       // of this step
   double next_learning_rate = 0;  // behind the scheduler's step: what Megatron's line prints
@@ -34,8 +35,8 @@ struct StepReport {
   std::optional<int64_t> num_zeros;
   bool skipped = false, nan = false;
   uint64_t sample_hash = 0;   // of sample numbers and ids
-  double model_flops = 0;     // 3x2 per multiply-add, causal attention once
-  double hardware_flops = 0;  // as BLOOM's log counts them
+  double model_flops = 0;     // of all ranks: 3x2 per multiply-add, causal attention once
+  double hardware_flops = 0;  // of all ranks, as BLOOM's log counts them
 };
 
 }  // namespace espalier::train

@@ -7,9 +7,10 @@ namespace espalier::train {
 TensorBoardLog::TensorBoardLog(const std::filesystem::path& directory, const plan::LoggingConfig& config)
     : writer_(directory), config_(config) {}
 
-void TensorBoardLog::start(int64_t step, const std::vector<std::pair<std::string, std::string>>& options) {
-  // One process here; the drop to 0 marks the restart, as in Megatron.
-  writer_.add_scalar("iteration-time/world_size", 1, step);
+void TensorBoardLog::start(int64_t step, int64_t num_ranks,
+                           const std::vector<std::pair<std::string, std::string>>& options) {
+  // The drop to 0 marks the restart, as in Megatron.
+  writer_.add_scalar("iteration-time/world_size", static_cast<double>(num_ranks), step);
   writer_.add_scalar("iteration-time/world_size", 0, step + 1);
   for (const auto& [name, value] : options) writer_.add_text(name, value, step);
 }
@@ -51,12 +52,14 @@ void TensorBoardLog::step(const StepReport& report) {
 void TensorBoardLog::timing(const StepReport& report, const Position& at) {
   const auto samples = static_cast<double>(report.global_batch_size);
   const double tokens = samples * static_cast<double>(report.sequence_length), seconds = report.step_seconds;
+  const auto replicas = static_cast<double>(report.num_replicas), ranks = static_cast<double>(report.num_ranks);
   three("iteration-time/iteration-time", seconds, at);
   writer_.add_scalar("iteration-time/samples per second", samples / seconds, at.step);
-  writer_.add_scalar("iteration-time/samples per second per replica", samples / seconds, at.step);
+  writer_.add_scalar("iteration-time/samples per second per replica", samples / seconds / replicas, at.step);
   writer_.add_scalar("iteration-time/tokens per second", tokens / seconds, at.step);
-  writer_.add_scalar("iteration-time/tokens per second per replica", tokens / seconds, at.step);
-  writer_.add_scalar("iteration-time/TFLOPs per gpu (estimated)", report.hardware_flops / seconds / 1e12, at.step);
+  writer_.add_scalar("iteration-time/tokens per second per replica", tokens / seconds / replicas, at.step);
+  writer_.add_scalar("iteration-time/TFLOPs per gpu (estimated)", report.hardware_flops / seconds / ranks / 1e12,
+                     at.step);
 }
 
 void TensorBoardLog::evaluation(const std::string& set_name, const std::vector<NamedLoss>& losses, const Position& at) {

@@ -191,6 +191,7 @@ StepReport step_report() {
   report.losses = {{.name = "lm loss", .value = 4.5, .by_source = {{"de", 4.0, 100}, {"fr", 5.0, 164}}}};
   report.grad_norm = 1.25;
   report.hardware_flops = 2e12;
+  report.num_ranks = 8, report.num_replicas = 2;
   return report;
 }
 
@@ -226,10 +227,10 @@ TEST_F(TensorBoard, TagsOfAStepAreMegatrons) {
   add_three(wanted, "grad-norm/grad-norm", 1.25f);
   add_three(wanted, "iteration-time/iteration-time", 0.5f);
   wanted.push_back({"iteration-time/samples per second", 6, 16});
-  wanted.push_back({"iteration-time/samples per second per replica", 6, 16});
+  wanted.push_back({"iteration-time/samples per second per replica", 6, 8});
   wanted.push_back({"iteration-time/tokens per second", 6, 528});
-  wanted.push_back({"iteration-time/tokens per second per replica", 6, 528});
-  wanted.push_back({"iteration-time/TFLOPs per gpu (estimated)", 6, 4});
+  wanted.push_back({"iteration-time/tokens per second per replica", 6, 264});
+  wanted.push_back({"iteration-time/TFLOPs per gpu (estimated)", 6, 0.5});
   EXPECT_EQ(scalars(), wanted);
 }
 
@@ -238,10 +239,10 @@ TEST_F(TensorBoard, TagsOfAnEvaluationAndOfAStartAreMegatrons) {
   config.log_validation_ppl_to_tensorboard = true;
   {
     TensorBoardLog log(folder_, config);
-    log.start(5, {{"lr", "0.001"}});
+    log.start(5, 12, {{"lr", "0.001"}});
     log.evaluation("german", {{.name = "lm loss", .value = 2.0, .by_source = {}}}, {6, 48, 1584});
   }
-  std::vector<Scalar> wanted = {{"iteration-time/world_size", 5, 1}, {"iteration-time/world_size", 6, 0}};
+  std::vector<Scalar> wanted = {{"iteration-time/world_size", 5, 12}, {"iteration-time/world_size", 6, 0}};
   add_three(wanted, "lm-loss-validation/german/lm loss validation", 2.0f);
   add_three(wanted, "lm-loss-validation/german/lm loss validation ppl", static_cast<float>(7.38905609893065));
   EXPECT_EQ(scalars(), wanted);

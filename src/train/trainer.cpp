@@ -70,6 +70,7 @@ StepReport Trainer::step() {
     micro_batches =
         parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
     report.sample_hash = sample_hash(micro_batches, parts_.grid.data);
+    for (tensor::Batch& batch : micro_batches) batch = batch.to(parts_.grid.device);
   }
   std::vector<pipeline::LossTotal> totals;
   {
@@ -103,6 +104,8 @@ StepReport Trainer::step() {
   report.consumed_samples = position_.consumed_samples;
   report.consumed_tokens = position_.consumed_tokens;
   report.sequence_length = config_.data.sequence_length;
+  report.num_ranks = parts_.grid.shape.num_ranks();
+  report.num_replicas = parts_.grid.shape.data;
   report.next_learning_rate = parts_.lr.lr();
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
   const double samples = static_cast<double>(report.global_batch_size);
@@ -111,6 +114,12 @@ StepReport Trainer::step() {
       samples * plan::hardware_flops(config_.model, report.sequence_length, config_.training.recompute);
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
+}
+
+void Trainer::skip_step() {
+  StepReport report;
+  report.global_batch_size = num_micro_batches() * config_.training.micro_batch_size * parts_.grid.shape.data;
+  count(report);
 }
 
 void Trainer::count(const StepReport& report) {

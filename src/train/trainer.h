@@ -39,6 +39,9 @@ class Trainer {
 
   // One step: batches, forwards and backwards, update. Loss and norm are as before the update.
   StepReport step();
+  // One step of --skip-train-iteration-range: its samples and tokens count as seen and the learning rate moves on;
+  // weights and optimizer stay as they are.
+  void skip_step();
 
   RunPosition& position() { return position_; }
   const RunPosition& position() const { return position_; }

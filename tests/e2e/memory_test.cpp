@@ -53,9 +53,17 @@ class Memory : public testing::Test {
   TemporaryFolder folder_;
 };
 
+// Groups of 2 query heads, gated MLPs, rotary positions, norms of heads, no biases.
+const char* const kLlama =
+    " --position-embedding-type rotary --normalization rmsnorm --swiglu --disable-bias-linear --qk-layernorm"
+    " --untie-embeddings-and-output-weights";
+
 TEST_F(Memory, OpsKeepWhatThePlanLists) {
-  for (const char* flags : {"", " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
-                            " --checkpoint-activations", " --recompute-granularity full --recompute-method block"}) {
+  const std::string llama = concat(kLlama, " --num-key-value-heads 1 --ffn-hidden-size 40");
+  const std::string recomputed = llama + " --bf16 --checkpoint-activations";
+  for (const std::string& flags : std::vector<std::string>{
+           "", llama, recomputed, " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
+           " --checkpoint-activations", " --recompute-granularity full --recompute-method block"}) {
     const plan::RunConfig config = resolved(words(flags));
     const auto expected = plan::part_activations(config, plan::make_partition(config), 0, 0, products_of(config)).saved;
     std::vector<plan::SavedBytes> kept;
@@ -82,12 +90,13 @@ TEST_F(Memory, OpsKeepWhatThePlanLists) {
 
 TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
   tensor::install_cpu_allocator();
-  for (const char* flags :
-       {"", " --hidden-dropout 0 --attention-dropout 0", " --bf16", " --bf16 --checkpoint-activations",
-        " --checkpoint-activations --checkpoint-num-layers 2", " --micro-batch-size 8",
-        " --bf16 --num-layers 6 --recompute-granularity full --recompute-method block --recompute-num-layers 3",
-        " --fp16 --initial-loss-scale 1024"}) {
-    const Words run = words(kShape + std::string(flags));
+  const std::string llama = concat(kLlama, " --num-key-value-heads 2 --ffn-hidden-size 704 --bf16");
+  for (const std::string& flags : std::vector<std::string>{
+           "", llama, " --hidden-dropout 0 --attention-dropout 0", " --bf16", " --bf16 --checkpoint-activations",
+           " --checkpoint-activations --checkpoint-num-layers 2", " --micro-batch-size 8",
+           " --bf16 --num-layers 6 --recompute-granularity full --recompute-method block --recompute-num-layers 3",
+           " --fp16 --initial-loss-scale 1024"}) {
+    const Words run = words(kShape + flags);
     const plan::RunConfig config = resolved(run);
     const int64_t num_micro_batches = *config.training.global_batch_size / config.training.micro_batch_size;
     const plan::MemoryPlan plan =
@@ -97,7 +106,7 @@ TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
     train(run);
     const double measured = static_cast<double>(tensor::cpu_memory().peak_bytes_in_use) - before;
-    std::printf("%-110s planned %s, allocator %s (%+.1f%%)\n", flags, format_bytes(planned).c_str(),
+    std::printf("%-110s planned %s, allocator %s (%+.1f%%)\n", flags.c_str(), format_bytes(planned).c_str(),
                 format_bytes(measured).c_str(), 100 * (planned / measured - 1));
     EXPECT_NEAR(planned, measured, 0.05 * measured) << flags;
   }

@@ -1,6 +1,8 @@
 // A run that was stopped and resumed is the run that was not, bit for bit.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
@@ -46,6 +48,10 @@ INSTANTIATE_TEST_SUITE_P(
         // 200 documents hold about 190 samples of 33 tokens: the run crosses into a second epoch.
         Case{"epoch_end",
              {"--train-samples", "240", "--lr-decay-samples", "240", "--global-batch-size", "24", "--bf16"}},
+        Case{"llama_bf16",
+             split_blanks("--bf16 --position-embedding-type rotary --num-key-value-heads 1 --normalization rmsnorm "
+                          "--qk-layernorm --swiglu --ffn-hidden-size 40 --disable-bias-linear --window-size 9 "
+                          "--untie-embeddings-and-output-weights")},
         Case{"learned_positions_recompute",
              {"--position-embedding-type", "absolute", "--checkpoint-activations", "--reset-attention-mask",
               "--reset-position-ids", "--eod-mask-loss"}}),
@@ -75,10 +81,61 @@ TEST(Finetune, TakesTheWeightsAndStartsAtStepOne) {
   ASSERT_EQ(tuned.size(), 2u);
   EXPECT_EQ(tuned[0].at("step"), 1);
   EXPECT_EQ(tuned[0].at("consumed_samples"), 8);
+  EXPECT_EQ(tuned[1].at("learning_rate"), base[1].at("learning_rate"));
   // Ten steps took the loss well below that of drawn weights; it goes on from there.
   const double drawn = base.front().at("lm_loss"), learnt = base.back().at("lm_loss");
   ASSERT_LT(learnt, drawn - 0.2);
   EXPECT_NEAR(tuned[0].at("lm_loss").get<double>(), learnt, 0.5 * (drawn - learnt));
+}
+
+// Moments and position go on, and the weights are those that were learnt: the next loss and rate are those of the run
+// that stayed in its type, within what bf16 rounds.
+TEST(OtherPrecision, GoesOnWithWeightsMomentsAndPosition) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run = tiny_run(folder / "data") + Words{"--save-interval", "5"};
+  train(run + Words{"--save", folder / "fp32"});
+  const auto stayed = step_records(folder / "fp32");
+  // A loss scale at which nothing overflows, so that fp16 skips no step.
+  const Words overrides = {"--override", "bf16", "fp16", "initial_loss_scale"};
+  for (const Words& type : {Words{"--bf16"}, Words{"--fp16", "--initial-loss-scale", "256"}}) {
+    const std::string changed = folder / type[0];
+    train(run + type + overrides + Words{"--load", folder / "fp32", "--ckpt-step", "5", "--save", changed});
+    train(run + overrides + Words{"--load", changed, "--ckpt-step", "10", "--save", folder / "back",
+                                  "--train-samples", "88", "--lr-decay-samples", "80"});
+    const auto records = step_records(changed);
+    ASSERT_EQ(records.size(), 5u);
+    EXPECT_EQ(records[0].at("step"), 6);
+    for (const char* same : {"sample_hash", "learning_rate"}) EXPECT_EQ(records[0].at(same), stayed[5].at(same));
+    for (size_t step = 0; step < 5; ++step)
+      EXPECT_NEAR(records[step].at("lm_loss").get<double>(), stayed[step + 5].at("lm_loss").get<double>(), 0.01);
+    const auto back = step_records(folder / "back");
+    ASSERT_EQ(back.size(), 1u);
+    EXPECT_EQ(back[0].at("step"), 11);
+    std::filesystem::remove_all(folder / "back");
+  }
+}
+
+TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run = tiny_run(folder / "data") + Words{"--save-interval", "2"};
+  train(run + Words{"--save", folder / "base"});
+  const Words tune = run + Words{"--load", folder / "base", "--finetune", "--save", folder / "tuned"};
+  train(tune + Words{"--exit-interval", "1"});
+  std::filesystem::remove_all(folder / "tuned/step_00000001");
+  train(tune + Words{"--exit-interval", "4"});  // killed before its first checkpoint: it may begin again
+  try {
+    train(tune);
+    FAIL() << "began again";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(concat(
+                  "--finetune would start again at iteration 0, and --save ", folder / "tuned",
+                  " (command line) already holds checkpoints up to iteration 4. To go on with that run leave out "
+                  "--finetune and give --load ", folder / "tuned", "; to start anew give another --save")),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(NoLoadOptim, KeepsThePositionWithFreshMoments) {

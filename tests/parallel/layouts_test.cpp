@@ -104,9 +104,9 @@ class Layouts : public ::testing::Test {
                " --global-batch-size 16 --train-samples 64 --lr-decay-samples 64 --num-threads 1");
   }
 
-  static train::ParityRun run(const Combination& one) {
+  static train::ParityRun run(const Combination& one, const Words& more = {}) {
     const plan::ParityRequest request{.layouts = {}, .num_steps = kSteps, .json = false,
-                                      .arguments = run_flags() + recompute_flags(one.recompute) +
+                                      .arguments = run_flags() + more + recompute_flags(one.recompute) +
                                                    Words{"--layouts", to_string(one.layout)}};
     plan::RunConfig config;
     OptionTable table("espalier parity gpt", "");
@@ -135,23 +135,40 @@ TEST(LayoutList, HoldsEveryPairOfChoicesThatCanStandTogether) {
   EXPECT_LE(kLayouts.size(), 20u);
 }
 
+void expect_same(const Combination& combination, const train::ParityRun& run, const train::ParityRun& one) {
+  SCOPED_TRACE(to_string(combination.layout));
+  const train::ParityComparison found = train::compare(run, one);
+  std::printf("%-22s first loss %.1e, first norm %.1e, losses %.1e, weights' norm %.1e\n",
+              to_string(combination.layout).c_str(), found.first_loss, found.first_norm, found.largest_loss,
+              found.params_norm);
+  EXPECT_TRUE(found.weights_equal) << "the first weights differ";
+  EXPECT_TRUE(found.samples_equal);
+  EXPECT_EQ(found.num_replica_differences, 0u);
+  EXPECT_LE(found.first_loss, 1e-6);
+  EXPECT_LE(found.first_norm, 1e-5);
+  EXPECT_LE(found.largest_loss, 1e-5);
+  EXPECT_LE(found.params_norm, 1e-6);
+}
+
 TEST_F(Layouts, TrainTheSameModelAsOneProcess) {
   const train::ParityRun one = run({});
   ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
   const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
-  for (const Combination& combination : all ? all_combinations() : listed_combinations()) {
-    SCOPED_TRACE(to_string(combination.layout));
-    const train::ParityComparison found = train::compare(run(combination), one);
-    std::printf("%-22s first loss %.1e, first norm %.1e, losses %.1e, weights' norm %.1e\n",
-                to_string(combination.layout).c_str(), found.first_loss, found.first_norm, found.largest_loss,
-                found.params_norm);
-    EXPECT_TRUE(found.weights_equal) << "the first weights differ";
-    EXPECT_TRUE(found.samples_equal);
-    EXPECT_EQ(found.num_replica_differences, 0u);
-    EXPECT_LE(found.first_loss, 1e-6);
-    EXPECT_LE(found.first_norm, 1e-5);
-    EXPECT_LE(found.largest_loss, 1e-5);
-    EXPECT_LE(found.params_norm, 1e-6);
+  for (const Combination& combination : all ? all_combinations() : listed_combinations())
+    expect_same(combination, run(combination), one);
+}
+
+// Groups of two query heads, of which a rank has whole ones; norms of heads, whose gradients are parts on every tensor
+// rank; gates beside what they gate; positions of the whole sequence where ranks hold a part of it.
+TEST_F(Layouts, TrainTheSameLlamaAsOneProcess) {
+  const Words llama = split_blanks(
+      "--position-embedding-type rotary --normalization rmsnorm --swiglu --ffn-hidden-size 40 --disable-bias-linear "
+      "--num-key-value-heads 4 --qk-layernorm --window-size 11 --untie-embeddings-and-output-weights --num-layers 4");
+  const train::ParityRun one = run({}, llama);
+  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
+  for (const char* layout : {"tp2pp1dp1", "tp2pp1dp1sp", "tp1pp2dp1", "tp2cp2pp1dp1", "tp1pp1dp2zero1"}) {
+    const Combination combination{plan::parse_layout(layout), RecomputeChoice::kNone};
+    expect_same(combination, run(combination, llama), one);
   }
 }
 

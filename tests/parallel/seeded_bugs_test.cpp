@@ -22,6 +22,7 @@ namespace {
 enum class Mistake {
   kNone,
   kNormGradientsNotReduced,    // layer norms under sequence parallelism
+  kHeadNormGradientsNotReduced,
   kClipOnFirstTensorRankOnly,
   kTiedEmbeddingNotReduced,
   kTiedEmbeddingReducedTwice,
@@ -40,7 +41,9 @@ spec::GptConfig model_config() {
   config.hidden_size = 24;
   config.ffn_hidden_size = 40;
   config.num_attention_heads = 4;
+  config.num_query_groups = 2;
   config.kv_channels = 6;
+  config.qk_layernorm = true;
   config.vocab_size = config.padded_vocab_size = kVocabulary;
   config.position_embedding = spec::PositionEmbedding::kAlibi;
   config.embed_layernorm = true;
@@ -76,8 +79,8 @@ class SmallTrainer {
         grid_(true_grid),
         config_(model_config()),
         partition_(plan::partition_evenly(kLayers, grid_.shape.pipeline, 1)),
-        params_(plan::stage_params(spec::gpt_params(config_), partition_, grid_.position.pipeline),
-                grid_.tensor_shard(), at::kFloat, true),
+        params_(plan::stage_params(specs(), partition_, grid_.position.pipeline), grid_.tensor_shard(), at::kFloat,
+                true),
         model_(nn::LayerBuilder{params_, grid_, sequence_parallel}, config_, part(), {{}, dropout_seed()}),
         runner_({&model_}, grid_.pipeline, params_.grad_queue()),
         reducer_(params_, grid_,
@@ -109,6 +112,12 @@ class SmallTrainer {
   }
 
  private:
+  std::vector<spec::ParamSpec> specs() const {
+    std::vector<spec::ParamSpec> specs = spec::gpt_params(config_);
+    if (mistake_ == Mistake::kHeadNormGradientsNotReduced)
+      for (spec::ParamSpec& spec : specs) spec.use_is_split = false;
+    return specs;
+  }
   plan::DepthRange part() const {
     plan::DepthRange part = partition_.part(grid_.position.pipeline, 0);
     if (mistake_ == Mistake::kLayerMissing && part.contains(0)) part.end -= 1;
@@ -179,6 +188,7 @@ const Layout kTensor{{.tensor = 2}}, kSequenceParallel{{.tensor = 2}, true}, kPi
 INSTANTIATE_TEST_SUITE_P(
     , SeededBugs,
     ::testing::Values(Case{Mistake::kNormGradientsNotReduced, "NormGradientsNotReduced", kSequenceParallel},
+                      Case{Mistake::kHeadNormGradientsNotReduced, "HeadNormGradientsNotReduced", kTensor},
                       Case{Mistake::kClipOnFirstTensorRankOnly, "ClipOnFirstTensorRankOnly", kTensor},
                       Case{Mistake::kTiedEmbeddingNotReduced, "TiedEmbeddingNotReduced", kPipeline},
                       Case{Mistake::kTiedEmbeddingReducedTwice, "TiedEmbeddingReducedTwice", kPipeline},

@@ -82,7 +82,7 @@ void with_threads(const Layout& layout, const std::function<void(const dist::Gro
   std::vector<std::future<void>> threads;
   for (const int64_t rank : ranks)
     threads.push_back(std::async(std::launch::async, [&, rank] {
-      const dist::BackendOptions options{.loopback = true};
+      const dist::BackendOptions options{.one_machine = true};
       const dist::Group world =
           size == 1 ? dist::Group() : dist::Group("world", ranks, rank, dist::make_gloo(store, rank, size, options));
       run(world);

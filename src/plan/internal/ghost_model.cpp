@@ -87,12 +87,13 @@ Ghost GhostModel::exchange(Ghost x, double bytes) {
   return swap();
 }
 
-Ghost GhostModel::layer_norm(const Ghost& x, bool joins_residual) {
-  const Ghost y = make_x(), mean = make(s_.rows * kFp32), rstd = make(s_.rows * kFp32);
+Ghost GhostModel::norm(const Ghost& x, bool rms, bool joins_residual) {
+  const char* op = rms ? "rms_norm" : "layer_norm";
+  const Ghost y = make_x(), mean = make(rms ? 0 : s_.rows * kFp32), rstd = make(s_.rows * kFp32);
   if (has_graph_) {
-    save("layer_norm", "x", x);
-    save("layer_norm", "mean", mean);
-    save("layer_norm", "rstd", rstd);
+    save(op, "x", x);
+    if (!rms) save(op, "mean", mean);
+    save(op, "rstd", rstd);
   }
   // What is kept goes before the gradient is added to that of the residual stream, in place.
   push([this, x = x, mean, rstd, joins_residual](Ghost dy) mutable {
@@ -101,6 +102,25 @@ Ghost GhostModel::layer_norm(const Ghost& x, bool joins_residual) {
     return std::exchange(residual_gradient_, Ghost());
   });
   return y;
+}
+
+Ghost GhostModel::head_norm(const Ghost& qkv) {
+  if (!s_.head_norm) return qkv;
+  const Ghost result = make(qkv->bytes()), rstd = make(s_.tokens * s_.normed_heads * kFp32);
+  if (has_graph_) {
+    save("qk_norm", "qkv", qkv);
+    save("qk_norm", "rstd", rstd);
+  }
+  push([this, qkv, rstd](const Ghost&) { return make(qkv->bytes()); });
+  return result;
+}
+
+Ghost GhostModel::rotary(const Ghost& qkv) {
+  if (s_.positions == 0) return qkv;
+  if (has_graph_) save("rotary", "positions", positions_);
+  const double bytes = qkv->bytes();
+  push([this, bytes](const Ghost&) { return make(bytes); });
+  return make(bytes);
 }
 
 Ghost GhostModel::attention(const Ghost& qkv) {
@@ -114,10 +134,10 @@ Ghost GhostModel::attention(const Ghost& qkv) {
   return result;
 }
 
-Ghost GhostModel::bias_gelu(const Ghost& x) {
-  if (has_graph_) save("bias_gelu", "x", x);
+Ghost GhostModel::activation(const Ghost& x) {
+  if (has_graph_) save("bias_activation", "x", x);
   push([this, x](const Ghost&) { return make(x->bytes()); });
-  return make(x->bytes());
+  return make(s_.tokens * s_.ffn * s_.element);
 }
 
 // bias_dropout_add: the gradient of the residual stream goes past the layer.
@@ -130,21 +150,23 @@ Ghost GhostModel::add_dropout(const Ghost& x) {
 }
 
 Ghost GhostModel::self_attention(const Ghost& x) {
-  const double width = 3 * s_.projection;
-  const Ghost qkv = exchange(linear(gather(x), s_.hidden, width), s_.tokens * width * s_.element);
+  const double bytes = s_.tokens * s_.qkv * s_.element;
+  Ghost qkv = exchange(linear(gather(x), s_.hidden, s_.qkv), bytes);
+  qkv = head_norm(qkv);
+  qkv = rotary(qkv);
   const Ghost mixed = exchange(attention(qkv), s_.tokens * s_.projection * s_.element);
   return add_dropout(sum_and_split(linear(mixed, s_.projection, s_.hidden)));
 }
 
 Ghost GhostModel::mlp(const Ghost& x) {
-  const Ghost inner = bias_gelu(linear(gather(x), s_.hidden, s_.ffn));
+  const Ghost inner = activation(linear(gather(x), s_.hidden, s_.inner));
   return add_dropout(sum_and_split(linear(inner, s_.ffn, s_.hidden)));
 }
 
 Ghost GhostModel::layer(const Ghost& x) {
-  const Ghost attention_input = layer_norm(x, true);
+  const Ghost attention_input = norm(x, s_.rms_norm, true);
   const Ghost a = self_attention(attention_input);
-  const Ghost mlp_input = layer_norm(a, true);
+  const Ghost mlp_input = norm(a, s_.rms_norm, true);
   return mlp(mlp_input);
 }
 
@@ -178,7 +200,7 @@ Ghost GhostModel::embed(const Part& part) {
   save("embedding", "ids", ids);
   push([ids](const Ghost&) { return Ghost(); });
   Ghost x = sum_and_split(make(s_.tokens * s_.hidden * s_.element));
-  if (part.has_norm) x = layer_norm(x, false);
+  if (part.has_norm) x = norm(x, /*rms=*/false, false);
   if (part.has_positions) {
     const Ghost places = make(s_.rows * kInt64);
     save("embedding", "ids", places);
@@ -196,7 +218,7 @@ Ghost GhostModel::embed(const Part& part) {
 double GhostModel::logit_block() const { return std::min(kLogitBlock, s_.tokens * s_.vocabulary * kFp32); }
 
 void GhostModel::output(const Ghost& hidden) {
-  const Ghost x = gather(layer_norm(hidden, false));
+  const Ghost x = gather(norm(hidden, s_.rms_norm, false));
   const Ghost labels = make(s_.tokens * kInt64), mask = make(s_.tokens * kFp32);
   const Ghost losses = make(s_.tokens * kFp32), log_sum_exp = make(s_.tokens * kFp32);
   const double all_logits = s_.tokens * s_.vocabulary * kFp32;
@@ -237,6 +259,7 @@ Ghost GhostModel::output_backward_wide(const Ghost& x, const Ghost& kept_logits)
 }
 
 void GhostModel::forward(const Part& part) {
+  positions_ = make(s_.positions * kInt64);
   Ghost x = part.embeds ? embed(part) : make_x();
   if (!part.embeds) input_ = x;
   const Recompute& recompute = part.recompute;
@@ -259,6 +282,7 @@ void GhostModel::backward(bool deferring) {
   const Ghost gradient = run_backward(0, output_ == nullptr ? Ghost() : make_x());
   input_.reset();
   output_.reset();
+  positions_.reset();
 }
 
 void GhostModel::weight_grads() { deferred_.clear(); }

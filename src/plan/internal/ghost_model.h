@@ -16,7 +16,11 @@ struct GhostSizes {
   double element = 4;           // bytes of the compute type
   double rows = 0, tokens = 0;  // S * b; s/cp * b
   double hidden = 0;
-  double projection = 0, heads = 0, ffn = 0, vocabulary = 0;  // of this tensor rank
+  // Of this tensor rank: channels of all queries, and with keys and values; query heads, with key heads; ...
+  double projection = 0, qkv = 0, heads = 0, normed_heads = 0;
+  double inner = 0, ffn = 0, vocabulary = 0;  // width of the MLP before and behind its activation
+  double positions = 0;                       // s * b, with rotary positions
+  bool rms_norm = false, head_norm = false;
   bool sequence_parallel = false, context_parallel = false, dropout = false;
   ProductKind products = ProductKind::kDirect;
   double kept_input_share = 1;  // of a recomputed range's input: 1/tp where tensor ranks divide it
@@ -57,9 +61,11 @@ class GhostModel {
   Ghost gather(const Ghost& x);           // [S, ...] -> [s/cp, ...]
   Ghost sum_and_split(Ghost x);           // [s/cp, ...] -> [S, ...]
   Ghost exchange(Ghost x, double bytes);  // sequence_to_heads, heads_to_sequence
-  Ghost layer_norm(const Ghost& x, bool joins_residual);
+  Ghost norm(const Ghost& x, bool rms, bool joins_residual);
+  Ghost head_norm(const Ghost& qkv);
+  Ghost rotary(const Ghost& qkv);
   Ghost attention(const Ghost& qkv);
-  Ghost bias_gelu(const Ghost& x);
+  Ghost activation(const Ghost& x);
   Ghost add_dropout(const Ghost& x);
   Ghost self_attention(const Ghost& x);
   Ghost mlp(const Ghost& x);
@@ -79,6 +85,7 @@ class GhostModel {
   std::vector<const GhostTensor*> saved_tensors_;
   std::vector<Ghost> deferred_;
   Ghost input_, output_;  // as a stage's runner holds them between forward and backward
+  Ghost positions_;
   Ghost residual_gradient_;
   bool has_graph_ = true, recording_ = true, deferring_ = false;
 };

@@ -5,8 +5,11 @@
 
 namespace espalier::plan::internal {
 
+void add_network_size(OptionTable& table, RunConfig& config);
 void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& parallel);
 void add_zero(OptionTable& table, ParallelConfig& parallel);
+void add_validation(OptionTable& table, DataConfig& data);
+void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer);
 void add_deepspeed(OptionTable& table, ParallelConfig& parallel);
 
 // Those that Megatron's scripts may hold and that change nothing here, or are refused. Each function adds them to the
@@ -27,5 +30,16 @@ void add_zero_inert(OptionTable& table);
 // Rows of other model families: autoresume, retrieval, vision.
 void add_families_inert(OptionTable& table);
 void add_deepspeed_inert(OptionTable& table);
+// What only Argonne's Megatron-DeepSpeed has.
+void add_argonne_model(OptionTable& table);
+void add_argonne_optimizers(OptionTable& table);
+void add_argonne_training(OptionTable& table);
+void add_argonne_distributed(OptionTable& table);
+void add_argonne_data(OptionTable& table);
+void add_argonne_logging(OptionTable& table);
+void add_argonne_families(OptionTable& table);
+
+// The words of --activation.
+const std::vector<std::pair<std::string, spec::Activation>>& activation_names();
 
 }  // namespace espalier::plan::internal

@@ -12,6 +12,7 @@ class Resolver {
   Resolver(RunConfig& config, const OptionTable& table, Problems& problems)
       : config_(config), table_(table), problems_(problems) {}
 
+  void resolve_positions();
   void resolve_length();
   void resolve_model();
   void resolve_precision();
@@ -20,6 +21,7 @@ class Resolver {
   void resolve_zero();
   void resolve_batch();
   void resolve_num_steps();
+  void resolve_skips();
   void resolve_schedule();
   void resolve_recompute();
   void resolve_data();
@@ -29,6 +31,14 @@ class Resolver {
  private:
   std::string origin(const char* name) const { return table_.origin(name); }
   bool given(const char* name) const { return table_.find(name)->given(); }
+  void resolve_groups();
+  void resolve_activation();
+  void resolve_rotary();
+  void resolve_rope_spellings();
+  void check_rope_scaling();
+  void read_factors(const char* name, const std::vector<std::string>& words, int64_t expected,
+                    std::vector<double>& factors);
+  void resolve_window();
   void check_division();
   void check_accumulation();
   void check_chunks();

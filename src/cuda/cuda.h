@@ -1,0 +1,40 @@
+// Training on a GPU: finds it, loads libespalier_cuda.so, and makes it compute for tensors on CUDA devices.
+//
+// The plugin is loaded only where there is a GPU, so that one build serves machines with and without.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cuda/plugin_table.h"
+#include "plan/run_config.h"
+
+namespace espalier::cuda {
+
+// How many GPUs the driver shows to this process; 0 without a driver.
+int64_t num_gpus();
+
+// Where the plugin lies: beside the program.
+std::filesystem::path plugin_path();
+
+// Loads a plugin; its memory stays. A UserError names what is missing: the file, libtorch's CUDA part, NVIDIA's
+// libraries, or the same version of the program.
+const PluginTable& load_plugin(const std::filesystem::path& path);
+
+// What a process computes on.
+struct Placement {
+  at::Device device{at::kCPU};
+  std::string description;  // for the log: "cuda:0, NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)", "CPU: no GPU was found"
+  dist::MakeDeviceBackend make_nccl = nullptr;  // on a GPU
+};
+
+// Follows --device for this process, which is number `local_rank` of those on the machine: each takes the GPU of its
+// number. On a GPU the plugin is loaded and its ops are set (kernels/device_ops.h). kAuto takes a GPU where there is
+// one and the program was built for it; what then fails is an error, never a silent CPU run.
+Placement place_process(plan::Device asked, int64_t local_rank);
+
+}  // namespace espalier::cuda

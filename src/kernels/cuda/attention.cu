@@ -1,0 +1,353 @@
+// Attention tile by tile in shared memory (Dao et al. 2022), in fp32 on plain cores: scores are never in memory.
+//
+// A block has a tile of kTile queries (forward, dQ) or of kTile keys (dK and dV) of one head and goes over the tiles of
+// the other side that it sees. Each warp has kRowsOfWarp rows of its own side; lane l has position l of the other tile
+// where scores are computed, and the channels l, l + 32, ... where channels are. Exponents are to base 2. Each element
+// is written by one block, so nothing depends on the order in which blocks run; scores are computed once more for dQ.
+//
+//   forward: x = scale q k + slope (key - query), softmax running over tiles, O = sum p v;  lse = log2 sum 2^x
+//   backward: P = 2^(x - lse);  dP = dO V^T;  dS = P (mask dP - D), D = rowsum(dO O);
+//             dV = (mask P)^T dO;  dK = scale dS^T Q;  dQ = scale dS K
+#include <algorithm>
+
+#include "kernels/cuda/element_math.h"
+#include "kernels/cuda/elements.cuh"
+
+namespace espalier::cuda {
+namespace {
+
+using kernels::AttentionOperand;
+using kernels::AttentionType;
+
+constexpr int kTile = 32;
+constexpr int kRowsOfWarp = kTile / (kThreads / kWarp);
+
+__device__ float read(AttentionType type, const AttentionOperand& operand, int64_t offset) {
+  switch (type) {
+    case AttentionType::kFloat: return static_cast<const float*>(operand.data)[offset];
+    case AttentionType::kBFloat16: return widen(static_cast<const Bf16*>(operand.data)[offset]);
+    case AttentionType::kHalf: return widen(static_cast<const Fp16*>(operand.data)[offset]);
+  }
+  return 0;
+}
+
+__device__ void write(AttentionType type, const AttentionOperand& operand, int64_t offset, float value) {
+  switch (type) {
+    case AttentionType::kFloat: store(static_cast<float*>(operand.data) + offset, value); break;
+    case AttentionType::kBFloat16: store(static_cast<Bf16*>(operand.data) + offset, value); break;
+    case AttentionType::kHalf: store(static_cast<Fp16*>(operand.data) + offset, value); break;
+  }
+}
+
+// One query head of one row of the batch.
+struct Pair {
+  AttentionProblem problem;
+  int64_t row, group, member, head;
+
+  __device__ int64_t offset(const AttentionOperand& operand, int64_t position) const {
+    return row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
+           position * operand.position_stride;
+  }
+  __device__ int64_t num_keys() const { return problem.first_query + problem.num_queries; }
+  __device__ int64_t stats(int64_t query) const {  // index into [b, query heads, num_queries]
+    return (row * problem.groups * problem.members + head) * problem.num_queries + query;
+  }
+  __device__ int64_t position(int64_t query) const { return problem.first_query + query; }
+  __device__ int64_t first_key(int64_t query) const {
+    int64_t first = problem.first_key != nullptr ? problem.first_key[row * problem.num_queries + query] : 0;
+    if (problem.window > 0) first = max(first, position(query) - problem.window + 1);
+    return first;
+  }
+  __device__ bool sees(int64_t query, int64_t key) const {
+    return query < problem.num_queries && key <= position(query) && key >= first_key(query);
+  }
+  // The exponent of a probability; minus infinity where the key is not seen.
+  __device__ float exponent(float product, int64_t query, int64_t key) const {
+    if (!sees(query, key)) return -INFINITY;
+    const float slope = problem.slopes != nullptr ? problem.slopes[head] * kLog2E : 0;
+    return fmaf(product, problem.scale * kLog2E, slope * static_cast<float>(key - position(query)));
+  }
+  // 0 or 1 / (1 - p)
+  __device__ float keep_factor(int64_t query, int64_t key) const {
+    if (!problem.dropout) return 1;
+    const MaskPlace place{static_cast<uint32_t>(position(query)), static_cast<uint32_t>(problem.first_head + head),
+                          static_cast<uint64_t>(problem.sample_numbers[row])};
+    const uint32_t word =
+        mask_word(problem.key_of_site.word[0], problem.key_of_site.word[1], place, static_cast<uint32_t>(key));
+    return word < problem.drop_below ? 0 : problem.keep_scale;
+  }
+};
+
+// A tile of an operand as fp32, rows padded so that lanes which read one channel of 32 rows meet 32 banks.
+struct Tile {
+  float* values;
+  int stride;
+  __device__ float* row(int position) const { return values + position * stride; }
+};
+
+__device__ void load(const Tile& tile, const Pair& pair, const AttentionOperand& operand, int64_t first,
+                     int64_t positions) {
+  const int features = static_cast<int>(pair.problem.head_size);
+  for (int i = threadIdx.x; i < kTile * features; i += kThreads) {
+    const int position = i / features, feature = i % features;
+    const bool present = first + position < positions;
+    tile.row(position)[feature] =
+        present ? read(pair.problem.type, operand, pair.offset(operand, first + position) + feature) : 0;
+  }
+}
+
+// products[r] = the dot product of row first_row + r of `own` and row `lane` of `other`.
+__device__ void dot_rows(const Tile& own, int first_row, const Tile& other, int features, float* products) {
+  const float* const theirs = other.row(threadIdx.x % kWarp);
+  for (int r = 0; r < kRowsOfWarp; ++r) products[r] = 0;
+  for (int feature = 0; feature < features; ++feature) {
+    const float value = theirs[feature];
+    for (int r = 0; r < kRowsOfWarp; ++r) products[r] = fmaf(own.row(first_row + r)[feature], value, products[r]);
+  }
+}
+
+// sums[r][c] += sum over the 32 rows of `other` of factor[r] (lane: row of other) * its channels.
+template <int kChannels>
+__device__ void add_rows(const float* factors, const Tile& other, int features, float (*sums)[kChannels]) {
+  const int lane = threadIdx.x % kWarp;
+  for (int position = 0; position < kTile; ++position) {
+    float factor[kRowsOfWarp];
+    for (int r = 0; r < kRowsOfWarp; ++r) factor[r] = __shfl_sync(kAllLanes, factors[r], position);
+    for (int c = 0; c < kChannels; ++c) {
+      const int channel = c * kWarp + lane;
+      const float value = channel < features ? other.row(position)[channel] : 0;
+      for (int r = 0; r < kRowsOfWarp; ++r) sums[r][c] = fmaf(factor[r], value, sums[r][c]);
+    }
+  }
+}
+
+template <int kChannels>
+__device__ void write_rows(const Pair& pair, const AttentionOperand& operand, int64_t first, int64_t positions,
+                           const float (*sums)[kChannels], const float* factors) {
+  const int lane = threadIdx.x % kWarp;
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    if (first + r >= positions) return;
+    for (int c = 0; c < kChannels; ++c) {
+      const int channel = c * kWarp + lane;
+      if (channel < pair.problem.head_size)
+        write(pair.problem.type, operand, pair.offset(operand, first + r) + channel, sums[r][c] * factors[r]);
+    }
+  }
+}
+
+// `number`: of a pair, row by row.
+__device__ Pair pair_of(const AttentionProblem& problem, int64_t number) {
+  const int64_t heads = problem.groups * problem.members, head = number % heads;
+  return {problem, number / heads, head / problem.members, head % problem.members, head};
+}
+
+// Tile number `number` of the block's shared memory.
+__device__ Tile shared_tile(const AttentionProblem& problem, int number) {
+  const int stride = static_cast<int>(problem.head_size) + 1;
+  return {shared_memory() + number * kTile * stride, stride};
+}
+
+// The first key that a query of the tile sees.
+__device__ int64_t first_key_of_tile(const Pair& pair, int64_t first_query) {
+  int64_t first = pair.num_keys();
+  const int64_t end = min(first_query + kTile, pair.problem.num_queries);
+  for (int64_t query = first_query; query < end; ++query) first = min(first, pair.first_key(query));
+  return first;
+}
+
+// The key tiles of a tile of queries: [first, end) in keys, first a multiple of kTile.
+struct KeyRange {
+  int64_t first, end;
+};
+__device__ KeyRange keys_of_tile(const Pair& pair, int64_t first_query) {
+  const int64_t last_query = min(first_query + kTile, pair.problem.num_queries) - 1;
+  return {first_key_of_tile(pair, first_query) / kTile * kTile, pair.position(last_query) + 1};
+}
+
+template <int kChannels>
+__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem problem) {
+  const Pair pair = pair_of(problem, blockIdx.y);
+  const int64_t first_query = int64_t{blockIdx.x} * kTile;
+  const int features = static_cast<int>(problem.head_size), lane = threadIdx.x % kWarp;
+  const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
+  const Tile queries = shared_tile(problem, 0), keys = shared_tile(problem, 1), values = shared_tile(problem, 2);
+  load(queries, pair, problem.query, first_query, problem.num_queries);
+  OnlineSoftmax softmax[kRowsOfWarp];
+  float sums[kRowsOfWarp][kChannels] = {};
+  const KeyRange range = keys_of_tile(pair, first_query);
+  for (int64_t first_key = range.first; first_key < range.end; first_key += kTile) {
+    __syncthreads();
+    load(keys, pair, problem.key, first_key, pair.num_keys());
+    load(values, pair, problem.value, first_key, pair.num_keys());
+    __syncthreads();
+    float probabilities[kRowsOfWarp];
+    dot_rows(queries, own_row, keys, features, probabilities);
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const int64_t query = first_query + own_row + r, key = first_key + lane;
+      const float x = pair.exponent(probabilities[r], query, key);
+      const float factor = softmax[r].raise(warp_max(x));
+      for (int c = 0; c < kChannels; ++c) sums[r][c] *= factor;
+      const float p = softmax[r].probability(x);
+      softmax[r].sum += warp_sum(p);
+      probabilities[r] = p == 0 ? 0 : p * pair.keep_factor(query, key);
+    }
+    add_rows<kChannels>(probabilities, values, features, sums);
+  }
+  float factors[kRowsOfWarp];
+  for (int r = 0; r < kRowsOfWarp; ++r) factors[r] = 1 / softmax[r].sum;
+  write_rows<kChannels>(pair, problem.result, first_query + own_row, problem.num_queries, sums, factors);
+  if (problem.log_sum_exp == nullptr || lane > 0) return;
+  for (int r = 0; r < kRowsOfWarp; ++r)
+    if (first_query + own_row + r < problem.num_queries)
+      problem.log_sum_exp[pair.stats(first_query + own_row + r)] = softmax[r].log_sum();
+}
+
+// row_dots = rowsum(dO O), one warp for each query.
+__global__ void row_dots_kernel(AttentionProblem problem, AttentionOperand d_result, float* row_dots) {
+  const Pair pair = pair_of(problem, blockIdx.y);
+  const int64_t query = int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (query >= problem.num_queries) return;
+  float sum = 0;
+  for (int64_t feature = threadIdx.x % kWarp; feature < problem.head_size; feature += kWarp)
+    sum = fmaf(read(problem.type, problem.result, pair.offset(problem.result, query) + feature),
+               read(problem.type, d_result, pair.offset(d_result, query) + feature), sum);
+  sum = warp_sum(sum);
+  if (threadIdx.x % kWarp == 0) row_dots[pair.stats(query)] = sum;
+}
+
+// What one (query, key) adds to the gradients.
+struct ScoreGradient {
+  float masked_probability, d_score;
+};
+__device__ ScoreGradient score_gradient(const Pair& pair, int64_t query, int64_t key, float product,
+                                        float d_probability, const float* row_dots) {
+  const float x = pair.exponent(product, query, key);
+  if (x == -INFINITY) return {0, 0};
+  const int64_t stats = pair.stats(query);
+  const float p = exp2f(x - pair.problem.log_sum_exp[stats]), keep = pair.keep_factor(query, key);
+  return {p * keep, p * (d_probability * keep - row_dots[stats])};
+}
+
+template <int kChannels>
+__global__ void __launch_bounds__(kThreads)
+    query_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots) {
+  const Pair pair = pair_of(problem, blockIdx.y);
+  const int64_t first_query = int64_t{blockIdx.x} * kTile;
+  const int features = static_cast<int>(problem.head_size), lane = threadIdx.x % kWarp;
+  const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
+  const Tile queries = shared_tile(problem, 0), d_results = shared_tile(problem, 1), keys = shared_tile(problem, 2),
+             values = shared_tile(problem, 3);
+  load(queries, pair, problem.query, first_query, problem.num_queries);
+  load(d_results, pair, gradients.result, first_query, problem.num_queries);
+  float sums[kRowsOfWarp][kChannels] = {};
+  const KeyRange range = keys_of_tile(pair, first_query);
+  for (int64_t first_key = range.first; first_key < range.end; first_key += kTile) {
+    __syncthreads();
+    load(keys, pair, problem.key, first_key, pair.num_keys());
+    load(values, pair, problem.value, first_key, pair.num_keys());
+    __syncthreads();
+    float d_scores[kRowsOfWarp], d_probabilities[kRowsOfWarp];
+    dot_rows(queries, own_row, keys, features, d_scores);
+    dot_rows(d_results, own_row, values, features, d_probabilities);
+    for (int r = 0; r < kRowsOfWarp; ++r)
+      d_scores[r] =
+          score_gradient(pair, first_query + own_row + r, first_key + lane, d_scores[r], d_probabilities[r], row_dots)
+              .d_score;
+    add_rows<kChannels>(d_scores, keys, features, sums);
+  }
+  float factors[kRowsOfWarp];
+  for (int r = 0; r < kRowsOfWarp; ++r) factors[r] = problem.scale;
+  write_rows<kChannels>(pair, gradients.query, first_query + own_row, problem.num_queries, sums, factors);
+}
+
+// Rows of a warp are keys, lanes are queries, of one query head of the group after the other.
+template <int kChannels>
+__global__ void __launch_bounds__(kThreads)
+    key_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots) {
+  Pair pair = pair_of(problem, int64_t{blockIdx.y} * problem.members);  // the first member of a group
+  const int64_t first_key = int64_t{blockIdx.x} * kTile;
+  const int features = static_cast<int>(problem.head_size), lane = threadIdx.x % kWarp;
+  const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
+  const Tile keys = shared_tile(problem, 0), values = shared_tile(problem, 1), queries = shared_tile(problem, 2),
+             d_results = shared_tile(problem, 3);
+  load(keys, pair, problem.key, first_key, pair.num_keys());
+  load(values, pair, problem.value, first_key, pair.num_keys());
+  float d_keys[kRowsOfWarp][kChannels] = {}, d_values[kRowsOfWarp][kChannels] = {};
+  // Queries before the first key of the tile see none of it; with a window, neither do those far behind.
+  const int64_t begin = max(first_key - problem.first_query, int64_t{0}) / kTile * kTile;
+  for (int64_t member = 0; member < problem.members; ++member, ++pair.member, ++pair.head) {
+    for (int64_t first_query = begin; first_query < problem.num_queries; first_query += kTile) {
+      if (first_key_of_tile(pair, first_query) >= first_key + kTile) continue;  // the same for the whole block
+      __syncthreads();
+      load(queries, pair, problem.query, first_query, problem.num_queries);
+      load(d_results, pair, gradients.result, first_query, problem.num_queries);
+      __syncthreads();
+      float d_scores[kRowsOfWarp], probabilities[kRowsOfWarp];
+      dot_rows(keys, own_row, queries, features, d_scores);
+      dot_rows(values, own_row, d_results, features, probabilities);
+      for (int r = 0; r < kRowsOfWarp; ++r) {
+        const ScoreGradient gradient =
+            score_gradient(pair, first_query + lane, first_key + own_row + r, d_scores[r], probabilities[r], row_dots);
+        d_scores[r] = gradient.d_score;
+        probabilities[r] = gradient.masked_probability;
+      }
+      add_rows<kChannels>(d_scores, queries, features, d_keys);
+      add_rows<kChannels>(probabilities, d_results, features, d_values);
+    }
+  }
+  float scales[kRowsOfWarp], ones[kRowsOfWarp];
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    scales[r] = problem.scale;
+    ones[r] = 1;
+  }
+  write_rows<kChannels>(pair, gradients.key, first_key + own_row, pair.num_keys(), d_keys, scales);
+  write_rows<kChannels>(pair, gradients.value, first_key + own_row, pair.num_keys(), d_values, ones);
+}
+
+// Tiles of queries or of keys along x; query heads, or groups of them, of all rows along y.
+dim3 grid_of(int64_t positions, int64_t per_block, int64_t heads) {
+  ESPALIER_CHECK(heads <= 65535, heads, " heads of all rows in one call");
+  return dim3(num_blocks(positions, per_block), static_cast<unsigned>(heads));
+}
+
+int shared_bytes(const AttentionProblem& problem, int tiles) {
+  return static_cast<int>(tiles * kTile * (problem.head_size + 1) * sizeof(float));
+}
+
+// body(number of channels of a lane, as a constant)
+template <class Body>
+void with_channels(int64_t head_size, const Body& body) {
+  ESPALIER_CHECK(head_size <= kMaxHeadSize, "heads of ", head_size, " channels; at most ", kMaxHeadSize);
+  if (head_size <= 32) return body(std::integral_constant<int, 1>());
+  if (head_size <= 64) return body(std::integral_constant<int, 2>());
+  if (head_size <= 128) return body(std::integral_constant<int, 4>());
+  body(std::integral_constant<int, 8>());
+}
+
+}  // namespace
+
+void attention_forward(const AttentionProblem& problem, Stream stream) {
+  const dim3 grid = grid_of(problem.num_queries, kTile, problem.batch * problem.groups * problem.members);
+  with_channels(problem.head_size, [&](auto channels) {
+    launch("attention_forward", forward_kernel<channels>, {grid, kThreads, shared_bytes(problem, 3), stream}, problem);
+  });
+}
+
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients, float* row_dots,
+                        Stream stream) {
+  const int64_t groups = problem.batch * problem.groups, heads = groups * problem.members;
+  launch("attention_row_dots", row_dots_kernel,
+         {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
+         row_dots);
+  const dim3 key_tiles = grid_of(problem.first_query + problem.num_queries, kTile, groups);
+  const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
+  const int bytes = shared_bytes(problem, 4);
+  with_channels(problem.head_size, [&](auto channels) {
+    launch("attention_key_gradient", key_gradient_kernel<channels>, {key_tiles, kThreads, bytes, stream}, problem,
+           gradients, row_dots);
+    launch("attention_query_gradient", query_gradient_kernel<channels>, {query_tiles, kThreads, bytes, stream}, problem,
+           gradients, row_dots);
+  });
+}
+
+}  // namespace espalier::cuda

@@ -1,0 +1,140 @@
+// The GPU's kernels as functions on raw pointers of the device: what the .cu files define and ops.cpp calls. Each puts
+// its work on `stream` and returns; a launch that the driver refuses is an InternalError.
+//
+// Plain header. Matrices are row-major, [rows, columns]; sums run in fp32, in an order that depends on sizes alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/internal/attention_problem.h"
+#include "kernels/internal/row_kernels.h"
+
+struct CUstream_st;
+
+namespace espalier::cuda {
+
+using Stream = CUstream_st*;
+using kernels::AdamElements;
+using kernels::AttentionGradients;
+using kernels::AttentionProblem;
+
+enum class Element { kFloat, kBFloat16, kHalf };
+
+// ---- sums over rows
+
+// Rows are divided into parts by their number alone; partial sums are [parts, sums, columns] fp32.
+inline int64_t rows_of_part(int64_t rows) { return rows <= 64 * 128 ? 64 : (rows + 127) / 128; }
+inline int64_t num_parts(int64_t rows) { return (rows + rows_of_part(rows) - 1) / rows_of_part(rows); }
+// Where column sums go: `sums` [count, columns], by way of `partials`.
+struct ColumnSums {
+  float* partials;
+  float* sums;
+};
+void column_sums(Element type, const void* x, int64_t rows, int64_t columns, const ColumnSums& to, Stream stream);
+
+// ---- rows; column sums of backward passes: weight, then bias
+
+void layer_norm_forward(Element type, const kernels::LayerNormForward& args, int64_t rows, Stream stream);
+void layer_norm_backward(Element type, const kernels::LayerNormBackward& args, int64_t rows, const ColumnSums& to,
+                         Stream stream);
+
+void rms_norm_forward(Element type, const kernels::RmsNormForward& args, int64_t rows, Stream stream);
+void rms_norm_backward(Element type, const kernels::RmsNormBackward& args, int64_t rows, const ColumnSums& to,
+                       Stream stream);
+
+// Sums over the query heads of all rows, then over the key heads: [2, head_size], by way of partials for rows * queries
+// rows.
+void qk_norm_forward(Element type, const kernels::QkNormForward& args, int64_t rows, Stream stream);
+void qk_norm_backward(Element type, const kernels::QkNormBackward& args, int64_t rows, const ColumnSums& to,
+                      Stream stream);
+
+void rotate(Element type, const kernels::RotaryRows& args, bool interleaved, Stream stream);
+
+struct Activation {
+  kernels::ActivationFunction function;
+  bool gated;
+};
+void activation_forward(Element type, const Activation& kind, const kernels::ActivationForward& args, int64_t rows,
+                        Stream stream);
+// sums: of dx, or nullptr.
+void activation_backward(Element type, const Activation& kind, const kernels::ActivationBackward& args, int64_t rows,
+                         const ColumnSums* sums, Stream stream);
+
+// kernels/dropout.h. `sample_numbers`: on the device.
+struct Dropout {
+  const void* x;
+  const void* bias;      // nullptr: none
+  const void* residual;  // nullptr: none
+  void* y;
+  int64_t columns;
+  bool masked;  // false: nothing is dropped, scale is not used
+  uint32_t key[2];
+  const int64_t* sample_numbers;
+  int64_t num_samples;     // rows of one position
+  int64_t first_position;  // of row 0 in its sample
+  uint32_t threshold;      // dropped when word < threshold
+  float scale;
+};
+// sums: of masked and scaled x, or nullptr.
+void dropout(Element type, const Dropout& args, int64_t rows, const ColumnSums* sums, Stream stream);
+
+// ---- embedding
+
+// Rows of ids [b, s] in the order of the result, [s, b, columns].
+struct EmbeddingForward {
+  const int64_t* ids;
+  const void* weight;
+  void* y;
+  int64_t num_samples, length, columns, first_row, num_rows;
+};
+void embedding_forward(Element type, const EmbeddingForward& args, Stream stream);
+
+// grad rows += dy rows. `sorted_ids`: of all rows of dy, ascending; `order`: the row of dy of each, ascending within an
+// id.
+struct EmbeddingBackward {
+  const int64_t* sorted_ids;
+  const int64_t* order;
+  const void* dy;
+  float* grad;
+  int64_t num_tokens, columns, first_row, num_rows;
+};
+void embedding_backward(Element type, const EmbeddingBackward& args, Stream stream);
+
+// ---- softmax over blocks of the vocabulary
+
+// One block of logits in the compute type, [tokens, count].
+struct LogitBlock {
+  void* logits;
+  const int64_t* labels;  // [tokens], rows of the weight
+  int64_t tokens, count;
+  int64_t first;  // row of the weight of column 0
+};
+struct SoftmaxState {  // [tokens] each
+  float* largest;
+  double* sum;
+  float* label_logit;
+};
+void softmax_begin(const SoftmaxState& state, int64_t tokens, Stream stream);
+void softmax_accumulate(Element type, const LogitBlock& block, const SoftmaxState& state, Stream stream);
+// logits = (exp(logit - log_sum_exp) - [label]) * scale; zeros where scale is zero.
+void softmax_gradient(Element type, const LogitBlock& block, const float* log_sum_exp, const float* scales,
+                      Stream stream);
+
+// ---- attention; sample_numbers of the problem: on the device
+
+inline constexpr int64_t kMaxHeadSize = 256;
+void attention_forward(const AttentionProblem& problem, Stream stream);
+// row_dots: [b, query heads, num_queries] fp32, scratch.
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients, float* row_dots,
+                        Stream stream);
+
+// ---- optimizer
+
+void adam(Element type, const AdamElements& args, int64_t count, Stream stream);
+
+enum class Measure { kSquares, kZeros, kNotFinite };
+inline constexpr int64_t kMeasureParts = 512;
+// *result = the sum over all values, in double, by way of partials [kMeasureParts].
+void measure(Measure what, const float* values, int64_t count, double* partials, double* result, Stream stream);
+
+}  // namespace espalier::cuda

@@ -1,0 +1,335 @@
+// The computations of kernels/device_ops.h on CUDA tensors: allocates results, and hands pointers to the kernels of
+// launch.h on the current stream. Products go to cuBLAS (products.h).
+#include "kernels/cuda/ops.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cross_entropy_blocks.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/dropout.h"
+#include "kernels/internal/adam_constants.h"
+
+namespace espalier::cuda {
+namespace {
+
+using kernels::CrossEntropyBackward;
+using kernels::CrossEntropyInput;
+using kernels::DropoutSite;
+
+// Logits of all tokens that are there at a time, in the compute type.
+constexpr int64_t kLogitBytes = 256 << 20;
+
+Element element_of(at::ScalarType type) {
+  if (type == at::kBFloat16) return Element::kBFloat16;
+  if (type == at::kHalf) return Element::kHalf;
+  ESPALIER_CHECK(type == at::kFloat, "compute type ", type);
+  return Element::kFloat;
+}
+Element element_of(const at::Tensor& x) { return element_of(x.scalar_type()); }
+
+at::Tensor empty_floats(at::IntArrayRef shape) {
+  return at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(current_device()));
+}
+
+int64_t rows_of(const at::Tensor& x) { return x.numel() / x.size(-1); }
+
+// Memory for `count` column sums of one matrix.
+struct SumStorage {
+  SumStorage(int64_t rows, int64_t columns, int64_t count = 1)
+      : partials(empty_floats({num_parts(rows), count, columns})), sums(empty_floats({count, columns})) {}
+  ColumnSums pointers() const { return {partials.mutable_data_ptr<float>(), sums.mutable_data_ptr<float>()}; }
+  at::Tensor partials, sums;
+};
+
+const void* data_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+
+// Small and from memory that is not pinned: staged by the driver before the call returns.
+at::Tensor on_device(const int64_t* numbers, int64_t count, at::Device device) {
+  return at::from_blob(const_cast<int64_t*>(numbers), {count}, at::kLong).to(device, at::kLong, false, /*copy=*/true);
+}
+
+Dropout dropout_rows(const at::Tensor& x, const DropoutSite& site, const at::Tensor& sample_numbers) {
+  Dropout args{};
+  args.x = x.const_data_ptr();
+  args.columns = x.size(2);
+  args.masked = site.probability > 0;
+  args.key[0] = site.key.word[0];
+  args.key[1] = site.key.word[1];
+  args.sample_numbers = args.masked ? sample_numbers.const_data_ptr<int64_t>() : nullptr;
+  args.num_samples = x.size(1);
+  args.first_position = site.first_position;
+  args.threshold = static_cast<uint32_t>(std::ceil(site.probability * 0x1p32));
+  args.scale = static_cast<float>(1 / (1 - site.probability));
+  return args;
+}
+
+at::Tensor numbers_of(const at::Tensor& x, const DropoutSite& site) {
+  if (site.probability == 0) return {};
+  return on_device(site.sample_numbers->data(), x.size(1), x.device());
+}
+
+// Rows [first, first + count) of the vocabulary at a time; one block's logits are [tokens, count].
+template <class Visit>
+void for_each_vocabulary_block(const CrossEntropyInput& input, const Visit& visit) {
+  const int64_t tokens = input.x.size(0), vocabulary = input.weight.size(0);
+  const int64_t fitting = kLogitBytes / input.x.element_size() / std::max<int64_t>(1, tokens) / 128 * 128;
+  const int64_t size = std::min(std::max<int64_t>(fitting, 128), vocabulary);
+  if (vocabulary == 0) return;
+  const at::Tensor storage = at::empty({tokens * size}, input.x.options());
+  for (int64_t first = 0; first < vocabulary; first += size) {
+    const int64_t count = std::min(size, vocabulary - first);
+    const at::Tensor logits = storage.narrow(0, 0, tokens * count).view({tokens, count});
+    const at::Tensor weight_rows = input.weight.narrow(0, first, count);
+    multiply_transposed(input.x, weight_rows, logits);
+    visit(first, weight_rows, logits);
+  }
+}
+
+LogitBlock block_of(const CrossEntropyInput& input, const at::Tensor& logits, int64_t first) {
+  return {logits.mutable_data_ptr(), input.labels.const_data_ptr<int64_t>(), logits.size(0), logits.size(1), first};
+}
+
+// The problem with its sample numbers on the device; `numbers` keeps them.
+AttentionProblem with_numbers(const AttentionProblem& problem, at::Tensor& numbers) {
+  AttentionProblem moved = problem;
+  if (!problem.dropout) return moved;
+  numbers = on_device(problem.sample_numbers, problem.batch, current_device());
+  moved.sample_numbers = numbers.const_data_ptr<int64_t>();
+  return moved;
+}
+
+double measured(Measure what, const at::Tensor& values) {
+  if (values.numel() == 0) return 0;
+  const at::Tensor sums = at::empty({kMeasureParts + 1}, values.options().dtype(at::kDouble));
+  double* const partials = sums.mutable_data_ptr<double>();
+  measure(what, values.const_data_ptr<float>(), values.numel(), partials, partials + kMeasureParts, current_stream());
+  return sums[kMeasureParts].item<double>();
+}
+
+class CudaOps : public kernels::DeviceOps {
+ public:
+  at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const override {
+    const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+    if (bias.defined()) y.copy_(bias.unsqueeze(0).expand_as(y));
+    multiply_transposed(x, weight, y, /*add=*/bias.defined());
+    return y;
+  }
+
+  at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) const override {
+    const at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
+    multiply(dy, weight, dx);
+    return dx;
+  }
+
+  void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) const override {
+    add_transposed_product(dy, x, grad);
+  }
+
+  at::Tensor column_sums(const at::Tensor& x) const override {
+    if (x.numel() == 0) return at::zeros({x.size(-1)}, x.options().dtype(at::kFloat));
+    const SumStorage storage(rows_of(x), x.size(-1));
+    cuda::column_sums(element_of(x), x.const_data_ptr(), rows_of(x), x.size(-1), storage.pointers(), current_stream());
+    return storage.sums[0];
+  }
+
+  Normalized layer_norm_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                double epsilon) const override {
+    const int64_t rows = rows_of(x);
+    Normalized result{at::empty_like(x), empty_floats({rows}), empty_floats({rows})};
+    cuda::layer_norm_forward(element_of(x),
+                             {.x = x.const_data_ptr(),
+                              .weight = weight.const_data_ptr(),
+                              .bias = bias.const_data_ptr(),
+                              .y = result.y.mutable_data_ptr(),
+                              .mean = result.mean.mutable_data_ptr<float>(),
+                              .rstd = result.rstd.mutable_data_ptr<float>(),
+                              .columns = x.size(-1),
+                              .epsilon = static_cast<float>(epsilon)},
+                             rows, current_stream());
+    return result;
+  }
+
+  NormGradients layer_norm_backward(const at::Tensor& x, const Normalized& normalized, const at::Tensor& weight,
+                                    const at::Tensor& dy) const override {
+    const at::Tensor dx = at::empty_like(dy);
+    const SumStorage storage(rows_of(dy), dy.size(-1), 2);
+    cuda::layer_norm_backward(element_of(dy),
+                              {.x = x.const_data_ptr(),
+                               .weight = weight.const_data_ptr(),
+                               .dy = dy.const_data_ptr(),
+                               .dx = dx.mutable_data_ptr(),
+                               .mean = normalized.mean.const_data_ptr<float>(),
+                               .rstd = normalized.rstd.const_data_ptr<float>(),
+                               .columns = dy.size(-1)},
+                              rows_of(dy), storage.pointers(), current_stream());
+    return {dx, storage.sums[0], storage.sums[1]};
+  }
+
+  void rms_norm_forward(at::ScalarType type, const kernels::RmsNormForward& args, int64_t rows) const override {
+    if (rows > 0) cuda::rms_norm_forward(element_of(type), args, rows, current_stream());
+  }
+  at::Tensor rms_norm_backward(at::ScalarType type, const kernels::RmsNormBackward& args, int64_t rows) const override {
+    const SumStorage storage(rows, args.columns);
+    cuda::rms_norm_backward(element_of(type), args, rows, storage.pointers(), current_stream());
+    return storage.sums[0];
+  }
+
+  void qk_norm_forward(at::ScalarType type, const kernels::QkNormForward& args, int64_t rows) const override {
+    cuda::qk_norm_forward(element_of(type), args, rows, current_stream());
+  }
+  HeadGradients qk_norm_backward(at::ScalarType type, const kernels::QkNormBackward& args,
+                                 int64_t rows) const override {
+    const SumStorage storage(rows * args.queries, args.head_size, 2);
+    cuda::qk_norm_backward(element_of(type), args, rows, storage.pointers(), current_stream());
+    return {storage.sums[0], storage.sums[1]};
+  }
+
+  void rotate(at::ScalarType type, const kernels::RotaryRows& args, bool interleaved) const override {
+    cuda::rotate(element_of(type), args, interleaved, current_stream());
+  }
+
+  void activation_forward(at::ScalarType type, const ActivationKind& kind, const kernels::ActivationForward& args,
+                          int64_t rows) const override {
+    cuda::activation_forward(element_of(type), {kind.function, kind.gated}, args, rows, current_stream());
+  }
+  at::Tensor activation_backward(at::ScalarType type, const ActivationKind& kind,
+                                 const kernels::ActivationBackward& args, int64_t rows, bool with_bias) const override {
+    const Activation activation{kind.function, kind.gated};
+    if (!with_bias) {
+      cuda::activation_backward(element_of(type), activation, args, rows, nullptr, current_stream());
+      return {};
+    }
+    const SumStorage storage(rows, (kind.gated ? 2 : 1) * args.columns);
+    const ColumnSums sums = storage.pointers();
+    cuda::activation_backward(element_of(type), activation, args, rows, &sums, current_stream());
+    return storage.sums[0];
+  }
+
+  at::Tensor dropout_forward(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& residual,
+                             const DropoutSite& site) const override {
+    const at::Tensor y = at::empty_like(x), numbers = numbers_of(x, site);
+    Dropout args = dropout_rows(x, site, numbers);
+    args.bias = data_or_null(bias);
+    args.residual = data_or_null(residual);
+    args.y = y.mutable_data_ptr();
+    dropout(element_of(x), args, rows_of(x), nullptr, current_stream());
+    return y;
+  }
+
+  BiasGradients dropout_backward(const at::Tensor& dy, const DropoutSite& site, bool with_bias) const override {
+    const at::Tensor dx = at::empty_like(dy), numbers = numbers_of(dy, site);
+    Dropout args = dropout_rows(dy, site, numbers);
+    args.y = dx.mutable_data_ptr();
+    if (!with_bias) {
+      dropout(element_of(dy), args, rows_of(dy), nullptr, current_stream());
+      return {dx, {}};
+    }
+    const SumStorage storage(rows_of(dy), dy.size(-1));
+    const ColumnSums sums = storage.pointers();
+    dropout(element_of(dy), args, rows_of(dy), &sums, current_stream());
+    return {dx, storage.sums[0]};
+  }
+
+  at::Tensor embedding_forward(const at::Tensor& ids, const at::Tensor& weight, int64_t first_row) const override {
+    const at::Tensor y = at::empty({ids.size(1), ids.size(0), weight.size(1)}, weight.options());
+    cuda::embedding_forward(element_of(weight),
+                            {.ids = ids.const_data_ptr<int64_t>(),
+                             .weight = weight.const_data_ptr(),
+                             .y = y.mutable_data_ptr(),
+                             .num_samples = ids.size(0),
+                             .length = ids.size(1),
+                             .columns = weight.size(1),
+                             .first_row = first_row,
+                             .num_rows = weight.size(0)},
+                            current_stream());
+    return y;
+  }
+
+  void embedding_backward(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& grad,
+                          int64_t first_row) const override {
+    const auto [sorted_ids, order] = at::sort(ids.t().reshape({-1}), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+    cuda::embedding_backward(element_of(dy),
+                             {.sorted_ids = sorted_ids.const_data_ptr<int64_t>(),
+                              .order = order.const_data_ptr<int64_t>(),
+                              .dy = dy.const_data_ptr(),
+                              .grad = grad.mutable_data_ptr<float>(),
+                              .num_tokens = ids.numel(),
+                              .columns = grad.size(1),
+                              .first_row = first_row,
+                              .num_rows = grad.size(0)},
+                             current_stream());
+  }
+
+  void attention_forward(const AttentionProblem& problem) const override {
+    at::Tensor numbers;
+    cuda::attention_forward(with_numbers(problem, numbers), current_stream());
+  }
+
+  void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {
+    at::Tensor numbers;
+    const at::Tensor row_dots = empty_floats({problem.batch, problem.heads(), problem.num_queries});
+    cuda::attention_backward(with_numbers(problem, numbers), gradients, row_dots.mutable_data_ptr<float>(),
+                             current_stream());
+  }
+
+  SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input) const override {
+    const int64_t tokens = input.x.size(0);
+    SoftmaxRows rows{empty_floats({tokens}), at::empty({tokens}, input.x.options().dtype(at::kDouble)),
+                     empty_floats({tokens})};
+    const SoftmaxState state{rows.largest.mutable_data_ptr<float>(), rows.sum.mutable_data_ptr<double>(),
+                             rows.label_logit.mutable_data_ptr<float>()};
+    softmax_begin(state, tokens, current_stream());
+    for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor&, const at::Tensor& logits) {
+      softmax_accumulate(element_of(logits), block_of(input, logits, first), state, current_stream());
+    });
+    return rows;
+  }
+
+  at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
+                                    const CrossEntropyBackward& backward) const override {
+    at::Tensor dx;
+    if (backward.input_grad) dx = at::zeros(input.x.sizes(), input.x.options().dtype(at::kFloat));
+    for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor& weight_rows, const at::Tensor& logits) {
+      softmax_gradient(element_of(logits), block_of(input, logits, first), backward.log_sum_exp.const_data_ptr<float>(),
+                       backward.token_grads.const_data_ptr<float>(), current_stream());
+      if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
+      if (backward.weight_grad.defined())
+        add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, first, weight_rows.size(0)));
+    });
+    return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
+  }
+
+  void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                 const at::Tensor& grad, const at::Tensor& value, const kernels::AdamStep& step) const override {
+    if (master.numel() == 0) return;
+    AdamElements args = kernels::adam_constants(step);
+    args.master = master.mutable_data_ptr<float>();
+    args.exp_avg = exp_avg.mutable_data_ptr<float>();
+    args.exp_avg_sq = exp_avg_sq.mutable_data_ptr<float>();
+    args.grad = grad.const_data_ptr<float>();
+    args.value = value.const_data_ptr() == master.const_data_ptr() ? nullptr : value.mutable_data_ptr();
+    adam(element_of(value), args, master.numel(), current_stream());
+  }
+
+  double sum_of_squares(const at::Tensor& values) const override { return measured(Measure::kSquares, values); }
+  int64_t count_zeros(const at::Tensor& values) const override {
+    return static_cast<int64_t>(measured(Measure::kZeros, values));
+  }
+  bool all_finite(const at::Tensor& values) const override { return measured(Measure::kNotFinite, values) == 0; }
+};
+
+}  // namespace
+
+const kernels::DeviceOps& ops() {
+  static const CudaOps instance;
+  return instance;
+}
+
+}  // namespace espalier::cuda

@@ -1,0 +1,20 @@
+#include "kernels/device_ops.h"
+
+#include <array>
+
+#include "base/error.h"
+
+namespace espalier::kernels {
+namespace {
+std::array<const DeviceOps*, static_cast<size_t>(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES)> ops_of_type{};
+}
+
+const DeviceOps* device_ops(const at::Tensor& tensor) {
+  const DeviceOps* const ops = ops_of_type[static_cast<size_t>(tensor.device().type())];
+  ESPALIER_CHECK(ops != nullptr || tensor.is_cpu(), "no kernels are there for tensors on ", tensor.device());
+  return ops;
+}
+
+void set_device_ops(c10::DeviceType type, const DeviceOps* ops) { ops_of_type[static_cast<size_t>(type)] = ops; }
+
+}  // namespace espalier::kernels

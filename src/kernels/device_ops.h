@@ -1,0 +1,122 @@
+// Where the ops of this folder find their computations when their tensors are not the CPU kernels' to compute.
+//
+// For every device an op checks its arguments, builds its graph and adds to its parameters' gradients in the same code;
+// only what is computed comes from here. The CUDA plugin (src/cuda) implements the class: what it lacks does not
+// compile. Formulas, roundings and random numbers are those of each op's header; sums may be taken in another order,
+// but in the same one every time.
+//
+// All tensors of a call lie on one device, are contiguous and have been checked; results are new tensors there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace espalier::kernels {
+
+enum class ActivationFunction;
+struct ActivationBackward;
+struct ActivationForward;
+struct AdamStep;
+struct AttentionGradients;
+struct AttentionProblem;
+struct CrossEntropyBackward;
+struct CrossEntropyInput;
+struct DropoutSite;
+struct QkNormBackward;
+struct QkNormForward;
+struct RmsNormBackward;
+struct RmsNormForward;
+struct RotaryRows;
+
+class DeviceOps {
+ public:
+  virtual ~DeviceOps() = default;
+
+  // kernels/matmul.h
+  virtual at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const = 0;
+  virtual at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) const = 0;
+  virtual void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) const = 0;
+  // Over all dimensions but the last: [columns] fp32.
+  virtual at::Tensor column_sums(const at::Tensor& x) const = 0;
+
+  // kernels/layer_norm.h; mean, rstd: [rows] fp32.
+  struct Normalized {
+    at::Tensor y, mean, rstd;
+  };
+  struct NormGradients {
+    at::Tensor dx, weight, bias;  // of the parameters: [columns] fp32
+  };
+  virtual Normalized layer_norm_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                        double epsilon) const = 0;
+  // `normalized`: what forward returned, y not read.
+  virtual NormGradients layer_norm_backward(const at::Tensor& x, const Normalized& normalized, const at::Tensor& weight,
+                                            const at::Tensor& dy) const = 0;
+
+  // kernels/rms_norm.h, kernels/qk_norm.h, kernels/rotary.h and kernels/activation.h: arguments as the CPU's row
+  // kernels have them (kernels/internal/row_kernels.h), of tensors of `type`; results lie in memory that the op has
+  // allocated, gradients of parameters are returned, fp32.
+  virtual void rms_norm_forward(at::ScalarType type, const RmsNormForward& args, int64_t rows) const = 0;
+  virtual at::Tensor rms_norm_backward(at::ScalarType type, const RmsNormBackward& args, int64_t rows) const = 0;
+
+  struct HeadGradients {
+    at::Tensor query, key;  // [head_size]
+  };
+  virtual void qk_norm_forward(at::ScalarType type, const QkNormForward& args, int64_t rows) const = 0;
+  virtual HeadGradients qk_norm_backward(at::ScalarType type, const QkNormBackward& args, int64_t rows) const = 0;
+
+  virtual void rotate(at::ScalarType type, const RotaryRows& args, bool interleaved) const = 0;
+
+  struct ActivationKind {
+    ActivationFunction function;
+    bool gated;
+  };
+  virtual void activation_forward(at::ScalarType type, const ActivationKind& kind, const ActivationForward& args,
+                                  int64_t rows) const = 0;
+  // The bias's gradient, undefined unless `with_bias`.
+  virtual at::Tensor activation_backward(at::ScalarType type, const ActivationKind& kind,
+                                         const ActivationBackward& args, int64_t rows, bool with_bias) const = 0;
+
+  struct BiasGradients {
+    at::Tensor dx, bias;  // of the bias: [columns] fp32; undefined where it was not wanted
+  };
+  // kernels/dropout.h; bias and residual may be undefined. x: [s, b, h].
+  virtual at::Tensor dropout_forward(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& residual,
+                                     const DropoutSite& site) const = 0;
+  virtual BiasGradients dropout_backward(const at::Tensor& dy, const DropoutSite& site, bool with_bias) const = 0;
+
+  // kernels/embedding.h
+  virtual at::Tensor embedding_forward(const at::Tensor& ids, const at::Tensor& weight, int64_t first_row) const = 0;
+  virtual void embedding_backward(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& grad,
+                                  int64_t first_row) const = 0;
+
+  // kernels/internal/attention_problem.h: pointers are the device's, but for sample_numbers.
+  virtual void attention_forward(const AttentionProblem& problem) const = 0;
+  virtual void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const = 0;
+
+  // kernels/cross_entropy_blocks.h; what is known of each token from the rows of `weight`, [tokens].
+  struct SoftmaxRows {
+    at::Tensor largest;      // fp32, minus infinity without rows
+    at::Tensor sum;          // fp64, of exp(logit - largest)
+    at::Tensor label_logit;  // fp32, 0 where the label is another shard's
+  };
+  virtual SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input) const = 0;
+  virtual at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
+                                            const CrossEntropyBackward& backward) const = 0;
+
+  // kernels/adam.h
+  virtual void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                         const at::Tensor& grad, const at::Tensor& value, const AdamStep& step) const = 0;
+  virtual double sum_of_squares(const at::Tensor& values) const = 0;
+  virtual int64_t count_zeros(const at::Tensor& values) const = 0;
+  virtual bool all_finite(const at::Tensor& values) const = 0;
+};
+
+// What computes for a tensor: nullptr for the CPU kernels. CHECKs that another device has its implementation.
+const DeviceOps* device_ops(const at::Tensor& tensor);
+
+// Makes `ops`, which lives as long as it is set, compute for all tensors on devices of that type. A test sets it for
+// the CPU; nullptr gives that back to the CPU kernels.
+void set_device_ops(c10::DeviceType type, const DeviceOps* ops);
+
+}  // namespace espalier::kernels

@@ -1,0 +1,217 @@
+// The rows of `espalier train gpt` that give the shape of the model (group "network size").
+#include "plan/internal/gpt_rows.h"
+
+namespace espalier::plan::internal {
+namespace {
+
+void add_norms_and_biases(OptionTable& table, RunConfig& config) {
+  spec::GptConfig& model = config.model;
+  using spec::Normalization;
+  table
+      .add_choice("--normalization", model.normalization,
+                  {{"layernorm", Normalization::kLayerNorm},
+                   {"rmsnorm", Normalization::kRmsNorm},
+                   {"LayerNorm", Normalization::kLayerNorm},
+                   {"RMSNorm", Normalization::kRmsNorm}},
+                  "norms of the layers: layer norm, or RMS norm, which has no bias and subtracts no mean")
+      .common();
+  table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in norms")
+      .minimum(0)
+      .alias("--norm-epsilon");
+  table.add("--qk-layernorm", model.qk_layernorm, "RMS norm of every query and key head before it is rotated (Qwen3)");
+  table.add_negative("--disable-bias-linear", model.add_bias_linear, "linear layers without biases");
+  table.add("--add-qkv-bias", model.add_qkv_bias,
+            "query, key and value have a bias even with --disable-bias-linear (Qwen2)");
+  table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
+            "residual branches start after the layer norm (BERT's order)");
+  table.add("--embed-layernorm", model.embed_layernorm, "layer norm after the word embedding (BLOOM)").common();
+}
+
+void add_positions(OptionTable& table, RunConfig& config) {
+  spec::GptConfig& model = config.model;
+  ModelOptions& options = config.model_options;
+  using spec::PositionEmbedding;
+  table
+      .add_choice("--position-embedding-type", model.position_embedding,
+                  {{"absolute", PositionEmbedding::kLearned},
+                   {"alibi", PositionEmbedding::kAlibi},
+                   {"rotary", PositionEmbedding::kRotary},
+                   {"none", PositionEmbedding::kNone},
+                   {"learned_absolute", PositionEmbedding::kLearned},
+                   {"rope", PositionEmbedding::kRotary}},
+                  "learned positions, ALiBi, rotary positions (Su et al. 2021), or none")
+      .common()
+      .refuse_value("yarn", "use rotary with --rope-scaling-type yarn")
+      .refuse_value("mrope", "positions have one dimension here; use rotary");
+  table.add("--use-rotary-position-embeddings", options.use_rotary, "the same as --position-embedding-type rotary");
+  table.add("--no-position-embedding", options.no_position_embedding,
+            "no learned positions: --position-embedding-type none, unless it is rotary or alibi");
+  table.add("--rotary-position-embeddings-theta", model.rotary_base, "base of the wavelengths of rotary positions")
+      .minimum(1)
+      .alias("--rotary-base");
+  table.add("--rotary-percent", model.rotary_percent, "share of the channels of a head that rotates, the first ones")
+      .maximum(1);
+  table.add("--rotary-interleaved", model.rotary_interleaved,
+            "pairs of rotated channels are neighbours (GPT-J), not half a head apart");
+  table
+      .add("--window-size", options.window_size,
+           "a query sees at most the last so many keys, itself included; or Megatron's LEFT,0: so many before itself")
+      .default_text("all keys before it");
+}
+
+void add_rope_scaling(OptionTable& table, RunConfig& config) {
+  spec::RopeScaling& scaling = config.model.rope_scaling;
+  ModelOptions& options = config.model_options;
+  using Kind = spec::RopeScaling::Kind;
+  table
+      .add_choice("--rope-scaling-type", scaling.kind,
+                  {{"none", Kind::kNone},
+                   {"linear", Kind::kLinear},
+                   {"llama3", Kind::kLlama3},
+                   {"yarn", Kind::kYarn},
+                   {"longrope", Kind::kLongRope}},
+                  "how rotary positions are stretched over longer sequences, as Hugging Face's rope_scaling")
+      .refuse_value("dynamic", "its frequencies change with the length of each input; use yarn or linear");
+  table.add("--rope-scaling-factor", scaling.factor, "longest sequence / longest before the scaling").minimum(1);
+  table.add("--use-rope-scaling", options.use_rope_scaling,
+            "the same as --rope-scaling-type llama3, with Llama 3.1's values for what is not given");
+  table
+      .add("--rotary-seq-len-interpolation-factor", options.interpolation_factor,
+           "the same as --rope-scaling-type linear with this factor")
+      .minimum(1)
+      .default_text("none");
+  table
+      .add("--rope-scaling-original-max-position-embeddings", scaling.original_max_position_embeddings,
+           "longest sequence before the scaling (llama3, yarn, longrope)")
+      .minimum(0)
+      .maximum(1e9)
+      .alias("--original-max-position-embeddings")
+      .default_text("none");
+  table
+      .add("--rope-scaling-low-freq-factor", scaling.low_freq_factor,
+           "llama3: longer waves than original / this stretch")
+      .minimum(0);
+  table
+      .add("--rope-scaling-high-freq-factor", scaling.high_freq_factor,
+           "llama3: shorter waves than original / this stay")
+      .minimum(0);
+  table.add("--rope-scaling-beta-fast", scaling.beta_fast, "yarn: channels that turn more often stay")
+      .minimum(0)
+      .alias("--beta-fast");
+  table.add("--rope-scaling-beta-slow", scaling.beta_slow, "yarn: channels that turn less often stretch")
+      .minimum(0)
+      .alias("--beta-slow");
+  table
+      .add("--rope-scaling-attention-factor", scaling.attention_factor,
+           "yarn, longrope: multiplies rotated queries and keys; 0: as the method derives it from the factor")
+      .minimum(0);
+  table
+      .add("--rope-scaling-short-factors", options.short_factors,
+           "longrope: divisor of each frequency for sequences up to the original length")
+      .value_name("NUMBER");
+  table.add("--rope-scaling-long-factors", options.long_factors, "longrope: the same for longer sequences")
+      .value_name("NUMBER");
+}
+
+void add_activations(OptionTable& table, RunConfig& config) {
+  ModelOptions& options = config.model_options;
+  std::vector<std::string> names;
+  for (const auto& [name, activation] : activation_names()) names.push_back(name);
+  table
+      .add("--activation", options.activation,
+           "of the MLP; swiglu, geglu (erf), geglu_tanh, reglu and liglu (none) are gated: activation(gate) * up")
+      .choices(names)
+      .default_text("as the next rows say");
+  table.add("--swiglu", options.swiglu,
+            "the same as --activation swiglu; unless it is given, the MLP's width is 2/3 of 4 * hidden size, in "
+            "multiples of 64");
+  table
+      .add("--glu-activation", options.glu_activation,
+           "the same as --activation; the MLP's width stays 4 * hidden size unless it is given")
+      .choices({"geglu", "liglu", "reglu", "swiglu"})
+      .default_text("none");
+  table.add("--squared-relu", options.squared_relu, "the same as --activation squared_relu");
+  table.add_negative("--no-bias-gelu-fusion", options.gelu_is_fused,
+                     "exact (erf) gelu instead of the tanh form, as upstream");
+  table.add("--openai-gelu", options.openai_gelu, "tanh gelu also with --no-bias-gelu-fusion");
+}
+
+}  // namespace
+
+const std::vector<std::pair<std::string, spec::Activation>>& activation_names() {
+  using spec::Activation;
+  static const std::vector<std::pair<std::string, Activation>> names = {
+      {"gelu_tanh", Activation::kGeluTanh}, {"gelu", Activation::kGeluErf},
+      {"relu", Activation::kRelu},          {"squared_relu", Activation::kSquaredRelu},
+      {"silu", Activation::kSilu},          {"swiglu", Activation::kSwiglu},
+      {"geglu", Activation::kGeglu},        {"geglu_tanh", Activation::kGegluTanh},
+      {"reglu", Activation::kReglu},        {"liglu", Activation::kLiglu}};
+  return names;
+}
+
+void add_network_size(OptionTable& table, RunConfig& config) {
+  spec::GptConfig& model = config.model;
+  ModelOptions& options = config.model_options;
+  table.group("network size");
+  table.add("--num-layers", model.num_layers, "transformer blocks")
+      .alias("--encoder-num-layers")
+      .required()
+      .minimum(1)
+      .maximum(1e4)
+      .common();
+  table.add("--hidden-size", model.hidden_size, "width of the residual stream")
+      .required()
+      .minimum(1)
+      .maximum(1e6)
+      .common();
+  table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP")
+      .minimum(1)
+      .maximum(1e7)
+      .default_text("4 * hidden size");
+  table.add("--num-attention-heads", model.num_attention_heads, "attention heads")
+      .required()
+      .minimum(1)
+      .maximum(1e5)
+      .common();
+  table
+      .add("--num-key-value-heads", options.num_key_value_heads,
+           "heads of keys and values; each serves a group of query heads (grouped-query attention)")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("attention heads")
+      .common();
+  table.add("--group-query-attention", options.group_query_attention,
+            "--num-query-groups holds (one group where it is not given)");
+  table.add("--num-query-groups", options.num_query_groups, "the same as --num-key-value-heads, as NVIDIA spells it")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("none");
+  table.add("--kv-channels", model.kv_channels, "width of one head")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("hidden size / heads");
+  table
+      .add("--max-position-embeddings", model.max_position_embeddings,
+           "longest sequence of the model; at least the sequence length, also with alibi. Rotary positions and none "
+           "need no number")
+      .minimum(1)
+      .maximum(1e9)
+      .default_text("none")
+      .common();
+  table
+      .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
+           "round the vocabulary up to a multiple of this and of the tensor-parallel size")
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
+      .minimum(1)
+      .maximum(1e9);
+  add_norms_and_biases(table, config);
+  add_positions(table, config);
+  add_rope_scaling(table, config);
+  table.add("--untie-embeddings-and-output-weights", options.untie_output, "the output layer has weights of its own");
+  add_activations(table, config);
+  add_network_size_inert(table);
+}
+
+}  // namespace espalier::plan::internal

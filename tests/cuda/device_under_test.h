@@ -1,0 +1,20 @@
+// The device whose ops these tests compare with the CPU's: a GPU (gpu_device.cpp), or this machine's CPU running the
+// GPU's kernels thread by thread (host_device.cpp). One body of tests, two programs.
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace espalier::cuda_test {
+
+at::Device device_under_test();
+
+// While there, ops of tensors on that device run the kernels under test.
+class UseDevice {
+ public:
+  UseDevice();
+  ~UseDevice();
+  UseDevice(const UseDevice&) = delete;
+  UseDevice& operator=(const UseDevice&) = delete;
+};
+
+}  // namespace espalier::cuda_test

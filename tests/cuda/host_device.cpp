@@ -1,0 +1,40 @@
+#include <ATen/ATen.h>
+
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/device_ops.h"
+#include "tests/cuda/device_under_test.h"
+
+namespace espalier::cuda_test {
+
+at::Device device_under_test() { return at::kCPU; }
+
+UseDevice::UseDevice() { kernels::set_device_ops(at::kCPU, &cuda::ops()); }
+UseDevice::~UseDevice() { kernels::set_device_ops(at::kCPU, nullptr); }
+
+}  // namespace espalier::cuda_test
+
+// What the plugin takes from CUDA and cuBLAS.
+namespace espalier::cuda {
+
+Stream current_stream() { return nullptr; }
+at::Device current_device() { return at::kCPU; }
+
+namespace {
+void put(const at::Tensor& product, const at::Tensor& to, bool add) {
+  to.copy_(add ? product + to.to(at::kFloat) : product);
+}
+}  // namespace
+
+void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to, bool add) {
+  put(at::mm(a.to(at::kFloat), b.to(at::kFloat)), to, add);
+}
+void multiply_transposed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to, bool add) {
+  put(at::mm(a.to(at::kFloat), b.to(at::kFloat).t()), to, add);
+}
+void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to) {
+  put(at::mm(a.to(at::kFloat).t(), b.to(at::kFloat)), to, true);
+}
+
+}  // namespace espalier::cuda

@@ -1,0 +1,138 @@
+// Every op on the device under test against the CPU's kernels, which their own tests compare with formulas: results and
+// gradients, fp32 and bf16, awkward sizes. Random masks and Adam must be equal to the bit.
+#include "kernels/adam.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/linear_cross_entropy.h"
+#include "tests/cuda/agreement.h"
+
+namespace espalier::cuda_test {
+namespace ops_test {
+
+TEST(DeviceOps, LinearAgrees) {
+  for (const auto type : kTypes)
+    for (const int64_t tokens : kSizes)
+      expect_agreement("linear", type, [&](at::Device device) -> Tensors {
+        GradQueue queue;
+        TestParam weight(random({40, 24}, type, 1), device), bias(random({40}, type, 2), device);
+        const at::Tensor x = leaf(random({tokens, 1, 24}, type, 3), device);
+        const at::Tensor y = kernels::linear(x, weight, &bias, queue);
+        torch::autograd::backward({y}, {random({tokens, 1, 40}, type, 4).to(device)});
+        return {y, x.grad(), weight.grad, bias.grad};
+      });
+}
+
+TEST(DeviceOps, LayerNormAgrees) {
+  for (const auto type : kTypes)
+    for (const int64_t columns : {7, 33, 300})
+      expect_agreement(
+          "layer_norm", type,
+          [&](at::Device device) -> Tensors {
+            GradQueue queue;
+            TestParam weight(random({columns}, type, 1), device), bias(random({columns}, type, 2), device);
+            const at::Tensor x = leaf(random({70, 2, columns}, type, 3) + 3, device);
+            const at::Tensor y = kernels::layer_norm(x, weight, bias, 1e-5, queue);
+            torch::autograd::backward({y}, {random({70, 2, columns}, type, 4).to(device)});
+            return {y, x.grad(), weight.grad, bias.grad};
+          },
+          16);
+}
+
+const std::vector<int64_t> kSamples = {5, int64_t{7} << 33};
+kernels::DropoutSite site() {
+  return {.probability = 0.3, .key = {{11, 22}}, .sample_numbers = &kSamples, .first_position = 40};
+}
+
+TEST(DeviceOps, DropoutMasksAreTheCpusToTheBit) {
+  const auto run = [](at::Device device) {
+    return kernels::dropout(at::ones({9, 2, 133}, at::TensorOptions().device(device)), site()).cpu();
+  };
+  const at::Tensor expected = run(at::kCPU);
+  const UseDevice use;
+  const at::Tensor actual = run(device_under_test());
+  EXPECT_TRUE(at::equal(actual, expected));
+  const double dropped = (actual == 0).to(at::kDouble).mean().item<double>();
+  EXPECT_NEAR(dropped, 0.3, 0.03) << "of 2394 elements";
+}
+
+TEST(DeviceOps, BiasDropoutAddAgrees) {
+  for (const auto type : kTypes)
+    for (const double probability : {0.0, 0.3})
+      expect_agreement("bias_dropout_add", type, [&](at::Device device) -> Tensors {
+        GradQueue queue;
+        TestParam bias(random({33}, type, 1), device);
+        kernels::DropoutSite at_site = site();
+        at_site.probability = probability;
+        const at::Tensor x = leaf(random({7, 2, 33}, type, 2), device),
+                         residual = leaf(random({7, 2, 33}, type, 3), device);
+        const at::Tensor y = kernels::bias_dropout_add(x, &bias, residual, at_site, queue);
+        torch::autograd::backward({y}, {random({7, 2, 33}, type, 4).to(device)});
+        return {y, x.grad(), residual.grad(), bias.grad};
+      });
+}
+
+TEST(DeviceOps, EmbeddingOfAShardAgrees) {
+  const at::Tensor ids = at::tensor({3, 9, 3, 0, 12, 3, 10, 3}, at::kLong).view({2, 4});  // 0 and 12: another shard's
+  for (const auto type : kTypes)
+    expect_agreement("embedding", type, [&](at::Device device) -> Tensors {
+      GradQueue queue;
+      TestParam weight(random({10, 33}, type, 1), device);
+      const at::Tensor y = kernels::embedding(ids.to(device), weight, queue, /*first_row=*/2);
+      torch::autograd::backward({y}, {random({4, 2, 33}, type, 2).to(device)});
+      return {y, weight.grad};
+    });
+}
+
+TEST(DeviceOps, LinearCrossEntropyAgrees) {
+  for (const auto type : kTypes)
+    for (const int64_t tokens : kSizes)
+      expect_agreement(
+          "linear_cross_entropy", type,
+          [&](at::Device device) -> Tensors {
+            GradQueue queue;
+            TestParam weight(random({300, 24}, type, 1), device);
+            const at::Tensor x = leaf(random({tokens, 24}, type, 2), device);
+            const at::Tensor labels = (at::arange(tokens, at::kLong) * 37 % 300).to(device);
+            const at::Tensor mask = at::ones({tokens}, at::TensorOptions().device(device));
+            if (tokens > 1) mask[1] = 0;
+            const kernels::TokenLosses losses = kernels::linear_cross_entropy(x, weight, {labels, mask}, queue);
+            torch::autograd::backward({losses.sum}, {});
+            return {losses.per_token, losses.sum, x.grad(), weight.grad};
+          },
+          16);
+}
+
+TEST(DeviceOps, AdamIsTheCpusToTheBit) {
+  for (const auto type : kTypes) {
+    const auto run = [&](at::Device device) -> Tensors {
+      const at::Tensor master = random({1000}, at::kFloat, 1).to(device),
+                       grad = random({1000}, at::kFloat, 2).to(device);
+      const at::Tensor exp_avg = random({1000}, at::kFloat, 3).to(device);
+      const at::Tensor exp_avg_sq = random({1000}, at::kFloat, 4).abs().to(device);
+      const at::Tensor value = type == at::kFloat ? master : at::empty({1000}, master.options().dtype(type));
+      const kernels::AdamStep step{.lr = 1e-3, .weight_decay = 0.1, .step = 3, .grad_scale = 0.5};
+      kernels::adam_step(master, exp_avg, exp_avg_sq, grad, value, step);
+      return {master.cpu(), exp_avg.cpu(), exp_avg_sq.cpu(), value.cpu()};
+    };
+    const Tensors expected = run(at::kCPU);
+    const UseDevice use;
+    const Tensors actual = run(device_under_test());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(actual[i], expected[i])) << type << " " << i;
+  }
+}
+
+TEST(DeviceOps, MeasuresOfGradientsAreRight) {
+  at::Tensor values = at::arange(100000, at::kFloat) % 7;
+  const UseDevice use;
+  const at::Tensor moved = values.to(device_under_test());
+  EXPECT_EQ(kernels::sum_of_squares(moved), (values.to(at::kDouble) * values.to(at::kDouble)).sum().item<double>());
+  EXPECT_EQ(kernels::count_zeros(moved), (100000 + 6) / 7);
+  EXPECT_TRUE(kernels::all_finite(moved));
+  moved[77777] = INFINITY;
+  EXPECT_FALSE(kernels::all_finite(moved));
+}
+
+}  // namespace ops_test
+}  // namespace espalier::cuda_test

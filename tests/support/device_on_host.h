@@ -1,0 +1,188 @@
+// Runs the kernels of src/kernels/cuda on the host, thread by thread, so that a machine without a GPU can test them.
+//
+// Stands in for kernels/cuda/device.cuh where a .cu file is compiled as C++. Each thread of a block is a fiber; a
+// barrier or a shuffle hands the processor to the next one. Blocks run one after another. What it cannot show: races
+// between blocks, and between two barriers (fibers run there one by one); launches that a driver would refuse. x86-64,
+// System V.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cuda/launch.h"
+
+#define __global__
+#define __device__
+#define __shared__ static
+#define __launch_bounds__(threads)
+
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+inline dim3 blockIdx(0, 0, 0), threadIdx(0, 0, 0);
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+using __half = _Float16;
+inline float __bfloat162float(__nv_bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
+inline __nv_bfloat16 __float2bfloat16_rn(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return {static_cast<uint16_t>(std::isnan(x) ? 0x7FFF : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+inline float __half2float(__half x) { return static_cast<float>(x); }
+inline __half __float2half_rn(float x) { return static_cast<__half>(x); }
+
+namespace espalier::cuda {
+
+using std::max;
+using std::min;
+
+// Leaves this stack, whose top goes to *from, for another one that was left in the same way.
+__attribute__((naked, noinline)) inline void switch_stack(void** /*from*/, void* /*to*/) {
+  asm("pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
+      "movq %rsp, (%rdi)\n movq %rsi, %rsp\n"
+      "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n ret\n");
+}
+
+// The threads of one block, until all have ended.
+class FiberBlock {
+ public:
+  static FiberBlock& current() {
+    static FiberBlock block;
+    return block;
+  }
+
+  void run(const dim3& size, const std::function<void()>& body) {
+    const size_t count = size_t{size.x} * size.y * size.z;
+    ESPALIER_CHECK(count % kLanes == 0 && count <= 1024, count, " threads in a block");
+    if (fibers_.size() < count) fibers_.resize(count);
+    body_ = &body;
+    for (size_t i = 0; i < count; ++i) begin(fibers_[i]);
+    for (size_t live = count; live > 0;) {
+      bool ran = false;
+      for (size_t i = 0; i < count; ++i) {
+        if (fibers_[i].state != State::kReady) continue;
+        at_ = i;
+        threadIdx = dim3(i % size.x, i / size.x % size.y, i / size.x / size.y);
+        switch_stack(&scheduler_, fibers_[i].top);
+        live -= fibers_[i].state == State::kEnded;
+        ran = true;
+      }
+      ESPALIER_CHECK(ran, "threads of a block wait for different things");
+      release(count);
+    }
+  }
+
+  void block_barrier() { wait(State::kAtBlock); }
+
+  // The value that lane `source` of this warp gives.
+  template <class T>
+  T exchange(T value, size_t source) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    std::memcpy(&fibers_[at_].given, &value, sizeof value);
+    const size_t from = at_ / kLanes * kLanes + source;
+    wait(State::kAtWarp);
+    ESPALIER_CHECK(fibers_[from].state != State::kEnded, "lane ", source, " has ended");
+    std::memcpy(&value, &fibers_[from].given, sizeof value);
+    wait(State::kAtWarp);
+    return value;
+  }
+  size_t lane() const { return at_ % kLanes; }
+
+ private:
+  static constexpr size_t kLanes = 32, kStackBytes = 64 << 10;
+  enum class State { kReady, kAtWarp, kAtBlock, kEnded };
+  struct Fiber {
+    void* top;  // of its stack, while another runs
+    State state;
+    uint64_t given;
+    std::unique_ptr<char[]> stack;
+  };
+
+  void begin(Fiber& fiber) {
+    if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
+    fiber.state = State::kReady;
+    // As switch_stack leaves a stack: six registers, then where to go on; at that point the stack is 8 bytes off 16.
+    const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get() + kStackBytes) / 16 * 16;
+    auto* const top = reinterpret_cast<void**>(end) - 8;
+    std::fill_n(top, 8, nullptr);
+    top[6] = reinterpret_cast<void*>(&FiberBlock::run_current);
+    fiber.top = top;
+  }
+  static void run_current() {
+    FiberBlock& block = current();
+    (*block.body_)();
+    Fiber& fiber = block.fibers_[block.at_];
+    fiber.state = State::kEnded;
+    switch_stack(&fiber.top, block.scheduler_);
+  }
+  void wait(State state) {
+    Fiber& fiber = fibers_[at_];
+    const size_t self = at_;
+    const dim3 index = threadIdx;
+    fiber.state = state;
+    switch_stack(&fiber.top, scheduler_);
+    at_ = self;
+    threadIdx = index;
+  }
+  // Lets go whom all others of its warp, or of the block, have reached.
+  void release(size_t count) {
+    for (size_t warp = 0; warp < count; warp += kLanes) release(warp, warp + kLanes, State::kAtWarp);
+    release(0, count, State::kAtBlock);
+  }
+  void release(size_t begin, size_t end, State barrier) {
+    for (size_t i = begin; i < end; ++i)
+      if (fibers_[i].state != barrier && fibers_[i].state != State::kEnded) return;
+    for (size_t i = begin; i < end; ++i)
+      if (fibers_[i].state == barrier) fibers_[i].state = State::kReady;
+  }
+
+  std::vector<Fiber> fibers_;
+  const std::function<void()>* body_ = nullptr;
+  void* scheduler_ = nullptr;
+  size_t at_ = 0;
+};
+
+inline void __syncthreads() { FiberBlock::current().block_barrier(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return FiberBlock::current().exchange(value, static_cast<size_t>(lane));
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return FiberBlock::current().exchange(value, FiberBlock::current().lane() ^ static_cast<size_t>(mask));
+}
+
+inline std::vector<float> shared_storage;
+inline float* shared_memory() { return shared_storage.data(); }
+
+struct Launch {
+  dim3 grid, block;
+  int shared_bytes;
+  Stream stream;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(const char*, void (*kernel)(Parameters...), const Launch& how, const Arguments&... arguments) {
+  for (unsigned y = 0; y < how.grid.y; ++y) {
+    for (unsigned x = 0; x < how.grid.x; ++x) {
+      blockIdx = dim3(x, y);
+      // Memory that a block has not written holds nothing.
+      shared_storage.assign(static_cast<size_t>(how.shared_bytes) / sizeof(float),
+                            std::numeric_limits<float>::quiet_NaN());
+      FiberBlock::current().run(how.block, [&] { kernel(arguments...); });
+    }
+  }
+}
+
+}  // namespace espalier::cuda
