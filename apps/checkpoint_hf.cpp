@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "become_engine.h"
-#include "convert/hf_export.h"
-#include "convert/hf_import.h"
+#include "convert/hf/export.h"
+#include "convert/hf/import.h"
 #include "convert/partial_folder.h"
 #include "store/run_folder.h"
 

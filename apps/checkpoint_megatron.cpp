@@ -6,8 +6,8 @@
 
 #include "base/format.h"
 #include "base/options.h"
-#include "convert/megatron_export.h"
-#include "convert/megatron_import.h"
+#include "convert/megatron/export.h"
+#include "convert/megatron/import.h"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "convert/megatron_import.h"
+#include "convert/megatron/import.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {

@@ -1,5 +1,5 @@
 // config.json: read, and where it is a model, written and read again.
-#include "convert/hf_config.h"
+#include "convert/hf/config.h"
 #include "tests/fuzz/reader_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {

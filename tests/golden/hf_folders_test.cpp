@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "convert/hf_export.h"
-#include "convert/hf_import.h"
-#include "convert/hf_tensors.h"
+#include "convert/hf/export.h"
+#include "convert/hf/import.h"
+#include "convert/hf/tensors.h"
 #include "infer/compare_logits.h"
 #include "infer/hf_reference.h"
 #include "store/diff.h"

@@ -1,0 +1,185 @@
+#include "convert/hf/export.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/progress.h"
+#include "convert/copy_pieces.h"
+#include "convert/hf/import.h"
+#include "convert/hf/tensors.h"
+#include "convert/mapped_tensors.h"
+#include "convert/model_config.h"
+#include "store/step_reader.h"
+#include "store/weight_folder.h"
+
+namespace espalier::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using store::DType;
+
+constexpr int64_t kChunkBytes = int64_t{4} << 20;
+
+HfFamily family_for(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
+  if (options.family) {
+    const std::vector<std::string> reasons = obstacles(*options.family, config);
+    if (reasons.empty()) return *options.family;
+    throw UserError(concat("this model is no ", names_of(*options.family).model_type, ": there ",
+                           join(reasons, ", and "), ". Leave --model-type out to write what it is."),
+                    ExitCode::kUsage);
+  }
+  std::optional<HfFamily> origin;
+  if (!kept.empty()) origin = read_hf_config(kept, kKeptConfig).family;
+  return choose_family(config, origin);
+}
+
+// Rows of the embedding that are written: the tokenizer's ids, or as many as the model had where it came from.
+int64_t rows_to_write(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
+  if (options.keep_vocab_padding) return config.padded_vocab_size;
+  if (kept.empty()) return config.vocab_size;
+  const int64_t rows = read_hf_config(kept, kKeptConfig).config.vocab_size;
+  return std::clamp(rows, config.vocab_size, config.padded_vocab_size);
+}
+
+DType type_of(const std::string& compute_type) {
+  if (compute_type == "bf16") return DType::kBFloat16;
+  return compute_type == "fp16" ? DType::kFloat16 : DType::kFloat32;
+}
+
+// Where the tensors of our side lie in the files of a checkpoint.
+struct StoredTensors {
+  std::vector<const store::StoredTensor*> tensors;  // by number in the map
+  std::vector<store::TensorView> views;
+};
+
+StoredTensors find_tensors(store::StepReader& reader, const TensorMap& map, bool prefer_master) {
+  StoredTensors found;
+  std::vector<std::string> files;
+  for (const TensorShape& ours : map.ours) {
+    const store::StoredTensor* master = prefer_master ? reader.manifest().find(ours.name + ".master") : nullptr;
+    const store::StoredTensor* tensor = master != nullptr ? master : reader.manifest().find(ours.name);
+    if (tensor == nullptr || tensor->shape != ours.shape)
+      throw UserError(concat(reader.folder().string(), ": expected a tensor '", ours.name, "' ",
+                             store::describe(DType::kFloat32, ours.shape), ", found ",
+                             tensor == nullptr ? "none" : store::describe(*tensor)),
+                      ExitCode::kBadData);
+    found.tensors.push_back(tensor);
+    if (std::find(files.begin(), files.end(), tensor->file) == files.end()) files.push_back(tensor->file);
+  }
+  reader.check_files(files);
+  std::map<std::string, store::SafetensorsFile> opened;
+  for (const std::string& file : files) opened.emplace(file, reader.folder() / file);
+  for (const store::StoredTensor* tensor : found.tensors) {
+    const store::SafetensorsFile& file = opened.at(tensor->file);
+    const store::TensorEntry* entry = file.find(tensor->name);
+    ESPALIER_CHECK(entry != nullptr, tensor->name);  // check_files has compared the headers
+    found.views.push_back({.dtype = tensor->dtype,
+                           .shape = tensor->shape,
+                           .strides = store::contiguous_strides(tensor->shape),
+                           .file = reader.folder() / tensor->file,
+                           .offset = file.data_offset() + entry->begin});
+  }
+  return found;
+}
+
+void check_blocks(const store::StoredTensor& tensor, const void* data, const fs::path& folder) {
+  for (const store::Block& block : tensor.blocks) {
+    const auto* begin = static_cast<const char*>(data) + block.offset;
+    const uint64_t found = hash64({begin, static_cast<size_t>(block.bytes)});
+    if (found != block.checksum)
+      throw UserError(concat(folder.string(), ": tensor '", tensor.name, "' in ", tensor.file, ", bytes ", block.offset,
+                             " to ", block.offset + block.bytes, ": expected checksum ", hex64(block.checksum),
+                             ", found ", hex64(found), "; the file is damaged"),
+                      ExitCode::kBadData);
+  }
+}
+
+std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sources, DType dtype,
+                                       const fs::path& folder, int64_t max_shard_bytes, int64_t total) {
+  const PieceCopier copier(map, Direction::kExport, [&](size_t tensor) { return sources.at(tensor); });
+  Progress progress("export", total, Progress::Unit::kBytes);
+  std::vector<std::pair<std::string, store::TensorSource>> tensors;
+  for (size_t number = 0; number < map.theirs.size(); ++number) {
+    const auto produce = [&, number](const store::ByteSink& sink) {
+      const int64_t count = map.theirs[number].num_elements(), step = kChunkBytes / size_bytes(dtype);
+      std::vector<char> chunk;
+      for (int64_t begin = 0; begin < count; begin += step) {
+        const int64_t end = std::min(count, begin + step);
+        chunk.resize(static_cast<size_t>((end - begin) * size_bytes(dtype)));
+        copier.fill(number, begin, end, dtype, chunk.data());
+        sink(chunk.data(), chunk.size());
+        progress.advance(static_cast<int64_t>(chunk.size()));
+      }
+      for (const size_t source : copier.sources_of(number)) sources.release(source);
+    };
+    tensors.emplace_back(map.theirs[number].name, store::TensorSource{dtype, map.theirs[number].shape, produce});
+  }
+  std::vector<std::string> files = store::write_weights(folder, tensors, max_shard_bytes);
+  progress.finish();
+  return files;
+}
+
+// The tokenizer's files, and generation_config.json, which lies among them.
+void write_tokenizer(const store::StepReader& reader, const fs::path& folder) {
+  const std::string prefix = "tokenizer/";
+  bool has_config = false, has_json = false;
+  for (const store::StoredFile& file : reader.manifest().files) {
+    if (!file.path.starts_with(prefix)) continue;
+    const std::string name = file.path.substr(prefix.size());
+    write_file_atomically(folder / name, reader.read_extra_file(file.path));
+    has_config = has_config || name == "tokenizer_config.json";
+    has_json = has_json || name == "tokenizer.json";
+  }
+  // Without it, transformers picks a class by the model's family, which may be another tokenizer.
+  if (has_json && !has_config)
+    write_file_atomically(folder / "tokenizer_config.json",
+                          "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+}
+
+void write_generation_config(const fs::path& folder, const std::string& config_json) {
+  if (fs::exists(folder / "generation_config.json")) return;
+  const auto config = nlohmann::ordered_json::parse(config_json);
+  nlohmann::ordered_json json = {{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (config.contains(key)) json[key] = config[key];
+  write_file_atomically(folder / "generation_config.json", json.dump(2) + "\n");
+}
+
+}  // namespace
+
+ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
+  store::StepReader reader(options.step_folder);
+  const store::Manifest& manifest = reader.manifest();
+  const spec::GptConfig config = stored_config(manifest, options.step_folder).model;
+  const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
+  const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
+
+  ExportReport report;
+  report.model = {.family = family_for(options, config, kept), .config = config, .dtype = dtype, .notes = {}};
+  const int64_t rows = rows_to_write(options, config, kept);
+  const HfLayout layout{.vocab_rows = rows, .has_prefix = true, .stores_head = !config.tie_output};
+  const TensorMap map = hf_tensor_map(report.model.family, config, layout);
+  report.model.config.padded_vocab_size = rows;
+  if (rows < config.padded_vocab_size)
+    report.notes.push_back(concat(format_count(config.padded_vocab_size - rows),
+                                  " rows that pad the vocabulary are left out (--keep-vocab-padding keeps them)"));
+  for (const TensorShape& tensor : map.theirs) report.bytes += tensor.num_elements() * size_bytes(dtype);
+  report.num_tensors = static_cast<int64_t>(map.theirs.size());
+
+  const StoredTensors stored = find_tensors(reader, map, dtype == DType::kFloat32);
+  MappedTensors sources(stored.views, [&](size_t tensor, const void* data) {
+    check_blocks(*stored.tensors[tensor], data, options.step_folder);
+  });
+  report.files = write_tensors(map, sources, dtype, folder, options.max_shard_bytes, report.bytes);
+  const std::string config_json = hf_config_json(report.model, kept);
+  write_file_atomically(folder / "config.json", config_json);
+  write_tokenizer(reader, folder);
+  write_generation_config(folder, config_json);
+  return report;
+}
+
+}  // namespace espalier::convert

@@ -1,0 +1,33 @@
+// A checkpoint becomes a Hugging Face folder: config.json, generation_config.json, safetensors in shards, tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convert/hf/config.h"
+#include "store/safetensors.h"
+
+namespace espalier::convert {
+
+struct ExportOptions {
+  std::filesystem::path step_folder;
+  std::optional<HfFamily> family;     // that it is to be; else the one it came from, or the first that can hold it
+  std::optional<store::DType> dtype;  // of the files; the compute type unless given. fp32: master weights, if there
+  int64_t max_shard_bytes = int64_t{5'000'000'000};
+  bool keep_vocab_padding = false;  // rows of the embedding beyond the tokenizer's ids
+};
+
+struct ExportReport {
+  HfModel model;  // padded_vocab_size: rows that were written
+  int64_t num_tensors = 0, bytes = 0;
+  std::vector<std::string> files;  // with weights
+  std::vector<std::string> notes;
+};
+
+// Writes into `folder`, which is there. Every block of the checkpoint is checked against its checksum on the way.
+// UserError that says why where no family of transformers, or not the one asked for, can hold the model.
+ExportReport export_hf(const ExportOptions& options, const std::filesystem::path& folder);
+
+}  // namespace espalier::convert

@@ -1,0 +1,209 @@
+#include "convert/megatron/export.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "convert/megatron/internal/exporter.h"
+#include "spec/gpt.h"
+#include "spec/shard.h"
+#include "store/torch_file_writer.h"
+
+namespace espalier::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using store::TorchItems;
+using store::TorchPairs;
+using store::TorchValue;
+
+constexpr double kCheckpointVersion = 3.0;
+
+}  // namespace
+
+MegatronExporter::MegatronExporter(const MegatronExport& request)
+    : request_(request),
+      entry_(*store::find_checkpoint(request.load, request.step, /*save=*/"")),
+      tensors_(entry_.folder),
+      table_("espalier train gpt", "") {
+  table_.say_notes(false);
+  plan::add_gpt_options(table_, config_);
+  Problems problems;
+  table_.parse_toml(manifest().config, (entry_.folder / store::kManifestName).string(), problems);
+  plan::resolve(config_, table_, problems);
+  problems.raise(ExitCode::kBadData);
+  spec::GptConfig& model = config_.model;
+  model.vocab_size = manifest().model.vocab_size;
+  model.padded_vocab_size = manifest().model.padded_vocab_size;
+  specs_ = spec::gpt_params(model);
+  order_ = {
+      .version = kCheckpointVersion, .head_size = model.kv_channels, .activated_half_last = activated_half_last()};
+  has_optimizer_ = request.with_optimizer && tensors_.has(specs_[0].name + suffix_of(TensorKind::kExpAvg));
+  check_layout();
+}
+
+MegatronExportReport MegatronExporter::run() {
+  const bool deepspeed = request_.format == MegatronFormat::kDeepSpeed;
+  const int64_t step = manifest().state.step;
+  const std::string name =
+      deepspeed ? concat("global_step", step) : format_printf("iter_%07lld", static_cast<long long>(step));
+  report_.folder = request_.output / name;
+  if (fs::exists(report_.folder))
+    throw UserError(concat("'", report_.folder.string(),
+                           "' is already there, and nothing is rewritten: use another "
+                           "--output"),
+                    ExitCode::kCannotCreate);
+  fs::create_directories(report_.folder);
+  progress_ = std::make_unique<Progress>("export", manifest().tensor_bytes(), Progress::Unit::kBytes);
+  if (deepspeed)
+    write_deepspeed();
+  else
+    write_megatron();
+  progress_->finish();
+  write_file_atomically(request_.output / (deepspeed ? "latest" : "latest_checkpointed_iteration.txt"),
+                        deepspeed ? name : std::to_string(step));
+  report_.step = step;
+  report_.has_optimizer = has_optimizer_;
+  return report_;
+}
+
+bool MegatronExporter::activated_half_last() const {
+  const spec::Activation activation = config_.model.activation;
+  return spec::is_gated(activation) && activation != spec::Activation::kSwiglu;
+}
+
+void MegatronExporter::check_layout() const {
+  const spec::GptConfig& model = config_.model;
+  Problems problems;
+  if (config_.model.activation == spec::Activation::kSilu || config_.model.activation == spec::Activation::kRelu ||
+      config_.model.activation == spec::Activation::kGegluTanh)
+    problems.add("the model's activation has no option in Megatron: it cannot be exported");
+  const auto divides = [&](const char* flag, int64_t size, const char* what, int64_t count) {
+    if (count % size != 0)
+      problems.add(flag, " ", size, " does not divide ", what, " = ", format_count(count),
+                   ": the other programs split it evenly");
+  };
+  divides("--tensor-model-parallel-size", request_.tensor, "the heads of keys and values", model.num_groups());
+  divides("--tensor-model-parallel-size", request_.tensor, "ffn_hidden_size", model.ffn_hidden_size);
+  divides("--tensor-model-parallel-size", request_.tensor, "the padded vocabulary", model.padded_vocab_size);
+  divides("--pipeline-model-parallel-size", request_.pipeline, "num_layers", model.num_layers);
+  if (request_.format == MegatronFormat::kDeepSpeed && config_.training.precision == plan::Precision::kFp16 &&
+      has_optimizer_)
+    problems.add(
+        "DeepSpeed keeps the loss scaler of fp16 as an object of its own class, which this program does not "
+        "write: use --format megatron, or --no-save-optim for the weights alone");
+  problems.raise();
+}
+
+TorchValue MegatronExporter::tensor_of(const spec::ParamSpec& spec, TensorKind kind, int64_t tensor_rank) {
+  const spec::TensorShard place{request_.tensor, tensor_rank};
+  const std::string name = spec.name + suffix_of(kind);
+  return TorchValue::tensor(
+      tensors_.source(spec::local_shape(spec, place), {{name, stored_extents(spec, place, order_)}}));
+}
+
+TorchValue MegatronExporter::step_tensor() {
+  step_ = static_cast<float>(manifest().state.optimizer_steps);
+  return TorchValue::tensor(store::source_of(store::DType::kFloat32, {}, &step_));
+}
+
+TorchValue MegatronExporter::scheduler() const {
+  const plan::ScheduleConfig& schedule = config_.schedule;
+  const store::TrainingState& state = manifest().state;
+  const double warmup = schedule.warmup_samples;
+  TorchPairs pairs;
+  put(pairs, "max_lr", TorchValue::real(schedule.lr.value_or(0)));
+  put(pairs, "warmup_steps",
+      warmup == std::floor(warmup) ? number(static_cast<int64_t>(warmup)) : TorchValue::real(warmup));
+  put(pairs, "num_steps", number(state.scheduler_samples));
+  put(pairs, "warmup_tokens", number(state.scheduler_warmup_tokens));
+  put(pairs, "num_tokens", number(state.scheduler_tokens));
+  put(pairs, "decay_style", text(table_.find("--lr-decay-style")->values().at(0)));
+  put(pairs, "decay_steps", number(schedule.decay_samples));
+  put(pairs, "min_lr", TorchValue::real(schedule.min_lr));
+  return TorchValue::dict(pairs);
+}
+
+TorchValue MegatronExporter::param_group(const TorchItems& numbers, bool decays) const {
+  const plan::OptimizerConfig& optimizer = config_.optimizer;
+  TorchPairs pairs;
+  put(pairs, "lr", TorchValue::real(config_.schedule.lr.value_or(0)));
+  put(pairs, "bias_correction", TorchValue::boolean(true));
+  put(pairs, "betas",
+      TorchValue::tuple({TorchValue::real(optimizer.adam_beta1), TorchValue::real(optimizer.adam_beta2)}));
+  put(pairs, "eps", TorchValue::real(optimizer.adam_eps));
+  put(pairs, "weight_decay", TorchValue::real(decays ? optimizer.weight_decay : 0));
+  put(pairs, "step", number(manifest().state.optimizer_steps));
+  put(pairs, "params", TorchValue::list(numbers));
+  return TorchValue::dict(pairs);
+}
+
+void MegatronExporter::put_run(TorchPairs& root) const {
+  const store::TrainingState& state = manifest().state;
+  TorchPairs args = namespace_of(config_, table_);
+  put(args, "tensor_model_parallel_size", number(request_.tensor));
+  put(args, "pipeline_model_parallel_size", number(request_.pipeline));
+  put(args, "padded_vocab_size", number(config_.model.padded_vocab_size));
+  put(args, "consumed_train_samples", number(state.consumed_train_samples));
+  put(args, "consumed_valid_samples", number(state.consumed_valid_samples));
+  put(args, "consumed_train_tokens", number(state.consumed_train_tokens));
+  put(root, "args", TorchValue::record("argparse.Namespace", {}, TorchValue::dict(args)));
+  put(root, "checkpoint_version", TorchValue::real(kCheckpointVersion));
+  put(root, "iteration", number(state.step));
+  put(root, "tokens", number(state.consumed_train_tokens));
+  TorchPairs vocabulary;
+  put(vocabulary, "padded_vocab_size", number(config_.model.padded_vocab_size));
+  put(vocabulary, "original_vocab_size", number(config_.model.vocab_size));
+  put(root, "checkpoint_info", TorchValue::dict(vocabulary));
+}
+
+bool MegatronExporter::is_of_stage(const spec::ParamSpec& spec, int64_t stage) const {
+  if (spec.depth == 0) return stage == 0;
+  if (spec.depth > config_.model.num_layers) return stage == request_.pipeline - 1;
+  return (spec.depth - 1) / layers_per_stage() == stage;
+}
+bool MegatronExporter::has_embedding_copy(int64_t stage) const {
+  return config_.model.tie_output && stage > 0 && stage == request_.pipeline - 1;
+}
+
+std::vector<std::vector<RankParam>> MegatronExporter::groups_of(const std::vector<RankParam>& params) {
+  std::vector<RankParam> decay, rest;
+  for (const RankParam& param : params) (param.spec->weight_decay ? decay : rest).push_back(param);
+  const auto half = decay.begin() + static_cast<std::ptrdiff_t>(decay.size() / 2);
+  return {{decay.begin(), half}, {half, decay.end()}, rest};
+}
+
+void MegatronExporter::write(const fs::path& path, const TorchValue& root) {
+  fs::create_directories(path.parent_path());
+  store::write_torch_file(path, root);
+  const int64_t bytes = file_size_bytes(path);
+  ++report_.num_files, report_.num_bytes += bytes;
+  progress_->advance(bytes);
+}
+
+TorchValue MegatronExporter::adam_state(const std::vector<std::vector<RankParam>>& groups, int64_t tensor_rank) {
+  TorchPairs states;
+  TorchItems param_groups;
+  int64_t count = 0;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    TorchItems numbers;
+    for (const RankParam& param : groups[group]) {
+      TorchPairs state;
+      put(state, "step", step_tensor());
+      put(state, "exp_avg", tensor_of(*param.spec, TensorKind::kExpAvg, tensor_rank));
+      put(state, "exp_avg_sq", tensor_of(*param.spec, TensorKind::kExpAvgSq, tensor_rank));
+      numbers.push_back(number(count));
+      states.emplace_back(number(count++), TorchValue::dict(state));
+    }
+    param_groups.push_back(param_group(numbers, group + 1 < groups.size()));
+  }
+  TorchPairs optimizer;
+  put(optimizer, "state", TorchValue::dict(states));
+  put(optimizer, "param_groups", TorchValue::list(param_groups));
+  return TorchValue::dict(optimizer);
+}
+
+MegatronExportReport export_megatron(const MegatronExport& request) { return MegatronExporter(request).run(); }
+
+}  // namespace espalier::convert
