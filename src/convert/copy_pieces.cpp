@@ -92,18 +92,31 @@ class BoxCopy {
                     to_ + (to_offset + begin * axis.to - begin_) * size_bytes(to_type_), axis.to, end - begin);
   }
 
-  // A transposed matrix: row by row every element would come from another cache line.
+  // A transposed matrix: row by row every element would come from another cache line, and where rows are a power of two
+  // apart, all of them from the same few places of the cache. So a tile is gathered along the source first.
   void copy_tiles(int64_t to_offset, int64_t from_offset) const {
     constexpr int64_t kTile = 64;
-    const Axis& outer = axes_[axes_.size() - 2];
+    const Axis &outer = axes_[axes_.size() - 2], &inner = axes_.back();
     const Indices rows = indices_in_range(axes_.size() - 2, to_offset);
-    for (int64_t row = rows.begin; row < rows.end; row += kTile)
-      for (int64_t column = 0; column < axes_.back().size; column += kTile)
-        for (int64_t i = row; i < std::min(row + kTile, rows.end); ++i) {
-          const Indices inside = indices_in_range(axes_.size() - 1, to_offset + i * outer.to);
-          copy_part(to_offset + i * outer.to, from_offset + i * outer.from, std::max(column, inside.begin),
-                    std::min(column + kTile, inside.end));
+    const int64_t to_bytes = size_bytes(to_type_);
+    alignas(64) char tile[kTile * kTile * sizeof(double)];  // by column
+    for (int64_t row = rows.begin; row < rows.end; row += kTile) {
+      const int64_t num_rows = std::min(kTile, rows.end - row);
+      for (int64_t column = 0; column < inner.size; column += kTile) {
+        const int64_t column_end = std::min(column + kTile, inner.size);
+        for (int64_t j = column; j < column_end; ++j)
+          copy_elements(from_type_, from_ + (from_offset + row * outer.from + j * inner.from) * size_bytes(from_type_),
+                        outer.from, to_type_, tile + (j - column) * kTile * to_bytes, 1, num_rows);
+        for (int64_t i = row; i < row + num_rows; ++i) {
+          const int64_t row_offset = to_offset + i * outer.to;
+          const Indices inside = indices_in_range(axes_.size() - 1, row_offset);
+          const int64_t begin = std::max(column, inside.begin), end = std::min(column_end, inside.end);
+          if (begin < end)
+            copy_elements(to_type_, tile + ((begin - column) * kTile + i - row) * to_bytes, kTile, to_type_,
+                          to_ + (row_offset + begin * inner.to - begin_) * to_bytes, inner.to, end - begin);
         }
+      }
+    }
   }
 
   std::vector<Axis> axes_;

@@ -1,6 +1,7 @@
 #include "convert/hf/export.h"
 
 #include <algorithm>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/progress.h"
+#include "base/thread_pool.h"
 #include "convert/copy_pieces.h"
 #include "convert/hf/import.h"
 #include "convert/hf/tensors.h"
@@ -22,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using store::DType;
 
+// Tensors are made in chunks, which several threads fill.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
+constexpr int kMostThreads = 8;
 
 HfFamily family_for(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
   if (options.family) {
@@ -98,9 +102,23 @@ void check_blocks(const store::StoredTensor& tensor, const void* data, const fs:
   }
 }
 
+// Elements [begin, end) of a tensor, by all threads of the pool.
+void fill(const PieceCopier& copier, size_t tensor, int64_t begin, int64_t end, DType dtype, char* chunk,
+          ThreadPool& pool) {
+  const int64_t step = (end - begin + pool.num_threads() - 1) / pool.num_threads();
+  std::vector<std::future<void>> parts;
+  for (int64_t first = begin; first < end; first += step)
+    parts.push_back(pool.submit([&, first] {
+      copier.fill(tensor, first, std::min(end, first + step), dtype, chunk + (first - begin) * size_bytes(dtype));
+    }));
+  for (const std::future<void>& part : parts) part.wait();  // the chunk is in use until the last has ended
+  for (std::future<void>& part : parts) part.get();
+}
+
 std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sources, DType dtype,
                                        const fs::path& folder, int64_t max_shard_bytes, int64_t total) {
   const PieceCopier copier(map, Direction::kExport, [&](size_t tensor) { return sources.at(tensor); });
+  ThreadPool pool(std::min(num_usable_cores(), kMostThreads));
   Progress progress("export", total, Progress::Unit::kBytes);
   std::vector<std::pair<std::string, store::TensorSource>> tensors;
   for (size_t number = 0; number < map.theirs.size(); ++number) {
@@ -110,7 +128,7 @@ std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sour
       for (int64_t begin = 0; begin < count; begin += step) {
         const int64_t end = std::min(count, begin + step);
         chunk.resize(static_cast<size_t>((end - begin) * size_bytes(dtype)));
-        copier.fill(number, begin, end, dtype, chunk.data());
+        fill(copier, number, begin, end, dtype, chunk.data(), pool);
         sink(chunk.data(), chunk.size());
         progress.advance(static_cast<int64_t>(chunk.size()));
       }

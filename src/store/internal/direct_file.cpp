@@ -41,9 +41,14 @@ bool write_all(int descriptor, const char* data, int64_t bytes, int64_t offset) 
 
 void DirectFile::Free::operator()(void* memory) const { std::free(memory); }
 
+DirectFile::Staging DirectFile::make_staging() {
+  Staging staging{.memory{static_cast<char*>(std::aligned_alloc(kAlignment, kStagingBytes))}};
+  if (staging.memory == nullptr) throw std::bad_alloc();
+  return staging;
+}
+
 DirectFile::DirectFile(const std::filesystem::path& path)
-    : path_(path), staging_(static_cast<char*>(std::aligned_alloc(kAlignment, kStagingBytes))) {
-  if (staging_ == nullptr) throw std::bad_alloc();
+    : path_(path), filling_(make_staging()), writing_(make_staging()) {
   constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
   buffered_ = ::open(path.c_str(), flags, 0644);
   if (buffered_ < 0) fail("create", path);
@@ -51,46 +56,54 @@ DirectFile::DirectFile(const std::filesystem::path& path)
 }
 
 DirectFile::~DirectFile() {
+  if (pending_.valid()) pending_.wait();
   if (direct_ >= 0) ::close(direct_);
   if (buffered_ >= 0) ::close(buffered_);
 }
 
 void DirectFile::seek(int64_t offset) {
-  flush();
-  base_ = round_down(offset);
-  begin_ = end_ = offset;
+  write_behind();
+  filling_.base = round_down(offset);
+  filling_.begin = filling_.end = offset;
 }
 
 void DirectFile::append(const void* data, int64_t bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const int64_t piece = std::min(bytes, base_ + kStagingBytes - end_);
-    std::memcpy(staging_.get() + (end_ - base_), from, static_cast<size_t>(piece));
-    end_ += piece, from += piece, bytes -= piece;
-    if (end_ == base_ + kStagingBytes) {
-      flush();
-      base_ = begin_ = end_;
-    }
+    const int64_t piece = std::min(bytes, filling_.base + kStagingBytes - filling_.end);
+    std::memcpy(filling_.memory.get() + (filling_.end - filling_.base), from, static_cast<size_t>(piece));
+    filling_.end += piece, from += piece, bytes -= piece;
+    if (filling_.end == filling_.base + kStagingBytes) write_behind();
   }
 }
 
-void DirectFile::flush() {
-  const int64_t first_page = std::min(end_, round_up(begin_)), last_page = std::max(first_page, round_down(end_));
+// What follows begins where this ends.
+void DirectFile::write_behind() {
+  if (pending_.valid()) pending_.get();
+  std::swap(filling_, writing_);
+  filling_.base = round_down(writing_.end);
+  filling_.begin = filling_.end = writing_.end;
+  if (writing_.begin < writing_.end) pending_ = std::async(std::launch::async, [this] { write(writing_); });
+}
+
+void DirectFile::write(const Staging& staging) {
+  const int64_t first_page = std::min(staging.end, round_up(staging.begin));
+  const int64_t last_page = std::max(first_page, round_down(staging.end));
   const auto write = [&](int descriptor, int64_t begin, int64_t end) {
-    return write_all(descriptor, staging_.get() + (begin - base_), end - begin, begin);
+    return write_all(descriptor, staging.memory.get() + (begin - staging.base), end - begin, begin);
   };
-  if (!write(buffered_, begin_, first_page)) fail("write", path_);
+  if (!write(buffered_, staging.begin, first_page)) fail("write", path_);
   if (direct_ >= 0 && !write(direct_, first_page, last_page)) {
     if (errno != EINVAL) fail("write", path_);
     ::close(std::exchange(direct_, -1));  // a file system that wants another alignment
   }
   if (direct_ < 0 && !write(buffered_, first_page, last_page)) fail("write", path_);
-  if (!write(buffered_, last_page, end_)) fail("write", path_);
-  begin_ = end_;
+  if (!write(buffered_, last_page, staging.end)) fail("write", path_);
 }
 
 void DirectFile::finish() {
-  flush();
+  write_behind();
+  if (pending_.valid()) pending_.get();
   if (::fsync(buffered_) != 0) fail("sync", path_);
   if (direct_ >= 0) ::close(std::exchange(direct_, -1));
   if (::close(std::exchange(buffered_, -1)) != 0) fail("close", path_);

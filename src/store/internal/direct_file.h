@@ -3,11 +3,12 @@
 // Writing a checkpoint through the page cache costs a core more time than its checksums, and pushes the token files
 // that training reads out of memory. Only the ends of a range, which are not whole pages, go through it, so that other
 // processes may write the neighbouring ranges of the same file at the same time. Where the file system does not take
-// O_DIRECT, ordinary writes are used.
+// O_DIRECT, ordinary writes are used. A thread of its own waits for the disk, while the caller makes the next bytes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <memory>
 
 namespace espalier::store {
@@ -15,7 +16,7 @@ namespace espalier::store {
 class DirectFile {
  public:
   // Creates the file unless it is there; keeps what is in it. Failures here and below are UserErrors with path and
-  // reason.
+  // reason; that a write failed is told by a later call, at the latest by finish().
   explicit DirectFile(const std::filesystem::path& path);
   ~DirectFile();  // without finish(), the file is left as it is
   DirectFile(const DirectFile&) = delete;
@@ -24,21 +25,27 @@ class DirectFile {
   // Where the next append goes; at first the start of the file.
   void seek(int64_t offset);
   void append(const void* data, int64_t bytes);
-  int64_t position() const { return end_; }
+  int64_t position() const { return filling_.end; }
   // Writes what is left and waits until it is on the disk.
   void finish();
 
  private:
-  void flush();
-
   struct Free {
     void operator()(void* memory) const;
   };
+  // Stands for the file from `base`, a multiple of the page size; [begin, end) waits in it.
+  struct Staging {
+    std::unique_ptr<char, Free> memory;
+    int64_t base = 0, begin = 0, end = 0;
+  };
+  static Staging make_staging();
+  void write_behind();
+  void write(const Staging& staging);
+
   std::filesystem::path path_;
   int direct_ = -1, buffered_ = -1;  // two descriptors of the file; no direct one where it cannot be had
-  std::unique_ptr<char, Free> staging_;
-  // The staging memory stands for the file from `base_`, a multiple of the page size; [begin_, end_) waits in it.
-  int64_t base_ = 0, begin_ = 0, end_ = 0;
+  Staging filling_, writing_;
+  std::future<void> pending_;  // uses all of the above but filling_
 };
 
 }  // namespace espalier::store
