@@ -1,0 +1,161 @@
+// Training goes on from what was imported: the first loss of a run is that of transformers' logits on the same tokens
+// (tests/oracle/hf_folders_oracle.py wrote both into tests/data/hf).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/file.h"
+#include "convert/hf/import.h"
+#include "data/token_store.h"
+#include "store/manifest.h"
+#include "store/weight_folder.h"
+#include "tests/e2e/run_fixture.h"
+
+namespace espalier::test {
+namespace hf_first_loss_test {
+
+namespace fs = std::filesystem;
+
+template <class Element>
+std::vector<Element> read_values(const store::TensorView& view) {
+  std::vector<Element> values(static_cast<size_t>(view.num_elements()));
+  store::TensorReader(view).read(values.data());
+  return values;
+}
+
+// Transformers' logits [rows, length, vocabulary] for ids [rows, length].
+struct Forward {
+  explicit Forward(const fs::path& folder) {
+    const auto views = store::open_weights(folder / "logits.safetensors");
+    const store::TensorView &id_view = views.at("ids"), &logit_view = views.at("logits");
+    rows = id_view.shape[0], length = id_view.shape[1], vocabulary = logit_view.shape[2];
+    ids = read_values<int64_t>(id_view);
+    logits = read_values<float>(logit_view);
+  }
+  int64_t id(int64_t row, int64_t position) const { return ids[static_cast<size_t>(row * length + position)]; }
+  // Mean over the positions that have a next token.
+  double loss(int64_t row) const {
+    double sum = 0;
+    for (int64_t position = 0; position + 1 < length; ++position) {
+      const float* line = logits.data() + (row * length + position) * vocabulary;
+      double total = 0;
+      for (int64_t entry = 0; entry < vocabulary; ++entry) total += std::exp(static_cast<double>(line[entry]));
+      sum += std::log(total) - line[id(row, position + 1)];
+    }
+    return sum / static_cast<double>(length - 1);
+  }
+
+  int64_t rows = 0, length = 0, vocabulary = 0;
+  std::vector<int64_t> ids;
+  std::vector<float> logits;
+};
+
+class HfFirstLoss : public testing::TestWithParam<const char*> {};
+
+TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
+  const fs::path source = fs::path("tests/data/hf") / GetParam();
+  const Forward expected(source);
+  const TemporaryFolder folder;
+  const fs::path imported = folder / "imported";
+  convert::ImportOptions options;
+  options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
+  const convert::ImportReport report = convert::import_hf(options, imported);
+  write_file_atomically(folder / "model.toml", store::read_manifest(report.step_folder).config);
+  for (int64_t row = 0; row < expected.rows; ++row) {
+    const std::string name = std::to_string(row);
+    data::TokenStoreWriter writer(folder / ("row" + name), data::TokenType::kUint16);
+    std::vector<int32_t> document;
+    for (int64_t position = 0; position < expected.length; ++position)
+      document.push_back(static_cast<int32_t>(expected.id(row, position)));
+    writer.add_sequence(document);
+    writer.end_document();
+    writer.finish();
+    train(Words{"--recipe",
+                folder / "model.toml",
+                "--eval-only=false",
+                "--load",
+                imported,
+                "--finetune",
+                "--save",
+                folder / ("run" + name),
+                "--data-path",
+                folder / ("row" + name),
+                "--split",
+                "100,0,0",
+                "--eval-iters",
+                "0",
+                "--seq-length",
+                std::to_string(expected.length - 1),
+                "--train-iters",
+                "1",
+                "--lr",
+                "1e-4",
+                "--hidden-dropout",
+                "0",
+                "--attention-dropout",
+                "0"});
+    const auto records = step_records(folder / ("run" + name));
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].at("step"), 1);
+    EXPECT_NEAR(records[0].at("lm_loss").get<double>(), expected.loss(row), 1e-5 * expected.loss(row)) << "row " << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HfFirstLoss, testing::Values("bloom", "gpt2", "llama", "mistral", "phi3", "qwen3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// --finetune takes the weights and nothing else: what the run itself has saved is never begun again.
+TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
+  const TemporaryFolder folder;
+  const fs::path imported = folder / "imported";
+  convert::ImportOptions options;
+  options.input = "tests/data/hf/llama", options.save = imported, options.dtype = store::DType::kFloat32;
+  write_file_atomically(folder / "model.toml",
+                        store::read_manifest(convert::import_hf(options, imported).step_folder).config);
+  data::TokenStoreWriter writer(folder / "data", data::TokenType::kUint16);
+  std::vector<int32_t> document(200);
+  for (size_t i = 0; i < document.size(); ++i) document[i] = static_cast<int32_t>(i * 7 % 31);
+  writer.add_sequence(document);
+  writer.end_document();
+  writer.finish();
+  const auto words = [&](const std::string& load, const std::string& save, int64_t steps) {
+    return Words{"--recipe",
+                 folder / "model.toml",
+                 "--eval-only=false",
+                 "--load",
+                 load,
+                 "--finetune",
+                 "--save",
+                 save,
+                 "--data-path",
+                 folder / "data",
+                 "--split",
+                 "100,0,0",
+                 "--eval-iters",
+                 "0",
+                 "--seq-length",
+                 "12",
+                 "--train-iters",
+                 std::to_string(steps),
+                 "--lr",
+                 "1e-4",
+                 "--save-interval",
+                 "1"};
+  };
+  // A run that begins where its own weights lie has made no progress yet: step 0 is the import.
+  train(words(imported, imported, 2));
+  EXPECT_EQ(step_records(imported).size(), 2u);
+  EXPECT_TRUE(fs::exists(imported / "step_00000002"));
+  try {
+    train(words(imported, imported, 2));
+    FAIL() << "began again over two steps";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--finetune"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(step_records(imported).size(), 2u);
+  EXPECT_TRUE(fs::exists(imported / "step_00000002"));
+}
+
+}  // namespace hf_first_loss_test
+}  // namespace espalier::test
