@@ -24,7 +24,9 @@ struct BackendOptions {
   bool shared_memory = true;  // where they are; else Gloo
 };
 
-// Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own).
+// Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own). A process starts exchanges
+// over Gloo from one thread, whatever the group: c10d 2.11 enters each into one recorder without a lock
+// (FlightRecorderDetail.hpp, all_pg_status_).
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
                                             const BackendOptions& options);
 
