@@ -42,7 +42,8 @@ bool write_all(int descriptor, const char* data, int64_t bytes, int64_t offset) 
 void DirectFile::Free::operator()(void* memory) const { std::free(memory); }
 
 DirectFile::Staging DirectFile::make_staging() {
-  Staging staging{.memory{static_cast<char*>(std::aligned_alloc(kAlignment, kStagingBytes))}};
+  Staging staging;
+  staging.memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kStagingBytes)));
   if (staging.memory == nullptr) throw std::bad_alloc();
   return staging;
 }
