@@ -52,8 +52,7 @@ store::ModelFacts model_facts(const plan::RunConfig& config) {
 void check_can_go_on(const store::Manifest& manifest, const plan::CheckpointConfig& config) {
   const auto& tensors = manifest.tensors;
   const auto is_state = [](const store::StoredTensor& tensor) { return !store::is_weight(tensor); };
-  if (config.finetune || config.no_load_optim || std::any_of(tensors.begin(), tensors.end(), is_state))
-    return;
+  if (config.finetune || config.no_load_optim || std::any_of(tensors.begin(), tensors.end(), is_state)) return;
   throw UserError(concat("the checkpoint in ", config.load,
                          " has weights and no state of an optimizer: it was imported, not trained here. Add --finetune "
                          "to start a run from them."),
@@ -190,15 +189,14 @@ void Job::build_model() {
                                           .distribute_kept_inputs = config_.parallel.distribute_saved_activations};
   std::vector<pipeline::Stage*> chunks;
   for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
-    parts_.push_back(
-        std::make_unique<models::GptModel>(builder, config_.model, partition.part(stage, chunk), options));
+    parts_.push_back(std::make_unique<models::GptModel>(builder, config_.model, partition.part(stage, chunk), options));
     chunks.push_back(parts_.back().get());
   }
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
-  lr_ = std::make_unique<optim::LrSchedule>(lr_config(config_));
-  trainer_ = std::make_unique<Trainer>(
-      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front()});
+  lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
+  trainer_ =
+      std::make_unique<Trainer>(config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front()});
   const double count = static_cast<double>(spec::num_elements(specs_));
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
@@ -231,7 +229,9 @@ void Job::load_or_initialize() {
     log_info("the checkpoint was saved in ", saved_type, ": its fp32 weights are ",
              present_type == "fp32" ? "taken" : "rounded to " + present_type);
   restore_tensors(*checkpoint_, state(),
-                  weights_only ? Restore::kWeights : same_type ? Restore::kAll : Restore::kAllOfOtherType);
+                  weights_only ? Restore::kWeights
+                  : same_type  ? Restore::kAll
+                               : Restore::kAllOfOtherType);
   if (!finetune) {
     store::TrainingState numbers = saved;
     if (saved_type != "fp16") {  // no loss scale was saved: keep that of a beginning

@@ -22,8 +22,8 @@ namespace espalier::train {
 
 class Job {
  public:
-  // `config` is resolved; `table` is the one that filled it; `grid` outlives the job. Takes the lock of --save (rank 0),
-  // finds and checks the checkpoint of --load, opens the data, builds the model, and loads or draws its parameters.
+  // `config` is resolved; `table` is the one that filled it; `grid` outlives the job. Takes the lock of --save (rank
+  // 0), finds and checks the checkpoint of --load, opens the data, builds the model, and loads or draws its parameters.
   Job(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid);
   ~Job();
 
@@ -66,13 +66,13 @@ class Job {
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
-  std::vector<spec::ParamSpec> specs_;  // of the whole model
+  std::vector<spec::ParamSpec> specs_;        // of the whole model
   std::unique_ptr<tensor::ParamSet> params_;
   std::vector<std::unique_ptr<models::GptModel>> parts_;  // of the model; more than one with virtual stages
   std::unique_ptr<pipeline::Runner> runner_;
   std::unique_ptr<dist::GradReducer> reducer_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<optim::LrSchedule> lr_;
+  std::unique_ptr<plan::LrSchedule> lr_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ckpt::CheckpointWriter> writer_;
   std::optional<int64_t> saved_step_;

@@ -117,7 +117,7 @@ store::TrainingState run_numbers(const JobState& job) {
   state.consumed_valid_samples = job.position.consumed_valid_samples;
   state.skipped_steps = job.position.skipped_steps;
   state.nan_steps = job.position.nan_steps;
-  const optim::LrState lr = job.lr.state();
+  const plan::LrState lr = job.lr.state();
   state.scheduler_samples = lr.num_samples;
   state.scheduler_tokens = lr.num_tokens;
   state.scheduler_warmup_tokens = lr.warmup_tokens;

@@ -6,8 +6,8 @@
 
 #include "ckpt/loader.h"
 #include "ckpt/writer.h"
-#include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "plan/lr_schedule.h"
 #include "plan/run_config.h"
 #include "train/trainer.h"
 
@@ -19,7 +19,7 @@ struct JobState {
   tensor::ParamSet& params;
   dist::GradReducer& reducer;
   optim::Optimizer& optimizer;
-  optim::LrSchedule& lr;
+  plan::LrSchedule& lr;
   RunPosition& position;
 };
 

@@ -34,19 +34,6 @@ optim::OptimizerConfig optimizer_config(const plan::RunConfig& config) {
   return to;
 }
 
-optim::LrConfig lr_config(const plan::RunConfig& config) {
-  const plan::ScheduleConfig& schedule = config.schedule;
-  const auto decay = schedule.lr_decay_style == plan::DecayStyle::kConstant ? optim::LrDecay::kConstant
-                     : schedule.lr_decay_style == plan::DecayStyle::kLinear ? optim::LrDecay::kLinear
-                                                                            : optim::LrDecay::kCosine;
-  return {.max_lr = *schedule.lr,
-          .min_lr = schedule.min_lr,
-          .warmup_samples = schedule.warmup_samples,
-          .decay_samples = schedule.decay_samples,
-          .decay_tokens = schedule.lr_decay_tokens,
-          .decay = decay};
-}
-
 dist::ReduceOptions reduce_options(const plan::ParallelConfig& config) {
   return {.sequence_parallel = config.sequence_parallel,
           .type = config.grad_reduce_type == plan::GradReduceType::kBf16 ? at::kBFloat16 : at::kFloat,

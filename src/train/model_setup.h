@@ -5,7 +5,6 @@
 
 #include "data/data_plan.h"
 #include "dist/reduce.h"
-#include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "pipeline/recompute.h"
 #include "plan/run_config.h"
@@ -16,7 +15,6 @@ namespace espalier::train {
 
 at::ScalarType compute_type(plan::Precision precision);
 optim::OptimizerConfig optimizer_config(const plan::RunConfig& config);
-optim::LrConfig lr_config(const plan::RunConfig& config);
 dist::ReduceOptions reduce_options(const plan::ParallelConfig& config);
 pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute);
 text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config);

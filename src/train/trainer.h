@@ -6,10 +6,10 @@
 
 #include "dist/grid.h"
 #include "dist/reduce.h"
-#include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "pipeline/runner.h"
 #include "plan/batch_ramp.h"
+#include "plan/lr_schedule.h"
 #include "plan/run_config.h"
 #include "train/loader.h"
 #include "train/step_report.h"
@@ -32,7 +32,7 @@ class Trainer {
     pipeline::Runner& runner;
     dist::GradReducer& reducer;
     optim::Optimizer& optimizer;
-    optim::LrSchedule& lr;
+    plan::LrSchedule& lr;
     const Loader& loader;
   };
   Trainer(const plan::RunConfig& config, const Parts& parts);

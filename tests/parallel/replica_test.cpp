@@ -51,7 +51,7 @@ struct Case {
 std::vector<Case> cases() {
   const Damage one_more_step = [](train::Job& job) { job.optimizer().set_num_steps(job.optimizer().num_steps() + 1); };
   const Damage later_rate = [](train::Job& job) {
-    optim::LrState state = job.state().lr.state();
+    plan::LrState state = job.state().lr.state();
     state.num_samples = 80;  // the end of the decay
     job.state().lr.restore(state);
   };

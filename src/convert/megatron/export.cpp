@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
+#include "plan/lr_schedule.h"
 #include "spec/gpt.h"
 #include "spec/shard.h"
 #include "store/torch_file_writer.h"
@@ -125,10 +126,21 @@ TorchValue MegatronExporter::scheduler() const {
   return TorchValue::dict(pairs);
 }
 
+// The scheduler has set it when a step is saved, and DeepSpeed's bf16 optimizer takes it from its groups.
+double MegatronExporter::next_lr() const {
+  if (!config_.schedule.lr) return 0;
+  const store::TrainingState& state = manifest().state;
+  plan::LrSchedule schedule(config_.schedule);
+  schedule.restore({.num_samples = state.scheduler_samples,
+                    .num_tokens = state.scheduler_tokens,
+                    .warmup_tokens = state.scheduler_warmup_tokens});
+  return schedule.lr();
+}
+
 TorchValue MegatronExporter::param_group(const TorchItems& numbers, bool decays) const {
   const plan::OptimizerConfig& optimizer = config_.optimizer;
   TorchPairs pairs;
-  put(pairs, "lr", TorchValue::real(config_.schedule.lr.value_or(0)));
+  put(pairs, "lr", TorchValue::real(next_lr()));
   put(pairs, "bias_correction", TorchValue::boolean(true));
   put(pairs, "betas",
       TorchValue::tuple({TorchValue::real(optimizer.adam_beta1), TorchValue::real(optimizer.adam_beta2)}));

@@ -1,4 +1,4 @@
-#include "optim/lr_schedule.h"
+#include "plan/lr_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -9,20 +9,19 @@
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
 
-namespace espalier::optim {
+namespace espalier::plan {
 namespace lr_schedule_test {
 
 using Json = nlohmann::json;
 
 Json oracle() { return Json::parse(test::read_bytes(test::find_data("megatron-oracle/schedules/learning_rate.json"))); }
 
-LrConfig config_of(const Json& flags) {
-  return {.max_lr = flags["max_lr"],
-          .min_lr = flags["min_lr"],
-          .warmup_samples = flags["warmup"],
-          .decay_samples = flags["decay"],
-          .decay_tokens = std::nullopt,
-          .decay = flags["style"] == "cosine" ? LrDecay::kCosine : LrDecay::kLinear};
+ScheduleConfig config_of(const Json& flags) {
+  ScheduleConfig config;
+  config.lr = flags["max_lr"], config.min_lr = flags["min_lr"];
+  config.warmup_samples = flags["warmup"], config.decay_samples = flags["decay"];
+  config.lr_decay_style = flags["style"] == "cosine" ? DecayStyle::kCosine : DecayStyle::kLinear;
+  return config;
 }
 
 double number(const Json& text) { return std::strtod(text.get<std::string>().c_str(), nullptr); }
@@ -62,18 +61,17 @@ TEST(LrScheduleOracle, TrainingLoopsWithAndWithoutARampEqualMegatrons) {
   EXPECT_EQ(compared, 40);
 }
 
-LrConfig linear() {
-  return {.max_lr = 1,
-          .min_lr = 0.25,
-          .warmup_samples = 8,
-          .decay_samples = 40,
-          .decay_tokens = {},
-          .decay = LrDecay::kLinear};
+ScheduleConfig linear() {
+  ScheduleConfig config;
+  config.lr = 1, config.min_lr = 0.25;
+  config.warmup_samples = 8, config.decay_samples = 40;
+  config.lr_decay_style = DecayStyle::kLinear;
+  return config;
 }
 
 TEST(LrSchedule, ConstantStaysAtTheLargestRateAfterWarmup) {
-  LrConfig config = linear();
-  config.decay = LrDecay::kConstant;
+  ScheduleConfig config = linear();
+  config.lr_decay_style = DecayStyle::kConstant;
   LrSchedule schedule(config);
   EXPECT_EQ(schedule.lr(), 0);
   schedule.step(4, 0);
@@ -83,7 +81,7 @@ TEST(LrSchedule, ConstantStaysAtTheLargestRateAfterWarmup) {
 }
 
 TEST(LrSchedule, WarmupOfAFractionIsNotRounded) {
-  LrConfig config = linear();
+  ScheduleConfig config = linear();
   config.warmup_samples = 2.5;
   LrSchedule schedule(config);
   schedule.step(1, 0);
@@ -94,8 +92,8 @@ TEST(LrSchedule, WarmupOfAFractionIsNotRounded) {
 
 // 10 tokens a sample: the warm-up ends at 80 tokens, the decay at 400.
 TEST(LrSchedule, TokensDecideTheDecayAfterAWarmupThatEndsWithAStep) {
-  LrConfig config = linear();
-  config.decay_tokens = 400;
+  ScheduleConfig config = linear();
+  config.lr_decay_tokens = 400;
   LrSchedule schedule(config);
   schedule.step(8, 80);
   EXPECT_EQ(schedule.lr(), 1);
@@ -107,8 +105,8 @@ TEST(LrSchedule, TokensDecideTheDecayAfterAWarmupThatEndsWithAStep) {
 }
 
 TEST(LrSchedule, WarmupThatEndsInsideAStepCountsAllTokens) {
-  LrConfig config = linear();
-  config.decay_tokens = 400;
+  ScheduleConfig config = linear();
+  config.lr_decay_tokens = 400;
   LrSchedule schedule(config);
   schedule.step(10, 100);
   EXPECT_EQ(schedule.state().warmup_tokens, 0);
@@ -116,8 +114,8 @@ TEST(LrSchedule, WarmupThatEndsInsideAStepCountsAllTokens) {
 }
 
 TEST(LrSchedule, ResumedEqualsStraight) {
-  LrConfig config = linear();
-  config.decay_tokens = 300;
+  ScheduleConfig config = linear();
+  config.lr_decay_tokens = 300;
   for (int64_t stop = 0; stop < 12; ++stop) {
     LrSchedule straight(config), stopped(config);
     for (int64_t step = 0; step < stop; ++step) stopped.step(4, 40 * (step + 1));
@@ -136,8 +134,8 @@ TEST(LrSchedule, ResumedEqualsStraight) {
 TEST(LrSchedule, RestoredPositionUnderOtherOptions) {
   LrSchedule saved(linear());
   saved.step(24, 0);
-  LrConfig other = linear();
-  other.max_lr = 2;
+  ScheduleConfig other = linear();
+  other.lr = 2;
   other.decay_samples = 72;
   LrSchedule schedule(other);
   schedule.restore(saved.state());
@@ -145,4 +143,4 @@ TEST(LrSchedule, RestoredPositionUnderOtherOptions) {
 }
 
 }  // namespace lr_schedule_test
-}  // namespace espalier::optim
+}  // namespace espalier::plan

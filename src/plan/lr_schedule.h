@@ -1,28 +1,19 @@
 // The learning rate, as Megatron-DeepSpeed's AnnealingLR computes it, to the bit (learning_rates.py). Plain doubles.
 //
-// Positions count samples, whatever unit the options use (plan::ScheduleConfig has them converted). The rate of a step
+// Positions count samples, whatever unit the options use (ScheduleConfig has them converted). The rate of a step
 // is that of the position before it: the first step of a run with warm-up has rate 0.
 //   position <= warmup:   max * position / warmup
 //   constant:             max
 //   linear, cosine:       min + c (max - min), c = 1 - r or (cos(pi r) + 1) / 2, r = (position - warmup) / (decay -
 //   warmup);
-//                         min beyond the end. With decay_tokens, r counts tokens from the end of warm-up on.
+//                         min beyond the end. With lr_decay_tokens, r counts tokens from the end of warm-up on.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-namespace espalier::optim {
+#include "plan/run_config.h"
 
-enum class LrDecay { kConstant, kLinear, kCosine };
-
-struct LrConfig {
-  double max_lr = 0, min_lr = 0;
-  double warmup_samples = 0;  // no whole number when it comes from a fraction
-  int64_t decay_samples = 0;
-  std::optional<int64_t> decay_tokens;
-  LrDecay decay = LrDecay::kLinear;
-};
+namespace espalier::plan {
 
 // Saved with every checkpoint.
 struct LrState {
@@ -34,7 +25,8 @@ struct LrState {
 
 class LrSchedule {
  public:
-  explicit LrSchedule(const LrConfig& config);
+  // Resolved; lr must be set.
+  explicit LrSchedule(const ScheduleConfig& config);
 
   double lr() const { return lr_; }
   // Moves on by the samples of a step; `num_tokens` is what the run had consumed before that step.
@@ -45,9 +37,9 @@ class LrSchedule {
  private:
   double rate();
 
-  LrConfig config_;
+  ScheduleConfig config_;
   LrState state_;
   double lr_ = 0;
 };
 
-}  // namespace espalier::optim
+}  // namespace espalier::plan

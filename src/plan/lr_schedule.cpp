@@ -1,14 +1,14 @@
-#include "optim/lr_schedule.h"
+#include "plan/lr_schedule.h"
 
 #include <cmath>
 #include <numbers>
 
 #include "base/error.h"
 
-namespace espalier::optim {
+namespace espalier::plan {
 
-LrSchedule::LrSchedule(const LrConfig& config) : config_(config) {
-  ESPALIER_CHECK(config.min_lr >= 0 && config.max_lr >= config.min_lr, config.min_lr, " ", config.max_lr);
+LrSchedule::LrSchedule(const ScheduleConfig& config) : config_(config) {
+  ESPALIER_CHECK(config.lr && config.min_lr >= 0 && *config.lr >= config.min_lr, config.min_lr);
   ESPALIER_CHECK(config.decay_samples > 0 && config.warmup_samples < static_cast<double>(config.decay_samples),
                  config.warmup_samples, " ", config.decay_samples);
   lr_ = rate();
@@ -27,25 +27,27 @@ void LrSchedule::restore(const LrState& state) {
 
 // The order of operations is upstream's: the results are equal to the last bit.
 double LrSchedule::rate() {
+  const double max_lr = *config_.lr;
   const auto samples = static_cast<double>(state_.num_samples);
   if (config_.warmup_samples > 0 && samples <= config_.warmup_samples) {
     // The end of the warm-up in tokens is noted only when it falls on the end of a step; else it stays 0, as upstream.
-    if (samples == config_.warmup_samples && config_.decay_tokens) state_.warmup_tokens = state_.num_tokens;
-    return config_.max_lr * samples / config_.warmup_samples;
+    if (samples == config_.warmup_samples && config_.lr_decay_tokens) state_.warmup_tokens = state_.num_tokens;
+    return max_lr * samples / config_.warmup_samples;
   }
-  if (config_.decay == LrDecay::kConstant) return config_.max_lr;
+  if (config_.lr_decay_style == DecayStyle::kConstant) return max_lr;
   double decayed = 1;
-  if (!config_.decay_tokens) {
+  if (!config_.lr_decay_tokens) {
     const auto end = static_cast<double>(config_.decay_samples);
     decayed = (samples - config_.warmup_samples) / (end - config_.warmup_samples);
-  } else if (state_.num_tokens < *config_.decay_tokens) {
+  } else if (state_.num_tokens < *config_.lr_decay_tokens) {
     decayed = static_cast<double>(state_.num_tokens - state_.warmup_tokens) /
-              static_cast<double>(*config_.decay_tokens - state_.warmup_tokens);
+              static_cast<double>(*config_.lr_decay_tokens - state_.warmup_tokens);
   }
   if (decayed >= 1) return config_.min_lr;
-  const double share =
-      config_.decay == LrDecay::kLinear ? 1.0 - decayed : 0.5 * (std::cos(std::numbers::pi * decayed) + 1.0);
-  return config_.min_lr + share * (config_.max_lr - config_.min_lr);
+  const double share = config_.lr_decay_style == DecayStyle::kLinear
+                           ? 1.0 - decayed
+                           : 0.5 * (std::cos(std::numbers::pi * decayed) + 1.0);
+  return config_.min_lr + share * (max_lr - config_.min_lr);
 }
 
-}  // namespace espalier::optim
+}  // namespace espalier::plan
