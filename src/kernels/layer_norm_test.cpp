@@ -17,7 +17,7 @@ namespace layer_norm_test {
 
 using reference::expect_within;
 using reference::random;
-using reference::rounding;
+using reference::rounded;
 using reference::TestParam;
 
 at::Tensor wide(const at::Tensor& x) { return x.detach().to(at::kDouble); }
@@ -52,10 +52,6 @@ struct Oracle {
   }
   at::Tensor y, dx, dweight, dbias, y_error, dx_error, dweight_error, dbias_error;
 };
-
-at::Tensor rounded(const at::Tensor& value, const at::Tensor& error, at::ScalarType type) {
-  return value.abs() * rounding(type) * 1.01 + error + reference::half_denormal(type);
-}
 
 class LayerNormTest : public testing::TestWithParam<at::ScalarType> {};
 

@@ -30,6 +30,11 @@ inline double half_denormal(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-134 : type == at::kHalf ? 0x1p-25 : 0x1p-150;
 }
 
+// Bound of a value that is computed within `error` and rounded once to `type`.
+inline at::Tensor rounded(const at::Tensor& value, const at::Tensor& error, at::ScalarType type) {
+  return value.abs() * rounding(type) * 1.01 + error + half_denormal(type);
+}
+
 // Values of a fixed seed in `type`, scaled so that products of a few hundred stay near one.
 inline at::Tensor random(at::IntArrayRef shape, at::ScalarType type, int64_t seed, double scale = 1) {
   at::Generator generator = at::detail::createCPUGenerator(seed);

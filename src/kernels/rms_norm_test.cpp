@@ -17,7 +17,7 @@ namespace rms_norm_test {
 
 using reference::expect_within;
 using reference::random;
-using reference::rounding;
+using reference::rounded;
 using reference::TestParam;
 
 at::Tensor wide(const at::Tensor& x) { return x.detach().to(at::kDouble); }
@@ -46,10 +46,6 @@ struct Oracle {
   }
   at::Tensor y, dx, dweight, y_error, dx_error, dweight_error;
 };
-
-at::Tensor rounded(const at::Tensor& value, const at::Tensor& error, at::ScalarType type) {
-  return value.abs() * rounding(type) * 1.01 + error + reference::half_denormal(type);
-}
 
 class RmsNormTest : public testing::TestWithParam<at::ScalarType> {};
 

@@ -5,29 +5,12 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "plan/run_config.h"
+#include "plan/parsed_run_test.h"
 
 namespace espalier::plan {
 namespace argonne_options_test {
 
 using Words = std::vector<std::string>;
-
-struct Parsed {
-  RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains a GPT."};
-  Problems problems;
-
-  explicit Parsed(const std::string& flags) {
-    add_gpt_options(table, config);
-    table.say_notes(false);
-    table.parse(split_blanks(flags), problems);
-    resolve(config, table, problems);
-  }
-};
-
-const std::string kGood =
-    "--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 --lr 1e-3 "
-    "--data-path owt --micro-batch-size 3 --global-batch-size 6 --train-iters 10 ";
 
 // Each of its 348 options is used, accepted with a reason, or refused with what to use instead.
 TEST(ArgonneOptions, TableKnowsAllOfThem) {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
-#include "plan/run_config.h"
+#include "plan/parsed_run_test.h"
 
 namespace espalier::plan::model_options {
 namespace {
@@ -15,20 +15,6 @@ const std::string kRun =
     "--micro-batch-size 3 --global-batch-size 6 --train-iters 10 ";
 const std::string kRotary = kRun + "--position-embedding-type rotary ";
 const std::string kLearned = kRun + "--max-position-embeddings 33 ";
-
-struct Parsed {
-  RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains a GPT."};
-  Problems problems;
-
-  explicit Parsed(const std::string& flags, int64_t num_ranks = 0) {
-    if (num_ranks > 0) config.num_ranks = num_ranks;
-    add_gpt_options(table, config);
-    table.say_notes(false);
-    table.parse(split_blanks(flags), problems);
-    resolve(config, table, problems);
-  }
-};
 
 spec::GptConfig model_of(const std::string& flags) {
   const Parsed run(flags);

@@ -6,31 +6,13 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "plan/parsed_run_test.h"
 
 namespace espalier::plan {
 namespace {
 
 using Words = std::vector<std::string>;
 
-// Parses and resolves; without what only files can decide.
-struct Parsed {
-  RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains a GPT."};
-  Problems problems;
-
-  explicit Parsed(const std::string& flags) {
-    add_gpt_options(table, config);
-    table.say_notes(false);
-    table.parse(split_blanks(flags), problems);
-    resolve(config, table, problems);
-  }
-  const Words& messages() const { return problems.messages(); }
-};
-
-const std::string kShape =
-    "--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 --lr 1e-3 "
-    "--data-path owt ";
-const std::string kGood = kShape + "--micro-batch-size 3 --global-batch-size 6 --train-iters 10 ";
 const std::string kSamples = kShape + "--micro-batch-size 2 --global-batch-size 32 ";
 
 TEST(RunConfig, TableKnowsEveryOptionOfMegatronDeepSpeed) {
