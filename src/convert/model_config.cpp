@@ -136,8 +136,7 @@ bool is_same(GptConfig a, const GptConfig& b) {
 
 }  // namespace
 
-std::string imported_config(const GptConfig& model, plan::Precision precision,
-                            const text::TokenizerOptions& tokenizer) {
+std::string model_recipe(const GptConfig& model, plan::Precision precision, const text::TokenizerOptions& tokenizer) {
   Lines lines;
   add_shape(model, lines);
   lines.add("make_vocab_size_divisible_by", int64_t{1});
@@ -145,6 +144,11 @@ std::string imported_config(const GptConfig& model, plan::Precision precision,
   add_tokenizer(tokenizer, lines);
   if (precision == plan::Precision::kBf16) lines.add("bf16", true);
   if (precision == plan::Precision::kFp16) lines.add("fp16", true);
+  return lines.text();
+}
+
+std::string imported_config(const GptConfig& model, const std::string& recipe) {
+  Lines lines;
   lines.add("seq_length", model.max_position_embeddings);
   lines.add("micro_batch_size", int64_t{1});
   lines.add("eval_only", true);
@@ -154,10 +158,10 @@ std::string imported_config(const GptConfig& model, plan::Precision precision,
   table.say_notes(false);
   plan::add_gpt_options(table, config);
   Problems problems;
-  table.parse_toml(lines.text(), "the imported model", problems);
+  table.parse_toml(recipe + lines.text(), "the imported model", problems);
   plan::resolve(config, table, problems);
   problems.raise(ExitCode::kBadData);
-  ESPALIER_CHECK(is_same(config.model, model), "the options do not make the model:\n", lines.text());
+  ESPALIER_CHECK(is_same(config.model, model), "the options do not make the model:\n", recipe);
   return table.to_toml();
 }
 

@@ -10,11 +10,14 @@
 
 namespace espalier::convert {
 
-// The options that make this model, for the manifest of a checkpoint that comes from elsewhere. Of a run it says only
-// what the options require: --eval-only, samples as long as the model allows, one at a time. UserError that names
-// what `espalier train` cannot do.
-std::string imported_config(const spec::GptConfig& model, plan::Precision precision,
-                            const text::TokenizerOptions& tokenizer);
+// What `espalier train gpt --recipe` takes a model from that comes from elsewhere: its options, its tokenizer's, the
+// type it computes in.
+std::string model_recipe(const spec::GptConfig& model, plan::Precision precision,
+                         const text::TokenizerOptions& tokenizer);
+
+// The options for the manifest of its checkpoint. Of a run they say only what must be said: --eval-only, samples as
+// long as the model allows, one at a time. UserError that names what `espalier train` cannot do.
+std::string imported_config(const spec::GptConfig& model, const std::string& recipe);
 
 // The options that a checkpoint was saved with; model.vocab_size and padded_vocab_size are the manifest's.
 plan::RunConfig stored_config(const store::Manifest& manifest, const std::filesystem::path& step_folder);

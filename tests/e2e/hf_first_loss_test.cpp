@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/file.h"
+#include "base/error.h"
+#include "base/format.h"
 #include "convert/hf/import.h"
 #include "data/token_store.h"
-#include "store/manifest.h"
 #include "store/weight_folder.h"
 #include "tests/e2e/run_fixture.h"
 
@@ -51,6 +51,14 @@ struct Forward {
   std::vector<float> logits;
 };
 
+// Training that begins with the weights of `imported` and saves each step.
+Words go_on(const fs::path& imported, const fs::path& save, const std::string& data, int64_t steps) {
+  return split_blanks(concat("--recipe ", (imported / convert::kModelRecipe).string(), " --load ", imported.string(),
+                             " --finetune --save ", save.string(), " --save-interval 1 --data-path ", data,
+                             " --split 100,0,0 --eval-iters 0 --seq-length 12 --micro-batch-size 1 --train-iters ",
+                             steps, " --lr 1e-4 --hidden-dropout 0 --attention-dropout 0"));
+}
+
 class HfFirstLoss : public testing::TestWithParam<const char*> {};
 
 TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
@@ -60,8 +68,7 @@ TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
   const fs::path imported = folder / "imported";
   convert::ImportOptions options;
   options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
-  const convert::ImportReport report = convert::import_hf(options, imported);
-  write_file_atomically(folder / "model.toml", store::read_manifest(report.step_folder).config);
+  convert::import_hf(options, imported);
   for (int64_t row = 0; row < expected.rows; ++row) {
     const std::string name = std::to_string(row);
     data::TokenStoreWriter writer(folder / ("row" + name), data::TokenType::kUint16);
@@ -71,30 +78,8 @@ TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
     writer.add_sequence(document);
     writer.end_document();
     writer.finish();
-    train(Words{"--recipe",
-                folder / "model.toml",
-                "--eval-only=false",
-                "--load",
-                imported,
-                "--finetune",
-                "--save",
-                folder / ("run" + name),
-                "--data-path",
-                folder / ("row" + name),
-                "--split",
-                "100,0,0",
-                "--eval-iters",
-                "0",
-                "--seq-length",
-                std::to_string(expected.length - 1),
-                "--train-iters",
-                "1",
-                "--lr",
-                "1e-4",
-                "--hidden-dropout",
-                "0",
-                "--attention-dropout",
-                "0"});
+    train(go_on(imported, folder / ("run" + name), folder / ("row" + name), 1) +
+          Words{"--seq-length", std::to_string(expected.length - 1)});
     const auto records = step_records(folder / ("run" + name));
     ASSERT_EQ(records.size(), 1u);
     EXPECT_EQ(records[0].at("step"), 1);
@@ -111,44 +96,19 @@ TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
   const fs::path imported = folder / "imported";
   convert::ImportOptions options;
   options.input = "tests/data/hf/llama", options.save = imported, options.dtype = store::DType::kFloat32;
-  write_file_atomically(folder / "model.toml",
-                        store::read_manifest(convert::import_hf(options, imported).step_folder).config);
+  convert::import_hf(options, imported);
   data::TokenStoreWriter writer(folder / "data", data::TokenType::kUint16);
   std::vector<int32_t> document(200);
   for (size_t i = 0; i < document.size(); ++i) document[i] = static_cast<int32_t>(i * 7 % 31);
   writer.add_sequence(document);
   writer.end_document();
   writer.finish();
-  const auto words = [&](const std::string& load, const std::string& save, int64_t steps) {
-    return Words{"--recipe",
-                 folder / "model.toml",
-                 "--eval-only=false",
-                 "--load",
-                 load,
-                 "--finetune",
-                 "--save",
-                 save,
-                 "--data-path",
-                 folder / "data",
-                 "--split",
-                 "100,0,0",
-                 "--eval-iters",
-                 "0",
-                 "--seq-length",
-                 "12",
-                 "--train-iters",
-                 std::to_string(steps),
-                 "--lr",
-                 "1e-4",
-                 "--save-interval",
-                 "1"};
-  };
   // A run that begins where its own weights lie has made no progress yet: step 0 is the import.
-  train(words(imported, imported, 2));
+  train(go_on(imported, imported, folder / "data", 2));
   EXPECT_EQ(step_records(imported).size(), 2u);
   EXPECT_TRUE(fs::exists(imported / "step_00000002"));
   try {
-    train(words(imported, imported, 2));
+    train(go_on(imported, imported, folder / "data", 2));
     FAIL() << "began again over two steps";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("--finetune"), std::string::npos) << error.what();

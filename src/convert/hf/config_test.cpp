@@ -238,7 +238,7 @@ TEST(ImportedConfig, HasTheOptionsThatMakeTheModel) {
   for (const char* text : {kGpt2, kBloom}) {
     const spec::GptConfig config = read(text).config;
     store::Manifest manifest;
-    manifest.config = imported_config(config, plan::Precision::kBf16, tokenizer);
+    manifest.config = imported_config(config, model_recipe(config, plan::Precision::kBf16, tokenizer));
     manifest.model.vocab_size = manifest.model.padded_vocab_size = config.vocab_size;
     spec::GptConfig found = stored_config(manifest, "step").model;
     found.num_query_groups = found.num_groups();

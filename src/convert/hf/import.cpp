@@ -179,7 +179,8 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
                     .vocab_size = config.vocab_size,
                     .padded_vocab_size = config.padded_vocab_size,
                     .num_parameters = spec::num_elements(spec::gpt_params(config))};
-  manifest.config = imported_config(config, precision, tokenizer.options);
+  const std::string recipe = model_recipe(config, precision, tokenizer.options);
+  manifest.config = imported_config(config, recipe);
   std::vector<store::ExtraFile> extra_files = tokenizer.files;
   extra_files.push_back({kKeptConfig, config_text});
 
@@ -188,6 +189,8 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   check_copies(map, copier, sources, options.input);
   const std::vector<store::TensorFacts> facts = facts_of(config, dtype);
   write_step(run_folder, manifest, facts, copier, sources, extra_files);
+  write_file_atomically(run_folder / kModelRecipe, "# The model of " + fs::absolute(options.input).string() +
+                                                       ", for espalier train gpt --recipe.\n" + recipe);
   report.step_folder = run_folder / step;
   report.num_tensors = static_cast<int64_t>(facts.size());
   for (const store::TensorFacts& tensor : facts) report.bytes += tensor.num_bytes();

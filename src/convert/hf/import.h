@@ -15,6 +15,9 @@ namespace espalier::convert {
 // Where a checkpoint keeps the config.json that it was made from, for an export to take over what it does not know.
 inline constexpr const char* kKeptConfig = "huggingface/config.json";
 
+// In the run folder: the options of the model, as a recipe.
+inline constexpr const char* kModelRecipe = "model.toml";
+
 struct ImportOptions {
   std::filesystem::path input;        // with config.json and weights
   std::filesystem::path save;         // the run folder that it becomes, for the paths in its configuration
