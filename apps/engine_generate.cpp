@@ -75,7 +75,7 @@ std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const
 }
 
 void print(const std::string& prompt, const infer::Generated& result, const text::Tokenizer& tokenizer, bool json) {
-  const std::string text = tokenizer.decode(result.generated_ids, /*skip_special_tokens=*/true);
+  const std::string text = text::decode_continuation(tokenizer, result.prompt_ids, result.generated_ids);
   if (!json) {
     std::printf("%s%s\n", prompt.c_str(), text.c_str());
     return;

@@ -44,7 +44,8 @@ constexpr TokenizerType kTypes[] = {
 };
 
 const TokenizerType* find_type(const std::string& name) {
-  const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& type) { return type.name == name; });
+  const auto found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& type) { return type.name == name; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 
@@ -84,6 +85,16 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
   new_encoder()->encode(text, ids);
   return ids;
+}
+
+std::string decode_continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& context,
+                                const std::vector<int32_t>& ids) {
+  std::vector<int32_t> whole = context;
+  whole.insert(whole.end(), ids.begin(), ids.end());
+  const std::string before = tokenizer.decode(context, /*skip_special_tokens=*/true);
+  const std::string text = tokenizer.decode(whole, /*skip_special_tokens=*/true);
+  // A character that was cut off at the end of the context is whole now.
+  return text.starts_with(before) ? text.substr(before.size()) : tokenizer.decode(ids, /*skip_special_tokens=*/true);
 }
 
 const std::vector<std::string>& tokenizer_types() {

@@ -65,6 +65,11 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const;
 };
 
+// The text that `ids` add behind `context`, special tokens skipped. Alone they may give another: the first piece of a
+// SentencePiece text loses its blank, NullTokenizer puts blanks between ids, a character may be spread over ids.
+std::string decode_continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& context,
+                                const std::vector<int32_t>& ids);
+
 // As Megatron's options name them.
 struct TokenizerOptions {
   std::string type;          // one of tokenizer_types()

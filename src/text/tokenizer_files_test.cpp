@@ -51,19 +51,27 @@ class TokenizerFiles : public testing::Test {
 std::string field(int number, const std::string& content) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(content.size())} + content;
 }
-std::string piece(const std::string& text, int type) { return field(1, field(1, text) + std::string{0x18, static_cast<char>(type)}); }
+std::string piece(const std::string& text, int type) {
+  return field(1, field(1, text) + std::string{0x18, static_cast<char>(type)});
+}
 
 TEST_F(TokenizerFiles, SentencePieceModelsThatAreWrong) {
   const std::string whole = read_file(kData / "unigram" / "spm.model");
   EXPECT_THAT(message("a.model", whole.substr(0, whole.size() - 10)), HasSubstr("bytes of a field, "));
-  EXPECT_THAT(message("a.model", piece("a", 1) + piece("b", 1)), HasSubstr("none of the 2 pieces is of type unknown (2)"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 1) + piece("b", 1)), HasSubstr("piece 2 'b' is there twice"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + piece("v", 2)), HasSubstr("piece 1 'v' is a second unknown piece, after 0"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 7)), HasSubstr("at byte 12: piece 'b' has type 7, expected 1 to 6"));
+  EXPECT_THAT(message("a.model", piece("a", 1) + piece("b", 1)),
+              HasSubstr("none of the 2 pieces is of type unknown (2)"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 1) + piece("b", 1)),
+              HasSubstr("piece 2 'b' is there twice"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + piece("v", 2)),
+              HasSubstr("piece 1 'v' is a second unknown piece, after 0"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 7)),
+              HasSubstr("at byte 12: piece 'b' has type 7, expected 1 to 6"));
   EXPECT_THAT(message("a.model", piece("u", 2) + field(1, field(1, "\xFF"))),
               HasSubstr("at byte 9: field 1 (piece) is no UTF-8 from its byte 0 on"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + field(2, std::string{0x18, 9})), HasSubstr("model_type is 9, expected 1"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + piece("<0x4>", 6)), HasSubstr("is of type byte; expected the form <0x0A>"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + field(2, std::string{0x18, 9})),
+              HasSubstr("model_type is 9, expected 1"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + piece("<0x4>", 6)),
+              HasSubstr("is of type byte; expected the form <0x0A>"));
   EXPECT_THAT(message("a.model", piece("u", 2) + field(2, std::string{static_cast<char>(0x98), 2, 1})),
               HasSubstr("byte_fallback is set, but there is no piece <0x00>"));
   EXPECT_THAT(message("a.model", piece("u", 2) + piece("ab", 5) + field(2, std::string{0x18, 2})),
@@ -83,14 +91,18 @@ TEST_F(TokenizerFiles, BertVocabulariesThatAreWrong) {
 
 TEST_F(TokenizerFiles, RanksThatAreWrong) {
   const std::string good = read_file(kData / "tiktoken_cl100k" / "cl100k_base.tiktoken");
-  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg==1\n"), HasSubstr("line 2: expected \"BASE64 RANK\", found 'Yg==1'"));
+  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg==1\n"),
+              HasSubstr("line 2: expected \"BASE64 RANK\", found 'Yg==1'"));
   EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg== 0\n"), HasSubstr("line 2: rank 0 is there already"));
-  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYQ== 1\n"), HasSubstr("line 2: the token of rank 1 is that of rank 0"));
+  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYQ== 1\n"),
+              HasSubstr("line 2: the token of rank 1 is that of rank 0"));
   EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\n"), HasSubstr("no token is the byte 0x00; all 256 are needed"));
   EXPECT_THAT(message("own.tiktoken", good), HasSubstr("--tiktoken-pattern is missing; use gpt2, r50k_base"));
-  EXPECT_THAT(message("cl100k_base.tiktoken", R"([{"rank": 1, "token_bytes": "YQ=="}])"), HasSubstr("[0]: rank 1, expected 0"));
+  EXPECT_THAT(message("cl100k_base.tiktoken", R"([{"rank": 1, "token_bytes": "YQ=="}])"),
+              HasSubstr("[0]: rank 1, expected 0"));
   const TiktokenOptions many = {.file = kData / "tiktoken_v1" / "vocab.json", .pattern = "v1", .vocab_size = 5000};
-  EXPECT_THAT(message_of([&] { load_tiktoken_tokenizer(many); }), HasSubstr("--vocab-size 5000 with 1000 special tokens"));
+  EXPECT_THAT(message_of([&] { load_tiktoken_tokenizer(many); }),
+              HasSubstr("--vocab-size 5000 with 1000 special tokens"));
 }
 
 TEST_F(TokenizerFiles, OptionsThatAreMissing) {
@@ -99,12 +111,13 @@ TEST_F(TokenizerFiles, OptionsThatAreMissing) {
   EXPECT_THAT(said({.type = "BertWordPieceCase"}), HasSubstr("needs --vocab-file (vocab.txt)"));
   EXPECT_THAT(said({.type = "NullTokenizer"}), HasSubstr("needs --vocab-size"));
   EXPECT_THAT(said({.type = "Own"}), HasSubstr("'Own' is not known; use GPT2BPETokenizer, PretrainedFromHF"));
-  EXPECT_THAT(said({.type = "NullTokenizer", .vocab_size = 0}), HasSubstr("--vocab-size 0 for NullTokenizer: use 1 to"));
+  EXPECT_THAT(said({.type = "NullTokenizer", .vocab_size = 0}),
+              HasSubstr("--vocab-size 0 for NullTokenizer: use 1 to"));
 }
 
 TEST_F(TokenizerFiles, ATokenizerMovesWithItsFiles) {
-  const TokenizerOptions options = {.type = "SentencePieceTokenizer", .model_file = kData / "bpe_named" / "spm.model",
-                                    .extra_ids = 3};
+  const TokenizerOptions options = {
+      .type = "SentencePieceTokenizer", .model_file = kData / "bpe_named" / "spm.model", .extra_ids = 3};
   const auto tokenizer = load_tokenizer(options);
   for (const auto& [name, path] : tokenizer->files()) fs::copy_file(path, folder_ / name);
   const auto moved = load_tokenizer(moved_to(options, folder_));
@@ -115,13 +128,31 @@ TEST_F(TokenizerFiles, ATokenizerMovesWithItsFiles) {
 
 TEST_F(TokenizerFiles, ChatTemplatesAreReadAndKept) {
   fs::copy_file(kData / "hf_words" / "tokenizer.json", folder_ / "tokenizer.json");
-  write_file_atomically(folder_ / "tokenizer_config.json",
-                        R"({"chat_template": [{"name": "tool", "template": "T"}, {"name": "default", "template": "D"}]})");
+  write_file_atomically(
+      folder_ / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool", "template": "T"}, {"name": "default", "template": "D"}]})");
   EXPECT_EQ(open_tokenizer(folder_)->chat_template(), "D");
   write_file_atomically(folder_ / "chat_template.jinja", "{{ messages }}");
   const auto tokenizer = open_tokenizer(folder_);
   EXPECT_EQ(tokenizer->chat_template(), "{{ messages }}");
   EXPECT_THAT(tokenizer->files(), testing::Contains(testing::Pair("chat_template.jinja", testing::_)));
+}
+
+// Wherever a text is cut between ids, what comes behind continues what stood before.
+TEST(DecodeContinuation, GivesTheTextThatIsMissing) {
+  const auto sentencepiece =
+      load_tokenizer({.type = "Llama2Tokenizer", .model_file = kData / "bpe_llama2" / "spm.model"});
+  const auto null = make_null_tokenizer(500);
+  const std::vector<std::pair<const Tokenizer*, std::string>> cases = {{sentencepiece.get(), "the cat and the dog"},
+                                                                       {null.get(), "5 0 99 317"}};
+  for (const auto& [tokenizer, text] : cases) {
+    const std::vector<int32_t> ids = tokenizer->encode(text);
+    ASSERT_GE(ids.size(), 4u);
+    for (auto cut = ids.begin() + 1; cut <= ids.end(); ++cut) {
+      const std::vector<int32_t> context(ids.begin(), cut), rest(cut, ids.end());
+      EXPECT_EQ(tokenizer->decode(context, true) + decode_continuation(*tokenizer, context, rest), text);
+    }
+  }
 }
 
 TEST(NullTokenizer, TakesIdsAsText) {
@@ -143,7 +174,8 @@ TEST(Base64, IsReadWholeOrNotAtAll) {
   EXPECT_EQ(internal::decode_base64("TWE="), "Ma");
   EXPECT_EQ(internal::decode_base64("TQ=="), "M");
   EXPECT_EQ(internal::decode_base64(""), "");
-  for (const char* wrong : {"TWF", "TQ=", "TR==", "T===", "TWE=TWFu", "TW-u"}) EXPECT_FALSE(internal::decode_base64(wrong)) << wrong;
+  for (const char* wrong : {"TWF", "TQ=", "TR==", "T===", "TWE=TWFu", "TW-u"})
+    EXPECT_FALSE(internal::decode_base64(wrong)) << wrong;
 }
 
 TEST(Grapheme, JoinsWhatUnicodeJoins) {
@@ -151,9 +183,9 @@ TEST(Grapheme, JoinsWhatUnicodeJoins) {
   EXPECT_EQ(first("ab"), 1u);
   EXPECT_EQ(first("\r\nx"), 2u);
   EXPECT_EQ(first("e\u0301\u0323x"), 5u);
-  EXPECT_EQ(first("\u1100\u1161\u11A8x"), 9u);                  // Hangul
-  EXPECT_EQ(first("\u0915\u094D\u0937x"), 9u);                  // a conjunct
-  EXPECT_EQ(first("\U0001F469\u200D\U0001F680x"), 11u);         // a picture of two
+  EXPECT_EQ(first("\u1100\u1161\u11A8x"), 9u);           // Hangul
+  EXPECT_EQ(first("\u0915\u094D\u0937x"), 9u);           // a conjunct
+  EXPECT_EQ(first("\U0001F469\u200D\U0001F680x"), 11u);  // a picture of two
   EXPECT_EQ(first("a\u200D\U0001F680"), 4u);
 }
 
