@@ -4,8 +4,8 @@
 //
 // Stages are processes that sleep instead of computing, so that there can be more of them than cores: forward, input
 // gradient and weight gradient take the same time. Everything else is real: schedule tables, autograd, messages.
-// Prints one line per schedule: the share of the step in which a stage did not sleep (a sleep lasts a little longer than
-// it was asked for, which counts as work), the mean of all stages; its closed form; and their ratio.
+// Prints one line per schedule: the share of the step in which a stage did not sleep (a sleep lasts a little longer
+// than it was asked for, which counts as work), the mean of all stages; its closed form; and their ratio.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -61,7 +61,8 @@ class SleepingStage : public pipeline::Stage {
     const at::Tensor x = part_ == 0 ? at::zeros({8}).requires_grad_(true) : input.tensors.at(0).tensor;
     const at::Tensor y = SleepingLayer::apply(x, share_, &param_, &queue);
     if (part_ + 1 < num_parts_) return {{{"hidden", y}}, {}};
-    pipeline::LossTerm term{.name = "loss", .sum = y.sum(), .count = at::ones({}), .weight = 1, .row_sums = {}, .row_counts = {}};
+    pipeline::LossTerm term{
+        .name = "loss", .sum = y.sum(), .count = at::ones({}), .weight = 1, .row_sums = {}, .row_counts = {}};
     term.row_sums = term.row_counts = at::ones({1});
     return {{}, {term}};
   }
@@ -93,9 +94,10 @@ double idle_share(plan::ScheduleKind kind, int64_t num_stages, int64_t num_micro
       chunks.push_back(stages.back().get());
     }
     pipeline::Runner runner(chunks, grid.pipeline, SleepingStage::queue);
-    const std::vector<tensor::Batch> batches(static_cast<size_t>(num_micro_batches));
-    const auto table =
-        plan::make_schedule(kind, num_stages, grid.position.pipeline, num_micro_batches, num_chunks);
+    tensor::Batch batch;
+    batch.ids = at::zeros({1, 8}, at::kLong);  // their device is the stage's
+    const std::vector<tensor::Batch> batches(static_cast<size_t>(num_micro_batches), batch);
+    const auto table = plan::make_schedule(kind, num_stages, grid.position.pipeline, num_micro_batches, num_chunks);
     double seconds = 0;
     for (int step = 0; step < 2; ++step) {
       grid.world.barrier();
@@ -129,7 +131,8 @@ int main(int argc, char** argv) {
   const int64_t m = argc > 1 ? std::atoll(argv[1]) : 16;
   if (argc > 2) num_milliseconds = std::atof(argv[2]);
   std::printf("%lld micro-batches, %.0f ms each of forward, input gradient, weight gradient\n%-18s%8s%8s%10s%10s%8s\n",
-              static_cast<long long>(m), num_milliseconds, "schedule", "stages", "chunks", "bubble", "formula", "ratio");
+              static_cast<long long>(m), num_milliseconds, "schedule", "stages", "chunks", "bubble", "formula",
+              "ratio");
   struct Case {
     plan::ScheduleKind kind;
     int64_t stages, chunks;
@@ -140,8 +143,8 @@ int main(int argc, char** argv) {
                         Case{plan::ScheduleKind::kZeroBubble, 2, 1}, Case{plan::ScheduleKind::kZeroBubble, 4, 1},
                         Case{plan::ScheduleKind::kZeroBubble, 8, 1}}) {
     const double bubble = idle_share(c.kind, c.stages, m, c.chunks);
-    const double formula = closed_form(c.kind, static_cast<double>(c.stages), static_cast<double>(m),
-                                       static_cast<double>(c.chunks));
+    const double formula =
+        closed_form(c.kind, static_cast<double>(c.stages), static_cast<double>(m), static_cast<double>(c.chunks));
     std::printf("%-18s%8lld%8lld%9.2f%%%9.2f%%%8.3f\n", plan::to_string(c.kind).c_str(),
                 static_cast<long long>(c.stages), static_cast<long long>(c.chunks), 100 * bubble, 100 * formula,
                 bubble / formula);
