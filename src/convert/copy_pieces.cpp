@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "convert/internal/element_types.h"
+#include "convert/internal/transpose_tile.h"
 
 namespace espalier::convert {
 namespace {
@@ -93,26 +94,26 @@ class BoxCopy {
   }
 
   // A transposed matrix: row by row every element would come from another cache line, and where rows are a power of two
-  // apart, all of them from the same few places of the cache. So a tile is gathered along the source first.
+  // apart, all of them from the same few places of the cache. So a tile is gathered along the source and turned.
   void copy_tiles(int64_t to_offset, int64_t from_offset) const {
-    constexpr int64_t kTile = 64;
     const Axis &outer = axes_[axes_.size() - 2], &inner = axes_.back();
     const Indices rows = indices_in_range(axes_.size() - 2, to_offset);
     const int64_t to_bytes = size_bytes(to_type_);
-    alignas(64) char tile[kTile * kTile * sizeof(double)];  // by column
-    for (int64_t row = rows.begin; row < rows.end; row += kTile) {
-      const int64_t num_rows = std::min(kTile, rows.end - row);
-      for (int64_t column = 0; column < inner.size; column += kTile) {
-        const int64_t column_end = std::min(column + kTile, inner.size);
+    alignas(64) char gathered[kTileSize * kTileSize * sizeof(double)], turned[sizeof gathered];
+    for (int64_t row = rows.begin; row < rows.end; row += kTileSize) {
+      const int64_t row_end = std::min(row + kTileSize, rows.end);
+      for (int64_t column = 0; column < inner.size; column += kTileSize) {
+        const int64_t column_end = std::min(column + kTileSize, inner.size);
         for (int64_t j = column; j < column_end; ++j)
           copy_elements(from_type_, from_ + (from_offset + row * outer.from + j * inner.from) * size_bytes(from_type_),
-                        outer.from, to_type_, tile + (j - column) * kTile * to_bytes, 1, num_rows);
-        for (int64_t i = row; i < row + num_rows; ++i) {
+                        outer.from, to_type_, gathered + (j - column) * kTileSize * to_bytes, 1, row_end - row);
+        transpose_tile(to_bytes, gathered, turned);
+        for (int64_t i = row; i < row_end; ++i) {
           const int64_t row_offset = to_offset + i * outer.to;
           const Indices inside = indices_in_range(axes_.size() - 1, row_offset);
           const int64_t begin = std::max(column, inside.begin), end = std::min(column_end, inside.end);
           if (begin < end)
-            copy_elements(to_type_, tile + ((begin - column) * kTile + i - row) * to_bytes, kTile, to_type_,
+            copy_elements(to_type_, turned + ((i - row) * kTileSize + begin - column) * to_bytes, 1, to_type_,
                           to_ + (row_offset + begin * inner.to - begin_) * to_bytes, inner.to, end - begin);
         }
       }

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "convert/internal/element_types.h"
+#include "convert/internal/transpose_tile.h"
 
 namespace espalier::convert::copy_pieces_test {
 namespace {
@@ -80,6 +81,23 @@ TEST(CopyPieces, TransposesMatricesOfAnyShape) {
     map.add(transposed(map, 0, 0));
     expect_copies(map);
   }
+}
+
+template <class Element>
+void expect_turned() {
+  constexpr size_t kSize = static_cast<size_t>(kTileSize);
+  std::vector<Element> from(kSize * kSize), to(kSize * kSize);
+  for (size_t at = 0; at < from.size(); ++at) from[at] = static_cast<Element>(at * 2654435761u >> 7);
+  transpose_tile(sizeof(Element), from.data(), to.data());
+  for (size_t i = 0; i < kSize; ++i)
+    for (size_t j = 0; j < kSize; ++j) ASSERT_EQ(to[i * kSize + j], from[j * kSize + i]) << i << ", " << j;
+}
+
+TEST(TransposeTile, TurnsElementsOfEverySize) {
+  expect_turned<uint8_t>();
+  expect_turned<uint16_t>();
+  expect_turned<uint32_t>();
+  expect_turned<uint64_t>();
 }
 
 TEST(CopyPieces, MovesRowsAndDropsPadding) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <future>
 #include <iterator>
+#include <memory>
 #include <system_error>
 
 #include "base/error.h"
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A block is hashed and written in pieces, so that the second use finds it in the cache.
+// A block is made, hashed and written in pieces, so that the second use finds it in the cache.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 // One safetensors file: its header, and the place of each of its tensors.
@@ -56,18 +57,18 @@ std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
   return files;
 }
 
-Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make) {
-  std::vector<uint8_t> made;
-  if (block.data == nullptr && block.bytes > 0) {
-    made.resize(static_cast<size_t>(block.bytes));
-    make(block.tensor, block.offset, block.bytes, made.data());
-  }
-  const auto* data = made.empty() ? static_cast<const uint8_t*>(block.data) : made.data();
+// `room`, of kPieceBytes, takes what is made here.
+Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make, uint8_t* room) {
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
     const int64_t piece = std::min(kPieceBytes, block.bytes - done);
-    hasher.update(data + done, static_cast<size_t>(piece));
-    file.append(data + done, piece);
+    const uint8_t* data = room;
+    if (block.data != nullptr)
+      data = static_cast<const uint8_t*>(block.data) + done;
+    else
+      make(block.tensor, block.offset + done, piece, room);
+    hasher.update(data, static_cast<size_t>(piece));
+    file.append(data, piece);
     done += piece;
   }
   return {.offset = block.offset, .bytes = block.bytes, .checksum = hasher.digest()};
@@ -107,9 +108,10 @@ std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePar
   if (writers.count > 1) check_not_aborted(partial);
   DirectFile file(partial / part.file->path);
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
+  const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kPieceBytes] : nullptr);
   for (const PlacedBlock& placed : part.blocks) {
     if (file.position() != placed.begin) file.seek(placed.begin);
-    written.push_back({placed.block->tensor, write_block(file, *placed.block, make)});
+    written.push_back({placed.block->tensor, write_block(file, *placed.block, make, room.get())});
   }
   file.finish();
   return written;
@@ -236,8 +238,7 @@ void write_step(const fs::path& run_folder, const StepContent& content, const Wr
 
 void write_step(const fs::path& run_folder, const Manifest& manifest, const std::vector<TensorFacts>& tensors,
                 const MakeBytes& make, const std::vector<ExtraFile>& extra_files) {
-  StepContent content{
-      .manifest = manifest, .tensors = tensors, .blocks = {}, .extra_files = extra_files, .make = make};
+  StepContent content{.manifest = manifest, .tensors = tensors, .blocks = {}, .extra_files = extra_files, .make = make};
   for (size_t number = 0; number < tensors.size(); ++number) {
     const int64_t bytes = tensors[number].num_bytes();
     for (int64_t offset = 0; offset < bytes; offset += kBlockBytes)

@@ -33,8 +33,8 @@ struct TensorFacts {
   int64_t num_bytes() const { return num_elements() * size_bytes(dtype); }
 };
 
-// Puts bytes [offset, offset + bytes) of a tensor, by number in the list of tensors, into `destination`. Called by
-// several threads at once.
+// Puts bytes [offset, offset + bytes) of a tensor, by number in the list of tensors, into `destination`. Called for one
+// range of a tensor after the other, and by several threads at once for tensors of different files.
 using MakeBytes = std::function<void(size_t tensor, int64_t offset, int64_t bytes, void* destination)>;
 
 // A range of a tensor's bytes that this process writes, at most kBlockBytes.
@@ -85,7 +85,7 @@ struct TensorData {
 void write_step(const std::filesystem::path& run_folder, const Manifest& manifest,
                 const std::vector<TensorData>& tensors, const std::vector<ExtraFile>& extra_files);
 
-// The same for tensors that are made while they are written: two blocks are in memory at a time, whatever their sizes.
+// The same for tensors that are made while they are written: a few MiB of them are in memory at a time.
 void write_step(const std::filesystem::path& run_folder, const Manifest& manifest,
                 const std::vector<TensorFacts>& tensors, const MakeBytes& make,
                 const std::vector<ExtraFile>& extra_files);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <future>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -115,24 +117,39 @@ void fill(const PieceCopier& copier, size_t tensor, int64_t begin, int64_t end, 
   for (std::future<void>& part : parts) part.get();
 }
 
+// For each source the last tensor that is made of it.
+std::map<size_t, size_t> last_uses(const TensorMap& map, const PieceCopier& copier) {
+  std::map<size_t, size_t> last;
+  for (size_t number = 0; number < map.theirs.size(); ++number)
+    for (const size_t source : copier.sources_of(number)) last[source] = number;
+  return last;
+}
+
 std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sources, DType dtype,
                                        const fs::path& folder, int64_t max_shard_bytes, int64_t total) {
   const PieceCopier copier(map, Direction::kExport, [&](size_t tensor) { return sources.at(tensor); });
+  const std::map<size_t, size_t> last = last_uses(map, copier);
+  const std::unique_ptr<char[]> chunk(new char[kChunkBytes]);
   ThreadPool pool(std::min(num_usable_cores(), kMostThreads));
   Progress progress("export", total, Progress::Unit::kBytes);
   std::vector<std::pair<std::string, store::TensorSource>> tensors;
   for (size_t number = 0; number < map.theirs.size(); ++number) {
     const auto produce = [&, number](const store::ByteSink& sink) {
+      // The next tensor's bytes are read and compared with their checksums meanwhile; what is wrong is told when it is
+      // its turn.
+      if (number + 1 < map.theirs.size())
+        pool.submit([&, number] {
+          for (const size_t source : copier.sources_of(number + 1)) sources.at(source);
+        });
       const int64_t count = map.theirs[number].num_elements(), step = kChunkBytes / size_bytes(dtype);
-      std::vector<char> chunk;
       for (int64_t begin = 0; begin < count; begin += step) {
         const int64_t end = std::min(count, begin + step);
-        chunk.resize(static_cast<size_t>((end - begin) * size_bytes(dtype)));
-        fill(copier, number, begin, end, dtype, chunk.data(), pool);
-        sink(chunk.data(), chunk.size());
-        progress.advance(static_cast<int64_t>(chunk.size()));
+        fill(copier, number, begin, end, dtype, chunk.get(), pool);
+        sink(chunk.get(), static_cast<size_t>((end - begin) * size_bytes(dtype)));
+        progress.advance((end - begin) * size_bytes(dtype));
       }
-      for (const size_t source : copier.sources_of(number)) sources.release(source);
+      for (const size_t source : copier.sources_of(number))
+        if (last.at(source) == number) sources.release(source);
     };
     tensors.emplace_back(map.theirs[number].name, store::TensorSource{dtype, map.theirs[number].shape, produce});
   }

@@ -139,7 +139,8 @@ void write_step(const fs::path& run_folder, const store::Manifest& manifest,
     const DType dtype = facts[tensor].dtype;
     const int64_t size = size_bytes(dtype);
     copier.fill(tensor, offset / size, (offset + bytes) / size, dtype, destination);
-    for (const size_t source : copier.sources_of(tensor)) sources.release(source);
+    if (offset + bytes == facts[tensor].num_bytes())
+      for (const size_t source : copier.sources_of(tensor)) sources.release(source);
     progress.advance(bytes);
   };
   store::write_step(run_folder, manifest, facts, make, extra_files);
