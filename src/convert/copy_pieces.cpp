@@ -98,15 +98,17 @@ class BoxCopy {
   void copy_tiles(int64_t to_offset, int64_t from_offset) const {
     const Axis &outer = axes_[axes_.size() - 2], &inner = axes_.back();
     const Indices rows = indices_in_range(axes_.size() - 2, to_offset);
-    const int64_t to_bytes = size_bytes(to_type_);
+    const int64_t from_bytes = size_bytes(from_type_), to_bytes = size_bytes(to_type_);
     alignas(64) char gathered[kTileSize * kTileSize * sizeof(double)], turned[sizeof gathered];
-    for (int64_t row = rows.begin; row < rows.end; row += kTileSize) {
-      const int64_t row_end = std::min(row + kTileSize, rows.end);
-      for (int64_t column = 0; column < inner.size; column += kTileSize) {
-        const int64_t column_end = std::min(column + kTileSize, inner.size);
-        for (int64_t j = column; j < column_end; ++j)
-          copy_elements(from_type_, from_ + (from_offset + row * outer.from + j * inner.from) * size_bytes(from_type_),
-                        outer.from, to_type_, gathered + (j - column) * kTileSize * to_bytes, 1, row_end - row);
+    // Along the source in the inner loop: its next tile lies beside this one.
+    for (int64_t column = 0; column < inner.size; column += kTileSize) {
+      const int64_t column_end = std::min(column + kTileSize, inner.size);
+      for (int64_t row = rows.begin; row < rows.end; row += kTileSize) {
+        const int64_t row_end = std::min(row + kTileSize, rows.end);
+        const char* from = from_ + (from_offset + row * outer.from + column * inner.from) * from_bytes;
+        for (int64_t j = column; j < column_end; ++j, from += inner.from * from_bytes)
+          copy_elements(from_type_, from, outer.from, to_type_, gathered + (j - column) * kTileSize * to_bytes, 1,
+                        row_end - row);
         transpose_tile(to_bytes, gathered, turned);
         for (int64_t i = row; i < row_end; ++i) {
           const int64_t row_offset = to_offset + i * outer.to;
