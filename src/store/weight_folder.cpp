@@ -133,6 +133,30 @@ std::vector<size_t> shard_borders(const std::vector<NamedSource>& tensors, int64
   return borders;
 }
 
+// Tensors [begin, end), which lie one behind the other from byte `offset` of their file on.
+struct TensorRun {
+  size_t begin, end;
+  int64_t offset;
+};
+
+// Of tensors [begin, end) with their entries: what one thread writes at a time.
+std::vector<TensorRun> runs_of(const std::vector<TensorEntry>& entries, size_t begin, int64_t data_offset) {
+  constexpr int64_t kRunBytes = int64_t{32} << 20;
+  std::vector<TensorRun> runs;
+  int64_t run_begin = 0;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (runs.empty() || entries[i].begin - run_begin >= kRunBytes) {
+      run_begin = entries[i].begin;
+      runs.push_back({begin + i, begin + i, data_offset + run_begin});
+    }
+    ++runs.back().end;
+  }
+  return runs;
+}
+
+// While one thread waits for the disk, another has bytes to make.
+constexpr int kWriterThreads = 2;
+
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedSource>& tensors, size_t begin,
                        size_t end) {
   std::vector<TensorEntry> entries;
@@ -140,12 +164,20 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     entries.push_back({.name = tensors[i].first, .dtype = tensors[i].second.dtype, .shape = tensors[i].second.shape});
   const std::string header = safetensors_header(entries, {{"format", "pt"}});
   NewFile file(path);
-  DirectFile output(file.output().path());  // the page cache would cost a core more than all else does
-  output.append(header.data(), static_cast<int64_t>(header.size()));
-  for (size_t i = begin; i < end; ++i)
-    produce_all(tensors[i].second,
-                [&](const void* data, size_t size) { output.append(data, static_cast<int64_t>(size)); });
-  output.finish();
+  file.output().write(header.data(), header.size());
+  ThreadPool pool(kWriterThreads);
+  std::vector<std::future<void>> pending;
+  for (const TensorRun& run : runs_of(entries, begin, static_cast<int64_t>(header.size())))
+    pending.push_back(pool.submit([&, run] {
+      DirectFile output(file.output().path());  // the page cache would cost a core more than all else does
+      output.seek(run.offset);
+      for (size_t i = run.begin; i < run.end; ++i)
+        produce_all(tensors[i].second,
+                    [&](const void* data, size_t size) { output.append(data, static_cast<int64_t>(size)); });
+      output.flush();
+    }));
+  for (const std::future<void>& one : pending) one.wait();
+  for (std::future<void>& one : pending) one.get();
   file.commit();
 }
 

@@ -1,7 +1,6 @@
 #include "convert/hf/export.h"
 
 #include <algorithm>
-#include <future>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,7 +10,6 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/progress.h"
-#include "base/thread_pool.h"
 #include "convert/copy_pieces.h"
 #include "convert/hf/import.h"
 #include "convert/hf/tensors.h"
@@ -26,9 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using store::DType;
 
-// Tensors are made in chunks, which several threads fill.
-constexpr int64_t kChunkBytes = int64_t{4} << 20;
-constexpr int kMostThreads = 8;
+// Tensors are made in pieces that stay in the cache until they are written.
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 HfFamily family_for(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
   if (options.family) {
@@ -104,19 +101,6 @@ void check_blocks(const store::StoredTensor& tensor, const void* data, const fs:
   }
 }
 
-// Elements [begin, end) of a tensor, by all threads of the pool.
-void fill(const PieceCopier& copier, size_t tensor, int64_t begin, int64_t end, DType dtype, char* chunk,
-          ThreadPool& pool) {
-  const int64_t step = (end - begin + pool.num_threads() - 1) / pool.num_threads();
-  std::vector<std::future<void>> parts;
-  for (int64_t first = begin; first < end; first += step)
-    parts.push_back(pool.submit([&, first] {
-      copier.fill(tensor, first, std::min(end, first + step), dtype, chunk + (first - begin) * size_bytes(dtype));
-    }));
-  for (const std::future<void>& part : parts) part.wait();  // the chunk is in use until the last has ended
-  for (std::future<void>& part : parts) part.get();
-}
-
 // For each source the last tensor that is made of it.
 std::map<size_t, size_t> last_uses(const TensorMap& map, const PieceCopier& copier) {
   std::map<size_t, size_t> last;
@@ -129,24 +113,17 @@ std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sour
                                        const fs::path& folder, int64_t max_shard_bytes, int64_t total) {
   const PieceCopier copier(map, Direction::kExport, [&](size_t tensor) { return sources.at(tensor); });
   const std::map<size_t, size_t> last = last_uses(map, copier);
-  const std::unique_ptr<char[]> chunk(new char[kChunkBytes]);
-  ThreadPool pool(std::min(num_usable_cores(), kMostThreads));
   Progress progress("export", total, Progress::Unit::kBytes);
   std::vector<std::pair<std::string, store::TensorSource>> tensors;
   for (size_t number = 0; number < map.theirs.size(); ++number) {
     const auto produce = [&, number](const store::ByteSink& sink) {
-      // The next tensor's bytes are read and compared with their checksums meanwhile; what is wrong is told when it is
-      // its turn.
-      if (number + 1 < map.theirs.size())
-        pool.submit([&, number] {
-          for (const size_t source : copier.sources_of(number + 1)) sources.at(source);
-        });
-      const int64_t count = map.theirs[number].num_elements(), step = kChunkBytes / size_bytes(dtype);
+      const int64_t count = map.theirs[number].num_elements(), step = kPieceBytes / size_bytes(dtype);
+      const std::unique_ptr<char[]> piece(new char[kPieceBytes]);
       for (int64_t begin = 0; begin < count; begin += step) {
-        const int64_t end = std::min(count, begin + step);
-        fill(copier, number, begin, end, dtype, chunk.get(), pool);
-        sink(chunk.get(), static_cast<size_t>((end - begin) * size_bytes(dtype)));
-        progress.advance((end - begin) * size_bytes(dtype));
+        const int64_t end = std::min(count, begin + step), bytes = (end - begin) * size_bytes(dtype);
+        copier.fill(number, begin, end, dtype, piece.get());
+        sink(piece.get(), static_cast<size_t>(bytes));
+        progress.advance(bytes);
       }
       for (const size_t source : copier.sources_of(number))
         if (last.at(source) == number) sources.release(source);

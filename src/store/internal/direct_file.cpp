@@ -102,9 +102,13 @@ void DirectFile::write(const Staging& staging) {
   if (!write(buffered_, last_page, staging.end)) fail("write", path_);
 }
 
-void DirectFile::finish() {
+void DirectFile::flush() {
   write_behind();
   if (pending_.valid()) pending_.get();
+}
+
+void DirectFile::finish() {
+  flush();
   if (::fsync(buffered_) != 0) fail("sync", path_);
   if (direct_ >= 0) ::close(std::exchange(direct_, -1));
   if (::close(std::exchange(buffered_, -1)) != 0) fail("close", path_);

@@ -26,6 +26,8 @@ class DirectFile {
   void seek(int64_t offset);
   void append(const void* data, int64_t bytes);
   int64_t position() const { return filling_.end; }
+  // Writes what is left. It may not be on the disk yet.
+  void flush();
   // Writes what is left and waits until it is on the disk.
   void finish();
 
