@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "store/internal/direct_file.h"
 #include "store/internal/new_file.h"
 #include "store/torch_file.h"
@@ -176,7 +178,6 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
                     [&](const void* data, size_t size) { output.append(data, static_cast<int64_t>(size)); });
       output.flush();
     }));
-  for (const std::future<void>& one : pending) one.wait();
   for (std::future<void>& one : pending) one.get();
   file.commit();
 }
