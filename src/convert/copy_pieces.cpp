@@ -98,7 +98,11 @@ class BoxCopy {
   void copy_tiles(int64_t to_offset, int64_t from_offset) const {
     const Axis &outer = axes_[axes_.size() - 2], &inner = axes_.back();
     const Indices rows = indices_in_range(axes_.size() - 2, to_offset);
+    std::vector<Indices> inside;  // of each row
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      inside.push_back(indices_in_range(axes_.size() - 1, to_offset + i * outer.to));
     const int64_t from_bytes = size_bytes(from_type_), to_bytes = size_bytes(to_type_);
+    const bool keeps_bits = from_type_ == to_type_ && outer.from == 1;
     alignas(64) char gathered[kTileSize * kTileSize * sizeof(double)], turned[sizeof gathered];
     // Along the source in the inner loop: its next tile lies beside this one.
     for (int64_t column = 0; column < inner.size; column += kTileSize) {
@@ -106,17 +110,24 @@ class BoxCopy {
       for (int64_t row = rows.begin; row < rows.end; row += kTileSize) {
         const int64_t row_end = std::min(row + kTileSize, rows.end);
         const char* from = from_ + (from_offset + row * outer.from + column * inner.from) * from_bytes;
-        for (int64_t j = column; j < column_end; ++j, from += inner.from * from_bytes)
-          copy_elements(from_type_, from, outer.from, to_type_, gathered + (j - column) * kTileSize * to_bytes, 1,
-                        row_end - row);
+        char* line = gathered;
+        for (int64_t j = column; j < column_end; ++j, from += inner.from * from_bytes, line += kTileSize * to_bytes) {
+          if (keeps_bits)
+            std::memcpy(line, from, static_cast<size_t>((row_end - row) * to_bytes));
+          else
+            copy_elements(from_type_, from, outer.from, to_type_, line, 1, row_end - row);
+        }
         transpose_tile(to_bytes, gathered, turned);
         for (int64_t i = row; i < row_end; ++i) {
-          const int64_t row_offset = to_offset + i * outer.to;
-          const Indices inside = indices_in_range(axes_.size() - 1, row_offset);
-          const int64_t begin = std::max(column, inside.begin), end = std::min(column_end, inside.end);
-          if (begin < end)
-            copy_elements(to_type_, turned + ((i - row) * kTileSize + begin - column) * to_bytes, 1, to_type_,
-                          to_ + (row_offset + begin * inner.to - begin_) * to_bytes, inner.to, end - begin);
+          const Indices& range = inside[static_cast<size_t>(i - rows.begin)];
+          const int64_t begin = std::max(column, range.begin), end = std::min(column_end, range.end);
+          if (begin >= end) continue;
+          const char* const made = turned + ((i - row) * kTileSize + begin - column) * to_bytes;
+          char* const to = to_ + (to_offset + i * outer.to + begin * inner.to - begin_) * to_bytes;
+          if (inner.to == 1)
+            std::memcpy(to, made, static_cast<size_t>((end - begin) * to_bytes));
+          else
+            copy_elements(to_type_, made, 1, to_type_, to, inner.to, end - begin);
         }
       }
     }
