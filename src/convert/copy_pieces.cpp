@@ -18,7 +18,8 @@ struct Axis {
 };
 
 // From the longest stride of the destination to the shortest, so that the elements of one index lie together there;
-// axes that continue one another on both sides are one.
+// axes that continue one another on both sides are one. Where the last is not the one along which the source lies
+// together, that one comes before it: the two make tiles.
 std::vector<Axis> axes_of(const std::vector<int64_t>& sizes, const Place& to, const Place& from) {
   std::vector<Axis> axes;
   for (size_t axis = 0; axis < sizes.size(); ++axis)
@@ -33,6 +34,10 @@ std::vector<Axis> axes_of(const std::vector<int64_t>& sizes, const Place& to, co
       joined.push_back(axis);
   }
   if (joined.empty()) joined.push_back({1, 1, 1});
+  const auto before_last = joined.end() - 1;
+  const auto along =
+      std::min_element(joined.begin(), before_last, [](const Axis& a, const Axis& b) { return a.from < b.from; });
+  if (along != before_last && along->from < joined.back().from) std::rotate(along, along + 1, before_last);
   return joined;
 }
 

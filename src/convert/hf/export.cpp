@@ -92,7 +92,7 @@ StoredTensors find_tensors(store::StepReader& reader, const TensorMap& map, bool
 void check_blocks(const store::StoredTensor& tensor, const void* data, const fs::path& folder) {
   for (const store::Block& block : tensor.blocks) {
     const auto* begin = static_cast<const char*>(data) + block.offset;
-    const uint64_t found = hash64({begin, static_cast<size_t>(block.bytes)});
+    const uint64_t found = hash64(begin, static_cast<size_t>(block.bytes));
     if (found != block.checksum)
       throw UserError(concat(folder.string(), ": tensor '", tensor.name, "' in ", tensor.file, ", bytes ", block.offset,
                              " to ", block.offset + block.bytes, ": expected checksum ", hex64(block.checksum),
