@@ -21,8 +21,10 @@ struct Case {
 
 TEST(MegatronResume, TrainingGoesOnWithUpstreamsNextLosses) {
   const Words bloom = {"--bf16", "--embed-layernorm", "--position-embedding-type", "alibi"};
-  const Case cases[] = {
-      {"plain-fp32", {}, 1e-5}, {"deepspeed-fp32-pp2", {}, 1e-5}, {"deepspeed-bf16-tp2pp2dp2", bloom, 3e-3}};
+  const Case cases[] = {{"plain-fp32", {}, 1e-5},
+                        {"plain-fp32-swiglu-tp2", {"--glu-activation", "swiglu", "--no-bias-gelu-fusion"}, 1e-5},
+                        {"deepspeed-fp32-pp2", {}, 1e-5},
+                        {"deepspeed-bf16-tp2pp2dp2", bloom, 3e-3}};
   const Words tokenizer = {"--vocab-file", kFolder + "vocab.json", "--merge-file", kFolder + "merges.txt"};
   for (const Case& one : cases) {
     SCOPED_TRACE(one.fixture);

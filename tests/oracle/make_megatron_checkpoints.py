@@ -37,6 +37,7 @@ BLOOM = ["--embed-layernorm", "--position-embedding-type", "alibi"]
 CASES = {
     "plain-fp32": (1, 1, 1, [], None),
     "plain-bf16-tp2pp2": (2, 2, 1, ["--bf16"], None),
+    "plain-fp32-swiglu-tp2": (2, 1, 1, ["--glu-activation", "swiglu", "--no-bias-gelu-fusion"], None),
     "plain-fp16-tp2dp2": (2, 1, 2, ["--fp16", "--initial-loss-scale", "65536", "--loss-scale-window", "2"], None),
     "deepspeed-fp32-pp2": (1, 2, 1, [], {"zero_optimization": {"stage": 0}}),
     "deepspeed-bf16-tp2pp2dp2": (2, 2, 2, ["--bf16", *BLOOM], {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}),
