@@ -106,7 +106,7 @@ std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePar
   std::vector<WrittenBlock> written;
   if (part.blocks.empty() && writers.rank != 0) return written;
   if (writers.count > 1) check_not_aborted(partial);
-  DirectFile file(partial / part.file->path);
+  DirectFile file(partial / part.file->path, part.file->bytes);
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
   const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kPieceBytes] : nullptr);
   for (const PlacedBlock& placed : part.blocks) {

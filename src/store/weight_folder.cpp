@@ -165,13 +165,14 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   for (size_t i = begin; i < end; ++i)
     entries.push_back({.name = tensors[i].first, .dtype = tensors[i].second.dtype, .shape = tensors[i].second.shape});
   const std::string header = safetensors_header(entries, {{"format", "pt"}});
+  const int64_t file_bytes = static_cast<int64_t>(header.size()) + (entries.empty() ? 0 : entries.back().end);
   NewFile file(path);
   file.output().write(header.data(), header.size());
   ThreadPool pool(kWriterThreads);
   std::vector<std::future<void>> pending;
   for (const TensorRun& run : runs_of(entries, begin, static_cast<int64_t>(header.size())))
     pending.push_back(pool.submit([&, run] {
-      DirectFile output(file.output().path());  // the page cache would cost a core more than all else does
+      DirectFile output(file.output().path(), file_bytes);  // the page cache would cost a core more than all else does
       output.seek(run.offset);
       for (size_t i = run.begin; i < run.end; ++i)
         produce_all(tensors[i].second,

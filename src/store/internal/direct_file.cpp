@@ -48,11 +48,18 @@ DirectFile::Staging DirectFile::make_staging() {
   return staging;
 }
 
-DirectFile::DirectFile(const std::filesystem::path& path)
+DirectFile::DirectFile(const std::filesystem::path& path, int64_t file_bytes)
     : path_(path), filling_(make_staging()), writing_(make_staging()) {
   constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
   buffered_ = ::open(path.c_str(), flags, 0644);
   if (buffered_ < 0) fail("create", path);
+  const bool has_room = file_bytes == 0 || ::fallocate(buffered_, 0, 0, file_bytes) == 0;
+  if (!has_room && errno != EOPNOTSUPP && errno != ENOSYS) {
+    const int error = errno;
+    ::close(buffered_);
+    errno = error;
+    fail("write", path);
+  }
   direct_ = ::open(path.c_str(), flags | O_DIRECT, 0644);
 }
 
