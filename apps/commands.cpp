@@ -9,12 +9,9 @@ using Words = std::vector<std::string>;
 
 // Names of Megatron's scripts, so that its launch lines work with only the interpreter replaced.
 const std::map<std::string, Words> kAliases = {
-    {"pretrain_gpt", {"train", "gpt"}},
-    {"pretrain_gpt_alcf", {"train", "gpt"}},  // Argonne's
-    {"pretrain_llama", {"train", "gpt"}},
-    {"pretrain_bert", {"train", "bert"}},
-    {"pretrain_t5", {"train", "t5"}},
-    {"preprocess_data", {"preprocess"}},
+    {"pretrain_gpt", {"train", "gpt"}},   {"pretrain_gpt_alcf", {"train", "gpt"}},  // Argonne's
+    {"pretrain_llama", {"train", "gpt"}}, {"pretrain_bert", {"train", "bert"}},
+    {"pretrain_t5", {"train", "t5"}},     {"preprocess_data", {"preprocess"}},
 };
 
 // "tools/preprocess_data.py" -> "preprocess_data"

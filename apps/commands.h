@@ -18,8 +18,8 @@ struct Command {
 // In the order in which `espalier help` shows them.
 const std::vector<Command>& commands();
 
-// Words of a Python command line that mean a command of ours: pretrain_gpt.py, tools/preprocess_data.py, -m pretrain_gpt,
-// -u, -m torch.distributed.run. Others come back as they are.
+// Words of a Python command line that mean a command of ours: pretrain_gpt.py, tools/preprocess_data.py, -m
+// pretrain_gpt, -u, -m torch.distributed.run. Others come back as they are.
 std::vector<std::string> canonical_words(std::vector<std::string> words);
 
 int preprocess_main(const std::vector<std::string>& arguments);

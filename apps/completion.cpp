@@ -7,6 +7,11 @@
 namespace espalier {
 
 int completion_main(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && (arguments.back() == "--help" || arguments.back() == "-h")) {
+    std::printf(
+        "usage: source <(espalier completion bash)\n\nPrints a script that completes commands and options in bash.\n");
+    return 0;
+  }
   if (arguments != std::vector<std::string>{"bash"})
     throw UserError("usage: source <(espalier completion bash)", ExitCode::kUsage);
   std::string names;

@@ -30,7 +30,8 @@ void add_data_rows(OptionTable& table, data::DataSetOptions& data) {
       .value_name("WORD");
   table.add("--data-file-list", data.data_file_list, "lines WEIGHT PREFIX CORPUS, instead of --data-path")
       .value_name("FILE");
-  table.add("--split", data.split, "shares of train, valid, test for --data-path or --data-file-list").default_text("969, 30, 1");
+  table.add("--split", data.split, "shares of train, valid, test for --data-path or --data-file-list")
+      .default_text("969, 30, 1");
   const auto add_path = [&](const char* name, std::vector<std::string>& words) {
     table.add(name, words, "files of this set alone, read whole, in the form of --data-path").value_name("WORD");
   };

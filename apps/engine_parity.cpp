@@ -37,13 +37,13 @@ train::ParityRun run_layout(const plan::ParityRequest& request, const std::strin
     config.training.num_threads = std::max<int64_t>(1, num_cores / layout.grid.num_ranks());
   precision = config.training.precision;
   if (reference != nullptr) config.tokenizer.pad_vocab_size_to = reference->padded_vocab_size;
-  const auto results = dist::run_ranks(
-      layout.grid,
-      [&](const dist::Grid& grid) {
-        set_log_level(grid.rank == 0 ? LogLevel::kWarning : LogLevel::kQuiet);
-        return train::to_text(train::run_for_parity(config, table, request.num_steps, grid));
-      },
-      {.timeout_seconds = kSecondsForALayout, .tied_embedding = config.model.tie_output});
+  const auto results =
+      dist::run_ranks(layout.grid,
+                      [&](const dist::Grid& grid) {
+                        set_log_level(grid.rank == 0 ? LogLevel::kWarning : LogLevel::kQuiet);
+                        return train::to_text(train::run_for_parity(config, table, request.num_steps, grid));
+                      },
+                      {.timeout_seconds = kSecondsForALayout, .tied_embedding = config.model.tie_output});
   return train::parity_run_from_text(results[0]);
 }
 
@@ -51,8 +51,8 @@ std::string row_text(const Row& row) {
   const train::ParityComparison& c = row.comparison;
   return format_printf("%-20s %s%c %s%c %12.6f %9.2e %12.6f %9.2e %9.2e %8s %s", to_string(row.layout).c_str(),
                        hex64(row.run.weights_hash).c_str(), c.weights_equal ? ' ' : '!',
-                       hex64(row.run.sample_hash).c_str(), c.samples_equal ? ' ' : '!', row.run.losses[0],
-                       c.first_loss, row.run.grad_norms[0], c.first_norm, c.largest_loss,
+                       hex64(row.run.sample_hash).c_str(), c.samples_equal ? ' ' : '!', row.run.losses[0], c.first_loss,
+                       row.run.grad_norms[0], c.first_norm, c.largest_loss,
                        row.run.replica_differences.empty() ? "equal" : "DIFFER", row.good ? "ok" : "DIFFERENT");
 }
 
@@ -85,7 +85,9 @@ int parity(const std::vector<std::string>& arguments) {
   bool all_good = true;
   for (const std::string& text : request.layouts) {
     plan::Precision precision{};
-    Row row{.layout = plan::parse_layout(text), .run = run_layout(request, text, rows.empty() ? nullptr : &rows[0].run, precision), .comparison = {}};
+    Row row{.layout = plan::parse_layout(text),
+            .run = run_layout(request, text, rows.empty() ? nullptr : &rows[0].run, precision),
+            .comparison = {}};
     row.comparison = train::compare(row.run, rows.empty() ? row.run : rows[0].run);
     row.good = train::within(row.comparison, train::parity_tolerance(precision));
     all_good = all_good && row.good;

@@ -68,7 +68,8 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
   }
   if (!compute.device.is_cpu() && config.parallel.distributed_backend == plan::DistributedBackend::kGloo)
     throw UserError(
-        "--distributed-backend gloo exchanges tensors in memory, and this run's lie on GPUs. Use nccl, or --device cpu.",
+        "--distributed-backend gloo exchanges tensors in memory, and this run's lie on GPUs. Use nccl, or --device "
+        "cpu.",
         ExitCode::kUsage);
   dist::GridOptions options;
   options.device = compute.device;

@@ -11,9 +11,11 @@
 #include "base/options.h"
 #include "base/shell.h"
 #include "become_engine.h"
+#include "check_training.h"
 #include "commands.h"
 #include "launch/batch_script.h"
 #include "launch/launch_options.h"
+#include "plan/run_config.h"
 
 namespace espalier {
 namespace {
@@ -24,7 +26,7 @@ using Words = std::vector<std::string>;
 
 struct SubmitFlags {
   std::string script;
-  bool dry_run = false, json = false;
+  bool dry_run = false, json = false, check = true;
 };
 
 void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
@@ -57,6 +59,8 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--directive", job.directives, "more of the scheduler's options, as they stand behind #SBATCH or #PBS");
   table.add("--setup", job.setup, "lines of shell before the ranks start");
   table.add("--script", flags.script, "file of the script").default_text("JOB_NAME.sbatch or JOB_NAME.pbs");
+  table.add_negative("--no-check", flags.check,
+                     "do not ask train what it thinks of its options, as where its files are not here");
   table.add("--dry-run", flags.dry_run, "print the script and do nothing");
   table.add("--json", flags.json, "print an object with script, path and job_id");
 }
@@ -82,6 +86,18 @@ std::string submit(const BatchJob& job, const std::string& path) {
   return printed.substr(0, printed.find(';'));
 }
 
+// Jobs of an array go on where the last one stopped, if the command says where.
+void check_chain(const Words& command, Problems& problems) {
+  plan::RunConfig config;
+  OptionTable table("espalier train gpt", "");
+  table.say_notes(false);
+  plan::add_gpt_options(table, config);
+  Problems told_by_training;
+  table.parse({command.begin() + 2, command.end()}, told_by_training);
+  if (config.checkpoint.save.empty() || config.checkpoint.load != config.checkpoint.save)
+    problems.add("--array: each job would begin anew; give --save FOLDER and --load FOLDER, the same folder");
+}
+
 }  // namespace
 
 int submit_main(const Words& arguments) {
@@ -95,7 +111,11 @@ int submit_main(const Words& arguments) {
   if (!table.parse({arguments.begin(), own}, problems)) return 0;
   job.command = canonical_words({own, arguments.end()});
   if (job.command.empty()) problems.add("nothing to run: after the options comes what the ranks run, as train gpt ...");
+  const bool trains = job.command.size() > 1 && job.command[0] == "train";
+  if (trains && job.array_size > 1) check_chain(job.command, problems);
   problems.raise();
+  if (trains && flags.check)
+    if (const int code = check_training(job.command, job.num_nodes * job.ranks_per_node); code != 0) return code;
   job.program = path_beside_this_program("espalier");
   const std::string script = launch::batch_script(job);
   std::string path = flags.script, id;

@@ -27,9 +27,10 @@ struct Request {
 
 void add_tokenizer_row(OptionTable& table, Request& request) {
   table
-      .add("--tokenizer", request.tokenizer,
-           "tokenizer.json, vocab.json with merges.txt beside it, vocab.txt, a SentencePiece .model, ranks of tiktoken, "
-           "or a folder that holds one of these; or as Megatron names it:")
+      .add(
+          "--tokenizer", request.tokenizer,
+          "tokenizer.json, vocab.json with merges.txt beside it, vocab.txt, a SentencePiece .model, ranks of tiktoken, "
+          "or a folder that holds one of these; or as Megatron names it:")
       .value_name("FILE");
   table.group("tokenizer");
   add_tokenizer_options(table, request.options);

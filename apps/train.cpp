@@ -36,9 +36,9 @@ std::vector<std::string> check_data(const plan::RunConfig& config, Problems& pro
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
   options.seed = config.training.seed;
   const bool names_data = !from.data_path.empty() || !from.data_file_list.empty() || !from.train_data_path.empty() ||
-                          !from.valid_data_path.empty() || !from.test_data_path.empty() || from.weighted_splits || !from.valid_weighted_split_paths.empty() ||
-                          !from.valid_weighted_split_paths_path.empty() || !from.test_weighted_split_paths.empty() ||
-                          !from.test_weighted_split_paths_path.empty();
+                          !from.valid_data_path.empty() || !from.test_data_path.empty() || from.weighted_splits ||
+                          !from.valid_weighted_split_paths.empty() || !from.valid_weighted_split_paths_path.empty() ||
+                          !from.test_weighted_split_paths.empty() || !from.test_weighted_split_paths_path.empty();
   if (!names_data && config.validate_only) return {};  // a recipe alone has no data
   const data::DataPlan plan = data::plan_data(options, problems);
   std::vector<std::string> prefixes;

@@ -1,5 +1,8 @@
 #include "plan/parity_request.h"
 
+#include <numeric>
+#include <optional>
+
 #include "base/format.h"
 
 namespace espalier::plan {
@@ -23,6 +26,21 @@ void add_rows(OptionTable& table, RunConfig& config, ParityRequest& request, std
   add_gpt_options(table, config);
 }
 
+// The smallest batch that all layouts can train, where none is said: their defaults would be different ones.
+std::optional<int64_t> common_batch(const RunConfig& config, const OptionTable& table, const ParityRequest& request) {
+  if (config.training.global_batch_size || config.training.micro_batch_size == 0 ||
+      table.find("--deepspeed_config")->given())
+    return std::nullopt;
+  int64_t replicas = 1;
+  for (const std::string& layout : request.layouts) {
+    try {
+      replicas = std::lcm(replicas, parse_layout(layout).grid.data);
+    } catch (const UserError&) {  // told with the other problems of its layout
+    }
+  }
+  return config.training.micro_batch_size * replicas;
+}
+
 }  // namespace
 
 bool read_parity_request(const std::vector<std::string>& arguments, ParityRequest& request, Problems& problems) {
@@ -33,6 +51,9 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
   add_rows(table, config, request, layouts);
   if (!table.parse(arguments, problems)) return false;
   for (const std::string& layout : split(layouts, ',')) request.layouts.push_back(strip(layout));
+  if (const auto batch = common_batch(config, table, request))
+    for (const std::string& word : {std::string("--global-batch-size"), std::to_string(*batch)})
+      request.arguments.push_back(word);
   for (const std::string& layout : request.layouts) {
     RunConfig of_layout;
     OptionTable rows(kProgram, kSummary);

@@ -28,11 +28,14 @@ void Resolver::resolve_schedule() {
     problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
   if (!schedule.lr && !config_.data.eval_only)
     problems_.add("--lr is required: the largest learning rate, such as 3e-4");
-  if (!schedule.lr) schedule.lr = 0;
+  if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only: no step takes it
   if (!std::isfinite(*schedule.lr)) problems_.add(origin("--lr"), " is not finite");
   if (schedule.min_lr > *schedule.lr && given("--lr"))
     problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
-  if (!training.train_iters && !training.train_samples) return;
+  if (!training.train_iters && !training.train_samples) {
+    schedule.decay_samples = 1;  // --eval-only, or a problem that is told elsewhere
+    return;
+  }
   check_exclusive_schedule();
   if (training.num_steps == 0) return;  // after a problem
   const int64_t batch = *training.global_batch_size;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "plan/lr_schedule.h"
 #include "plan/parsed_run_test.h"
 
 namespace espalier::plan {
@@ -366,6 +367,17 @@ TEST_F(RunFiles, CheckpointsThatAreNotThereAreNamed) {
                   "(step_*/manifest.json)"});
   EXPECT_EQ(check(good_ + "--load D/run --ckpt-step 30"),
             Words{"--ckpt-step 30 (command line) is not in D/run; its complete steps are 10, 20"});
+}
+
+TEST(RunConfig, EvaluationAloneNeedsNoSchedule) {
+  const std::string shape =
+      "--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 "
+      "--data-path owt --micro-batch-size 3 --eval-only yes ";
+  for (const char* more : {"", "--min-lr 1e-5", "--train-iters 4 --min-lr 1e-5"}) {
+    const Parsed run(shape + more);
+    EXPECT_EQ(run.messages(), Words{}) << more;
+    EXPECT_NO_THROW(LrSchedule{run.config.schedule}) << more;
+  }
 }
 
 }  // namespace

@@ -28,6 +28,23 @@ std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) 
   return files;
 }
 
+// What goes into the checkpoints of this run from the one that it begins with: the config.json of a model that came
+// from elsewhere, and what lay beside the tokenizer's files where those are the same.
+std::vector<store::ExtraFile> kept_files(ckpt::LoadedCheckpoint& checkpoint, const std::vector<store::ExtraFile>& own) {
+  const store::Manifest& manifest = checkpoint.manifest();
+  const bool same_tokenizer = std::all_of(own.begin(), own.end(), [&](const store::ExtraFile& file) {
+    const store::StoredFile* stored = manifest.find_file(file.path);
+    return stored != nullptr && stored->checksum == hash64(file.content);
+  });
+  std::vector<store::ExtraFile> kept;
+  for (const store::StoredFile& file : manifest.files) {
+    const bool is_own = std::any_of(own.begin(), own.end(), [&](const auto& one) { return one.path == file.path; });
+    if (!is_own && (file.path.starts_with("huggingface/") || (same_tokenizer && file.path.starts_with("tokenizer/"))))
+      kept.push_back({file.path, checkpoint.read_extra_file(file.path)});
+  }
+  return kept;
+}
+
 std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets,
                                const MaskOptions& masks, int64_t vocab_size, const Replica& replica) {
   std::vector<Loader> loaders;
@@ -40,23 +57,15 @@ bool has_optimizer_state(const store::Manifest& manifest) {
                      [](const store::StoredTensor& tensor) { return tensor.name.ends_with(".exp_avg"); });
 }
 
+// Of a checkpoint the weights count: it is a beginning, or to be evaluated.
+bool begins_anew(const plan::RunConfig& config) { return config.checkpoint.finetune || config.data.eval_only; }
+
 store::ModelFacts model_facts(const plan::RunConfig& config) {
   return {.family = "gpt",
           .compute_type = plan::to_string(config.training.precision),
           .vocab_size = config.model.vocab_size,
           .padded_vocab_size = config.model.padded_vocab_size,
           .num_parameters = spec::num_elements(spec::gpt_params(config.model))};
-}
-
-// A converted model: there is nothing but weights to go on from.
-void check_can_go_on(const store::Manifest& manifest, const plan::CheckpointConfig& config) {
-  const auto& tensors = manifest.tensors;
-  const auto is_state = [](const store::StoredTensor& tensor) { return !store::is_weight(tensor); };
-  if (config.finetune || config.no_load_optim || std::any_of(tensors.begin(), tensors.end(), is_state)) return;
-  throw UserError(concat("the checkpoint in ", config.load,
-                         " has weights and no state of an optimizer: it was imported, not trained here. Add --finetune "
-                         "to start a run from them."),
-                  ExitCode::kUsage);
 }
 
 }  // namespace
@@ -80,6 +89,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Gr
   at::set_num_threads(static_cast<int>(*config_.training.num_threads));
   log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
   tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
+  extra_files_ = tokenizer_files(*tokenizer_);
   plan::set_vocabulary(config_, tokenizer_->vocab_size());
   const std::string& save = config_.checkpoint.save;
   if (!save.empty() && grid_.rank == 0) lock_.emplace(save);
@@ -93,7 +103,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Gr
   if (!save.empty()) {
     if (grid_.rank == 0) prepare_save_folder();
     dist::check_folder_is_shared(save, grid_.world);
-    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, tokenizer_files(*tokenizer_), grid_.world);
+    writer_ = std::make_unique<ckpt::CheckpointWriter>(save, extra_files_, grid_.world);
     writer_->reserve(tensors_to_save(state()));
   }
 }
@@ -125,7 +135,6 @@ void Job::find_checkpoint(const OptionTable& table) {
 }
 
 void Job::check_options(const OptionTable& table, const store::Manifest& manifest) {
-  check_can_go_on(manifest, config_.checkpoint);
   plan::RunConfig saved;
   OptionTable saved_table("espalier train gpt", "");
   plan::add_gpt_options(saved_table, saved);
@@ -135,13 +144,13 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
                                 .override_lr_scheduler = config_.schedule.override_lr_scheduler,
                                 .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
-                                .finetune = config_.checkpoint.finetune};
+                                .finetune = begins_anew(config_)};
   const auto differences = ckpt::compare_options(saved_table, table, flags, problems);
   // The padded vocabulary belongs to the model and was fixed when it was created.
   config_.model.padded_vocab_size = manifest.model.padded_vocab_size;
   ckpt::check_model(manifest.model, model_facts(config_), problems);
-  ckpt::check_tokenizer(manifest, tokenizer_files(*tokenizer_), flags, problems);
-  if (!config_.checkpoint.finetune && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
+  ckpt::check_tokenizer(manifest, extra_files_, flags, problems);
+  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
     problems.add("--load ", config_.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
                  " holds weights and no optimizer state, as an imported model does. Give --finetune to begin at "
                  "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
@@ -208,7 +217,7 @@ void Job::load_or_initialize() {
     return;
   }
   const store::TrainingState& saved = checkpoint_->state();
-  const bool finetune = config_.checkpoint.finetune;
+  const bool finetune = begins_anew(config_);
   const bool weights_only = finetune || config_.checkpoint.no_load_optim;
   if (!finetune) {
     Problems problems;
@@ -245,7 +254,10 @@ void Job::load_or_initialize() {
   }
   saved_step_ = finetune ? std::nullopt : std::optional(saved.step);
   log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
-           finetune ? " (weights only: --finetune starts at iteration 0)" : "");
+           config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
+           : finetune                  ? " (weights only, to be evaluated)"
+                                       : "");
+  for (store::ExtraFile& file : kept_files(*checkpoint_, extra_files_)) extra_files_.push_back(std::move(file));
   checkpoint_.reset();
 }
 

@@ -61,6 +61,7 @@ class Job {
   const dist::Grid& grid_;
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::vector<store::ExtraFile> extra_files_;  // of every checkpoint
   std::optional<store::RunLock> lock_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read

@@ -63,6 +63,28 @@ TEST(Evaluation, NamedGroupsAreReportedByName) {
   EXPECT_EQ(steps, (std::vector<int64_t>{5, 10, 10}));  // twice at the interval, once at the end
 }
 
+// What a run found at its end, a process that only evaluates finds again; options of a schedule do not matter to it.
+TEST(Evaluation, AloneItFindsTheSameLossAndTrainsNothing) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 1);
+  train(tiny_run(folder / "data") + Words{"--save", folder / "run", "--save-interval", "100"});
+  train(tiny_run(folder / "data") + Words{"--load", folder / "run", "--save", folder / "found", "--eval-only", "yes",
+                                          "--lr", "1e-5", "--lr-warmup-samples", "0"});
+  const auto last_evaluation = [&](const std::string& run) {
+    std::ifstream file(folder / (run + "/metrics.jsonl"));
+    double loss = 0;
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line);
+      if (record.contains("valid")) loss = record.at("valid").begin()->at("lm_loss");
+    }
+    return loss;
+  };
+  EXPECT_GT(last_evaluation("run"), 1);
+  EXPECT_EQ(last_evaluation("found"), last_evaluation("run"));
+  EXPECT_TRUE(step_records(folder / "found").empty());
+  EXPECT_FALSE(std::filesystem::exists(folder / "found/step_00000010"));
+}
+
 // Argonne's --adjust-word-embedding-init: of 5120 * 24 drawn weights the standard deviation is known within 1 %.
 TEST(WordEmbedding, IsDrawnWithItsOwnStandardDeviation) {
   const TemporaryFolder folder;
@@ -75,8 +97,8 @@ TEST(WordEmbedding, IsDrawnWithItsOwnStandardDeviation) {
   EXPECT_NEAR(saved.read("layers.0.mlp.dense_h_to_4h.weight").std().item<double>(), 0.02, 0.002);
 }
 
-// Steps 3 and 4 pass without training: weights and moments behind them are those of step 2, and step 5 reads the samples
-// and has the rate that it has without the gap.
+// Steps 3 and 4 pass without training: weights and moments behind them are those of step 2, and step 5 reads the
+// samples and has the rate that it has without the gap.
 TEST(SkippedSteps, CountTheirSamplesAndTrainNothing) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
