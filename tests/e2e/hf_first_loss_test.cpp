@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
+#include "convert/hf/export.h"
 #include "convert/hf/import.h"
 #include "data/token_store.h"
 #include "store/weight_folder.h"
@@ -59,6 +61,16 @@ Words go_on(const fs::path& imported, const fs::path& save, const std::string& d
                              steps, " --lr 1e-4 --hidden-dropout 0 --attention-dropout 0"));
 }
 
+// Token files with one document of ids below 31.
+void write_document(const std::string& prefix, size_t length) {
+  data::TokenStoreWriter writer(prefix, data::TokenType::kUint16);
+  std::vector<int32_t> document(length);
+  for (size_t i = 0; i < length; ++i) document[i] = static_cast<int32_t>(i * 7 % 31);
+  writer.add_sequence(document);
+  writer.end_document();
+  writer.finish();
+}
+
 class HfFirstLoss : public testing::TestWithParam<const char*> {};
 
 TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
@@ -97,12 +109,7 @@ TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
   convert::ImportOptions options;
   options.input = "tests/data/hf/llama", options.save = imported, options.dtype = store::DType::kFloat32;
   convert::import_hf(options, imported);
-  data::TokenStoreWriter writer(folder / "data", data::TokenType::kUint16);
-  std::vector<int32_t> document(200);
-  for (size_t i = 0; i < document.size(); ++i) document[i] = static_cast<int32_t>(i * 7 % 31);
-  writer.add_sequence(document);
-  writer.end_document();
-  writer.finish();
+  write_document(folder / "data", 200);
   // A run that begins where its own weights lie has made no progress yet: step 0 is the import.
   train(go_on(imported, imported, folder / "data", 2));
   EXPECT_EQ(step_records(imported).size(), 2u);
@@ -115,6 +122,26 @@ TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
   }
   EXPECT_EQ(step_records(imported).size(), 2u);
   EXPECT_TRUE(fs::exists(imported / "step_00000002"));
+}
+
+// What a run has learnt goes back as the model that it was: its family, its token ids, its generation config.
+TEST(HfFinetune, ARunKeepsWhereItsModelCameFrom) {
+  const TemporaryFolder folder;
+  const fs::path imported = folder / "imported", source = "tests/data/hf/mistral", back = folder / "back";
+  convert::ImportOptions options;
+  options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
+  convert::import_hf(options, imported);
+  write_document(folder / "data", 200);
+  train(go_on(imported, folder / "run", folder / "data", 1));
+  fs::create_directories(back);
+  convert::ExportOptions exported;
+  exported.step_folder = folder / "run/step_00000001";
+  convert::export_hf(exported, back);
+  const auto config = nlohmann::json::parse(read_file(back / "config.json"));
+  const auto original = nlohmann::json::parse(read_file(source / "config.json"));
+  for (const char* key : {"model_type", "bos_token_id", "eos_token_id", "sliding_window"})
+    EXPECT_EQ(config.at(key), original.at(key)) << key;
+  EXPECT_EQ(read_file(back / "generation_config.json"), read_file(source / "generation_config.json"));
 }
 
 }  // namespace hf_first_loss_test
