@@ -53,6 +53,14 @@ struct Forward {
   std::vector<float> logits;
 };
 
+// In fp32.
+void import_model(const fs::path& source, const fs::path& imported) {
+  convert::ImportOptions options;
+  options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
+  fs::create_directories(imported);
+  convert::import_hf(options, imported);
+}
+
 // Training that begins with the weights of `imported` and saves each step.
 Words go_on(const fs::path& imported, const fs::path& save, const std::string& data, int64_t steps) {
   return split_blanks(concat("--recipe ", (imported / convert::kModelRecipe).string(), " --load ", imported.string(),
@@ -78,9 +86,7 @@ TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
   const Forward expected(source);
   const TemporaryFolder folder;
   const fs::path imported = folder / "imported";
-  convert::ImportOptions options;
-  options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
-  convert::import_hf(options, imported);
+  import_model(source, imported);
   for (int64_t row = 0; row < expected.rows; ++row) {
     const std::string name = std::to_string(row);
     data::TokenStoreWriter writer(folder / ("row" + name), data::TokenType::kUint16);
@@ -106,9 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Families, HfFirstLoss, testing::Values("bloom", "gpt2",
 TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
   const TemporaryFolder folder;
   const fs::path imported = folder / "imported";
-  convert::ImportOptions options;
-  options.input = "tests/data/hf/llama", options.save = imported, options.dtype = store::DType::kFloat32;
-  convert::import_hf(options, imported);
+  import_model("tests/data/hf/llama", imported);
   write_document(folder / "data", 200);
   // A run that begins where its own weights lie has made no progress yet: step 0 is the import.
   train(go_on(imported, imported, folder / "data", 2));
@@ -128,9 +132,7 @@ TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
 TEST(HfFinetune, ARunKeepsWhereItsModelCameFrom) {
   const TemporaryFolder folder;
   const fs::path imported = folder / "imported", source = "tests/data/hf/mistral", back = folder / "back";
-  convert::ImportOptions options;
-  options.input = source, options.save = imported, options.dtype = store::DType::kFloat32;
-  convert::import_hf(options, imported);
+  import_model(source, imported);
   write_document(folder / "data", 200);
   train(go_on(imported, folder / "run", folder / "data", 1));
   fs::create_directories(back);
