@@ -69,7 +69,7 @@ TEST(Evaluation, AloneItFindsTheSameLossAndTrainsNothing) {
   write_token_files(folder / "data", 200, 1);
   train(tiny_run(folder / "data") + Words{"--save", folder / "run", "--save-interval", "100"});
   train(tiny_run(folder / "data") + Words{"--load", folder / "run", "--save", folder / "found", "--eval-only", "yes",
-                                          "--lr", "1e-5", "--lr-warmup-samples", "0"});
+                                          "--save-interval", "100", "--lr", "1e-2", "--lr-warmup-samples", "0"});
   const auto last_evaluation = [&](const std::string& run) {
     std::ifstream file(folder / (run + "/metrics.jsonl"));
     double loss = 0;
