@@ -38,8 +38,10 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
+bool is_extra_state(const std::string& name) { return name.ends_with("_extra_state"); }
+
 std::string layer_parameter_name(const std::string& name) {
-  if (name.ends_with("_extra_state") || name.ends_with("inv_freq") || name.ends_with("masked_bias")) return "";
+  if (is_extra_state(name) || name.ends_with("inv_freq") || name.ends_with("masked_bias")) return "";
   for (const Renamed& row : kRenamed)
     if (name.starts_with(row.theirs)) return row.ours + name.substr(std::string(row.theirs).size());
   return name;

@@ -36,7 +36,8 @@ class DeepSpeedReader {
         const TorchValue root = store::read_torch_file(paths[tensor]);
         if (!root.is_dict()) refuse(paths[tensor], "(root)", "a dict of tensors", root.describe());
         for (const auto& [key, value] : root.pairs())
-          if (key.is_string() && value.is_tensor()) tensors.emplace_back(key.as_string("a key"), value.view());
+          if (key.is_string() && value.is_tensor() && !is_extra_state(key.as_string("")))
+            tensors.emplace_back(key.as_string("a key"), value.view());
         if (tensor > 0) continue;
         for (const auto& [key, view] : tensors) keys.push_back(key);
       }

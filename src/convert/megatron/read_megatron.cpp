@@ -16,7 +16,7 @@ void flatten(const TorchValue& value, const std::string& path, std::vector<Named
   if (value.is_tensor()) found.push_back({path, value.view(), path});
   if (!value.is_dict()) return;
   for (const auto& [key, below] : value.pairs())
-    if (key.is_string())
+    if (key.is_string() && !is_extra_state(key.as_string("")))
       flatten(below, path.empty() ? key.as_string("a key") : path + "." + key.as_string("a key"), found);
 }
 

@@ -56,7 +56,7 @@ void add_python(Table& table) {
   for (const char* name : {"object", "int", "float", "bool", "str"})
     table["builtins." + std::string(name)] = GlobalRole::kConstant;
   for (const char* name : {"builtins.slice", "builtins.range", "argparse.Namespace", "types.SimpleNamespace",
-                           "pathlib.PosixPath", "signal.Signals"})
+                           "pathlib.PosixPath", "signal.Signals", "_io.BytesIO"})
     table[name] = GlobalRole::kRecord;
   table["builtins.getattr"] = GlobalRole::kMember;
   table["copyreg._reconstructor"] = GlobalRole::kReconstructObject;
