@@ -127,14 +127,13 @@ void add_tokenizer(const text::TokenizerOptions& tokenizer, Lines& lines) {
   if (tokenizer.vocab_size) lines.add("vocab_size", *tokenizer.vocab_size);
 }
 
-// The same model, but for how the vocabulary is padded, which no option of the model says.
-bool is_same(GptConfig a, const GptConfig& b) {
+}  // namespace
+
+bool is_same_model(GptConfig a, const GptConfig& b) {
   a.vocab_size = b.vocab_size, a.padded_vocab_size = b.padded_vocab_size;
   a.num_query_groups = a.num_groups() == b.num_groups() ? b.num_query_groups : a.num_query_groups;
   return a == b;
 }
-
-}  // namespace
 
 std::string model_recipe(const GptConfig& model, plan::Precision precision, const text::TokenizerOptions& tokenizer) {
   Lines lines;
@@ -161,7 +160,7 @@ std::string imported_config(const GptConfig& model, const std::string& recipe) {
   table.parse_toml(recipe + lines.text(), "the imported model", problems);
   plan::resolve(config, table, problems);
   problems.raise(ExitCode::kBadData);
-  ESPALIER_CHECK(is_same(config.model, model), "the options do not make the model:\n", recipe);
+  ESPALIER_CHECK(is_same_model(config.model, model), "the options do not make the model:\n", recipe);
   return table.to_toml();
 }
 

@@ -19,6 +19,9 @@ std::string model_recipe(const spec::GptConfig& model, plan::Precision precision
 // long as the model allows, one at a time. UserError that names what `espalier train` cannot do.
 std::string imported_config(const spec::GptConfig& model, const std::string& recipe);
 
+// The same model, but for the size of the vocabulary and how it is padded, which no option of the model says.
+bool is_same_model(spec::GptConfig a, const spec::GptConfig& b);
+
 // The options that a checkpoint was saved with; model.vocab_size and padded_vocab_size are the manifest's.
 plan::RunConfig stored_config(const store::Manifest& manifest, const std::filesystem::path& step_folder);
 

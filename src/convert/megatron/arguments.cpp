@@ -2,22 +2,26 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/literal.h"
+#include "convert/megatron/internal/model_arguments.h"
+#include "convert/model_config.h"
 
 namespace espalier::convert {
 namespace {
 
 using store::TorchValue;
 
-// Names of attributes; each is an option of the same name.
+// Names of attributes; each is an option of the same name, or another spelling of one.
 constexpr const char* kArguments[] = {"num_layers",
                                       "hidden_size",
                                       "ffn_hidden_size",
                                       "num_attention_heads",
+                                      "group_query_attention",
                                       "num_query_groups",
                                       "num_key_value_heads",
                                       "kv_channels",
@@ -27,6 +31,7 @@ constexpr const char* kArguments[] = {"num_layers",
                                       "untie_embeddings_and_output_weights",
                                       "make_vocab_size_divisible_by",
                                       "layernorm_epsilon",
+                                      "norm_epsilon",
                                       "apply_residual_connection_post_layernorm",
                                       "openai_gelu",
                                       "swiglu",
@@ -40,6 +45,9 @@ constexpr const char* kArguments[] = {"num_layers",
                                       "rotary_position_embeddings_theta",
                                       "rotary_base",
                                       "rotary_interleaved",
+                                      "use_rope_scaling",
+                                      "rope_scaling_factor",
+                                      "rotary_seq_len_interpolation_factor",
                                       "qk_layernorm",
                                       "window_size",
                                       "init_method_std",
@@ -147,11 +155,6 @@ std::optional<std::string> toml_of(const TorchValue& value) {
   }
 }
 
-bool is_set(const TorchValue* value) {
-  return value != nullptr && !value->is_none() && !(value->kind() == TorchValue::Kind::kBool && !value->as_bool("")) &&
-         !(value->is_sequence() && value->items().empty());
-}
-
 bool equal_ints(const TorchValue* a, const TorchValue* b) {
   return a != nullptr && b != nullptr && a->kind() == TorchValue::Kind::kInt && b->kind() == TorchValue::Kind::kInt &&
          a->as_int("") == b->as_int("");
@@ -170,34 +173,87 @@ bool is_derived(const std::string& name, const TorchValue& args) {
   return false;
 }
 
+bool is_false(const TorchValue& args, const char* name) {
+  const TorchValue* value = args.find(name);
+  return value != nullptr && value->kind() == TorchValue::Kind::kBool && !value->as_bool("");
+}
+
+// Upstream's parser always fills these in and reads them only beside another argument.
+bool is_unread(const std::string& name, const TorchValue& args) {
+  if (name == "num_query_groups") return is_false(args, "group_query_attention");
+  if (name == "rope_scaling_factor") return !is_set(args.find("use_rope_scaling"));
+  return false;
+}
+
+// NVIDIA's older arguments win over the type, whose default is learned positions. "": nothing says.
+std::string positions_of(const TorchValue& args, const std::string& origin) {
+  const TorchValue* type = args.find("position_embedding_type");
+  const std::string name = is_set(type) ? position_type(*type, origin) : "";
+  if (!name.empty() && name != "absolute" && name != "learned_absolute") return name;
+  if (is_set(args.find("use_rotary_position_embeddings"))) return "rotary";
+  return is_false(args, "add_position_embedding") ? "none" : name;
+}
+
+// Nothing: no value that TOML can hold.
+std::optional<std::string> value_of(const std::string& name, const TorchValue& value) {
+  if (name != "window_size" || !value.is_sequence()) return toml_of(value);
+  std::vector<std::string> words;  // (LEFT, RIGHT)
+  for (const TorchValue& item : value.items()) {
+    if (item.kind() != TorchValue::Kind::kInt) return std::nullopt;
+    words.push_back(std::to_string(item.as_int("")));
+  }
+  return quoted(join(words, ","));
+}
+
+// Lines of TOML, each option once.
+class ArgumentLines {
+ public:
+  explicit ArgumentLines(const std::string& origin) : origin_(origin), table_("espalier train gpt", "") {
+    plan::add_gpt_options(table_, config_);
+  }
+  // Rows that exist decide the names: older and newer programs know different ones.
+  bool knows(const std::string& name) const { return table_.find("--" + name) != nullptr; }
+  void add(const std::string& name, const std::string& value) {
+    const auto [said, is_first] = said_.emplace(table_.find("--" + name), std::pair{name, value});
+    if (is_first)
+      text_ += concat(name, " = ", value, "\n");
+    else if (said->second.second != value)
+      throw UserError(concat(origin_, ": args.", name, ": expected ", said->second.second, ", as args.",
+                             said->second.first, " says, found ", value),
+                      ExitCode::kBadData);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string origin_, text_;
+  plan::RunConfig config_;
+  OptionTable table_;
+  std::map<const Option*, std::pair<std::string, std::string>> said_;
+};
+
 }  // namespace
 
 std::string toml_of_arguments(const TorchValue& args, const std::string& origin) {
-  // Rows that exist decide the names: older and newer programs know different ones.
-  plan::RunConfig config;
-  OptionTable table("espalier train gpt", "");
-  plan::add_gpt_options(table, config);
-  std::string toml;
-  const auto add = [&](const std::string& name, const std::string& value) { toml += name + " = " + value + "\n"; };
+  if (args.is_none()) return "";
+  refuse_other_models(args, origin);
+  ArgumentLines lines(origin);
+  if (const std::string positions = positions_of(args, origin); !positions.empty())
+    lines.add("position_embedding_type", quoted(positions));
   for (const char* name : kArguments) {
-    const TorchValue* value = args.is_none() ? nullptr : args.find(name);
-    if (!is_set(value) || is_derived(name, args)) continue;
-    if (table.find(std::string("--") + name) == nullptr) continue;
-    if (std::string(name) == "position_embedding_type") {
-      add(name, quoted(position_type(*value, origin)));
+    const TorchValue* value = args.find(name);
+    if (!is_set(value) || !lines.knows(name) || is_derived(name, args) || is_unread(name, args)) continue;
+    if (std::string(name) == "position_embedding_type" || std::string(name) == "use_rotary_position_embeddings")
       continue;
-    }
-    const auto text = toml_of(*value);
+    const auto text = value_of(name, *value);
     if (!text)
       throw UserError(
           concat(origin, ": args.", name, ": expected a value or a list of values, found ", value->describe()),
           ExitCode::kBadData);
-    add(name, *text);
+    lines.add(name, *text);
   }
-  const TorchValue* fused = args.is_none() ? nullptr : args.find("bias_gelu_fusion");
-  if (fused != nullptr && fused->kind() == TorchValue::Kind::kBool && !fused->as_bool(""))
-    add("no_bias_gelu_fusion", "true");
-  return toml;
+  if (is_false(args, "add_bias_linear")) lines.add("disable_bias_linear", "true");
+  if (is_false(args, "bias_gelu_fusion")) lines.add("no_bias_gelu_fusion", "true");
+  return lines.text();
 }
 
 store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable& table) {
@@ -218,8 +274,10 @@ store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable&
     const std::string key = name;
     const bool is_activation =
         key == "swiglu" || key == "glu_activation" || key == "squared_relu" || key == "openai_gelu";
+    const bool is_spelled_below = key == "group_query_attention" || key == "num_query_groups" ||
+                                  key == "normalization" || key == "window_size" || is_activation;
     if (row == nullptr || row->effect() != OptionEffect::kUsed || key.ends_with("parallel_size") || row->key() != key ||
-        is_activation)
+        is_spelled_below)
       continue;
     const std::vector<std::string> words = row->values();
     if (key == "position_embedding_type") {  // Megatron-DeepSpeed compares members of its enum
@@ -243,7 +301,28 @@ store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable&
                       : activation == Activation::kLiglu ? "liglu"
                                                          : nullptr;
   put("glu_activation", gated == nullptr ? TorchValue() : TorchValue::string(gated));
+  put_names_of_nvidia(config.model, pairs);
   return pairs;
+}
+
+std::vector<std::string> unsaid_options(const plan::RunConfig& config, const OptionTable& table) {
+  const TorchValue args = TorchValue::record("argparse.Namespace", {}, TorchValue::dict(namespace_of(config, table)));
+  plan::RunConfig found;
+  OptionTable found_table("espalier train gpt", "");
+  found_table.say_notes(false);
+  plan::add_gpt_options(found_table, found);
+  Problems problems;  // of the run: arguments keep no layout, so that not all checks can pass
+  found_table.parse_toml(toml_of_arguments(args, "args"), "args", problems);
+  plan::resolve(found, found_table, problems);
+  if (is_same_model(found.model, config.model)) return {};
+  std::vector<std::string> unsaid;
+  for (const auto& row : table.options()) {
+    if (row->group() != table.find("--num-layers")->group() || row->effect() != OptionEffect::kUsed) continue;
+    if (row->name() == "--pad-vocab-size-to" || row->values() == found_table.find(row->name())->values()) continue;
+    unsaid.push_back(concat(row->name(), " ", join(row->values(), " ")));
+  }
+  if (unsaid.empty()) unsaid.push_back("a part of the model");
+  return unsaid;
 }
 
 MegatronOptions megatron_options(const TorchValue& args, const std::string& origin,
@@ -256,6 +335,10 @@ MegatronOptions megatron_options(const TorchValue& args, const std::string& orig
   table.parse_toml(toml_of_arguments(args, origin), origin + ": args", problems);
   problems.raise(ExitCode::kBadData);
   table.parse(more, problems);
+  // Nothing says how long to train: what there is, is a model.
+  const plan::TrainingConfig& training = options.config.training;
+  if (problems.empty() && !training.train_iters && !training.train_samples)
+    table.set("--eval-only", "true", origin, problems);
   plan::resolve(options.config, table, problems);
   problems.raise(ExitCode::kBadData);
   options.toml = table.to_toml();

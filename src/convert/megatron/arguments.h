@@ -12,7 +12,8 @@
 
 namespace espalier::convert {
 
-// TOML, as in a recipe. `origin` names the file for messages.
+// TOML, as in a recipe. `origin` names the file for messages. UserError (kBadData) that names arguments of models that
+// no option here makes.
 std::string toml_of_arguments(const store::TorchValue& args, const std::string& origin);
 
 struct MegatronOptions {
@@ -22,11 +23,15 @@ struct MegatronOptions {
 };
 
 // `more`: options of train gpt as on its command line; they replace those of the checkpoint. UserError (kBadData) that
-// lists what is not understood.
+// lists what is not understood. Where neither says how long to train, the configuration is one of --eval-only.
 MegatronOptions megatron_options(const store::TorchValue& args, const std::string& origin,
                                  const std::vector<std::string>& more);
 
 // The attributes of the Namespace of a checkpoint that is written, from the options of one of ours; without the layout.
+// NVIDIA's names of the model stand beside BigScience's.
 store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable& table);
+
+// The options of the model, as text, that are lost when those attributes are read back; none where all are said.
+std::vector<std::string> unsaid_options(const plan::RunConfig& config, const OptionTable& table);
 
 }  // namespace espalier::convert
