@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
+#include "convert/partial_folder.h"
 #include "plan/lr_schedule.h"
 #include "spec/gpt.h"
 #include "spec/shard.h"
@@ -49,19 +50,16 @@ MegatronExportReport MegatronExporter::run() {
   const int64_t step = manifest().state.step;
   const std::string name =
       deepspeed ? concat("global_step", step) : format_printf("iter_%07lld", static_cast<long long>(step));
-  report_.folder = request_.output / name;
-  if (fs::exists(report_.folder))
-    throw UserError(concat("'", report_.folder.string(),
-                           "' is already there, and nothing is rewritten: use another "
-                           "--output"),
-                    ExitCode::kCannotCreate);
-  fs::create_directories(report_.folder);
+  PartialFolder folder(request_.output / name);
+  report_.folder = folder.path();
   progress_ = std::make_unique<Progress>("export", manifest().tensor_bytes(), Progress::Unit::kBytes);
   if (deepspeed)
     write_deepspeed();
   else
     write_megatron();
   progress_->finish();
+  folder.commit();
+  report_.folder = request_.output / name;
   write_file_atomically(request_.output / (deepspeed ? "latest" : "latest_checkpointed_iteration.txt"),
                         deepspeed ? name : std::to_string(step));
   report_.step = step;
@@ -80,6 +78,10 @@ void MegatronExporter::check_layout() const {
   if (config_.model.activation == spec::Activation::kSilu || config_.model.activation == spec::Activation::kRelu ||
       config_.model.activation == spec::Activation::kGegluTanh)
     problems.add("the model's activation has no option in Megatron: it cannot be exported");
+  else
+    for (const std::string& option : unsaid_options(config_, table_))
+      problems.add(option, ": Megatron's arguments have no word for it, and a model without it would be another: it ",
+                   "cannot be exported");
   const auto divides = [&](const char* flag, int64_t size, const char* what, int64_t count) {
     if (count % size != 0)
       problems.add(flag, " ", size, " does not divide ", what, " = ", format_count(count),
