@@ -133,6 +133,10 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
                              .head_size = model.kv_channels,
                              .activated_half_last = options.activated_half_last});
   check_assignment(merge, checkpoint, dtype);
+  if (checkpoint.order_is_inferred && dtype == DType::kFloat32)
+    report.remarks.push_back(
+        "the optimizer's moments have no names and were assigned to parameters by their order, each of its parameter's "
+        "shape; in fp32 there are no master weights, so nothing else in the files can confirm it");
 
   store::Manifest manifest;
   manifest.model = {.family = "gpt",
@@ -158,7 +162,10 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
   }
   std::stable_sort(report.differences.begin(), report.differences.end(),
                    [](const CopyDifference& a, const CopyDifference& b) {
-                     return std::isnan(a.largest_difference) || a.largest_difference > b.largest_difference;
+                     const bool a_is_nan = std::isnan(a.largest_difference);
+                     if (a_is_nan || std::isnan(b.largest_difference))
+                       return a_is_nan && !std::isnan(b.largest_difference);
+                     return a.largest_difference > b.largest_difference;
                    });
 
   fs::create_directories(request.save);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <regex>
 #include <set>
 
@@ -190,6 +192,8 @@ TEST_F(MegatronImportTest, WhatIsExportedInAnyLayoutComesBackToTheBit) {
 // A value of a tree replaced: keys lead to it.
 TorchValue with(const TorchValue& root, const std::vector<std::string>& keys, const TorchValue& value, size_t at = 0) {
   if (at == keys.size()) return value;
+  if (root.kind() == TorchValue::Kind::kRecord)
+    return TorchValue::record(root.class_name(), root.items(), with(root.state(), keys, value, at));
   TorchPairs pairs;
   for (const auto& [key, below] : root.pairs())
     pairs.emplace_back(key,
@@ -309,6 +313,144 @@ TEST_F(MegatronImportTest, CopiesThatDifferAreReportedAndTheFirstOrTheirMeanIsTa
     std::memcpy(&bits, bytes.data(), 2);
     EXPECT_EQ(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16), average ? 0.375f : 0.25f);
   }
+}
+
+TorchValue floats(const std::vector<int64_t>& shape, const std::vector<float>& values) {
+  store::TensorSource source{.dtype = store::DType::kFloat32, .shape = shape, .produce = {}};
+  source.produce = [values](const store::ByteSink& sink) { sink(values.data(), values.size() * sizeof(float)); };
+  return TorchValue::tensor(source);
+}
+
+// Copies of a tensor on the two tensor ranks: the first is all zeros.
+TEST_F(MegatronImportTest, ANotANumberInACopyIsTheLargestDifferenceAndComesFirst) {
+  const fs::path copy = copy_of("plain-bf16-tp2pp2");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::pair<std::string, std::vector<float>> copies[] = {
+      {"layers.0.input_layernorm.weight", {0, 1, 0, 0, 0, 0, 0, 0}},
+      {"layers.0.input_layernorm.bias", {nan, 1, 0, 0, 0, 0, 0, 0}},
+      {"layers.0.post_attention_layernorm.weight", {0, 0, 2, 0, 0, 0, 0, 0}},
+      {"layers.0.post_attention_layernorm.bias", {1, nan, 1, 0, 0, 0, 0, 0}}};
+  for (const auto& [name, values] : copies) {
+    const std::vector<std::string> keys = {"model", "language_model", "encoder", name};
+    rewrite(copy / "iter_0000003/mp_rank_00_001/model_optim_rng.pt", keys, floats({8}, std::vector<float>(8, 0)));
+    rewrite(copy / "iter_0000003/mp_rank_01_001/model_optim_rng.pt", keys, floats({8}, values));
+  }
+  const MegatronImportReport report = import(copy, /*with_optimizer=*/false);
+  ASSERT_EQ(report.differences.size(), 4u);
+  EXPECT_EQ(report.differences[0].num_different + report.differences[1].num_different, 5);
+  EXPECT_TRUE(std::isnan(report.differences[0].largest_difference));
+  EXPECT_TRUE(std::isnan(report.differences[1].largest_difference));
+  EXPECT_EQ(report.differences[2].largest_difference, 2);
+  EXPECT_EQ(report.differences[3].largest_difference, 1);
+}
+
+// As pickle of Python 3.11 (protocol 2) writes {"a._extra_state": io.BytesIO(b"ab\xff")}, in a file of torch < 1.6.
+TEST_F(MegatronImportTest, StatesOfTransformerEngineAreReadAsRecordsThatDoNothing) {
+  using std::string_literals::operator""s;
+  const std::string head = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."s + "\x80\x02M\xe9\x03."s +
+                           "\x80\x02}X\x0d\0\0\0little_endian\x88s."s;
+  const std::string pickle =
+      "\x80\x02}q\0X\x0e\0\0\0a._extra_stateq\1c_io\nBytesIO\nq\2)\x81q\3c_codecs\nencode\nq\4X\4\0\0\0"s +
+      "ab\xc3\xbfq\5X\6\0\0\0latin1q\6\x86q\7Rq\x08K\0N\x87q\tbs."s;
+  std::ofstream(folder_ / "state.pt", std::ios::binary) << head << pickle << "\x80\x02].";
+  const TorchValue state = store::read_torch_file(folder_ / "state.pt").at("a._extra_state");
+  EXPECT_EQ(state.kind(), TorchValue::Kind::kRecord);
+  EXPECT_EQ(state.class_name(), "_io.BytesIO");
+  EXPECT_EQ(state.state().items().at(0).bytes(), "ab\xff");
+}
+
+TEST_F(MegatronImportTest, StatesOfTransformerEngineAreLeftOut) {
+  const TorchValue bytes = TorchValue::record(
+      "_io.BytesIO", {}, TorchValue::tuple({TorchValue::bytes("ab"), TorchValue::integer(0), TorchValue()}));
+  const fs::path copy = copy_of("plain-fp32");
+  const fs::path file = copy / "iter_0000003/mp_rank_00/model_optim_rng.pt";
+  const TorchValue root = store::read_torch_file(file);
+  TorchPairs encoder;
+  for (const auto& [key, value] : root.at("model").at("language_model").at("encoder").pairs()) {
+    encoder.emplace_back(key, value);
+    const std::string name = key.as_string("");
+    if (name.ends_with(".weight"))
+      encoder.emplace_back(TorchValue::string(name.substr(0, name.size() - 6) + "_extra_state"), bytes);
+  }
+  encoder.emplace_back(TorchValue::string("final_norm._extra_state"), filled({7}, 1));
+  rewrite(file, {"model", "language_model", "encoder"}, TorchValue::ordered_dict(encoder));
+  expect_equal(import(copy).step_folder, kFolder / "plain-fp32.truth.safetensors", /*with_optimizer=*/true);
+
+  const fs::path deepspeed = copy_of("deepspeed-fp32-pp2"), step = deepspeed / "global_step3";
+  for (const fs::directory_entry& entry : fs::directory_iterator(step)) {
+    if (!entry.path().filename().string().starts_with("layer_")) continue;
+    TorchPairs layer = store::read_torch_file(entry.path()).pairs();
+    layer.emplace_back(TorchValue::string("_extra_state"), filled({7}, 1));
+    layer.emplace_back(TorchValue::string("mlp._extra_state"), bytes);
+    store::write_torch_file(folder_ / "layer.pt", TorchValue::ordered_dict(layer));
+    fs::rename(folder_ / "layer.pt", entry.path());
+  }
+  expect_equal(import(deepspeed).step_folder, kFolder / "deepspeed-fp32-pp2.truth.safetensors", true);
+}
+
+TEST_F(MegatronImportTest, MomentsThatNothingConfirmsAreSaidToBeAssignedByOrder) {
+  const auto says = [](const MegatronImportReport& report) {
+    return std::any_of(report.remarks.begin(), report.remarks.end(), [](const std::string& remark) {
+      return remark.find("assigned to parameters by their order") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(says(import(kFolder / "plain-fp32")));
+  EXPECT_FALSE(says(import(kFolder / "plain-fp32", /*with_optimizer=*/false)));
+  EXPECT_FALSE(says(import(kFolder / "plain-bf16-tp2pp2")));
+}
+
+TEST_F(MegatronImportTest, WithoutALengthOfTheRunTheModelIsImported) {
+  const fs::path copy = copy_of("plain-fp32");
+  rewrite(copy / "iter_0000003/mp_rank_00/model_optim_rng.pt", {"args", "train_iters"}, TorchValue());
+  const MegatronImportReport report = import(copy, /*with_optimizer=*/false);
+  EXPECT_NE(store::read_manifest(report.step_folder).config.find("eval_only = true"), std::string::npos);
+}
+
+TEST_F(MegatronImportTest, AModelThatMegatronsArgumentsCannotSayIsNotExported) {
+  import_megatron({.input = kFolder / "deepspeed-bf16-tp2pp2dp2",
+                   .save = folder_ / "ours",
+                   .step = {},
+                   .with_optimizer = false,
+                   .train_options = {"--position-embedding-type", "rotary", "--rope-scaling-type", "linear",
+                                     "--rope-scaling-factor", "2"}});
+  try {
+    export_megatron({.load = folder_ / "ours", .step = {}, .output = folder_ / "theirs"});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--rope-scaling-type linear: Megatron's arguments have no word for it"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "theirs"));
+}
+
+// An attempt that was killed left a part; one that fails leaves nothing; what is there is not replaced.
+TEST_F(MegatronImportTest, AnExportHasItsNameOnlyWhenItIsWhole) {
+  import(kFolder / "plain-fp32");
+  const MegatronExport request{.load = folder_ / "ours", .step = {}, .output = folder_ / "theirs"};
+  fs::create_directories(folder_ / "theirs/iter_0000003.partial/mp_rank_00");
+  std::ofstream(folder_ / "theirs/iter_0000003.partial/.lock") << "";
+  std::ofstream(folder_ / "theirs/iter_0000003.partial/mp_rank_07") << "rest";
+  const MegatronExportReport report = export_megatron(request);
+  EXPECT_EQ(report.folder, folder_ / "theirs/iter_0000003");
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "theirs"))
+    names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"iter_0000003", "latest_checkpointed_iteration.txt"}));
+  names.clear();
+  for (const fs::directory_entry& entry : fs::directory_iterator(report.folder)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"mp_rank_00"}));
+  EXPECT_THROW(export_megatron(request), UserError);
+
+  // A block of the checkpoint is damaged: its checksum ends the export in the middle.
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_ / "ours")) {
+    if (!entry.is_regular_file() || !entry.path().filename().string().starts_with("weights")) continue;
+    std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('?');
+  }
+  EXPECT_THROW(export_megatron({.load = folder_ / "ours", .step = {}, .output = folder_ / "others"}), UserError);
+  EXPECT_TRUE(!fs::exists(folder_ / "others") || fs::is_empty(folder_ / "others"));
 }
 
 TEST_F(MegatronImportTest, AnOptimizerOfOtherWeightsIsRefused) {

@@ -257,7 +257,9 @@ std::vector<CopyDifference> MegatronMerge::differences(const MergedTensor& tenso
         if (std::memcmp(&a[at], &b[at], sizeof(float)) == 0) continue;
         ++difference.num_different;
         const double distance = std::abs(static_cast<double>(a[at]) - static_cast<double>(b[at]));
-        if (!(distance <= difference.largest_difference)) difference.largest_difference = distance;
+        // Once it is NaN, it stays.
+        if (!std::isnan(difference.largest_difference) && !(distance <= difference.largest_difference))
+          difference.largest_difference = distance;
       }
     }
     if (difference.num_different > 0) all.push_back(difference);
