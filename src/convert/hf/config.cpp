@@ -101,9 +101,12 @@ void read_bloom(ConfigReader& reader, HfModel& model) {
 void read_biases(ConfigReader& reader, HfFamily family, GptConfig& config) {
   config.add_bias_linear = false;
   if (family == HfFamily::kQwen2) config.add_qkv_bias = true;
-  if (family == HfFamily::kQwen3)
+  reader.require("lm_head_bias", false, "the output layer has no bias here");
+  if (family != HfFamily::kLlama) {
     reader.require("attention_bias", false, "a bias of o_proj comes only together with those of the MLP here");
-  if (family != HfFamily::kLlama) return;
+    reader.require("mlp_bias", false, "biases of the MLP come only together with those of attention here");
+    return;
+  }
   const bool attention = reader.flag("attention_bias", false), mlp = reader.flag("mlp_bias", false);
   if (attention != mlp)
     reader.problem(attention ? "attention_bias" : "mlp_bias",
@@ -166,7 +169,10 @@ void read_llama_like(ConfigReader& reader, HfModel& model, Problems& problems) {
   read_window(reader, family, config);
   read_heads(reader, config);
   read_rope(reader, family, config, problems);
-  reader.ignore({"pretraining_tp", "embd_pdrop"});
+  reader.require("use_mrope", false, "positions have one dimension here");
+  reader.require("rope_interleaved", false, "rotated pairs are (i, i + half) in these families");
+  // The last two are Phi-4-mini's, and no code reads them.
+  reader.ignore({"pretraining_tp", "embd_pdrop", "is_llama_config", "full_attn_mod", "interpolate_factor"});
 }
 
 // Keys of other families, or of all, that would change the model.

@@ -122,6 +122,8 @@ TEST(HfConfig, ReadsWindowsBiasesAndTiesOfTheOthers) {
   EXPECT_EQ(qwen.window_size, 0);
   const Json all = {{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 7}};
   EXPECT_EQ(read(with(kQwen2, all)).config.window_size, 7);
+  // Of the 24 layers the first 24 would see all.
+  EXPECT_EQ(read(with(kQwen2, {{"use_sliding_window", true}})).config.window_size, 0);
   EXPECT_EQ(read(with(kQwen2, {{"head_dim", 32}})).config.kv_channels, 32);
 }
 
@@ -146,8 +148,48 @@ TEST(HfConfig, TakesTransformers5sRopeParameters) {
   EXPECT_EQ(config.rope_scaling.beta_fast, 32);
 }
 
+TEST(HfConfig, SaysNothingOfKeysOfPublishedModelsThatChangeNothing) {
+  const std::pair<const char*, Json> cases[] = {{kLlama31, {{"rope_interleaved", false}, {"is_llama_config", true}}},
+                                                {kMistral, {{"attention_bias", false}, {"mlp_bias", false}}},
+                                                {kQwen2, {{"use_mrope", false}}},
+                                                {kPhi3Mini128k,
+                                                 {{"attention_bias", false},
+                                                  {"mlp_bias", false},
+                                                  {"lm_head_bias", false},
+                                                  {"full_attn_mod", 1},
+                                                  {"interpolate_factor", 1}}}};
+  for (const auto& [text, more] : cases) {
+    const HfModel model = read(with(text, more));
+    EXPECT_TRUE(model.notes.empty()) << model.notes[0];
+    EXPECT_EQ(model.config, read(text).config);
+  }
+}
+
+TEST(HfConfig, TakesYarnOfFinetunedModels) {
+  const Json yarn = {
+      {"type", "yarn"}, {"factor", 16.0}, {"original_max_position_embeddings", 4096}, {"finetuned", true}};
+  const HfModel model = read(with(kLlama31, {{"rope_scaling", yarn}}));
+  EXPECT_TRUE(model.notes.empty()) << model.notes[0];
+  EXPECT_EQ(model.config.rope_scaling.kind, Kind::kYarn);
+  EXPECT_EQ(model.config.rope_scaling.factor, 16);
+}
+
+TEST(HfConfig, WritesTheFactorOfLongropeWhereTransformersAsksForIt) {
+  const Json factors(64, 1.5);  // pairs of the 128 channels of a head
+  const Json longrope = {{"rope_type", "longrope"},
+                         {"factor", 32.0},
+                         {"original_max_position_embeddings", 4096},
+                         {"short_factor", factors},
+                         {"long_factor", factors}};
+  const HfModel llama = read(with(kLlama31, {{"rope_scaling", longrope}}));
+  EXPECT_EQ(Json::parse(hf_config_json(llama, "")).at("rope_scaling").at("factor"), 32.0);
+  EXPECT_EQ(read(hf_config_json(llama, "")).config, llama.config);
+  EXPECT_FALSE(Json::parse(hf_config_json(read(kPhi3Mini128k), "")).at("rope_scaling").contains("factor"));
+}
+
 TEST(HfConfig, RefusesByNameWhatChangesTheModel) {
   const auto expect = [](const char* text, const Json& change, const std::string& part) {
+    ASSERT_FALSE(part.empty());
     const std::string message = refusal(with(text, change));
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
@@ -162,6 +204,11 @@ TEST(HfConfig, RefusesByNameWhatChangesTheModel) {
   expect(kGpt2, {{"n_layer", 1.5}}, "n_layer: expected a size");
   expect(kBloom, {{"layer_norm_epsilon", 1e-6}}, "layer_norm_epsilon: 1e-06 is not supported");
   expect(kLlama31, {{"attention_bias", true}}, "attention_bias: true is only supported together");
+  expect(kLlama31, {{"rope_interleaved", true}}, "rope_interleaved: true is not supported: rotated pairs");
+  expect(kMistral, {{"attention_bias", true}}, "attention_bias: true is not supported");
+  expect(kMistral, {{"mlp_bias", true}}, "mlp_bias: true is not supported");
+  expect(kPhi3Mini128k, {{"lm_head_bias", true}}, "lm_head_bias: true is not supported: the output layer has no bias");
+  expect(kQwen2, {{"use_mrope", true}}, "use_mrope: true is not supported: positions have one dimension here");
   expect(kLlama31, {{"quantization_config", {{"bits", 4}}}}, "quantization_config: is not supported");
   expect(kLlama31, {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}},
          "rope_scaling.rope_type: 'dynamic' is not supported");
@@ -171,7 +218,6 @@ TEST(HfConfig, RefusesByNameWhatChangesTheModel) {
          "rope_scaling.twist: is not known");
   expect(kLlama31, {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor: 0.5 is only known for phi3");
   expect(kLlama31, {{"num_key_value_heads", 7}}, "7 does not divide num_attention_heads 32");
-  expect(kQwen2, {{"use_sliding_window", true}}, "");
   expect(kQwen2, {{"use_sliding_window", true}, {"max_window_layers", 9}}, "max_window_layers: 9 of 24 layers");
   expect(kQwen2, {{"layer_types", {"sliding_attention", "full_attention"}}},
          "layer_types: only the same for all layers");

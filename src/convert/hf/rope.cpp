@@ -48,6 +48,7 @@ void read_yarn(ConfigReader& rope, spec::RopeScaling& scaling) {
   const double scale = rope.number("mscale", 0, 0, 1e6), scale_all = rope.number("mscale_all_dim", 0, 0, 1e6);
   if (scaling.attention_factor == 0 && scale != 0 && scale_all != 0)
     scaling.attention_factor = yarn_attention(scaling.factor, scale) / yarn_attention(scaling.factor, scale_all);
+  rope.ignore({"finetuned"});  // whether the model was trained with it; the positions are the same
   rope.require("truncate", true, "the range of corrected frequencies is always rounded to whole channels here");
 }
 
@@ -146,11 +147,13 @@ void write_rope(HfFamily family, const spec::GptConfig& config, Json& json) {
     rope["short_factor"] = scaling.short_factors;
     rope["long_factor"] = scaling.long_factors;
   }
+  const bool is_phi3 = family == HfFamily::kPhi3;
+  // Phi-3 derives longrope's factor from its lengths; elsewhere transformers asks for it.
   const bool is_derived = scaling.factor * static_cast<double>(scaling.original_max_position_embeddings) ==
                           static_cast<double>(config.max_position_embeddings);
-  if (scaling.kind != Kind::kNone && !(scaling.kind == Kind::kLongRope && is_derived)) rope["factor"] = scaling.factor;
+  if (scaling.kind != Kind::kNone && !(scaling.kind == Kind::kLongRope && is_phi3 && is_derived))
+    rope["factor"] = scaling.factor;
   if (scaling.attention_factor != 0) rope["attention_factor"] = scaling.attention_factor;
-  const bool is_phi3 = family == HfFamily::kPhi3;
   if (scaling.original_max_position_embeddings > 0 && !is_phi3)
     rope["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
 
