@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "convert/tensor_map.h"
@@ -15,10 +16,11 @@ namespace espalier::convert {
 
 enum class Direction { kImport, kExport };  // theirs to ours, ours to theirs
 
-// A whole tensor of the source side, row-major. Not owned.
+// A whole tensor of the source side, row-major. Not owned, unless `owner` keeps it.
 struct SourceTensor {
   store::DType dtype = store::DType::kFloat32;
   const void* data = nullptr;
+  std::shared_ptr<const void> owner = {};
 };
 
 // Asked for tensors of the source side by number, by several threads at once where fill() is.

@@ -22,23 +22,39 @@ void MappedTensors::prepare(size_t tensor) {
   if (view.contiguous()) {
     entry.data = map_file(view.file) + view.offset;
   } else {
-    entry.packed.resize(static_cast<size_t>(view.num_bytes()));
-    store::TensorReader(view).read(entry.packed.data());
-    entry.data = entry.packed.data();
+    auto packed = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(view.num_bytes()));
+    store::TensorReader(view).read(packed->data());
+    entry.data = packed->data();
+    entry.packed = std::move(packed);
   }
-  if (check_) check_(tensor, entry.data);
+  try {
+    if (check_ && !entry.is_checked) check_(tensor, entry.data);
+  } catch (...) {  // the next use is told as well
+    entry.data = nullptr;
+    throw;
+  }
+  entry.is_checked = true;
 }
 
 SourceTensor MappedTensors::at(size_t tensor) {
-  std::call_once(entries_[tensor]->once, [&] { prepare(tensor); });
-  return {views_[tensor].dtype, entries_[tensor]->data};
+  Entry& entry = *entries_[tensor];
+  const std::lock_guard lock(entry.mutex);
+  if (entry.data == nullptr) prepare(tensor);
+  return {views_[tensor].dtype, entry.data, entry.packed};
 }
 
 void MappedTensors::release(size_t tensor) {
-  if (!views_[tensor].contiguous() || entries_[tensor]->data == nullptr) return;
+  Entry& entry = *entries_[tensor];
+  const std::lock_guard lock(entry.mutex);
+  if (entry.data == nullptr) return;
+  if (!views_[tensor].contiguous()) {
+    entry.data = nullptr;
+    entry.packed.reset();
+    return;
+  }
   // Whole pages of the file; they come back from it when they are touched again.
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(entries_[tensor]->data);
+  const auto begin = reinterpret_cast<uintptr_t>(entry.data);
   const uintptr_t end = begin + static_cast<uintptr_t>(views_[tensor].num_bytes());
   const uintptr_t first = begin / page * page;
   if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);

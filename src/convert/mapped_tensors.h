@@ -25,14 +25,16 @@ class MappedTensors {
 
   // Thread-safe. Files are mapped when first needed; a view that is not packed is read into memory, packed.
   SourceTensor at(size_t tensor);
-  // Gives the memory that at() has filled back until it is asked for again.
+  // Gives the memory that at() has filled back until it is asked for again. Thread-safe: what at() returned before
+  // stays valid.
   void release(size_t tensor);
 
  private:
   struct Entry {
-    std::once_flag once;
-    const uint8_t* data = nullptr;
-    std::vector<uint8_t> packed;
+    std::mutex mutex;
+    const uint8_t* data = nullptr;  // null: not there, or given back
+    std::shared_ptr<const std::vector<uint8_t>> packed;
+    bool is_checked = false;
   };
   const uint8_t* map_file(const std::filesystem::path& path);
   void prepare(size_t tensor);
