@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSpin = std::chrono::microseconds(40);   // about what it costs to fall asleep and to be woken
+constexpr auto kSpin = std::chrono::microseconds(40);    // about what it costs to fall asleep and to be woken
 constexpr auto kSleep = std::chrono::milliseconds(100);  // then look whether the others are still there
 
 }  // namespace
@@ -53,9 +53,12 @@ void SharedMachine::wait(const SharedOperation& operation, std::chrono::millisec
     const bool rang = listen(heard);
     lock.lock();
     if (rang) continue;
-    check_alive(operation);
-    if (Clock::now() >= end)
-      throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
+    const std::optional<int64_t> ended = ended_peer(operation);
+    // A process that has ended may have done its part before: what it gave lies there.
+    advance_all();
+    if (operation.done_) return;
+    if (ended) throw std::runtime_error(concat("the process of rank ", *ended, " has ended"));
+    if (Clock::now() >= end) throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
   }
 }
 
@@ -79,10 +82,10 @@ bool SharedMachine::listen(uint32_t heard) {
   return bell.heard() != heard;
 }
 
-void SharedMachine::check_alive(const SharedOperation& operation) const {
+std::optional<int64_t> SharedMachine::ended_peer(const SharedOperation& operation) const {
   for (const int64_t peer : operation.peers_)
-    if (peer != rank_ && !memory_.is_claimed_by_another(peer))
-      throw std::runtime_error(concat("the process of rank ", peer, " has ended"));
+    if (peer != rank_ && !memory_.is_claimed_by_another(peer)) return peer;
+  return std::nullopt;
 }
 
 }  // namespace espalier::dist

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "dist/internal/shared_memory.h"
@@ -44,7 +45,7 @@ class SharedMachine {
 
   // Runs it as far as it goes.
   void start(const std::shared_ptr<SharedOperation>& operation);
-  // Throws std::runtime_error when a peer's process has ended or `timeout` has passed.
+  // Throws std::runtime_error when a peer's process has ended before it did its part or `timeout` has passed.
   void wait(const SharedOperation& operation, std::chrono::milliseconds timeout);
   bool is_done(const SharedOperation& operation);
   // Tells a process that something has changed which it may wait for.
@@ -54,7 +55,7 @@ class SharedMachine {
   void advance_all();
   // Until the bell rings; not long where nobody rings. False: nobody did.
   bool listen(uint32_t heard);
-  void check_alive(const SharedOperation& operation) const;
+  std::optional<int64_t> ended_peer(const SharedOperation& operation) const;
 
   SharedMemory memory_;
   int64_t rank_, size_;
