@@ -49,6 +49,8 @@ class Combination {
     TORCH_CHECK(operation == c10d::ReduceOp::SUM || operation == c10d::ReduceOp::MAX, "only sums and maxima");
   }
 
+  const char* name() const { return operation_ == c10d::ReduceOp::SUM ? " SUM" : " MAX"; }
+
   // `result` may be one of the sources' memory only if it is a sum of fp32 or wider and that source is the first.
   void run(const std::vector<const void*>& sources, void* result, int64_t count) const {
     const bool widen = type_ == at::kBFloat16 || type_ == at::kHalf;
@@ -98,14 +100,13 @@ class SharedMemoryBackend : public c10d::Backend {
         if (r != me) copy(r, r * share * width, data + (range.begin + part.begin) * width, part.count * width);
       }
     };
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{values}](int64_t k) {
       const int64_t number = k / 2;
       if (k % 2 == 1) {
         const Range range = piece(number, size, total), mine = piece(me, share, range.count);
         char* const own = data + (range.begin + mine.begin) * width;
         std::vector<const void*> sources;
-        for (int64_t r = 0; r < n; ++r)
-          sources.push_back(r == me ? own : group->area(r, number) + me * share * width);
+        for (int64_t r = 0; r < n; ++r) sources.push_back(r == me ? own : group->area(r, number) + me * share * width);
         char* const result = group->area(me, number) + me * share * width;
         combination.run(sources, result, mine.count);
         std::memcpy(own, result, static_cast<size_t>(mine.count * width));
@@ -119,14 +120,15 @@ class SharedMemoryBackend : public c10d::Backend {
         std::memcpy(group->area(me, number) + offset, part, static_cast<size_t>(bytes));
       });
     };
-    return start(OpType::ALLREDUCE, values, 2 * num_pieces(total, size) + 1, step, {values});
+    return start(described(OpType::ALLREDUCE, combination.name(), values), values, 2 * num_pieces(total, size) + 1,
+                 step);
   }
 
   WorkPointer _allgather_base(at::Tensor& result, at::Tensor& part, const c10d::AllgatherOptions&) override {
     const int64_t size = SharedGroup::kAreaBytes, total = static_cast<int64_t>(part.nbytes()), me = group_->rank();
     char* const to = static_cast<char*>(result.mutable_data_ptr());
     const char* const from = static_cast<const char*>(part.const_data_ptr());
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{result, part}](int64_t k) {
       if (k == 0 && to + me * total != from) std::memcpy(to + me * total, from, static_cast<size_t>(total));
       if (k > 0) {
         const Range range = piece(k - 1, size, total);
@@ -137,7 +139,7 @@ class SharedMemoryBackend : public c10d::Backend {
       const Range range = piece(k, size, total);
       std::memcpy(group->area(me, k), from + range.begin, static_cast<size_t>(range.count));
     };
-    return start(OpType::_ALLGATHER_BASE, part, num_pieces(total, size) + 1, step, {result, part});
+    return start(described(OpType::_ALLGATHER_BASE, "", part), part, num_pieces(total, size) + 1, step);
   }
 
   WorkPointer _reduce_scatter_base(at::Tensor& part, at::Tensor& values,
@@ -147,7 +149,7 @@ class SharedMemoryBackend : public c10d::Backend {
     const int64_t share = SharedGroup::kAreaBytes / (n * width);
     const char* const from = static_cast<const char*>(values.const_data_ptr());
     char* const to = static_cast<char*>(part.mutable_data_ptr());
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{part, values}](int64_t k) {
       if (k > 0) {
         const Range range = piece(k - 1, share, total);
         std::vector<const void*> sources;
@@ -161,7 +163,8 @@ class SharedMemoryBackend : public c10d::Backend {
       }
       give_shares(*group, from, total * width, share * width, k);
     };
-    return start(OpType::_REDUCE_SCATTER_BASE, values, num_pieces(total, share) + 1, step, {part, values});
+    return start(described(OpType::_REDUCE_SCATTER_BASE, combination.name(), values), values,
+                 num_pieces(total, share) + 1, step);
   }
 
   WorkPointer alltoall_base(at::Tensor& result, at::Tensor& values, std::vector<int64_t>& result_sizes,
@@ -171,7 +174,7 @@ class SharedMemoryBackend : public c10d::Backend {
     const int64_t share = SharedGroup::kAreaBytes / n / 64 * 64;
     const char* const from = static_cast<const char*>(values.const_data_ptr());
     char* const to = static_cast<char*>(result.mutable_data_ptr());
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{result, values}](int64_t k) {
       if (k == 0) std::memcpy(to + me * total, from + me * total, static_cast<size_t>(total));
       if (k > 0) {
         const Range range = piece(k - 1, share, total);
@@ -182,7 +185,7 @@ class SharedMemoryBackend : public c10d::Backend {
       }
       give_shares(*group, from, total, share, k);
     };
-    return start(OpType::ALLTOALL_BASE, values, num_pieces(total, share) + 1, step, {result, values});
+    return start(described(OpType::ALLTOALL_BASE, "", values), values, num_pieces(total, share) + 1, step);
   }
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
@@ -190,7 +193,7 @@ class SharedMemoryBackend : public c10d::Backend {
     const int64_t size = SharedGroup::kAreaBytes, total = static_cast<int64_t>(values.nbytes());
     const int64_t root = options.rootRank;
     char* const data = static_cast<char*>(values.mutable_data_ptr());
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{values}](int64_t k) {
       const bool gives = group->rank() == root;
       if (!gives && k == 0) return;
       const Range range = piece(gives ? k : k - 1, size, total);
@@ -199,26 +202,25 @@ class SharedMemoryBackend : public c10d::Backend {
       else
         std::memcpy(data + range.begin, group->area(root, k - 1), static_cast<size_t>(range.count));
     };
-    return start(OpType::BROADCAST, values, num_pieces(total, size) + 1, step, {values});
+    return start(described(OpType::BROADCAST, concat(" from ", root), values), values, num_pieces(total, size) + 1,
+                 step);
   }
 
   WorkPointer barrier(const c10d::BarrierOptions&) override {
     // The second step begins when all have come.
-    return start(OpType::BARRIER, at::empty({0}, at::kByte), 2, [](int64_t) {}, {});
+    return start({OpType::BARRIER, "BARRIER"}, at::empty({0}, at::kByte), 2, [](int64_t) {});
   }
 
   WorkPointer send(Tensors& tensors, int peer, int tag) override {
     const at::Tensor values = the(tensors);
-    return work(OpType::SEND,
-                group_->start_send(values.const_data_ptr(), static_cast<int64_t>(values.nbytes()), peer, tag),
-                {values});
+    const std::shared_ptr<const void> memory(std::make_shared<at::Tensor>(values), values.const_data_ptr());
+    return work(OpType::SEND, group_->start_send(memory, static_cast<int64_t>(values.nbytes()), peer, tag));
   }
 
   WorkPointer recv(Tensors& tensors, int peer, int tag) override {
     const at::Tensor values = the(tensors);
-    return work(OpType::RECV,
-                group_->start_receive(values.mutable_data_ptr(), static_cast<int64_t>(values.nbytes()), peer, tag),
-                {values});
+    const std::shared_ptr<void> memory(std::make_shared<at::Tensor>(values), values.mutable_data_ptr());
+    return work(OpType::RECV, group_->start_receive(memory, static_cast<int64_t>(values.nbytes()), peer, tag));
   }
 
  private:
@@ -227,13 +229,9 @@ class SharedMemoryBackend : public c10d::Backend {
 
   class Work : public c10d::Work {
    public:
-    Work(int rank, OpType type, std::shared_ptr<SharedGroup> group, SharedGroup::Operation operation, Tensors keep,
+    Work(int rank, OpType type, std::shared_ptr<SharedGroup> group, SharedGroup::Operation operation,
          std::chrono::milliseconds timeout)
-        : c10d::Work(rank, type),
-          group_(std::move(group)),
-          operation_(std::move(operation)),
-          keep_(std::move(keep)),
-          timeout_(timeout) {}
+        : c10d::Work(rank, type), group_(std::move(group)), operation_(std::move(operation)), timeout_(timeout) {}
 
     bool isCompleted() override { return group_->machine().is_done(*operation_); }
     bool wait(std::chrono::milliseconds timeout) override {
@@ -244,7 +242,6 @@ class SharedMemoryBackend : public c10d::Backend {
    private:
     std::shared_ptr<SharedGroup> group_;
     SharedGroup::Operation operation_;
-    Tensors keep_;
     std::chrono::milliseconds timeout_;
   };
 
@@ -253,24 +250,32 @@ class SharedMemoryBackend : public c10d::Backend {
     return tensors[0];
   }
 
-  WorkPointer work(OpType type, SharedGroup::Operation operation, Tensors keep) {
-    return c10::make_intrusive<Work>(getRank(), type, group_, std::move(operation), std::move(keep), timeout_);
+  WorkPointer work(OpType type, SharedGroup::Operation operation) {
+    return c10::make_intrusive<Work>(getRank(), type, group_, std::move(operation), timeout_);
   }
 
-  // The name that ranks compare tells collectives apart, the bytes of `values` their sizes.
-  WorkPointer start(OpType type, const at::Tensor& values, int64_t num_steps, std::function<void(int64_t)> step,
-                    Tensors keep) {
-    return work(type,
-                group_->start_steps(c10d::opTypeToString(type), static_cast<int64_t>(values.nbytes()), num_steps,
-                                    std::move(step)),
-                std::move(keep));
+  // A collective, and the name that ranks compare: with all that must be the same on all of them but the number of
+  // elements.
+  struct Collective {
+    OpType type;
+    std::string name;
+  };
+  static Collective described(OpType type, const std::string& how, const at::Tensor& values) {
+    return {type, concat(c10d::opTypeToString(type), how, " of ", c10::toString(values.scalar_type()))};
+  }
+
+  // `step` keeps the tensors whose memory it uses: the operation may outlive its Work.
+  WorkPointer start(const Collective& collective, const at::Tensor& values, int64_t num_steps,
+                    std::function<void(int64_t)> step) {
+    const auto bytes = static_cast<int64_t>(values.nbytes());
+    return work(collective.type, group_->start_steps(collective.name, bytes, num_steps, std::move(step)));
   }
 
   WorkPointer all_reduce_small(const at::Tensor& values, const Combination& combination) {
     const auto bytes = static_cast<size_t>(values.nbytes());
     void* const data = values.mutable_data_ptr();
     const int64_t count = values.numel();
-    const auto step = [=, group = group_](int64_t k) {
+    const auto step = [=, group = group_, keep = Tensors{values}](int64_t k) {
       if (k == 0) {
         std::memcpy(group->area(group->rank(), 0), data, bytes);
         return;
@@ -279,7 +284,7 @@ class SharedMemoryBackend : public c10d::Backend {
       for (int64_t r = 0; r < group->size(); ++r) sources.push_back(group->area(r, 0));
       combination.run(sources, data, count);
     };
-    return start(OpType::ALLREDUCE, values, 2, step, {values});
+    return start(described(OpType::ALLREDUCE, combination.name(), values), values, 2, step);
   }
 
   std::shared_ptr<SharedGroup> group_;
@@ -343,7 +348,8 @@ c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c1
       memory = SharedMemory::open(address);
     }
   } catch (const std::runtime_error& error) {
-    throw UserError(concat(error.what(), " (it is address space, taken up as it is used; is there a limit, ulimit -v?). "
+    throw UserError(concat(error.what(),
+                           " (it is address space, taken up as it is used; is there a limit, ulimit -v?). "
                            "--distributed-backend gloo does without."));
   }
   return c10::make_intrusive<SharedMemoryBackend>(

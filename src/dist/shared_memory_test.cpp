@@ -60,7 +60,8 @@ void check_lengths(const Group& group, int64_t count, at::ScalarType type) {
   // In place: this rank's part of the result is the part that it gives.
   at::Tensor whole = wide.clone();
   group.reduce_scatter_into(whole.narrow(0, me * count, count), whole);
-  check_equal(whole.narrow(0, me * count, count), wide_sum.narrow(0, me * count, count), "reduce-scatter in place" + what);
+  check_equal(whole.narrow(0, me * count, count), wide_sum.narrow(0, me * count, count),
+              "reduce-scatter in place" + what);
   whole = at::zeros({count * n}, type);
   whole.narrow(0, me * count, count).copy_(mine);
   group.all_gather_into(whole, whole.narrow(0, me * count, count));
@@ -70,10 +71,12 @@ void check_lengths(const Group& group, int64_t count, at::ScalarType type) {
 TEST(SharedMemory, EveryLengthAndTypeIsTheLoopOverRanks) {
   const auto check = [](const Grid& grid) {
     for (const int64_t count : {1, 7, 33})
-      for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte})
+      for (const at::ScalarType type :
+           {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte})
         check_lengths(grid.world, count, type);
     const int64_t piece = kArea / 4;
-    for (const int64_t count : {piece - 1, piece, piece + 1, 3 * piece + 5}) check_lengths(grid.world, count, at::kFloat);
+    for (const int64_t count : {piece - 1, piece, piece + 1, 3 * piece + 5})
+      check_lengths(grid.world, count, at::kFloat);
     check_lengths(grid.world, kArea / 2 + 3, at::kHalf);
     return std::string("checked");
   };
@@ -131,7 +134,8 @@ TEST(SharedMemory, MoreAndLongerMessagesThanThereAreGoodPlacesFor) {
     for (Pending& send : pending) send.wait();
     for (int tag = 0; tag < 41; ++tag)
       check_equal(received[static_cast<size_t>(tag)],
-                  values_of(peer + tag, received[static_cast<size_t>(tag)].numel(), at::kFloat), concat("message ", tag));
+                  values_of(peer + tag, received[static_cast<size_t>(tag)].numel(), at::kFloat),
+                  concat("message ", tag));
     return std::string("checked");
   };
   EXPECT_EQ(run_ranks({.pipeline = 2}, check), std::vector<std::string>(2, "checked"));
@@ -167,12 +171,35 @@ TEST(SharedMemory, RanksThatCallDifferentThingsAreTold) {
     return std::string("nothing was thrown");
   };
   const std::string sizes = reason([](const Grid& grid) { grid.world.all_reduce(at::zeros({3 + grid.rank})); });
-  EXPECT_NE(sizes.find("has called ALLREDUCE of 1"), std::string::npos) << sizes;
+  EXPECT_NE(sizes.find("has called ALLREDUCE SUM of Float, 1"), std::string::npos) << sizes;
   const std::string kinds = reason([](const Grid& grid) {
     if (grid.rank == 0) grid.world.barrier();
     if (grid.rank == 1) grid.world.all_reduce(at::zeros({3}));
   });
   EXPECT_NE(kinds.find("BARRIER"), std::string::npos) << kinds;
+  // Of equally many bytes. Few and many are summed in different ways.
+  for (const int64_t count : {6, 60'000}) {
+    const std::string types = reason([=](const Grid& grid) {
+      grid.world.all_reduce(grid.rank == 0 ? at::zeros({count}, at::kFloat) : at::zeros({2 * count}, at::kBFloat16));
+    });
+    EXPECT_NE(types.find("ALLREDUCE SUM of Float"), std::string::npos) << types;
+    EXPECT_NE(types.find("ALLREDUCE SUM of BFloat16"), std::string::npos) << types;
+    const std::string reductions = reason([=](const Grid& grid) {
+      if (grid.rank == 0) grid.world.all_reduce(at::zeros({count}));
+      if (grid.rank == 1) grid.world.all_reduce_max(at::zeros({count}));
+    });
+    EXPECT_NE(reductions.find("ALLREDUCE SUM of Float"), std::string::npos) << reductions;
+    EXPECT_NE(reductions.find("ALLREDUCE MAX of Float"), std::string::npos) << reductions;
+  }
+  const std::string roots = reason([](const Grid& grid) { grid.world.broadcast(at::zeros({5}), grid.rank); });
+  EXPECT_NE(roots.find("BROADCAST from 0 of Float"), std::string::npos) << roots;
+  EXPECT_NE(roots.find("BROADCAST from 1 of Float"), std::string::npos) << roots;
+  // The longest name.
+  const std::string scattered = reason([](const Grid& grid) {
+    if (grid.rank == 0) grid.world.reduce_scatter(at::zeros({4}, at::kFloat));
+    if (grid.rank == 1) grid.world.reduce_scatter(at::zeros({8}, at::kBFloat16));
+  });
+  EXPECT_NE(scattered.find("_REDUCE_SCATTER_BASE SUM of BFloat16"), std::string::npos) << scattered;
   const std::string lengths = reason([](const Grid& grid) {
     if (grid.rank == 0) grid.world.start_send(at::zeros({3}), 1, 9).wait();
     if (grid.rank == 1) grid.world.start_receive(at::zeros({4}), 0, 9).wait();

@@ -85,7 +85,9 @@ class SharedGroup::Steps : public SharedOperation {
         bytes_(bytes),
         first_(std::exchange(group.steps_started_, group.steps_started_ + num_steps)),
         num_steps_(num_steps),
-        step_(std::move(step)) {}
+        step_(std::move(step)) {
+    ESPALIER_CHECK(name.size() < sizeof(Announcement::name), "the name ", name, " of a collective is too long");
+  }
 
   bool advance() override {
     const int64_t size = group_->size();
@@ -113,8 +115,7 @@ class SharedGroup::Steps : public SharedOperation {
       const Announcement& theirs = group_->announcements_[other];
       if (name_ != theirs.name || bytes_ != theirs.bytes)
         throw std::runtime_error(concat("rank ", group_->members_[static_cast<size_t>(other)], " has called ",
-                                        theirs.name, " of ", theirs.bytes, " bytes, this rank ", name_, " of ",
-                                        bytes_));
+                                        theirs.name, ", ", theirs.bytes, " bytes, this rank ", name_, ", ", bytes_));
     }
   }
 
@@ -126,10 +127,10 @@ class SharedGroup::Steps : public SharedOperation {
 
 class SharedGroup::Send : public SharedOperation {
  public:
-  Send(SharedGroup& group, const void* values, int64_t bytes, int64_t peer, int32_t tag)
+  Send(SharedGroup& group, std::shared_ptr<const void> values, int64_t bytes, int64_t peer, int32_t tag)
       : SharedOperation({group.members_[static_cast<size_t>(peer)]}),
         group_(group.shared_from_this()),
-        values_(static_cast<const char*>(values)),
+        values_(std::static_pointer_cast<const char>(std::move(values))),
         bytes_(bytes),
         peer_(peer),
         tag_(tag),
@@ -145,7 +146,7 @@ class SharedGroup::Send : public SharedOperation {
       const int64_t room = kSlotBytes - (written - slot_->taken.load(std::memory_order_acquire));
       const int64_t count = std::min({room, kSlotBytes - at, bytes_ - written});
       if (count == 0) break;
-      std::memcpy(data_ + at, values_ + written, static_cast<size_t>(count));
+      std::memcpy(data_ + at, values_.get() + written, static_cast<size_t>(count));
       slot_->written.store(written += count, std::memory_order_release);
     }
     if (is_new_ || written != before) group_->machine_->ring(group_->members_[static_cast<size_t>(peer_)]);
@@ -177,7 +178,7 @@ class SharedGroup::Send : public SharedOperation {
   }
 
   std::shared_ptr<SharedGroup> group_;
-  const char* values_;
+  std::shared_ptr<const char> values_;
   int64_t bytes_, peer_;
   int32_t tag_;
   uint64_t place_, number_;
@@ -188,10 +189,10 @@ class SharedGroup::Send : public SharedOperation {
 
 class SharedGroup::Receive : public SharedOperation {
  public:
-  Receive(SharedGroup& group, void* values, int64_t bytes, int64_t peer, int32_t tag)
+  Receive(SharedGroup& group, std::shared_ptr<void> values, int64_t bytes, int64_t peer, int32_t tag)
       : SharedOperation({group.members_[static_cast<size_t>(peer)]}),
         group_(group.shared_from_this()),
-        values_(static_cast<char*>(values)),
+        values_(std::static_pointer_cast<char>(std::move(values))),
         bytes_(bytes),
         peer_(peer),
         tag_(tag),
@@ -203,7 +204,7 @@ class SharedGroup::Receive : public SharedOperation {
     const int64_t before = taken;
     for (int64_t ready; (ready = slot_->written.load(std::memory_order_acquire) - taken) > 0;) {
       const int64_t at = taken % kSlotBytes, count = std::min(ready, kSlotBytes - at);
-      std::memcpy(values_ + taken, data_ + at, static_cast<size_t>(count));
+      std::memcpy(values_.get() + taken, data_ + at, static_cast<size_t>(count));
       slot_->taken.store(taken += count, std::memory_order_release);
     }
     const bool done = taken == bytes_;
@@ -229,7 +230,7 @@ class SharedGroup::Receive : public SharedOperation {
   }
 
   std::shared_ptr<SharedGroup> group_;
-  char* values_;
+  std::shared_ptr<char> values_;
   int64_t bytes_, peer_;
   int32_t tag_;
   uint64_t number_;
@@ -244,14 +245,16 @@ SharedGroup::Operation SharedGroup::start_steps(const std::string& name, int64_t
   return operation;
 }
 
-SharedGroup::Operation SharedGroup::start_send(const void* values, int64_t bytes, int64_t peer, int32_t tag) {
-  auto operation = std::make_shared<Send>(*this, values, bytes, peer, tag);
+SharedGroup::Operation SharedGroup::start_send(std::shared_ptr<const void> values, int64_t bytes, int64_t peer,
+                                               int32_t tag) {
+  auto operation = std::make_shared<Send>(*this, std::move(values), bytes, peer, tag);
   machine_->start(operation);
   return operation;
 }
 
-SharedGroup::Operation SharedGroup::start_receive(void* values, int64_t bytes, int64_t peer, int32_t tag) {
-  auto operation = std::make_shared<Receive>(*this, values, bytes, peer, tag);
+SharedGroup::Operation SharedGroup::start_receive(std::shared_ptr<void> values, int64_t bytes, int64_t peer,
+                                                  int32_t tag) {
+  auto operation = std::make_shared<Receive>(*this, std::move(values), bytes, peer, tag);
   machine_->start(operation);
   return operation;
 }

@@ -1,8 +1,8 @@
 // A group of processes that exchange through shared memory: collectives in steps, and messages. Without torch.
 //
 // A collective is a row of steps: step k begins on a rank when all ranks have finished step k - 1. What a step gives to
-// the others it writes into this rank's area; a later step reads theirs. Two areas take turns, so that one step may take
-// from the last and give into the next.
+// the others it writes into this rank's area; a later step reads theirs. Two areas take turns, so that one step may
+// take from the last and give into the next.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   static constexpr int64_t kAreaBytes = int64_t{1} << 20;  // together about what a core's cache holds
 
   static size_t bytes_needed(int64_t size);
-  // To be held by a shared_ptr: what is under way keeps it. `members`: the machine's ranks, in the order of the group, of which this process is entry `rank`. `memory`: of
-  // bytes_needed(members.size()), the same for all members.
+  // To be held by a shared_ptr: what is under way keeps it. `members`: the machine's ranks, in the order of the group,
+  // of which this process is entry `rank`. `memory`: of bytes_needed(members.size()), the same for all members.
   SharedGroup(std::shared_ptr<SharedMachine> machine, SharedMemory memory, std::vector<int64_t> members, int64_t rank);
 
   int64_t rank() const { return rank_; }
@@ -34,15 +34,16 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   // Where `rank` puts what the others are to read: kAreaBytes. Of steps that follow one another, the odd ones use one
   // area and the even ones the other.
   char* area(int64_t rank, int64_t turn) const;
-  // `step` runs for 0 <= k < num_steps; it lives until the operation does. `name` and `bytes` must be the same on all
-  // ranks: a difference is an error that tells both.
+  // `step` runs for 0 <= k < num_steps; it lives as long as the operation, which may outlive the caller's interest in
+  // it, and must own what it uses. `name` (of up to 47 bytes) and `bytes` must be the same on all ranks: a difference
+  // is an error that tells both.
   Operation start_steps(const std::string& name, int64_t bytes, int64_t num_steps, std::function<void(int64_t k)> step);
 
-  // `values` stay as they are until the operation is done. `tag` tells messages of the same two ranks apart; those of
-  // one tag arrive in order. A message of up to 16 MiB is under way, and the operation done, as soon as it is started,
-  // while fewer than 16 are.
-  Operation start_send(const void* values, int64_t bytes, int64_t peer, int32_t tag);
-  Operation start_receive(void* values, int64_t bytes, int64_t peer, int32_t tag);
+  // `values`, which the operation keeps, stay as they are until it is done. `tag` tells messages of the same two ranks
+  // apart; those of one tag arrive in order. A message of up to 16 MiB is under way, and the operation done, as soon as
+  // it is started, while fewer than 16 are.
+  Operation start_send(std::shared_ptr<const void> values, int64_t bytes, int64_t peer, int32_t tag);
+  Operation start_receive(std::shared_ptr<void> values, int64_t bytes, int64_t peer, int32_t tag);
 
  private:
   class Steps;
