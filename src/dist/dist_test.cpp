@@ -1,7 +1,11 @@
-// Groups, collectives and their backward on forked ranks, through shared memory and through Gloo. The parent runs nothing with libtorch.
+// Groups, collectives and their backward on forked ranks, through shared memory and through Gloo. The parent runs
+// nothing with libtorch.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <cstdio>
 
 #include "base/error.h"
 #include "dist/collectives.h"
@@ -94,8 +98,8 @@ TEST(Dist, CollectivesAndTheirBackwardAreTheLoopsOverRanks) {
 TEST(Dist, GroupsAreMegatronsLinesThroughTheGrid) {
   const auto describe = [](const Grid& grid) {
     std::string text;
-    for (const Group* group : {&grid.tensor, &grid.context, &grid.data, &grid.gradient, &grid.pipeline, &grid.model,
-                               &grid.embedding}) {
+    for (const Group* group :
+         {&grid.tensor, &grid.context, &grid.data, &grid.gradient, &grid.pipeline, &grid.model, &grid.embedding}) {
       for (const int64_t rank : group->ranks()) text += std::to_string(rank);
       text += " ";
     }
@@ -122,7 +126,8 @@ TEST(Dist, SumsInDoubleAreTheSameOnEveryRank) {
 TEST(Dist, TextsOfAnyLengthComeBackInOrder) {
   const auto texts = [](const Grid& grid) {
     std::string all;
-    for (const auto& text : grid.world.gather_texts(std::string(static_cast<size_t>(grid.rank * 3), 'a'))) all += text + ",";
+    for (const auto& text : grid.world.gather_texts(std::string(static_cast<size_t>(grid.rank * 3), 'a')))
+      all += text + ",";
     return all;
   };
   EXPECT_EQ(run_ranks({.data = 3}, texts), std::vector<std::string>(3, ",aaa,aaaaaa,"));
@@ -158,6 +163,29 @@ TEST(Dist, ARankThatThrowsEndsTheOthersAndIsNamed) {
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("rank 2 of 4"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("disk on fire"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Dist, ARankThatDiesBehindItsReportIsTold) {
+  // A rank's last act is to write what its streams hold.
+  const auto die = [](const Grid& grid) {
+    if (grid.rank == 1) {
+      const auto write = [](void*, const char*, size_t size) {
+        ::raise(SIGKILL);
+        return static_cast<ssize_t>(size);
+      };
+      std::FILE* const stream =
+          ::fopencookie(nullptr, "w", {.read = nullptr, .write = write, .seek = nullptr, .close = nullptr});
+      std::fputs("last words", stream);
+    }
+    return std::string("done");
+  };
+  try {
+    run_ranks({.data = 2}, die);
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 of 2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("ended by signal 9"), std::string::npos) << error.what();
   }
 }
 

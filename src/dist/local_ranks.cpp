@@ -24,8 +24,9 @@ struct Child {
   pid_t process = -1;
   int pipe = -1;  // what it reports: one byte ('+' result, '!' error), then the text
   std::string output;
+  bool ended_well = false;  // by itself, with exit code 0: the report is whole
   bool open() const { return pipe >= 0; }
-  bool failed() const { return output.empty() || output[0] != '+'; }
+  bool reports(char what) const { return !output.empty() && output[0] == what; }
 };
 
 void write_all(int descriptor, const std::string& text) {
@@ -80,8 +81,10 @@ bool take_output(Child& child) {
 
 std::string end_of(Child& child) {
   int status = 0;
-  ::waitpid(child.process, &status, 0);
+  while (::waitpid(child.process, &status, 0) < 0 && errno == EINTR) {
+  }
   child.process = -1;
+  child.ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (WIFSIGNALED(status)) return concat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")");
   return concat("ended with exit code ", WEXITSTATUS(status));
 }
@@ -110,8 +113,8 @@ int64_t collect(std::vector<Child>& children, double timeout_seconds, std::strin
       ::close(std::exchange(child.pipe, -1));
       --num_open;
       const std::string how = end_of(child);
-      if (!child.failed()) continue;
-      reason = child.output.empty() ? how : child.output.substr(1);
+      if (child.reports('+') && child.ended_well) continue;
+      reason = child.reports('!') ? child.output.substr(1) : how;
       return static_cast<int64_t>(owners[i]);
     }
   }
@@ -137,7 +140,7 @@ std::vector<std::string> run_ranks(const spec::GridShape& shape, const RankFunct
       run_child(ends[1], shape, rank, folder + "/store", function, options);
     }
     ::close(ends[1]);
-    children[static_cast<size_t>(rank)] = {process, ends[0], {}};
+    children[static_cast<size_t>(rank)] = {.process = process, .pipe = ends[0]};
   }
   std::string reason;
   const int64_t failed = collect(children, options.timeout_seconds, reason);
