@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "base/log.h"
 #include "train/evaluate.h"
 #include "train/job.h"
@@ -63,6 +62,13 @@ bool kill_switch_present(const plan::RunConfig& config) {
 
 std::string kill_switch_reason(const plan::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
+}
+
+bool on_any_rank(const dist::Grid& grid, bool here) {
+  if (grid.world.size() == 1) return here;
+  const at::Tensor any = at::full({1}, here ? 1 : 0, at::kInt);
+  grid.world.all_reduce_max(any);
+  return any.item<int>() != 0;
 }
 
 TensorBoardLog::Position Loop::position() const {
@@ -135,10 +141,8 @@ bool Loop::skip_steps() {
 std::optional<std::string> Loop::reason_to_stop() const {
   if (position().step >= config_.training.num_steps) return std::nullopt;
   const std::optional<std::string> own = own_reason_to_stop();
+  if (!on_any_rank(grid_, own.has_value())) return std::nullopt;
   if (grid_.world.size() == 1) return own;
-  const at::Tensor stops = at::full({1}, own ? 1 : 0, at::kInt);
-  grid_.world.all_reduce_max(stops);
-  if (stops.item<int>() == 0) return std::nullopt;
   for (const std::string& reason : grid_.world.gather_texts(own.value_or("")))
     if (!reason.empty()) return reason;
   return std::nullopt;
@@ -199,8 +203,8 @@ void Loop::trace_before_step(int64_t next_step) {
 void Loop::trace_after_step(int64_t step) {
   if (!trace_.recording() || step < config_.training.profile_step_end.value_or(step)) return;
   const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
-  const std::filesystem::path path =
-      folder / "logs" / format_printf("trace_step_%lld.json", static_cast<long long>(step));
+  const std::string rank = grid_.world.size() > 1 ? concat("_rank_", grid_.rank) : "";
+  const std::filesystem::path path = folder / "logs" / concat("trace_step_", step, rank, ".json");
   trace_.write(path);
   log_info("wrote ", path.string(), ": open it at ui.perfetto.dev or in chrome://tracing");
 }
@@ -209,7 +213,7 @@ void Loop::trace_after_step(int64_t step) {
 
 void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid) {
-  if (kill_switch_present(config)) {
+  if (on_any_rank(grid, kill_switch_present(config))) {
     log_info(datetime_line(kill_switch_reason(config)));
     return;
   }
