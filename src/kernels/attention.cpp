@@ -4,9 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/attention_problem.h"
+#include "kernels/internal/drop_threshold.h"
 #include "tensor/rng.h"
 #include "tensor/saved.h"
 
@@ -107,9 +106,7 @@ AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& con
   if (context.alibi_slopes.defined()) problem.slopes = context.alibi_slopes.const_data_ptr<float>();
   if (context.dropout > 0) {
     problem.dropout = true;
-    // word < probability * 2^32 for an integer word: word < the next integer.
-    problem.drop_below = static_cast<uint32_t>(
-        std::min(std::ceil(context.dropout * 0x1p32), static_cast<double>(std::numeric_limits<uint32_t>::max())));
+    problem.drop_below = drop_threshold(context.dropout);
     problem.keep_scale = static_cast<float>(1.0 / (1.0 - context.dropout));
     const std::string site = concat("dropout/layers.", layer, ".attention");
     problem.key_of_site = tensor::philox_key(context.seed, site.c_str());

@@ -2,11 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 #include "base/error.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
+#include "kernels/internal/drop_threshold.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -37,7 +36,7 @@ DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
           .sample_numbers = site.probability > 0 ? site.sample_numbers->data() : nullptr,
           .num_samples = x.size(1),
           .first_position = site.first_position,
-          .threshold = static_cast<uint32_t>(std::ceil(site.probability * 0x1p32)),
+          .threshold = drop_threshold(site.probability),
           .scale = static_cast<float>(1 / (1 - site.probability))};
 }
 

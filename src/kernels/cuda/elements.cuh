@@ -119,7 +119,7 @@ __global__ void add_rows_of_part(Term term, int64_t rows, int64_t columns, int64
   }
 }
 
-// sums[i] = partials[0][i] + partials[1][i] + ... (column_sums.cu)
+// sums[i] = partials[0][i] + partials[1][i] + ... (rows.cu)
 void add_parts(const float* partials, int64_t parts, int64_t width, float* sums, Stream stream);
 
 template <int kSums, class Term>

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -15,6 +14,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/dropout.h"
 #include "kernels/internal/adam_constants.h"
+#include "kernels/internal/drop_threshold.h"
 
 namespace espalier::cuda {
 namespace {
@@ -50,9 +50,11 @@ struct SumStorage {
 
 const void* data_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
-// Small and from memory that is not pinned: staged by the driver before the call returns.
+// Small and from memory that is not pinned: the driver has its own copy when the call returns, and nobody waits for the
+// device.
 at::Tensor on_device(const int64_t* numbers, int64_t count, at::Device device) {
-  return at::from_blob(const_cast<int64_t*>(numbers), {count}, at::kLong).to(device, at::kLong, false, /*copy=*/true);
+  return at::from_blob(const_cast<int64_t*>(numbers), {count}, at::kLong)
+      .to(device, at::kLong, /*non_blocking=*/true, /*copy=*/true);
 }
 
 Dropout dropout_rows(const at::Tensor& x, const DropoutSite& site, const at::Tensor& sample_numbers) {
@@ -65,7 +67,7 @@ Dropout dropout_rows(const at::Tensor& x, const DropoutSite& site, const at::Ten
   args.sample_numbers = args.masked ? sample_numbers.const_data_ptr<int64_t>() : nullptr;
   args.num_samples = x.size(1);
   args.first_position = site.first_position;
-  args.threshold = static_cast<uint32_t>(std::ceil(site.probability * 0x1p32));
+  args.threshold = kernels::drop_threshold(site.probability);
   args.scale = static_cast<float>(1 / (1 - site.probability));
   return args;
 }
