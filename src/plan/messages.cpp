@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/stage_params.h"
+#include "spec/flat_layout.h"
 #include "spec/shard.h"
 
 namespace espalier::plan {
@@ -55,23 +56,59 @@ void add_part(const RunConfig& config, const Partition& partition, int64_t stage
   if (!first) sent.pipeline += sizes.hidden_to_stage;
 }
 
-// Once a step.
+double bytes_on_wire(const RunConfig& config) {
+  return config.parallel.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4;
+}
+
+// How often a section's gradients leave in a step. Those that come and go leave when another section's come, and the
+// tied embedding's stay from the end of one micro-batch to the beginning of the next, at the output.
+double num_sends(const spec::FlatSection& section, const spec::Sharing& sharing, double micro_batches) {
+  if (!spec::gradients_come_and_go(section, sharing)) return 1;
+  return section.tied ? micro_batches + 1 : micro_batches;
+}
+
+// How often a section's values are gathered in a step: those that stay once, a layer's that come and go for each of its
+// runs. What is gathered ahead in vain, because a recomputed range turns round, is not counted.
+double num_gathers(const spec::FlatSection& section, const spec::Sharing& sharing, const Recompute& recompute,
+                   double micro_batches) {
+  if (!spec::values_come_and_go(section, sharing)) return sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 0;
+  // Of the layers up to this one; there is one stage, and its first layer has depth 1.
+  const bool again =
+      num_recomputed(recompute, static_cast<double>(section.depth)) >= static_cast<double>(section.depth);
+  return micro_batches * (again ? 3 : 2);
+}
+
+// Gradients and values between the ranks of data and context.
+double data_bytes(const RunConfig& config, const std::vector<spec::ParamSpec>& specs, double micro_batches) {
+  const int64_t sharers = config.grid.data * config.grid.context;
+  const spec::Sharing sharing{static_cast<spec::ZeroStage>(config.parallel.zero_stage), sharers};
+  const double wire = bytes_on_wire(config), element = config.training.precision == Precision::kFp32 ? 4 : 2;
+  // A reduce-scatter where a rank keeps its part, else an all-reduce.
+  const double ways = sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 2;
+  const spec::FlatLayout layout = spec::flat_layout(specs, {config.grid.tensor, 0}, sharers);
+  double bytes = 0;
+  for (const spec::FlatSection& section : layout.sections) {
+    double count = 0;
+    for (const size_t param : section.params) count += static_cast<double>(layout.counts[param]);
+    bytes += count * (ways * wire * num_sends(section, sharing, micro_batches) +
+                      element * num_gathers(section, sharing, config.training.recompute, micro_batches));
+  }
+  return bytes * ring(sharers);
+}
+
+// Once a step, between tensor ranks and between the first and the last stage.
 void add_gradients(const RunConfig& config, const std::vector<spec::ParamSpec>& specs, bool tied, StageMessages& sent) {
   const spec::GridShape& grid = config.grid;
   const int64_t sharers = grid.data * grid.context;
-  const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4;
-  const double element = config.training.precision == Precision::kFp32 ? 4 : 2;
-  double elements = 0, partial = 0, tied_elements = 0;
+  const double wire = bytes_on_wire(config);
+  double partial = 0, tied_elements = 0;
   for (const spec::ParamSpec& spec : specs) {
     const double count = static_cast<double>(spec::num_local_elements(spec, {grid.tensor, 0}));
-    elements += count;
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
     if (replicated && (config.parallel.sequence_parallel || spec.use_is_split)) partial += count;
     if (spec.tied_to_output) tied_elements += count;
   }
-  const bool divided = config.parallel.zero_stage >= 1;
-  sent.data += elements * ring(sharers) * (divided ? wire + element : 2 * wire);
-  const double owned = divided ? 1 / static_cast<double>(sharers) : 1;
+  const double owned = config.parallel.zero_stage >= 1 ? 1 / static_cast<double>(sharers) : 1;
   sent.tensor += 2 * partial * wire * ring(grid.tensor) * owned;
   if (tied) sent.tied += 2 * tied_elements * wire * ring(2) * owned;
 }
@@ -89,8 +126,9 @@ std::vector<StageMessages> plan_messages(const RunConfig& config, const Partitio
     sent.context *= micro_batches;
     sent.pipeline *= micro_batches;
     const bool at_an_end = partition.stage_of(0) == stage || partition.stage_of(partition.num_layers + 1) == stage;
-    add_gradients(config, stage_params(spec::gpt_params(config.model), partition, stage),
-                  config.model.tie_output && partition.num_stages > 1 && at_an_end, sent);
+    const std::vector<spec::ParamSpec> specs = stage_params(spec::gpt_params(config.model), partition, stage);
+    sent.data = data_bytes(config, specs, micro_batches);
+    add_gradients(config, specs, config.model.tie_output && partition.num_stages > 1 && at_an_end, sent);
     stages.push_back(sent);
   }
   return stages;

@@ -17,7 +17,7 @@ struct StageMessages {
   double tensor = 0;    // activations, and under sequence parallelism gradients of what is replicated
   double context = 0;   // attention's exchange
   double pipeline = 0;  // activations to the next stage and gradients to the one before
-  double data = 0;      // gradients over data and context, and new weights under ZeRO
+  double data = 0;      // gradients over data and context, and weights under ZeRO
   double tied = 0;      // the gradient of the tied embedding between first and last stage
   double total() const { return tensor + context + pipeline + data + tied; }
 };

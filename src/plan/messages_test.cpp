@@ -39,6 +39,36 @@ TEST(Messages, DataParallelRanksSendTheirGradientsTwiceRound) {
   EXPECT_DOUBLE_EQ(messages("--bf16 --zero-stage 1", 3)[0].data, (4 + 2) * elements * 2 / 3);
 }
 
+// What a step of 4 micro-batches sends, in elements: of a layer, weights and biases of columns are split over tensor
+// ranks and pass; norms and biases of rows stay, as does the last norm.
+constexpr double kPassing = 4 * (12 * 48 * 48 + 7 * 48), kStaying = 4 * 6 * 48 + kNorm;
+
+TEST(Messages, GradientsThatPassAreSentInEveryMicroBatch) {
+  // The words' go from the embedding of a micro-batch to the output of the next: 5 times.
+  const double gradients = 4 * kPassing + 5 * kWords + kStaying, weights = kPassing + kWords + kStaying;
+  EXPECT_DOUBLE_EQ(messages("--zero-stage 2", 3)[0].data, (4 * gradients + 4 * weights) * 2 / 3);
+  EXPECT_DOUBLE_EQ(messages("--bf16 --zero-stage 2 --grad-reduce-type bf16", 3)[0].data,
+                   (2 * gradients + 2 * weights) * 2 / 3);
+  // Embedding and output apart: 4 times each.
+  EXPECT_DOUBLE_EQ(messages("--zero-stage 2 --untie-embeddings-and-output-weights", 3)[0].data,
+                   (4 * (gradients + 3 * kWords) + 4 * (weights + kWords)) * 2 / 3);
+  // Nobody to share with.
+  EXPECT_EQ(messages("--zero-stage 2", 1)[0].data, 0);
+}
+
+TEST(Messages, WeightsThatPassAreGatheredForEveryRunOfALayer) {
+  // Forward and backward of 4 micro-batches; what is before and behind the layers once a step.
+  const double gradients = 4 * kPassing + 5 * kWords + kStaying;
+  EXPECT_DOUBLE_EQ(messages("--bf16 --zero-stage 3", 3)[0].data,
+                   (4 * gradients + 2 * (8 * kPassing + kWords + kStaying)) * 2 / 3);
+  EXPECT_DOUBLE_EQ(messages("--zero-stage 3 --checkpoint-activations", 3)[0].data,
+                   (4 * gradients + 4 * (12 * kPassing + kWords + kStaying)) * 2 / 3);
+  // One layer of the four runs forward twice.
+  const std::string block = " --recompute-granularity full --recompute-method block --recompute-num-layers 1";
+  EXPECT_DOUBLE_EQ(messages("--zero-stage 3" + block, 3)[0].data,
+                   (4 * gradients + 4 * (9 * kPassing + kWords + kStaying)) * 2 / 3);
+}
+
 TEST(Messages, TensorRanksAddUpFourTimesALayer) {
   // 12 micro-batches; 4 layers of 4 all-reduces, the embedding's and the output's.
   EXPECT_DOUBLE_EQ(messages("--tensor-model-parallel-size 4", 4)[0].tensor, 12 * (16 + 2) * 2 * kHidden * 3 / 4);
