@@ -136,6 +136,33 @@ void add_activations(OptionTable& table, RunConfig& config) {
   table.add("--openai-gelu", options.openai_gelu, "tanh gelu also with --no-bias-gelu-fusion");
 }
 
+void add_heads(OptionTable& table, RunConfig& config) {
+  spec::GptConfig& model = config.model;
+  ModelOptions& options = config.model_options;
+  table.add("--num-attention-heads", model.num_attention_heads, "attention heads")
+      .required()
+      .minimum(1)
+      .maximum(1e5)
+      .common();
+  table
+      .add("--num-key-value-heads", options.num_key_value_heads,
+           "heads of keys and values; each serves a group of query heads (grouped-query attention)")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("attention heads")
+      .common();
+  table.add("--group-query-attention", options.group_query_attention,
+            "--num-query-groups holds (one group where it is not given)");
+  table.add("--num-query-groups", options.num_query_groups, "the same as --num-key-value-heads, as NVIDIA spells it")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("none");
+  table.add("--kv-channels", model.kv_channels, "width of one head")
+      .minimum(1)
+      .maximum(1e5)
+      .default_text("hidden size / heads");
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string, spec::Activation>>& activation_names() {
@@ -168,28 +195,7 @@ void add_network_size(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .maximum(1e7)
       .default_text("4 * hidden size");
-  table.add("--num-attention-heads", model.num_attention_heads, "attention heads")
-      .required()
-      .minimum(1)
-      .maximum(1e5)
-      .common();
-  table
-      .add("--num-key-value-heads", options.num_key_value_heads,
-           "heads of keys and values; each serves a group of query heads (grouped-query attention)")
-      .minimum(1)
-      .maximum(1e5)
-      .default_text("attention heads")
-      .common();
-  table.add("--group-query-attention", options.group_query_attention,
-            "--num-query-groups holds (one group where it is not given)");
-  table.add("--num-query-groups", options.num_query_groups, "the same as --num-key-value-heads, as NVIDIA spells it")
-      .minimum(1)
-      .maximum(1e5)
-      .default_text("none");
-  table.add("--kv-channels", model.kv_channels, "width of one head")
-      .minimum(1)
-      .maximum(1e5)
-      .default_text("hidden size / heads");
+  add_heads(table, config);
   table
       .add("--max-position-embeddings", model.max_position_embeddings,
            "longest sequence of the model; at least the sequence length, also with alibi. Rotary positions and none "
