@@ -27,6 +27,8 @@ int compare_hf(const std::vector<std::string>& arguments) {
         concat("the logits differ: ", figures, ", expected at most ", format_printf("%.3g", found.tolerance)),
         ExitCode::kBadData);
   log_info("the logits are equal: ", figures);
+  if (!found.not_reached.empty())
+    log_info("these tokens do not reach ", join(found.not_reached, " and "), ": that was not compared");
   return 0;
 }
 

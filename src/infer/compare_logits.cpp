@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "ckpt/dtype.h"
 #include "ckpt/loader.h"
 #include "convert/model_config.h"
@@ -35,6 +36,16 @@ at::Tensor fixed_ids(int64_t length, int64_t vocab_size) {
     ids.data_ptr<int64_t>()[i] = static_cast<int64_t>(state % static_cast<uint64_t>(vocab_size));
   }
   return ids;
+}
+
+std::vector<std::string> parts_not_reached(const spec::GptConfig& config, int64_t length) {
+  std::vector<std::string> parts;
+  if (config.window_size >= length)
+    parts.push_back(concat("its window of ", format_count(config.window_size), " tokens"));
+  const spec::RopeScaling& scaling = config.rope_scaling;
+  if (scaling.kind == spec::RopeScaling::Kind::kLongRope && scaling.original_max_position_embeddings >= length)
+    parts.push_back(concat("the factors of positions beyond ", format_count(scaling.original_max_position_embeddings)));
+  return parts;
 }
 
 // The type of most weights of a folder.
@@ -91,6 +102,7 @@ LogitsComparison compare_logits(const fs::path& step_folder, const fs::path& hf_
   const int64_t rows = std::min(ours.size(2), theirs.size(2));
   const at::Tensor difference = (ours.narrow(2, 0, rows) - theirs.narrow(2, 0, rows)).abs();
   LogitsComparison comparison{.num_tokens = ids.numel(),
+                              .not_reached = parts_not_reached(config, ids.size(1)),
                               .largest_difference = difference.max().item<double>(),
                               .largest_logit = theirs.abs().max().item<double>()};
   comparison.tolerance = kToleranceOfLayer * static_cast<double>(config.num_layers + 1) * comparison.largest_logit;

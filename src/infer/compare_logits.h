@@ -5,11 +5,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace espalier::infer {
 
 struct LogitsComparison {
   int64_t num_tokens = 0;
+  // What of the model shows only at later positions than were compared: "its window of 4,096 tokens". Usually nothing.
+  std::vector<std::string> not_reached;
   double largest_difference = 0, largest_logit = 0;
   double tolerance = 0;  // of the difference: what fp32 leaves between two orders of summation
   bool equal() const { return largest_difference <= tolerance; }  // false where one is NaN
