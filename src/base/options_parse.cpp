@@ -215,8 +215,7 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
   if (good) option.set_(words);
 }
 
-void OptionTable::set(const std::string& name, const std::string& word, const std::string& source,
-                      Problems& problems) {
+void OptionTable::set(const std::string& name, const std::string& word, const std::string& source, Problems& problems) {
   Option* option = find_row(name, /*exact=*/true, nullptr);
   ESPALIER_CHECK(option != nullptr, name);
   assign(*option, {word}, source, problems);

@@ -388,8 +388,9 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
   if (is_imported(saved))
-    return {"the checkpoint was imported: whether the samples come in the order of the run before cannot be checked, and "
-            "dropout masks are drawn in another way"};
+    return {
+        "the checkpoint was imported: whether the samples come in the order of the run before cannot be checked, and "
+        "dropout masks are drawn in another way"};
   std::vector<std::string> lines;
   const auto compare = [&](const char* what, const auto& then, const auto& now) {
     if (then != now) lines.push_back(concat(what, ": ", then, " when saved, now ", now));

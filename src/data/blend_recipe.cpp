@@ -52,7 +52,8 @@ Json parse_json(const std::string& content, const std::string& file_name) {
   // What is nested without end would overrun the stack where it is shown or copied.
   constexpr int kDeepest = 8;
   const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kDeepest) fail(concat(file_name, ": expected data sets and ratios, found lists in ", kDeepest, " lists"));
+    if (depth > kDeepest)
+      fail(concat(file_name, ": expected data sets and ratios, found lists in ", kDeepest, " lists"));
     return true;
   };
   try {

@@ -88,7 +88,8 @@ TEST(BlendIndexOracle, WeightsAndIndicesEqualMegatronsBitForBit) {
           samples.append(reinterpret_cast<const char*>(&place.sample), sizeof place.sample);
         }
         EXPECT_EQ(hex_digits(sha256(sets)), sums["sha256_dataset_index_u8"]) << name << " " << kind << " " << size;
-        EXPECT_EQ(hex_digits(sha256(samples)), sums["sha256_dataset_sample_index_i64"]) << name << " " << kind << " " << size;
+        EXPECT_EQ(hex_digits(sha256(samples)), sums["sha256_dataset_sample_index_i64"])
+            << name << " " << kind << " " << size;
       }
   }
   EXPECT_EQ(oracle.size(), 4u);

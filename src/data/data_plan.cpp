@@ -203,8 +203,9 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
                                                        : "--split";
   const char* set = groups ? "weighted split paths" : "--train-data-path, --valid-data-path and --test-data-path";
   if (groups && sets)
-    problems.add("weighted split paths and --train-data-path, --valid-data-path and --test-data-path exclude each "
-                 "other. Use one.");
+    problems.add(
+        "weighted split paths and --train-data-path, --valid-data-path and --test-data-path exclude each "
+        "other. Use one.");
   else if ((groups || sets) && (by_path || !options.split.empty()))
     problems.add(path, " and ", set, " exclude each other. Use one.");
   else if (!options.data_path.empty() && !options.data_file_list.empty())

@@ -20,12 +20,12 @@ class SharedMachine;
 
 struct BackendOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of one exchange
-  bool one_machine = false;   // all ranks are on this machine
-  bool shared_memory = true;  // where they are; else Gloo
+  bool one_machine = false;                                      // all ranks are on this machine
+  bool shared_memory = true;                                     // where they are; else Gloo
 };
 
-// Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own). A process starts exchanges
-// over Gloo from one thread, whatever the group: c10d 2.11 enters each into one recorder without a lock
+// Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own). A process starts
+// exchanges over Gloo from one thread, whatever the group: c10d 2.11 enters each into one recorder without a lock
 // (FlightRecorderDetail.hpp, all_pg_status_).
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
                                             const BackendOptions& options);

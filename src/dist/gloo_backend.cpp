@@ -11,8 +11,7 @@ namespace {
 
 std::shared_ptr<gloo::transport::Device> make_device(bool one_machine) {
   const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interface != nullptr && *interface != 0)
-    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  if (interface != nullptr && *interface != 0) return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
   if (one_machine) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }

@@ -79,7 +79,7 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
   MachineMeeting meeting;
   if (options.backend.one_machine && options.backend.shared_memory)
     meeting = meet_on_machine(options.store, rank, shape.num_ranks());
-  grid.transport = meeting.machine             ? "shared memory"
+  grid.transport = meeting.machine            ? "shared memory"
                    : !meeting.trouble.empty() ? concat("Gloo (no shared memory: ", meeting.trouble, ")")
                                               : "Gloo";
   const GroupMaker maker(shape, rank, options.store, meeting.machine, options);
@@ -91,8 +91,7 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
       "context", [](P a, P b) { return a.tensor == b.tensor && a.data == b.data && a.pipeline == b.pipeline; });
   grid.data = maker.make(
       "data", [](P a, P b) { return a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline; });
-  grid.gradient =
-      maker.make("gradient", [](P a, P b) { return a.tensor == b.tensor && a.pipeline == b.pipeline; });
+  grid.gradient = maker.make("gradient", [](P a, P b) { return a.tensor == b.tensor && a.pipeline == b.pipeline; });
   grid.pipeline = maker.make("pipeline", [&](P a, P b) { return same_replica(a, b) && a.tensor == b.tensor; });
   grid.model = maker.make("model", same_replica);
   grid.embedding = maker.make("embedding", [&](P a, P b) {

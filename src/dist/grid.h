@@ -23,7 +23,7 @@ struct Grid {
   spec::GridPosition position;
   int64_t rank = 0;
   std::string transport = "none";  // by what the ranks exchange, for people
-  at::Device device = at::kCPU;  // where this process's parameters, batches and activations lie
+  at::Device device = at::kCPU;    // where this process's parameters, batches and activations lie
 
   Group world;
   Group tensor;

@@ -17,10 +17,10 @@ void naming_group(const std::string& group, const Function& function) {
   try {
     function();
   } catch (const c10::Error& error) {
-    throw UserError(concat("the exchange with the other processes of group '", group,
-                           "' failed: ", error.what_without_backtrace(),
-                           "\nUsually another process has ended: look for the first error among all ranks."),
-                    ExitCode::kLostPeer);
+    throw UserError(
+        concat("the exchange with the other processes of group '", group, "' failed: ", error.what_without_backtrace(),
+               "\nUsually another process has ended: look for the first error among all ranks."),
+        ExitCode::kLostPeer);
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {
@@ -90,9 +90,8 @@ Pending Group::start(std::vector<at::Tensor> tensors, const Start& start) const 
 
 Pending Group::start_all_reduce(const at::Tensor& values) const {
   if (size() == 1) return {};
-  return start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
-    return backend.allreduce(tensors);
-  });
+  return start({values},
+               [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) { return backend.allreduce(tensors); });
 }
 
 void Group::all_reduce(const at::Tensor& values) const { start_all_reduce(values).wait(); }

@@ -22,8 +22,8 @@ const Bf16Kernels* kernels_for(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 && x.size(0) >= kMinTokens ? bf16_kernels() : nullptr;
 }
 
-// Where oneDNN does not serve short types (fp16 without AVX512-FP16, which comes with AMX; bf16 without AVX-512), ATen's
-// own loops reach 14 GFLOP/s a core, fp32 products of widened operands 91. A single row is faster as it is.
+// Where oneDNN does not serve short types (fp16 without AVX512-FP16, which comes with AMX; bf16 without AVX-512),
+// ATen's own loops reach 14 GFLOP/s a core, fp32 products of widened operands 91. A single row is faster as it is.
 bool multiply_wide(const at::Tensor& x) {
   return x.scalar_type() != at::kFloat && x.size(0) > 1 &&
          cpu_isa() < (x.scalar_type() == at::kHalf ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16);

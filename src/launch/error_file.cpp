@@ -32,7 +32,8 @@ void leave_error_for_launcher(const std::string& message, int exit_code) noexcep
   try {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-    const Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}, {"exit_code", exit_code}};
+    const Json extra = {
+        {"py_callstack", message}, {"timestamp", std::to_string(seconds.count())}, {"exit_code", exit_code}};
     const Json content = {{"message", {{"message", message}, {"extraInfo", extra}}}};
     write_file_atomically(path, content.dump(-1, ' ', false, Json::error_handler_t::replace));
   } catch (const std::exception& error) {

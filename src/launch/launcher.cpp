@@ -258,7 +258,8 @@ class Launcher {
       if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
     }
     const Failure& cause = failures.front();
-    leave_error_for_launcher(concat("rank ", cause.rank, " failed: ", describe(cause)), exit_code_of(cause));  // of this launcher
+    leave_error_for_launcher(concat("rank ", cause.rank, " failed: ", describe(cause)),
+                             exit_code_of(cause));  // of this launcher
     return exit_code_of(cause);
   }
 

@@ -9,8 +9,8 @@
 namespace espalier::nn {
 namespace {
 
-// log of the sum of exponentials, and the label's logit, over all ranks' shards. Every rank adds the same numbers in the
-// same order, so that all come to the same bits.
+// log of the sum of exponentials, and the label's logit, over all ranks' shards. Every rank adds the same numbers in
+// the same order, so that all come to the same bits.
 void combine_shards(const dist::Group& ranks, at::Tensor& log_sum_exp, at::Tensor& label_logits) {
   const at::Tensor local = at::stack({log_sum_exp, label_logits}).unsqueeze(0);  // [1, 2, tokens]
   const at::Tensor all = ranks.all_gather(local.contiguous());                   // [tp, 2, tokens]

@@ -8,8 +8,8 @@ namespace espalier::nn {
 
 class RotaryTables {
  public:
-  // For sequences of `sequence_length` positions, at [0, sequence_length), on `device`: the table of the last call where
-  // that will do, else a new one. One thread.
+  // For sequences of `sequence_length` positions, at [0, sequence_length), on `device`: the table of the last call
+  // where that will do, else a new one. One thread.
   const kernels::RotaryTable& of(const spec::GptConfig& config, int64_t sequence_length,
                                  at::Device device = at::kCPU) const;
 

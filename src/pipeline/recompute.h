@@ -32,8 +32,9 @@ struct RecomputePlan {
 using LayerFunction = std::function<at::Tensor(int64_t layer, const at::Tensor& x)>;
 
 // Runs the layers of one range on x: [S, b, h]. `run` must stay valid until the backward pass has been through (it is
-// copied), as must what it refers to. `keepers`: ranks that all have x; of what is kept for the backward pass each keeps
-// its share, and they gather it there (--distribute-checkpointed-activations). The elements of x divide among them.
+// copied), as must what it refers to. `keepers`: ranks that all have x; of what is kept for the backward pass each
+// keeps its share, and they gather it there (--distribute-checkpointed-activations). The elements of x divide among
+// them.
 at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
                       const dist::Group& keepers);
 

@@ -121,8 +121,9 @@ struct Runner::Step {
     const std::vector<TensorShape> shapes = stage(action.chunk).input_shapes(batch(action.micro_batch));
     for (size_t i = 0; i < received.size(); ++i)
       flight.inputs.push_back({shapes[i].name, received[i].requires_grad_(training)});
-    StageOutput output = stage(action.chunk)
-                             .forward({.batch = &batch(action.micro_batch), .tensors = flight.inputs, .training = training});
+    StageOutput output =
+        stage(action.chunk)
+            .forward({.batch = &batch(action.micro_batch), .tensors = flight.inputs, .training = training});
     if (part(action.chunk) == last_part()) {
       add_losses(output.loss, batch(action.micro_batch), totals);
       flight.loss = std::move(output.loss);

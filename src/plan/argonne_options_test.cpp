@@ -83,7 +83,8 @@ TEST(StepsToSkip, BadOnesAreNamed) {
     expect_messages({{"--skip-train-iteration-range " + bad,
                       "--skip-train-iteration-range " + bad + " (command line): '" + bad + ending}});
   expect_messages({
-      {"--train-range-to-skip 3 5 9", "--train-range-to-skip 3 5 9 (command line) has 3 numbers; give pairs FIRST LAST"},
+      {"--train-range-to-skip 3 5 9",
+       "--train-range-to-skip 3 5 9 (command line) has 3 numbers; give pairs FIRST LAST"},
       {"--train-range-to-skip 5 3",
        "--train-range-to-skip 5 3 (command line): 5 3 is no range of steps; the first step is 1"},
       {"--train-iters-to-skip=-1", "--train-iters-to-skip -1 (command line): -1 is no step; the first is 0 here"},

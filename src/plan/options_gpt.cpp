@@ -22,10 +22,9 @@ void add_regularization(OptionTable& table, RunConfig& config) {
   Option& names = table.add_choice(
       "--optimizer", optimizer.optimizer,
       {{"adam", OptimizerType::kAdam}, {"adamw", OptimizerType::kAdam}, {"apex.adam", OptimizerType::kAdam}}, "AdamW");
-  for (const char* other :
-       {"sgd", "apex.sgd", "adam8bit", "adamwschedulefree", "ds.fusedlamb", "ds.onebitlamb", "galoreadamw",
-        "galoreadamw8bit", "galoreadamw8bitperlayer", "ipex.fusedlamb", "ipex.lamb", "dshampooadamw", "sgdschedulefree",
-        "sophiag", "adopt", "muon", "muonclip"})
+  for (const char* other : {"sgd", "apex.sgd", "adam8bit", "adamwschedulefree", "ds.fusedlamb", "ds.onebitlamb",
+                            "galoreadamw", "galoreadamw8bit", "galoreadamw8bitperlayer", "ipex.fusedlamb", "ipex.lamb",
+                            "dshampooadamw", "sgdschedulefree", "sophiag", "adopt", "muon", "muonclip"})
     names.refuse_value(other, "only AdamW is built in; use --optimizer adam");
   internal::add_regularization_inert(table);
 }
@@ -66,11 +65,9 @@ void add_training(OptionTable& table, RunConfig& config) {
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
            "steps FIRST-LAST whose samples pass without training, as behind a spike of the loss")
       .value_name("RANGE");
-  table
-      .add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
+  table.add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
       .value_name("STEP");
-  table
-      .add("--train-iters-to-skip", training.train_iters_to_skip, "single steps to skip, counted from 0 (Argonne)")
+  table.add("--train-iters-to-skip", training.train_iters_to_skip, "single steps to skip, counted from 0 (Argonne)")
       .value_name("STEP");
   table.add("--num-threads", training.num_threads, "threads of one process")
       .minimum(1)

@@ -110,7 +110,8 @@ void add_argonne_distributed(OptionTable& table) {
                        {"--empty-unused-memory-level", kOne, "freed memory is used again, without gaps between steps"},
                    });
   table.add_without_effect("--moe-expert-parallel-size", kOne, "one expert is not divided").choices({"1"});
-  refused(table, {{"--standalone-embedding-stage", kFlag, "use --pp-partition-method parameters, which counts the embedding"}});
+  refused(table, {{"--standalone-embedding-stage", kFlag,
+                   "use --pp-partition-method parameters, which counts the embedding"}});
   table.group("ZeRO configurations");
   refused(table, {{"--use-mics", kFlag, "use --zero-stage 3"}});
 }
@@ -139,25 +140,23 @@ void add_argonne_data(OptionTable& table) {
 
 void add_argonne_logging(OptionTable& table) {
   table.group("logging");
-  no_effect(table,
-            {
-                {"--timing-log-option", kOne, "use --profile-step-start for the times of a step"},
-                {"--no-barrier-with-level-1-timing", kFlag, "times are taken without waiting for other ranks"},
-                {"--log-optimizer-states-to-tensorboard", kFlag,
-                 "norms of moments are not written; --log-params-norm and the gradient's norm are"},
-                {"--log-world-size-to-tensorboard", kFlag, "it is always written"},
-                {"--log-memory-to-tensorboard", kFlag, "`espalier plan` says what a step needs"},
-            });
+  no_effect(table, {
+                       {"--timing-log-option", kOne, "use --profile-step-start for the times of a step"},
+                       {"--no-barrier-with-level-1-timing", kFlag, "times are taken without waiting for other ranks"},
+                       {"--log-optimizer-states-to-tensorboard", kFlag,
+                        "norms of moments are not written; --log-params-norm and the gradient's norm are"},
+                       {"--log-world-size-to-tensorboard", kFlag, "it is always written"},
+                       {"--log-memory-to-tensorboard", kFlag, "`espalier plan` says what a step needs"},
+                   });
 }
 
 void add_argonne_families(OptionTable& table) {
   table.group("vision");
-  for (const char* name :
-       {"--img-h", "--img-w", "--classes-fraction", "--data-per-class-fraction", "--head-lr-mult",
-        "--vision-pretraining-type", "--vision-backbone-type", "--swin-backbone-type", "--mask-type", "--mask-factor",
-        "--iter-per-epoch", "--dino-local-img-size", "--dino-local-crops-number", "--dino-head-hidden-size",
-        "--dino-bottleneck-size", "--dino-freeze-last-layer", "--dino-warmup-teacher-temp", "--dino-teacher-temp",
-        "--dino-warmup-teacher-temp-epochs"})
+  for (const char* name : {"--img-h", "--img-w", "--classes-fraction", "--data-per-class-fraction", "--head-lr-mult",
+                           "--vision-pretraining-type", "--vision-backbone-type", "--swin-backbone-type", "--mask-type",
+                           "--mask-factor", "--iter-per-epoch", "--dino-local-img-size", "--dino-local-crops-number",
+                           "--dino-head-hidden-size", "--dino-bottleneck-size", "--dino-freeze-last-layer",
+                           "--dino-warmup-teacher-temp", "--dino-teacher-temp", "--dino-warmup-teacher-temp-epochs"})
     table.add_without_effect(name, kOne, kOnlyVision);
   no_effect(table, {
                        {"--vision-pretraining", kFlag, kOnlyVision},

@@ -26,17 +26,16 @@ void add_network_size_inert(OptionTable& table) {
                 {"--bert-no-binary-head", kFlag, kOnlyBert},
                 {"--log-level-replica", kOne, "only the first process talks"},
             });
-  refused(table,
-          {
-              {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
-              {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
-              {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
-              {"--mup", kFlag, "it exists on a branch only; leave it out"},
-              {"--mup-input-mult", kOne, "it exists on a branch only; leave it out"},
-              {"--mup-output-mult", kOne, "it exists on a branch only; leave it out"},
-              {"--mup-attn-mult", kOne, "it exists on a branch only; leave it out"},
-              {"--bitfit", kFlag, "it exists on a branch only; leave it out"},
-          });
+  refused(table, {
+                     {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
+                     {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
+                     {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
+                     {"--mup", kFlag, "it exists on a branch only; leave it out"},
+                     {"--mup-input-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--mup-output-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--mup-attn-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--bitfit", kFlag, "it exists on a branch only; leave it out"},
+                 });
 }
 
 void add_regularization_inert(OptionTable& table) {

@@ -23,7 +23,8 @@ void add_tokenizer(OptionTable& table, TokenizerConfig& tokenizer) {
            "a SentencePiece .model, the ranks of TikTokenizer, or the tokenizer.json of HFTokenizer")
       .value_name("PATH")
       .common();
-  table.add("--vocab-extra-ids", tokenizer.vocab_extra_ids, "tokens <extra_id_0> ... to add to the vocabulary").minimum(0);
+  table.add("--vocab-extra-ids", tokenizer.vocab_extra_ids, "tokens <extra_id_0> ... to add to the vocabulary")
+      .minimum(0);
   table.add("--vocab-size", tokenizer.vocab_size, "of NullTokenizer, and of TikTokenizer with JSON").minimum(1);
   table.add("--tiktoken-pattern", tokenizer.tiktoken_pattern, "a name such as cl100k_base, or a regular expression")
       .value_name("NAME");

@@ -65,7 +65,7 @@ struct TrainingConfig {
   double word_embedding_init_std = 0.02;
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
-  bool checkpoint_activations = false;  // older spelling of --recompute-granularity full
+  bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
   std::string activations_checkpoint_method;  // the same with its --recompute-method: uniform or block
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
@@ -73,18 +73,18 @@ struct TrainingConfig {
   std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
   std::optional<int64_t> exit_interval;                // leave after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
-  std::string kill_switch_path;        // a file that stops the run while it exists
-  std::vector<std::string> skip_train_iteration_range;              // "FIRST-LAST"
-  std::vector<int64_t> train_range_to_skip, train_iters_to_skip;    // pairs; steps counted from 0
-  std::optional<int64_t> num_threads;  // set after resolve(): usable cores unless given
+  std::string kill_switch_path;                                   // a file that stops the run while it exists
+  std::vector<std::string> skip_train_iteration_range;            // "FIRST-LAST"
+  std::vector<int64_t> train_range_to_skip, train_iters_to_skip;  // pairs; steps counted from 0
+  std::optional<int64_t> num_threads;                             // set after resolve(): usable cores unless given
   // The trace covers the steps after the first so many, up to and including the second.
   std::optional<int64_t> profile_step_start, profile_step_end;
 
   // resolved
   Precision precision = Precision::kFp32;
   Recompute recompute;
-  int64_t num_steps = 0;    // of the whole run; train_iters, or from train_samples and the ramp
-  int64_t num_samples = 0;  // of train_iters full batches, or train_samples
+  int64_t num_steps = 0;                 // of the whole run; train_iters, or from train_samples and the ramp
+  int64_t num_samples = 0;               // of train_iters full batches, or train_samples
   std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
 };
 
@@ -171,7 +171,7 @@ struct ParallelConfig {
   bool enable_zbh1_pipeline = false;
   bool distribute_checkpointed_activations = false, partition_activations = false;
   bool use_distributed_optimizer = false, deepspeed = false;
-  bool no_pipeline_parallel = false;  // of DeepSpeed's engine; forbids stages
+  bool no_pipeline_parallel = false;         // of DeepSpeed's engine; forbids stages
   std::string deepspeed_config;              // a JSON file, or empty
   std::optional<int64_t> zero_stage_option;  // --zero-stage
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.

@@ -73,10 +73,10 @@ TEST(RunPlan, ARankIsShownParameterByParameter) {
       "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --zero-stage 1 --global-batch-size 64", 8);
   // Rank 6: tensor 0, data 1, pipeline 1. Its second half of what two data-parallel ranks share.
   const std::string text = rank_text(plan, 6);
-  for (const char* part :
-       {"rank         6 of 8: tensor 0, context 0, data 1, pipeline 1",
-        "layers.4.mlp.dense_h_to_4h.weight                4096 x 1024   2048 x 1024   none",
-        "word_embeddings.weight (copy)                    128 x 1024    64 x 1024     32768-65535", "schedule     F0 B0 F1 B1"})
+  for (const char* part : {"rank         6 of 8: tensor 0, context 0, data 1, pipeline 1",
+                           "layers.4.mlp.dense_h_to_4h.weight                4096 x 1024   2048 x 1024   none",
+                           "word_embeddings.weight (copy)                    128 x 1024    64 x 1024     32768-65535",
+                           "schedule     F0 B0 F1 B1"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("layers.3."), std::string::npos) << "stage 0 holds it";
   EXPECT_THROW(rank_text(plan, 8), UserError);

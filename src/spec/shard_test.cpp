@@ -50,9 +50,12 @@ ParamSpec param(std::vector<int64_t> shape, Placement placement) {
 
 TEST(Shard, HoldsTheElementsOfItsShareOfEverySegment) {
   const std::vector<ParamSpec> specs = {
-      param({7, 5}, Placement::split(0, {7})),           param({6, 7}, Placement::split(1, {7})),
-      param({18, 3}, Placement::split(0, {18}, 3)),      param({24, 2}, Placement::split(0, {12, 12})),
-      param({3, 8}, Placement::split(1, {4, 4})),        param({33}, Placement::split(0, {33})),
+      param({7, 5}, Placement::split(0, {7})),
+      param({6, 7}, Placement::split(1, {7})),
+      param({18, 3}, Placement::split(0, {18}, 3)),
+      param({24, 2}, Placement::split(0, {12, 12})),
+      param({3, 8}, Placement::split(1, {4, 4})),
+      param({33}, Placement::split(0, {33})),
       param({2, 30, 3}, Placement::split(1, {20, 10}, 5)),
   };
   for (const ParamSpec& spec : specs)

@@ -21,8 +21,8 @@ std::map<std::string, TensorView> open_weights(const std::filesystem::path& path
 
 // Writes model.safetensors, or model-00001-of-00003.safetensors ... and model.safetensors.index.json when the tensors
 // take more than `max_shard_bytes`. Tensors keep their order and fill one shard after another; a larger one has a shard
-// to itself. Tensors of a file are asked for by two threads at once. Names must differ. Each file appears under its name when it is complete; the index comes last.
-// Returns the names of the files written.
+// to itself. Tensors of a file are asked for by two threads at once. Names must differ. Each file appears under its
+// name when it is complete; the index comes last. Returns the names of the files written.
 std::vector<std::string> write_weights(const std::filesystem::path& folder,
                                        const std::vector<std::pair<std::string, TensorSource>>& tensors,
                                        int64_t max_shard_bytes);

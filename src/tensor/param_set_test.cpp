@@ -89,8 +89,14 @@ TEST(ParamSet, ValuesComeFromSeedAndNameAlone) {
 
 TEST(ParamSet, ShardsHoldTheWholesElements) {
   spec::ParamSpec rows, columns;
-  rows = {.name = "rows", .shape = {7, 5}, .tensor_placement = spec::Placement::split(0, {7}), .init = spec::Init::normal(1)};
-  columns = {.name = "columns", .shape = {5, 33}, .tensor_placement = spec::Placement::split(1, {33}, 3), .init = spec::Init::normal(1)};
+  rows = {.name = "rows",
+          .shape = {7, 5},
+          .tensor_placement = spec::Placement::split(0, {7}),
+          .init = spec::Init::normal(1)};
+  columns = {.name = "columns",
+             .shape = {5, 33},
+             .tensor_placement = spec::Placement::split(1, {33}, 3),
+             .init = spec::Init::normal(1)};
   ParamSet whole({rows, columns}, {}, at::kFloat, true);
   whole.initialize(9, {});
   for (int64_t size : {2, 3, 4}) {

@@ -54,8 +54,7 @@ class BertEncoder final : public Encoder {
   void encode(std::string_view text, std::vector<int32_t>& ids) override {
     words_.for_each_run(repair_utf8(text, repaired_, num_replaced_), [&](std::string_view run) {
       cache_.append(run, ids, [&](std::vector<int32_t>& made) {
-        words_.for_each_word(run, buffer_,
-                             [&](std::string_view word) { model_.encode_word(word, scratch_, made); });
+        words_.for_each_word(run, buffer_, [&](std::string_view word) { model_.encode_word(word, scratch_, made); });
       });
     });
   }
@@ -71,7 +70,9 @@ class BertEncoder final : public Encoder {
 class BertTokenizer final : public Tokenizer {
  public:
   BertTokenizer(std::filesystem::path file, bool lowercase, int64_t extra_ids)
-      : file_(std::move(file)), lowercase_(lowercase), pieces_(read_vocabulary(file_)),
+      : file_(std::move(file)),
+        lowercase_(lowercase),
+        pieces_(read_vocabulary(file_)),
         words_({BertWords::Flavour::kMegatron, lowercase, lowercase}) {
     for (size_t id = 0; id < pieces_.size(); ++id) ids_[pieces_[id]] = static_cast<int32_t>(id);
     for (const char* needed : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {

@@ -88,9 +88,8 @@ class HfEncoder final : public Encoder {
   void encode_bert(std::string_view text, std::vector<int32_t>& ids) {
     parts_.bert->for_each_run(text, [&](std::string_view run) {
       words_->append(run, ids, [&](std::vector<int32_t>& made) {
-        parts_.bert->for_each_word(run, scratch_.text, [&](std::string_view word) {
-          parts_.model.words->encode_word(word, scratch_, made);
-        });
+        parts_.bert->for_each_word(
+            run, scratch_.text, [&](std::string_view word) { parts_.model.words->encode_word(word, scratch_, made); });
       });
     });
   }

@@ -124,7 +124,8 @@ TEST_F(HfFiles, RegularExpressionsOfAnotherMeaningAreRefused) {
   EXPECT_THAT(said("(?i:\\p{Lu})"), testing::HasSubstr("a class of characters inside (?i) is not supported"));
   EXPECT_THAT(said("(?<=a+)b"), testing::HasSubstr("has an error: lookbehind assertion is not fixed length"));
   EXPECT_THAT(said("(a"), testing::HasSubstr("a '(' without its ')' is not supported"));
-  EXPECT_THAT(said(std::string(1'000'000, '[')), testing::HasSubstr("a class nested more than 100 deep is not supported"));
+  EXPECT_THAT(said(std::string(1'000'000, '[')),
+              testing::HasSubstr("a class nested more than 100 deep is not supported"));
   std::string intersections = "[";
   for (int i = 0; i < 300'000; ++i) intersections += "a&&";
   EXPECT_THAT(said(intersections), testing::HasSubstr("a class nested more than 100 deep is not supported"));

@@ -20,7 +20,7 @@ Strings pieces_of(PieceRule rule, const std::string& text) {
 }
 
 constexpr PieceRule kRules[] = {PieceRule::kGpt2, PieceRule::kBloom, PieceRule::kLlama3, PieceRule::kQwen2,
-                              PieceRule::kCl100k};
+                                PieceRule::kCl100k};
 
 TEST(Pretokenizer, CutsWhereGpt2Does) {
   EXPECT_EQ(pieces_of(PieceRule::kGpt2, "I'll  don't 'S\n\n x12,3"),

@@ -24,8 +24,8 @@ struct TiktokenOptions {
   std::string pattern;
   // Lines: behind the ranks, where the pattern brings none. JSON: in front of them, <unk>, <s> and </s> among them.
   std::vector<std::string> special_tokens;
-  int64_t num_special_tokens = 1000;    // JSON: filled up with <SPECIAL_3> ...
-  std::optional<int64_t> vocab_size;    // JSON: ids in all, 131,072 unless said; the list is cut to it
+  int64_t num_special_tokens = 1000;  // JSON: filled up with <SPECIAL_3> ...
+  std::optional<int64_t> vocab_size;  // JSON: ids in all, 131,072 unless said; the list is cut to it
 };
 
 std::unique_ptr<Tokenizer> load_tiktoken_tokenizer(const TiktokenOptions& options);

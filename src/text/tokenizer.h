@@ -56,8 +56,8 @@ class Tokenizer {
   virtual std::string kind() const { return ""; }
   // The ids that decode() can skip, ascending.
   virtual std::vector<int32_t> special_ids() const { return {}; }
-  // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that transformers
-  // calls "default" where there are several).
+  // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that
+  // transformers calls "default" where there are several).
   virtual std::string chat_template() const { return ""; }
   // The files it was made from, to be copied beside a checkpoint: (name, absolute path).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
@@ -78,10 +78,10 @@ struct TokenizerOptions {
   std::string name_or_path;  // PretrainedFromHF, HFTokenizer: tokenizer.json or the folder that holds it
   std::string model_file;    // a SentencePiece .model, the ranks of TikTokenizer; HFTokenizer takes it for name_or_path
   int64_t extra_ids = 0;     // <extra_id_0> ... to be added: BertWordPiece*, SentencePieceTokenizer, PretrainedFromHF
-  std::optional<int64_t> vocab_size;                  // NullTokenizer: its ids but the last; TikTokenizer with JSON
-  std::string tiktoken_pattern;                       // TikTokenizer: see tiktoken_tokenizer.h
-  int64_t tiktoken_num_special_tokens = 1000;         // TikTokenizer with JSON
-  std::vector<std::string> tiktoken_special_tokens;   // TikTokenizer
+  std::optional<int64_t> vocab_size;                 // NullTokenizer: its ids but the last; TikTokenizer with JSON
+  std::string tiktoken_pattern;                      // TikTokenizer: see tiktoken_tokenizer.h
+  int64_t tiktoken_num_special_tokens = 1000;        // TikTokenizer with JSON
+  std::vector<std::string> tiktoken_special_tokens;  // TikTokenizer
 };
 
 // The options in a struct whose members are named as Megatron's options are.

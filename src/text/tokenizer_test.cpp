@@ -63,7 +63,8 @@ TEST_P(MegatronTokenizer, GivesTheIdsAndTextsOfTheReference) {
 
 std::vector<fs::path> oracle_folders() {
   std::vector<fs::path> roots = {"tests/data/megatron_tokenizers"}, folders;
-  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES")) roots.push_back(fs::path(fresh) / "megatron_tokenizers");
+  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES"))
+    roots.push_back(fs::path(fresh) / "megatron_tokenizers");
   for (const fs::path& root : roots) {
     if (!fs::exists(root)) continue;
     for (const auto& entry : fs::directory_iterator(root)) {

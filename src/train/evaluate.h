@@ -24,7 +24,8 @@ struct EvaluationParts {
   const Loader& loader;
 };
 
-// Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off. Shows progress under `title`.
+// Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off.
+// Shows progress under `title`.
 std::vector<NamedLoss> evaluate(const plan::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
                                 const std::string& title);
 

@@ -64,7 +64,8 @@ at::Tensor joined(const OwnedTensor& tensor) {
   return at::cat(flat);
 }
 
-// In memory of this machine: itself on the CPU, else a copy in page-locked memory, which the device fills at full speed.
+// In memory of this machine: itself on the CPU, else a copy in page-locked memory, which the device fills at full
+// speed.
 at::Tensor on_host(const at::Tensor& values) {
   if (values.is_cpu()) return values;
   const auto options = at::TensorOptions().dtype(values.scalar_type()).pinned_memory(true);

@@ -16,8 +16,8 @@ struct ParityRun {
   int64_t padded_vocab_size = 0;
   uint64_t weights_hash = 0;  // of the first weights, element by element of the global tensors: equal in every layout
   uint64_t sample_hash = 0;   // of all samples of all steps
-  std::vector<double> losses, grad_norms;  // by step
-  double params_norm = 0;                  // at the end
+  std::vector<double> losses, grad_norms;        // by step
+  double params_norm = 0;                        // at the end
   std::vector<std::string> replica_differences;  // at the end: what ranks should hold equal and do not
 };
 
@@ -42,7 +42,8 @@ ParityComparison compare(const ParityRun& run, const ParityRun& reference);
 struct ParityTolerance {
   double first_loss = 1e-6, first_norm = 1e-5, curve = 1e-4;
 };
-// In bf16 and fp16 rounding differs by layout, a hundred thousand times as much: there only what must be equal is judged.
+// In bf16 and fp16 rounding differs by layout, a hundred thousand times as much: there only what must be equal is
+// judged.
 ParityTolerance parity_tolerance(plan::Precision precision);
 bool within(const ParityComparison& comparison, const ParityTolerance& tolerance);
 

@@ -9,8 +9,8 @@
 
 namespace espalier::train {
 
-// Called by all ranks of the grid. `config` is resolved and checked; `command_line` goes into the run folder. Returns when the run has ended or stopped
-// cleanly (exit interval or duration, kill switch, signal); what cannot go on throws.
+// Called by all ranks of the grid. `config` is resolved and checked; `command_line` goes into the run folder. Returns
+// when the run has ended or stopped cleanly (exit interval or duration, kill switch, signal); what cannot go on throws.
 void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid);
 

@@ -21,8 +21,7 @@ plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
 }  // namespace
 
 double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average) {
-  return average == plan::LossAverage::kToken ? total.sum / total.count
-                                                 : total.sum_of_means / total.num_micro_batches;
+  return average == plan::LossAverage::kToken ? total.sum / total.count : total.sum_of_means / total.num_micro_batches;
 }
 
 Trainer::Trainer(const plan::RunConfig& config, const Parts& parts)

@@ -43,8 +43,8 @@ TEST(DeviceRun, TwentyStepsAgreeWithTheCpu) {
 TEST(DeviceRun, StateGoesFromCpuToDeviceAndBack) {
   const TemporaryFolder folder;
   test::write_token_files(folder / "data", 200, 5);
-  const Words run = test::tiny_run(folder / "data") + Words{"--save-interval",     "1000", "--eval-iters",    "0",
-                                                            "--global-batch-size", "4",    "--train-samples", "16",
+  const Words run = test::tiny_run(folder / "data") + Words{"--save-interval",     "1000", "--eval-iters",        "0",
+                                                            "--global-batch-size", "4",    "--train-samples",     "16",
                                                             "--lr-decay-samples",  "16",   "--lr-warmup-samples", "4"};
   test::train(run + Words{"--save", folder / "cpu"});
   const Words mixed = run + Words{"--save", folder / "mixed", "--load", folder / "mixed"};
@@ -58,10 +58,10 @@ TEST(DeviceRun, StateGoesFromCpuToDeviceAndBack) {
 TEST(DeviceRun, TwoRunsAreEqualToTheBit) {
   const TemporaryFolder folder;
   test::write_token_files(folder / "data", 200, 5);
-  const Words run = test::tiny_run(folder / "data") + Words{"--bf16", "--eval-iters",    "0",  "--global-batch-size",
-                                                            "4",      "--train-samples", "12", "--lr-decay-samples",
-                                                            "12",     "--lr-warmup-samples", "4", "--save-interval",
-                                                            "1000"};
+  const Words run = test::tiny_run(folder / "data") +
+                    Words{"--bf16", "--eval-iters",       "0",  "--global-batch-size", "4", "--train-samples",
+                          "12",     "--lr-decay-samples", "12", "--lr-warmup-samples", "4", "--save-interval",
+                          "1000"};
   train_on_device(run + Words{"--save", folder / "once"});
   train_on_device(run + Words{"--save", folder / "again"});
   EXPECT_EQ(step_records(folder / "once"), step_records(folder / "again"));

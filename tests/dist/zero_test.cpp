@@ -233,8 +233,7 @@ struct Layers {
       const at::Tensor entered = dist::before_layer(&layers, number, in);
       return dist::after_layer(&layers, number, apply(number + 1, entered).tanh() + entered);
     };
-    for (const pipeline::LayerRange& range : recompute.ranges(kDepth))
-      x = pipeline::run_layers(range, x, layer, alone);
+    for (const pipeline::LayerRange& range : recompute.ranges(kDepth)) x = pipeline::run_layers(range, x, layer, alone);
     const at::Tensor loss = apply(kDepth + 1, x).pow(2).sum();
     torch::autograd::backward({loss}, {at::ones_like(loss)});
   }

@@ -36,8 +36,7 @@ TEST_F(ArgonneScriptCommand, Agpt7BIsPlannedAsItStands) {
 
 // On Aurora its backend is oneCCL, which there is none of here.
 TEST_F(ArgonneScriptCommand, TheBackendOfIntelsMachinesIsRefusedByName) {
-  const Outcome outcome =
-      bash(agpt({{kLaunch, "espalier plan gpt --gpus ${WORLD_SIZE}"}, {"BE=nccl", "BE=ccl"}}));
+  const Outcome outcome = bash(agpt({{kLaunch, "espalier plan gpt --gpus ${WORLD_SIZE}"}, {"BE=nccl", "BE=ccl"}}));
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.errors.find("--distributed-backend ccl (command line) is not supported: oneCCL is not built in; "
                                 "use gloo"),

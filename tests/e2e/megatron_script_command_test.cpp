@@ -62,7 +62,8 @@ TEST_F(MegatronScriptCommand, Bloom176BValidatesAsItStands) {
 }
 
 TEST_F(MegatronScriptCommand, JsonAndFlagsThatDisagreeStopTheRun) {
-  const Outcome outcome = bash(bloom("bash -c \"espalier plan gpt --gpus 384 ${CMD#*pretrain_gpt.py} --clip-grad 0.5\""));
+  const Outcome outcome =
+      bash(bloom("bash -c \"espalier plan gpt --gpus 384 ${CMD#*pretrain_gpt.py} --clip-grad 0.5\""));
   EXPECT_EQ(outcome.exit_code, 2);
   expect_parts(outcome.errors,
                {"--clip-grad 0.5 (command line) and gradient_clipping 1.0 (./ds_config.1.json) disagree"});

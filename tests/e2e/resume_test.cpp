@@ -101,8 +101,9 @@ TEST(OtherPrecision, GoesOnWithWeightsMomentsAndPosition) {
   for (const Words& type : {Words{"--bf16"}, Words{"--fp16", "--initial-loss-scale", "256"}}) {
     const std::string changed = folder / type[0];
     train(run + type + overrides + Words{"--load", folder / "fp32", "--ckpt-step", "5", "--save", changed});
-    train(run + overrides + Words{"--load", changed, "--ckpt-step", "10", "--save", folder / "back",
-                                  "--train-samples", "88", "--lr-decay-samples", "80"});
+    train(run + overrides +
+          Words{"--load", changed, "--ckpt-step", "10", "--save", folder / "back", "--train-samples", "88",
+                "--lr-decay-samples", "80"});
     const auto records = step_records(changed);
     ASSERT_EQ(records.size(), 5u);
     EXPECT_EQ(records[0].at("step"), 6);
@@ -129,10 +130,12 @@ TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
     train(tune);
     FAIL() << "began again";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find(concat(
-                  "--finetune would start again at iteration 0, and --save ", folder / "tuned",
-                  " (command line) already holds checkpoints up to iteration 4. To go on with that run leave out "
-                  "--finetune and give --load ", folder / "tuned", "; to start anew give another --save")),
+    EXPECT_NE(std::string(error.what())
+                  .find(concat(
+                      "--finetune would start again at iteration 0, and --save ", folder / "tuned",
+                      " (command line) already holds checkpoints up to iteration 4. To go on with that run leave out "
+                      "--finetune and give --load ",
+                      folder / "tuned", "; to start anew give another --save")),
               std::string::npos)
         << error.what();
   }

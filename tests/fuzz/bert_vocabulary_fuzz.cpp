@@ -4,7 +4,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return espalier::fuzz::try_reader([&] {
-    const auto tokenizer = espalier::text::load_bert_tokenizer(espalier::fuzz::written(data, size, "vocab.txt"), true, 1);
+    const auto tokenizer =
+        espalier::text::load_bert_tokenizer(espalier::fuzz::written(data, size, "vocab.txt"), true, 1);
     tokenizer->decode(tokenizer->encode("The CAF\u00c9's 12 \u4f60\u597d. a\u0301bc\n"));
   });
 }

@@ -17,7 +17,8 @@ namespace espalier::fuzz {
 // The input as a file in a folder of this process, which the next input replaces. `name` is the file's.
 inline std::filesystem::path written(const uint8_t* data, size_t size, const char* name) {
   static const std::filesystem::path folder = [] {
-    std::filesystem::path made = std::filesystem::temp_directory_path() / ("espalier_fuzz_" + std::to_string(::getpid()));
+    std::filesystem::path made =
+        std::filesystem::temp_directory_path() / ("espalier_fuzz_" + std::to_string(::getpid()));
     std::filesystem::create_directories(made);
     std::atexit([] {
       std::error_code ignored;

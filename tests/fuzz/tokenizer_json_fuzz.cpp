@@ -1,6 +1,6 @@
 // tokenizer.json: read, then a text encoded and decoded with what came of it.
-#include "text/hf_tokenizer.h"
 #include "tests/fuzz/reader_fuzz.h"
+#include "text/hf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return espalier::fuzz::try_reader([&] {

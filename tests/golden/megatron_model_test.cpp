@@ -96,9 +96,8 @@ TEST_F(MegatronModel, LogitsEqualMegatronsWithinTenTimesItsOwnRounding) {
 
 TEST_F(MegatronModel, LossAndEveryGradientEqualMegatrons) {
   const double count = batch.loss_mask.sum().item<double>();
-  const auto totals =
-      oracle.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
-                          [&](const pipeline::LossTerm&) { return 1 / count; });
+  const auto totals = oracle.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
+                                          {batch}, [&](const pipeline::LossTerm&) { return 1 / count; });
   EXPECT_NEAR(totals[0].sum / totals[0].count, 6.669840458532861, 10 * 6.9e-7);
   for (tensor::Param& param : oracle.params.params()) {
     at::Tensor gradient = param.grad, wanted = read_tensor(expected, "grad." + megatron_name(param.spec->name));

@@ -1,5 +1,5 @@
-// Argonne's aGPT 7B recipe (Llama-like, ZeRO 1, a list of data files) trains on two processes as it stands, with nothing
-// changed but the launcher, paths and sizes.
+// Argonne's aGPT 7B recipe (Llama-like, ZeRO 1, a list of data files) trains on two processes as it stands, with
+// nothing changed but the launcher, paths and sizes.
 #include <gtest/gtest.h>
 
 #include "base/format.h"
@@ -19,24 +19,25 @@ TEST(ArgonneScript, Agpt7BTrainsAndGoesOnAsItStands) {
                            folder / "owt", " --tokenizer-type HFTokenizer --tokenizer-model ", tokenizer,
                            " --workers 1 && echo '1.0 ", folder / "owt_text_document", " books' >", folder / "list"));
   ASSERT_EQ(prepared.exit_code, 0) << prepared.errors;
-  write_file_atomically(folder / "agpt.sh",
-                        launch_script("agpt-7B.sh", {{"mpiexec -n", "espalier launch --nproc-per-node"}, {" python3", ""}},
-                                      {{"WORLD_SIZE=24", "WORLD_SIZE=2"},
-                                       {"MICRO_BATCH=4", "MICRO_BATCH=2"},
-                                       {"GRAD_ACC_STEPS=8", "GRAD_ACC_STEPS=2"},
-                                       {"HEADS=32", "HEADS=4"},
-                                       {"NLAYERS=32", "NLAYERS=2"},
-                                       {"HIDDEN=4096", "HIDDEN=16"},
-                                       {"NUM_KV_HEAD=8", "NUM_KV_HEAD=2"},
-                                       {"FFN_HIDDEN_SIZE=11008", "FFN_HIDDEN_SIZE=24"},
-                                       {"SEQ=4096", "SEQ=32"},
-                                       {"TRAIN_TOKENS=4673780159710", "TRAIN_TOKENS=1536"},
-                                       {"SAVE_INTERVAL=50", "SAVE_INTERVAL=4"},
-                                       {"EVAL_INTERVAL=100", "EVAL_INTERVAL=3"},
-                                       {"--eval-iters=20", "--eval-iters=1"},
-                                       {"--split=990,10,0", "--split=900,100,0"},
-                                       {"ALCF/data-lists/dolma.txt", folder / "list"},
-                                       {"google/gemma-7B", tokenizer}}));
+  write_file_atomically(
+      folder / "agpt.sh",
+      launch_script("agpt-7B.sh", {{"mpiexec -n", "espalier launch --nproc-per-node"}, {" python3", ""}},
+                    {{"WORLD_SIZE=24", "WORLD_SIZE=2"},
+                     {"MICRO_BATCH=4", "MICRO_BATCH=2"},
+                     {"GRAD_ACC_STEPS=8", "GRAD_ACC_STEPS=2"},
+                     {"HEADS=32", "HEADS=4"},
+                     {"NLAYERS=32", "NLAYERS=2"},
+                     {"HIDDEN=4096", "HIDDEN=16"},
+                     {"NUM_KV_HEAD=8", "NUM_KV_HEAD=2"},
+                     {"FFN_HIDDEN_SIZE=11008", "FFN_HIDDEN_SIZE=24"},
+                     {"SEQ=4096", "SEQ=32"},
+                     {"TRAIN_TOKENS=4673780159710", "TRAIN_TOKENS=1536"},
+                     {"SAVE_INTERVAL=50", "SAVE_INTERVAL=4"},
+                     {"EVAL_INTERVAL=100", "EVAL_INTERVAL=3"},
+                     {"--eval-iters=20", "--eval-iters=1"},
+                     {"--split=990,10,0", "--split=900,100,0"},
+                     {"ALCF/data-lists/dolma.txt", folder / "list"},
+                     {"google/gemma-7B", tokenizer}}));
   const std::string run = folder / "checkpoints/agpt";
   const auto train = [&] { return shell(folder, "cd " + folder.path().string() + " && bash agpt.sh"); };
   const Shell first = train();

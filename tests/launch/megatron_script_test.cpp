@@ -29,7 +29,8 @@ class MegatronScript : public testing::Test {
                               " && echo '{\"eos_token\": \"</s>\"}' >", tokenizer, "/tokenizer_config.json",
                               " && espalier preprocess_data.py --input ", root,
                               "/tests/data/owt-20.jsonl --output-prefix data/owt --tokenizer-type PretrainedFromHF "
-                              "--tokenizer-name-or-path ", tokenizer,
+                              "--tokenizer-name-or-path ",
+                              tokenizer,
                               " --append-eod --dataset-impl mmap --workers 1"
                               " && echo '\"train: 1 0:0.95 data/owt_text_document\"' >data/train-splits.txt"
                               " && echo '\"valid: 1 0.95:1 data/owt_text_document\" "
@@ -95,8 +96,8 @@ TEST_F(MegatronScript, Bloom176BTrainsStopsAndGoesOnAsItStands) {
   const Shell second = run();
   ASSERT_EQ(second.exit_code, 0) << second.errors;
   expect_parts(log(), {concat(" loading checkpoint from ", run_folder_, " at iteration ", stopped),
-                       "valid loss at iteration 10 | lm loss value: ", "valid_en loss at iteration 10 | lm loss value: ",
-                       "[after training is done] datetime: "});
+                       "valid loss at iteration 10 | lm loss value: ",
+                       "valid_en loss at iteration 10 | lm loss value: ", "[after training is done] datetime: "});
   // One step behind the other, with the sizes of the ramp: 8, 8, 12, then 16.
   const auto records = step_records(run_folder_);
   ASSERT_EQ(records.size(), 20u);
@@ -110,7 +111,8 @@ TEST_F(MegatronScript, Bloom176BTrainsStopsAndGoesOnAsItStands) {
   }
   EXPECT_LT(records.back().at("lm_loss"), records.front().at("lm_loss"));
   std::vector<size_t> saved;
-  for (const store::StepEntry& step : store::list_steps(run_folder_).complete) saved.push_back(static_cast<size_t>(step.step));
+  for (const store::StepEntry& step : store::list_steps(run_folder_).complete)
+    saved.push_back(static_cast<size_t>(step.step));
   EXPECT_EQ(saved, (std::vector<size_t>{stopped, 10, 20}));
   EXPECT_FALSE(std::filesystem::is_empty(output_ + "tr11-176B-ml-logs/tensorboard/main"));
 

@@ -40,7 +40,8 @@ TEST_F(OtherLaunchers, MegatronsLineWithOnlyTheInterpreterReplaced) {
       shell(folder_, "espalier -u -m torch.distributed.run --nproc_per_node 2 --tee 3 pretrain_gpt.py" +
                          training("megatron").substr(std::string("train gpt").size()) + " --distributed-backend nccl");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const std::string said = "[default0]:--distributed-backend nccl: this run is on the CPU, its ranks talk by shared memory";
+  const std::string said =
+      "[default0]:--distributed-backend nccl: this run is on the CPU, its ranks talk by shared memory";
   const size_t at = result.errors.find(said);
   ASSERT_NE(at, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("ranks talk by Gloo", at + said.size()), std::string::npos) << "once";

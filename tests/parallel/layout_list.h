@@ -16,26 +16,16 @@ struct LayoutChoice {
 };
 
 inline constexpr std::array<LayoutChoice, 20> kLayouts = {{
-    {"tp2pp2dp2vp2spzero1", RecomputeChoice::kNone},
-    {"tp1cp2pp1dp1zero2", RecomputeChoice::kBlock},
-    {"tp1pp2dp4zb", RecomputeChoice::kUniform},
-    {"tp4pp1dp2zero3", RecomputeChoice::kDistributed},
-    {"tp2pp4dp1spzb", RecomputeChoice::kBlock},
-    {"tp1cp2pp4dp1vp2zero1", RecomputeChoice::kUniform},
-    {"tp4cp2pp1dp1sp", RecomputeChoice::kNone},
-    {"tp2cp2pp2dp1zbzero1", RecomputeChoice::kDistributed},
-    {"tp2pp1dp4spzero2", RecomputeChoice::kUniform},
-    {"tp1pp4dp2zb", RecomputeChoice::kNone},
-    {"tp1cp2pp1dp4zero3", RecomputeChoice::kBlock},
-    {"tp4pp2dp1vp2sp", RecomputeChoice::kBlock},
-    {"tp2cp2pp1dp2spzero3", RecomputeChoice::kUniform},
-    {"tp4pp1dp2zero1", RecomputeChoice::kBlock},
-    {"tp4pp1dp2spzero2", RecomputeChoice::kNone},
-    {"tp1pp2dp4vp2zero1", RecomputeChoice::kNone},
-    {"tp2pp4dp1vp2", RecomputeChoice::kDistributed},
-    {"tp4pp2dp1spzb", RecomputeChoice::kUniform},
-    {"tp2cp2pp1dp1spzero3", RecomputeChoice::kNone},
-    {"tp2pp1dp4zero2", RecomputeChoice::kDistributed},
+    {"tp2pp2dp2vp2spzero1", RecomputeChoice::kNone},    {"tp1cp2pp1dp1zero2", RecomputeChoice::kBlock},
+    {"tp1pp2dp4zb", RecomputeChoice::kUniform},         {"tp4pp1dp2zero3", RecomputeChoice::kDistributed},
+    {"tp2pp4dp1spzb", RecomputeChoice::kBlock},         {"tp1cp2pp4dp1vp2zero1", RecomputeChoice::kUniform},
+    {"tp4cp2pp1dp1sp", RecomputeChoice::kNone},         {"tp2cp2pp2dp1zbzero1", RecomputeChoice::kDistributed},
+    {"tp2pp1dp4spzero2", RecomputeChoice::kUniform},    {"tp1pp4dp2zb", RecomputeChoice::kNone},
+    {"tp1cp2pp1dp4zero3", RecomputeChoice::kBlock},     {"tp4pp2dp1vp2sp", RecomputeChoice::kBlock},
+    {"tp2cp2pp1dp2spzero3", RecomputeChoice::kUniform}, {"tp4pp1dp2zero1", RecomputeChoice::kBlock},
+    {"tp4pp1dp2spzero2", RecomputeChoice::kNone},       {"tp1pp2dp4vp2zero1", RecomputeChoice::kNone},
+    {"tp2pp4dp1vp2", RecomputeChoice::kDistributed},    {"tp4pp2dp1spzb", RecomputeChoice::kUniform},
+    {"tp2cp2pp1dp1spzero3", RecomputeChoice::kNone},    {"tp2pp1dp4zero2", RecomputeChoice::kDistributed},
 }};
 
 }  // namespace espalier::test

@@ -41,8 +41,8 @@ struct Combination {
 
   std::vector<Choice> choices() const {
     const spec::GridShape& grid = layout.grid;
-    return {{"tp", grid.tensor},       {"cp", grid.context},           {"pp", grid.pipeline},
-            {"dp", grid.data},         {"vp", layout.num_chunks},      {"sp", layout.sequence_parallel},
+    return {{"tp", grid.tensor},        {"cp", grid.context},        {"pp", grid.pipeline},
+            {"dp", grid.data},          {"vp", layout.num_chunks},   {"sp", layout.sequence_parallel},
             {"zb", layout.zero_bubble}, {"zero", layout.zero_stage}, {"recompute", static_cast<int64_t>(recompute)}};
   }
   // What can stand together; resolve() refuses the rest by name.
@@ -105,9 +105,11 @@ class Layouts : public ::testing::Test {
   }
 
   static train::ParityRun run(const Combination& one, const Words& more = {}) {
-    const plan::ParityRequest request{.layouts = {}, .num_steps = kSteps, .json = false,
-                                      .arguments = run_flags() + more + recompute_flags(one.recompute) +
-                                                   Words{"--layouts", to_string(one.layout)}};
+    const plan::ParityRequest request{
+        .layouts = {},
+        .num_steps = kSteps,
+        .json = false,
+        .arguments = run_flags() + more + recompute_flags(one.recompute) + Words{"--layouts", to_string(one.layout)}};
     plan::RunConfig config;
     OptionTable table("espalier parity gpt", "");
     Problems problems;

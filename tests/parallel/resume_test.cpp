@@ -18,9 +18,10 @@ class ParallelResume : public ::testing::TestWithParam<const char*> {
   void run(const std::string& layout_text, const std::string& save, const Words& more) const {
     const plan::Layout layout = plan::parse_layout(layout_text);
     const Words words = tiny_run(folder_ / "data") +
-                        split_blanks("--num-layers 4 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1"
-                                     " --max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to"
-                                     " 5001 --num-threads 1 --save-interval 1000 --eval-iters 0 --log-level error") +
+                        split_blanks(
+                            "--num-layers 4 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1"
+                            " --max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to"
+                            " 5001 --num-threads 1 --save-interval 1000 --eval-iters 0 --log-level error") +
                         plan::layout_flags(layout, 4) + Words{"--save", folder_ / save} + more;
     dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
       train(words, grid);

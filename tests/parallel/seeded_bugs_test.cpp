@@ -21,7 +21,7 @@ namespace {
 
 enum class Mistake {
   kNone,
-  kNormGradientsNotReduced,    // layer norms under sequence parallelism
+  kNormGradientsNotReduced,  // layer norms under sequence parallelism
   kHeadNormGradientsNotReduced,
   kClipOnFirstTensorRankOnly,
   kTiedEmbeddingNotReduced,
@@ -99,9 +99,8 @@ class SmallTrainer {
     }
     reducer_.begin_step(micro_batches);
     const auto schedule = plan::schedule_1f1b(grid_.shape.pipeline, grid_.position.pipeline, micro_batches);
-    const auto totals = runner_.train(schedule, batches, [](const pipeline::LossTerm&) {
-      return 1.0 / static_cast<double>(kRows * kSequence);
-    });
+    const auto totals = runner_.train(
+        schedule, batches, [](const pipeline::LossTerm&) { return 1.0 / static_cast<double>(kRows * kSequence); });
     reducer_.finish_step();
     if (mistake_ == Mistake::kTiedEmbeddingReducedTwice)
       for (tensor::Param& param : params_.params())

@@ -35,7 +35,8 @@ struct ImportReport {
 };
 
 // Writes the run into `run_folder`. What is not there, left over, of another shape, or cannot be represented is a
-// UserError that lists all of it, before anything is written. Tensors pass in pieces, of which a few MiB are in memory at a time.
+// UserError that lists all of it, before anything is written. Tensors pass in pieces, of which a few MiB are in memory
+// at a time.
 ImportReport import_hf(const ImportOptions& options, const std::filesystem::path& run_folder);
 
 }  // namespace espalier::convert

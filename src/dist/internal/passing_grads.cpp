@@ -7,7 +7,12 @@
 namespace espalier::dist {
 
 PassingGrads::PassingGrads(tensor::ParamSet& params, const Group& group, at::ScalarType type, bool overlap)
-    : params_(params), group_(group), type_(type), overlap_(overlap), fp32_(at::TensorOptions().dtype(at::kFloat).device(params.device())), own_(params.layout().sections.size()) {
+    : params_(params),
+      group_(group),
+      type_(type),
+      overlap_(overlap),
+      fp32_(at::TensorOptions().dtype(at::kFloat).device(params.device())),
+      own_(params.layout().sections.size()) {
   bool any = false;
   for (size_t i = 0; i < own_.size(); ++i) {
     const spec::FlatSection& section = params_.layout().sections[i];

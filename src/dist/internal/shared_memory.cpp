@@ -22,9 +22,7 @@ namespace {
 // In front of the data: the number of the address.
 constexpr size_t kHeaderBytes = 4096;
 
-[[noreturn]] void fail(const std::string& what) {
-  throw std::runtime_error(concat(what, ": ", std::strerror(errno)));
-}
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(concat(what, ": ", std::strerror(errno))); }
 
 uint64_t random_number() {
   std::random_device device;
@@ -123,8 +121,7 @@ bool SharedMemory::is_claimed_by_another(int64_t index) const {
 // Either the listener sees the new number before it sleeps, or the ringer sees that it sleeps.
 void Bell::ring() {
   rings_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleeping_.load(std::memory_order_seq_cst) != 0)
-    ::syscall(SYS_futex, &rings_, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  if (sleeping_.load(std::memory_order_seq_cst) != 0) ::syscall(SYS_futex, &rings_, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 void Bell::sleep(uint32_t heard, std::chrono::microseconds longest) {

@@ -98,9 +98,7 @@ void AddedTokens::add(AddedToken token, const Context& context, int32_t& next_id
   if (token.content.empty()) return;
   const auto again = ids_.find(token.content);
   const auto in_model = context.vocabulary.find(token.content);
-  token.id = again != ids_.end()                      ? again->second
-             : in_model != context.vocabulary.end() ? in_model->second
-                                                      : next_id++;
+  token.id = again != ids_.end() ? again->second : in_model != context.vocabulary.end() ? in_model->second : next_id++;
   token.searched = token.content;
   if (token.normalized && context.normalizer != nullptr) {
     Piece piece{token.content, -1, true};

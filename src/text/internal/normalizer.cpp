@@ -138,8 +138,8 @@ class Nmt final : public Normalizer {
   }
   static bool is_blank(char32_t code) {
     return code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 ||
-           (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
-           code == 0xFEFF || code == 0xFFFD;
+           (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF ||
+           code == 0xFFFD;
   }
 };
 
@@ -205,8 +205,7 @@ std::unique_ptr<Normalizer> make_bert(const JsonPart& part) {
   const bool lowercase = part.flag("lowercase");
   const BertWords::Options options = {BertWords::Flavour::kTokenizers, lowercase,
                                       part.flag("strip_accents", lowercase)};
-  return std::make_unique<Bert>(options,
-                                BertWords::Parts{part.flag("clean_text"), part.flag("handle_chinese_chars")});
+  return std::make_unique<Bert>(options, BertWords::Parts{part.flag("clean_text"), part.flag("handle_chinese_chars")});
 }
 
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {

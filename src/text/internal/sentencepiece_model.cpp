@@ -140,8 +140,9 @@ SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path) {
     }
   }
   if (model.pieces.empty()) {
-    throw UserError(concat("'", path.string(), "' (", content.size(), " bytes) holds no pieces of a SentencePiece model"),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat("'", path.string(), "' (", content.size(), " bytes) holds no pieces of a SentencePiece model"),
+        ExitCode::kBadData);
   }
   check_pieces(model, path.string());
   return model;

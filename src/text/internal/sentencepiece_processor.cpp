@@ -74,7 +74,8 @@ size_t SentencePieceProcessor::word_end(std::string_view text) const {
   while (true) {
     at = text.find(kVisibleBlank, at);
     if (at == std::string_view::npos) return text.size();
-    if (joined_characters_.empty() || joined_characters_.count(decode_utf8(previous_utf8(text.data() + at)).code) == 0) {
+    if (joined_characters_.empty() ||
+        joined_characters_.count(decode_utf8(previous_utf8(text.data() + at)).code) == 0) {
       return at;
     }
     at += kVisibleBlank.size();

@@ -68,8 +68,8 @@ void read_lines(const std::string& content, Collector& collector) {
     const size_t blank = line.find(' ');
     int64_t rank = -1;
     const char* last = line.data() + line.size();
-    const bool whole = blank != std::string_view::npos &&
-                       std::from_chars(line.data() + blank + 1, last, rank) == std::from_chars_result{last, std::errc()};
+    const bool whole = blank != std::string_view::npos && std::from_chars(line.data() + blank + 1, last, rank) ==
+                                                              std::from_chars_result{last, std::errc()};
     auto token = decode_base64(line.substr(0, blank));
     if (!whole || !token) {
       collector.fail(where, concat("expected \"BASE64 RANK\", found '", line.substr(0, 60), "'"));
@@ -161,10 +161,11 @@ TiktokenEncoding tiktoken_encoding(const std::string& name, const std::string& w
   const auto found = encodings().find(name);
   if (found != encodings().end()) return found->second;
   if (name.find_first_of("\\[( |") != std::string::npos) return {name, {}};
-  throw UserError(concat("'", where, "': --tiktoken-pattern ", name.empty() ? "is missing" : "'" + name + "' is not known",
-                         "; use gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3, v1, v2 or a regular "
-                         "expression"),
-                  ExitCode::kUsage);
+  throw UserError(
+      concat("'", where, "': --tiktoken-pattern ", name.empty() ? "is missing" : "'" + name + "' is not known",
+             "; use gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3, v1, v2 or a regular "
+             "expression"),
+      ExitCode::kUsage);
 }
 
 }  // namespace espalier::text::internal

@@ -32,8 +32,8 @@ void UnigramWords::add_unknown(std::string_view text, std::vector<int32_t>& ids)
     return;
   }
   if (source_.byte_fallback) {
-    const bool all = std::all_of(text.begin(), text.end(),
-                                 [this](char byte) { return byte_ids_[static_cast<uint8_t>(byte)] >= 0; });
+    const bool all =
+        std::all_of(text.begin(), text.end(), [this](char byte) { return byte_ids_[static_cast<uint8_t>(byte)] >= 0; });
     if (all) {
       for (const char byte : text) ids.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
       return;
@@ -49,9 +49,7 @@ void UnigramWords::encode_word(std::string_view word, WordScratch& scratch, std:
   unigram_.cut(word, total, scratch.unigram, nodes);
   for (size_t i = 0; i < nodes.size(); ++i) {
     // The text of the unknown piece itself counts as unknown.
-    const auto is_unknown = [this](const Unigram::Node& node) {
-      return node.id < 0 || node.id == source_.unknown_id;
-    };
+    const auto is_unknown = [this](const Unigram::Node& node) { return node.id < 0 || node.id == source_.unknown_id; };
     if (!is_unknown(nodes[i])) {
       ids.push_back(nodes[i].id);
       continue;
