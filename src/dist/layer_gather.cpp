@@ -28,13 +28,15 @@ void LayerGather::enter(int64_t layer) {
   const auto found = section_of_.find(layer);
   if (found == section_of_.end()) return;
   ESPALIER_CHECK(!params_.section_values(found->second).defined(), "layer ", layer, " is there already");
-  if (ahead_ && ahead_->layer != layer) forget_ahead();
-  Gathering gathering = ahead_ ? std::move(*ahead_) : start(layer);
-  ahead_.reset();
+  const bool is_ahead = ahead_ && ahead_->layer == layer;
+  Gathering gathering = is_ahead ? std::move(*ahead_) : start(layer);
+  if (is_ahead) ahead_.reset();
   gathering.pending.wait();
   params_.set_section_values(found->second, gathering.values);
   const int64_t next = layer > last_ ? layer + 1 : layer - 1;
-  if (section_of_.contains(next)) ahead_ = start(next);
+  // A recomputed layer is entered twice: what its first time has under way is what its second time wants.
+  if (ahead_ && ahead_->layer != next) forget_ahead();
+  if (!ahead_ && section_of_.contains(next)) ahead_ = start(next);
   last_ = layer;
 }
 
