@@ -42,10 +42,12 @@ ProductKind default_products(Precision precision) {
 }
 
 PartActivations part_activations(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk,
-                                 ProductKind products) {
+                                 ProductKind products, double layer_weights) {
   const spec::GptConfig& model = config.model;
   const DepthRange& depths = partition.part(stage, chunk);
-  internal::GhostModel ghosts(sizes_of(config, products));
+  internal::GhostSizes sizes = sizes_of(config, products);
+  sizes.layer_weights = layer_weights;
+  internal::GhostModel ghosts(sizes);
   internal::ByteCount& count = ghosts.count();
   ghosts.forward({.embeds = depths.contains(0),
                   .has_positions = model.position_embedding == spec::PositionEmbedding::kLearned,

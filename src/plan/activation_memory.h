@@ -40,8 +40,9 @@ struct PartActivations {
   std::vector<SavedBytes> saved;  // of the forward pass, in order
 };
 
-// `stage` and `chunk` of a resolved run with a known vocabulary.
+// `stage` and `chunk` of a resolved run with a known vocabulary. `layer_weights`: bytes of weights that are there while
+// a layer runs and not between (ZeRO 3); they are in the peaks.
 PartActivations part_activations(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk,
-                                 ProductKind products);
+                                 ProductKind products, double layer_weights = 0);
 
 }  // namespace espalier::plan

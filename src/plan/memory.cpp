@@ -17,6 +17,7 @@ double element_bytes(Precision precision) { return precision == Precision::kFp32
 // The moment at which a rank holds most of a step's activations.
 struct ActivationPeak {
   double kept = 0, workspace = 0;
+  double total() const { return kept + workspace; }
 };
 
 ActivationPeak activation_peak(const std::vector<Action>& table, const std::vector<PartActivations>& chunks) {
@@ -25,7 +26,7 @@ ActivationPeak activation_peak(const std::vector<Action>& table, const std::vect
   ActivationPeak most;
   double kept = 0;
   const auto consider = [&](double workspace) {
-    if (kept + workspace > most.kept + most.workspace) most = {kept, workspace};
+    if (kept + workspace > most.total()) most = {kept, workspace};
   };
   for (const Action& action : table) {
     const PartActivations& part = chunks[static_cast<size_t>(action.chunk)];
@@ -83,20 +84,28 @@ StageMemory stage_memory(const RunConfig& config, const Partition& partition, in
   memory.weights = weights.kept;
   memory.gradients = gradients.kept;
   memory.optimizer = parameter_bytes(precision, config.parallel.zero_stage, sharers).optimizer * flat;
-  memory.gathered = weights.passing + gradients.passing;
+  memory.gathered = gradients.passing;
 
-  std::vector<PartActivations> chunks;
-  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
-    chunks.push_back(part_activations(config, partition, stage, chunk, products));
-    memory.kept_by_micro_batch += chunks.back().kept;
+  const auto chunks = [&](double layer_weights) {
+    std::vector<PartActivations> parts;
+    for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk)
+      parts.push_back(part_activations(config, partition, stage, chunk, products, layer_weights));
+    return parts;
+  };
+  for (const PartActivations& part : chunks(0)) memory.kept_by_micro_batch += part.kept;
+  ActivationPeak peak = activation_peak(table, chunks(0));
+  // Whole layers are there while layers run: most is held then, or at a moment when none is there.
+  if (const ActivationPeak in_layers = activation_peak(table, chunks(weights.passing));
+      in_layers.total() > peak.total()) {
+    peak = {in_layers.kept, in_layers.workspace - weights.passing};
+    memory.gathered += weights.passing;
   }
-  ActivationPeak peak = activation_peak(table, chunks);
   // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
   const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 &&
                               sharing.stage < spec::ZeroStage::kGradients
                           ? 2 * flat
                           : 0;
-  if (wire > peak.kept + peak.workspace) peak = {0, wire};
+  if (wire > peak.total()) peak = {0, wire};
   memory.activations = peak.kept;
   memory.workspace = peak.workspace;
   return memory;

@@ -129,8 +129,17 @@ TEST(Memory, LaterZeroStagesKeepPartsAndTwoLayersWhole) {
   EXPECT_DOUBLE_EQ(two.gradients, 4 * (6 * (divided / 2 + stays) + words / 2 + 2 * 64));
   EXPECT_DOUBLE_EQ(two.gathered, 4 * (words + divided));
   EXPECT_DOUBLE_EQ(three.weights, 2 * (6 * (divided / 2 + stays) + words + 2 * 64));
-  EXPECT_DOUBLE_EQ(three.gathered, 4 * (words + divided) + 2 * 2 * divided);
+  // Most is held at the output, where no layer is whole.
+  EXPECT_DOUBLE_EQ(three.gathered, 4 * (words + divided));
   EXPECT_DOUBLE_EQ(three.optimizer, 12 * (6 * (divided + stays) + words + 2 * 64) / 2);
+}
+
+// A layer's tensors are larger than the output's: most is held while two layers are whole.
+TEST(Memory, WideLayersAreWholeWhenMostIsHeld) {
+  const double h = 512, divided = 12 * h * h + 7 * h;  // more than the embedding's 1280 h
+  const StageMemory memory =
+      plan_of(resolved(kSmall + "--hidden-size 512 --num-attention-heads 4 --bf16 --zero-stage 3", 2)).stages[0];
+  EXPECT_DOUBLE_EQ(memory.gathered, (4 + 2) * 2 * divided);
 }
 
 TEST(Memory, RoundedGradientsTravelAsCopies) {

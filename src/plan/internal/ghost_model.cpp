@@ -164,6 +164,21 @@ Ghost GhostModel::mlp(const Ghost& x) {
 }
 
 Ghost GhostModel::layer(const Ghost& x) {
+  // Under ZeRO 3 weights come before a layer runs, in either direction, and go behind it.
+  const Ghost weights = make(s_.layer_weights);
+  push([this](const Ghost& dy) {
+    layer_weights_.reset();
+    return dy;
+  });
+  const Ghost y = layer_with_weights(x);
+  push([this](const Ghost& dy) {
+    layer_weights_ = make(s_.layer_weights);
+    return dy;
+  });
+  return y;
+}
+
+Ghost GhostModel::layer_with_weights(const Ghost& x) {
   const Ghost attention_input = norm(x, s_.rms_norm, true);
   const Ghost a = self_attention(attention_input);
   const Ghost mlp_input = norm(a, s_.rms_norm, true);

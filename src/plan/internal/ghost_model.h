@@ -24,6 +24,7 @@ struct GhostSizes {
   bool sequence_parallel = false, context_parallel = false, dropout = false;
   ProductKind products = ProductKind::kDirect;
   double kept_input_share = 1;  // of a recomputed range's input: 1/tp where tensor ranks divide it
+  double layer_weights = 0;     // that are there only while a layer runs (ZeRO 3)
 };
 
 class GhostModel {
@@ -70,6 +71,7 @@ class GhostModel {
   Ghost self_attention(const Ghost& x);
   Ghost mlp(const Ghost& x);
   Ghost layer(const Ghost& x);
+  Ghost layer_with_weights(const Ghost& x);
   Ghost layers(Ghost x, int64_t num_layers);
   Ghost recomputed(const Ghost& x, int64_t num_layers);
   Ghost embed(const Part& part);
@@ -86,6 +88,7 @@ class GhostModel {
   std::vector<Ghost> deferred_;
   Ghost input_, output_;  // as a stage's runner holds them between forward and backward
   Ghost positions_;
+  Ghost layer_weights_;  // in backward
   Ghost residual_gradient_;
   bool has_graph_ = true, recording_ = true, deferring_ = false;
 };
