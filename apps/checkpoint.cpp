@@ -181,12 +181,12 @@ int prune_main(const Words& arguments) {
                     "Without --yes it only shows what would go.");
   table.positional("RUN_FOLDER", folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", rule.keep_last, "keep the newest N").minimum(0);
-  table.add("--keep-every", rule.keep_every, "keep steps divisible by M").minimum(0);
+  table.add("--keep-every", rule.keep_every, "keep steps divisible by N").minimum(0);
   table.add("--yes", yes, "really remove");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   if (rule.keep_last == 0 && rule.keep_every == 0)
-    problems.add("say what to keep: --keep-last N, --keep-every M, or both");
+    problems.add("say what to keep: --keep-last N, --keep-every N, or both");
   problems.raise();
 
   const fs::path run = folders[0];

@@ -99,7 +99,10 @@ std::unique_ptr<text::Tokenizer> load(const Request& request, Problems& problems
     problems.add("--tokenizer: ", error.what());
     return nullptr;
   }
-  return request.tokenizer.type.empty() ? nullptr : load_tokenizer(request.tokenizer, problems);
+  if (request.tokenizer.type.empty()) return nullptr;
+  text::TokenizerOptions options = request.tokenizer;
+  options.vocab_size = request.vocab_size;  // what makes a NullTokenizer
+  return load_tokenizer(options, problems);
 }
 
 }  // namespace
@@ -111,7 +114,8 @@ int data_check_main(const std::vector<std::string>& arguments) {
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   const std::unique_ptr<text::Tokenizer> tokenizer = load(request, problems);
-  if (tokenizer && request.vocab_size)
+  const bool makes_tokenizer = request.tokenizer.type == "NullTokenizer" || request.tokenizer.type == "TikTokenizer";
+  if (tokenizer && request.vocab_size && !makes_tokenizer)
     problems.add("--vocab-size and the tokenizer say the same thing; give one of them");
   problems.raise();
   if (tokenizer) request.vocab_size = tokenizer->vocab_size();

@@ -58,6 +58,14 @@ void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>
   log_info("each rank: ", share.explanation);
 }
 
+// A step that was asked for is where the run began; started again, it goes on from what it has saved since.
+void go_on_from_the_newest(plan::CheckpointConfig& checkpoint, const launch::RankEnvironment& place) {
+  if (place.restart_count == 0 || !checkpoint.ckpt_step || checkpoint.load != checkpoint.save) return;
+  log_info("restart ", place.restart_count, ": the newest checkpoint counts, no longer --ckpt-step ",
+           *checkpoint.ckpt_step);
+  checkpoint.ckpt_step.reset();
+}
+
 dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
@@ -98,6 +106,7 @@ int train_rank(const Words& arguments) {
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
+  go_on_from_the_newest(config.checkpoint, place);
   const dist::Grid grid = make_grid(config, place);
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");

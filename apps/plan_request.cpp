@@ -89,6 +89,9 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
     request.memory_limit = parse_bytes(request.gpu_memory);
     if (!request.memory_limit)
       problems.add(table.origin("--gpu-memory"), " is no amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB");
+    else if (*request.memory_limit < int64_t{1} << 20)
+      problems.add(table.origin("--gpu-memory"), " is less than any device has; with a unit: ", request.gpu_memory,
+                   "GiB");
   }
   find_vocabulary(request.config, problems);
   return true;

@@ -375,7 +375,11 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
 void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
                  Problems& problems) {
   if (flags.finetune || is_imported(saved)) return;
-  if (saved.sample_order != present.sample_order && !overridden(flags, "sample_order"))
+  // What decides the order has been overridden: then another order was asked for.
+  const std::vector<std::string> deciding = {"sample_order", "seed", "seq_length", "split"};
+  const bool asked_for =
+      std::any_of(deciding.begin(), deciding.end(), [&](const std::string& name) { return overridden(flags, name); });
+  if (saved.sample_order != present.sample_order && !asked_for)
     problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order,
                  ", now ", present.sample_order,
                  "): a data file has changed, or the run now needs more epochs of it. Samples "

@@ -338,6 +338,16 @@ TEST(Resume, AnotherSampleOrderOrRandomnessStopsAlthoughNoOptionDiffers) {
   EXPECT_NE(problems.messages()[0].find("(aaaa, now bbbb)"), std::string::npos);
 }
 
+TEST(Resume, WhoOverridesWhatDecidesTheOrderHasAskedForAnother) {
+  store::TrainingState saved, present;
+  saved.sample_order = "aaaa", present.sample_order = "bbbb", saved.random_scheme = present.random_scheme = 1;
+  for (const std::string name : {"seed", "seq_length", "split", "sample_order", "lr"}) {
+    Problems problems;
+    ckpt::check_order(saved, present, {.overrides = {name}}, problems);
+    EXPECT_EQ(problems.empty(), name != "lr") << name;
+  }
+}
+
 TEST(Resume, AnImportedCheckpointHasNoOrderAndMayHaveNoTokenizer) {
   store::Manifest saved;
   store::TrainingState present;

@@ -62,12 +62,17 @@ tensor::KeyValueCache new_cache(const spec::GptConfig& config, at::ScalarType ty
 void check_length(const spec::GptConfig& config, int64_t longest_prompt, int64_t new_tokens) {
   if (config.position_embedding != spec::PositionEmbedding::kLearned) return;
   const int64_t wanted = longest_prompt + new_tokens;
-  if (wanted > config.max_position_embeddings)
-    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ",
-                           new_tokens, " that makes ", wanted, ", but the model has learned ",
-                           config.max_position_embeddings, " positions. Ask for at most ",
-                           std::max<int64_t>(0, config.max_position_embeddings - longest_prompt), "."),
+  if (longest_prompt >= config.max_position_embeddings)
+    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, but the model has learned ",
+                           config.max_position_embeddings, " positions. Shorten it to at most ",
+                           config.max_position_embeddings - 1, " tokens."),
                     ExitCode::kUsage);
+  if (wanted > config.max_position_embeddings)
+    throw UserError(
+        concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ", new_tokens,
+               " that makes ", wanted, ", but the model has learned ", config.max_position_embeddings,
+               " positions. Ask for at most ", config.max_position_embeddings - longest_prompt, "."),
+        ExitCode::kUsage);
 }
 
 }  // namespace

@@ -234,7 +234,10 @@ class Launcher {
       return static_cast<int>(ExitCode::kLostPeer);
     }
     const Failure& cause = failures.front();
-    if (round.number < options_.max_restarts) {
+    // The same options would be refused again.
+    const bool is_refused =
+        program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
+    if (round.number < options_.max_restarts && !is_refused) {
       log_info("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); starting all ranks again");
       return std::nullopt;
     }

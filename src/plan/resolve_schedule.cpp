@@ -97,6 +97,13 @@ void Resolver::resolve_data() {
   DataConfig& data = config_.data;
   data.weighted_splits = !data.train_weighted_split_paths.empty() || !data.train_weighted_split_paths_path.empty();
   const bool is_split = !data.data_path.empty() || !data.data_file_list.empty();
+  // Split paths on the command line win over a recipe's --split, as flags do over a recipe.
+  const auto on_command_line = [&](const char* name) {
+    return given(name) && table_.find(name)->source() == "command line";
+  };
+  if ((on_command_line("--train-weighted-split-paths") || on_command_line("--train-weighted-split-paths-path")) &&
+      !on_command_line("--split"))
+    data.split.clear();
   if (is_split && !data.weighted_splits && data.split.empty()) data.split = "969, 30, 1";
 }
 

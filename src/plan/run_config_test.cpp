@@ -369,6 +369,13 @@ TEST_F(RunFiles, CheckpointsThatAreNotThereAreNamed) {
             Words{"--ckpt-step 30 (command line) is not in D/run; its complete steps are 10, 20"});
 }
 
+TEST(RunConfig, SplitPathsOfTheCommandLineWinOverARecipesSplit) {
+  const std::string paths = " --train-weighted-split-paths-path train.txt";
+  EXPECT_EQ(Parsed("--recipe recipes/tiny.toml").config.data.split, "98,2,0");
+  EXPECT_EQ(Parsed("--recipe recipes/tiny.toml" + paths).config.data.split, "");
+  EXPECT_EQ(Parsed("--recipe recipes/tiny.toml --split 9,1,0" + paths).config.data.split, "9,1,0");  // refused later
+}
+
 TEST(RunConfig, EvaluationAloneNeedsNoSchedule) {
   const std::string shape =
       "--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 33 "

@@ -59,6 +59,7 @@ class NullTokenizer final : public Tokenizer {
   }
   std::string description() const override { return "NullTokenizer of " + format_count(size_) + " ids"; }
   std::string kind() const override { return "ids as text"; }
+  bool encodes_any_text() const override { return false; }
   std::vector<int32_t> special_ids() const override { return {static_cast<int32_t>(size_)}; }
   std::vector<std::pair<std::string, std::string>> files() const override { return {}; }
 

@@ -56,6 +56,8 @@ class Tokenizer {
   virtual std::string kind() const { return ""; }
   // The ids that decode() can skip, ascending.
   virtual std::vector<int32_t> special_ids() const { return {}; }
+  // False where only some texts can be encoded (NullTokenizer: ids).
+  virtual bool encodes_any_text() const { return true; }
   // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that
   // transformers calls "default" where there are several).
   virtual std::string chat_template() const { return ""; }

@@ -14,6 +14,7 @@
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tiktoken_tokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_fingerprint.h"
 
 namespace espalier::text {
 namespace tokenizer_files_test {
@@ -161,6 +162,8 @@ TEST(NullTokenizer, TakesIdsAsText) {
   EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{5, 0, 99}), "5 0 99");
   EXPECT_EQ(tokenizer->vocab_size(), 101);
   EXPECT_EQ(tokenizer->eod(), 100);
+  EXPECT_EQ(fingerprint(*tokenizer), fingerprint(*make_null_tokenizer(100)));
+  EXPECT_NE(fingerprint(*tokenizer), fingerprint(*make_null_tokenizer(101)));
   try {
     tokenizer->encode("5  7");
     FAIL() << "two blanks were taken";

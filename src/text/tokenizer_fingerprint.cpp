@@ -39,6 +39,7 @@ uint64_t fingerprint(const Tokenizer& tokenizer) {
     hasher.update(&length, sizeof length);
     hasher.update(piece.data(), piece.size());
   }
+  if (!tokenizer.encodes_any_text()) return hasher.digest();
   const std::vector<int32_t> ids = tokenizer.encode(kProbe);
   hasher.update(ids.data(), ids.size() * sizeof(int32_t));
   return hasher.digest();

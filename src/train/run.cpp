@@ -217,6 +217,8 @@ void run(const plan::RunConfig& config, const OptionTable& table, const std::str
     log_info(datetime_line(kill_switch_reason(config)));
     return;
   }
+  if (config.checkpoint.save.empty() && !config.data.eval_only)
+    log_warning("there is no --save: what is learnt is lost when the run ends");
   Loop loop(config, table, grid);
   if (!config.checkpoint.save.empty() && grid.rank == 0) {
     const std::filesystem::path folder = config.checkpoint.save;
