@@ -233,6 +233,15 @@ TEST_F(Launcher, RestartsTheWholeGroup) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("espalier_")) << "a temporary folder stays: " << entry;
 }
 
+// Exit code 2 of our own program: the options are wrong, and would be the next time.
+TEST_F(Launcher, DoesNotStartAgainWhatWasRefused) {
+  Words ours = words({"--max-restarts=2"}, "echo x >> $FOLDER/runs; exit 2");
+  ASSERT_EQ(std::erase(ours, "--no-python"), 1u);
+  Launched launched(folder_, "l", ours);
+  EXPECT_EQ(launched.wait(), 2) << launched.err();
+  EXPECT_EQ(content(folder_ / "runs"), "x\n");
+}
+
 TEST_F(Launcher, GivesUpAfterTheLastRestart) {
   Launched launched(folder_, "l", words({"--max-restarts=2"}, "echo x >> $FOLDER/runs; exit 9"));
   EXPECT_EQ(launched.wait(), 9) << launched.err();
