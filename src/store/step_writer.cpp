@@ -117,9 +117,6 @@ std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePar
   return written;
 }
 
-// While one thread waits for the disk, another has checksums to compute.
-constexpr int kWriterThreads = 2;
-
 std::vector<WrittenBlock> write_own_blocks(const fs::path& partial, const std::vector<TensorFile>& files,
                                            const StepContent& content, const Writers& writers) {
   const std::vector<FilePart> parts = parts_of(files, content);

@@ -156,9 +156,6 @@ std::vector<TensorRun> runs_of(const std::vector<TensorEntry>& entries, size_t b
   return runs;
 }
 
-// While one thread waits for the disk, another has bytes to make.
-constexpr int kWriterThreads = 2;
-
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedSource>& tensors, size_t begin,
                        size_t end) {
   std::vector<TensorEntry> entries;

@@ -13,6 +13,10 @@
 
 namespace espalier::store {
 
+// Of one process that writes a checkpoint or a folder of weights: while one waits for the disk, another has bytes to
+// make.
+inline constexpr int kWriterThreads = 2;
+
 class DirectFile {
  public:
   // Creates the file unless it is there; keeps what is in it. It is `file_bytes` long from then on, with room on the
