@@ -26,7 +26,8 @@ struct LaunchFlags {
   std::string start_method = "spawn", role = "default", log_dir, redirects = "0", tee = "0", local_ranks_filter;
   std::string master_addr = "127.0.0.1", local_addr, line_prefix = "[${role_name}${local_rank}]:";
   int64_t node_rank = 0, max_restarts = 0, master_port = 29500;
-  double monitor_interval = 0.1, shutdown_timeout = 30;
+  double monitor_interval = 0.1;
+  std::optional<double> shutdown_timeout;
   bool standalone = false, module = false, no_python = false;
 };
 
@@ -58,7 +59,11 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.group("failures");
   table.add("--max-restarts", flags.max_restarts, "how often the whole group is started again").minimum(0).common();
   table.add("--monitor-interval", flags.monitor_interval, "seconds between looks at the ranks").minimum(0.001);
-  table.add("--shutdown-timeout", flags.shutdown_timeout, "seconds from SIGTERM to SIGKILL").minimum(0);
+  table
+      .add("--shutdown-timeout", flags.shutdown_timeout,
+           "seconds from SIGTERM to SIGKILL. Unset: 30 after a failure; a run that is told to stop may save as long as "
+           "it takes")
+      .minimum(0);
   table.group("output");
   table.add("--log-dir", flags.log_dir, "folder for the ranks' files; a temporary one if unset").common();
   table

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -31,6 +32,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
+constexpr auto kTimeToInsist = std::chrono::seconds(2);
+
 class Launcher {
  public:
   Launcher(const LaunchOptions& options, const RankProgram& program)
@@ -38,7 +42,8 @@ class Launcher {
     secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0 ? new_secret()
                                                                                           : job_secret(options.run_id);
     store_ = {options.store_host, options.store_port, secret_,
-              StoreClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000))};
+              StoreClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000)),
+              host_in_words(options)};
     host_store();
     meeting_ = std::make_unique<NodeMeeting>(options_, store_);
   }
@@ -63,6 +68,12 @@ class Launcher {
   }
 
  private:
+  static std::string host_in_words(const LaunchOptions& options) {
+    if (options.is_single_node()) return "";
+    return options.rendezvous == Rendezvous::kC10d ? "the launcher on the machine of --rdzv-endpoint"
+                                                   : "the launcher of --node-rank 0";
+  }
+
   void host_store() {
     const bool one_machine = options_.is_single_node();
     if (one_machine) store_.address = "127.0.0.1";
@@ -145,10 +156,7 @@ class Launcher {
     const RoundOutcome outcome = watch(group);
     if (outcome != RoundOutcome::kDone) stop(group);
     pump.finish();
-    if (outcome == RoundOutcome::kDone) {
-      files_.discard_errors();
-      return 0;
-    }
+    if (outcome == RoundOutcome::kDone) return 0;
     if (ending_signal_ != 0) return end_by_signal(group);
     if (outcome == RoundOutcome::kLostStore) return end_without_store(group);
     return end_or_restart(round, group);
@@ -162,6 +170,9 @@ class Launcher {
       if (const auto signal = signals_.wait(options_.monitor_interval_seconds)) pass_on(*signal, group, deadline);
       group.reap();
       if (group.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
+      if (group.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
+        deadline = Clock::now() +
+                   std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_after_failure()));
       const bool ended = group.num_running() == 0;
       if (ended && group.all_well() && !reported) {
         meeting_->report_done();
@@ -170,25 +181,53 @@ class Launcher {
       if (const RoundOutcome outcome = meeting_->outcome(); outcome != RoundOutcome::kRunning) return outcome;
       if (ending_signal_ != 0 && ended && !reported) return RoundOutcome::kFailed;
       if (deadline && Clock::now() >= *deadline) return RoundOutcome::kFailed;
+      if (ending_signal_ != 0) say_who_is_awaited(group);
     }
   }
 
+  void say_who_is_awaited(const WorkerGroup& group) {
+    if (Clock::now() - last_word_ < std::chrono::seconds(30)) return;
+    last_word_ = Clock::now();
+    log_info("still waiting for ", num_ranks(group), " to end");
+  }
+
+  static std::string num_ranks(const WorkerGroup& group) {
+    const int64_t count = group.num_running();
+    return concat(count, count == 1 ? " rank" : " ranks");
+  }
+
+  // Training that is told to stop saves first, however long that takes: a scheduler's own limit ends it if it must.
+  std::optional<double> patience() const {
+    if (options_.shutdown_timeout_seconds || program_.is_ours) return options_.shutdown_timeout_seconds;
+    return kPatience;
+  }
+  double patience_after_failure() const { return options_.shutdown_timeout_seconds.value_or(kPatience); }
+
   void pass_on(int signal, const WorkerGroup& group, std::optional<Clock::time_point>& deadline) {
     if (signal == SIGCHLD) return;
-    group.send(signal);
     const std::string name = concat("SIG", sigabbrev_np(signal));
     if (!internal::TakenSignals::ends(signal)) {
+      group.send(signal);
       log_info("passed ", name, " on to the ranks");
       return;
     }
-    const bool again = ending_signal_ != 0;
-    ending_signal_ = signal;
-    deadline = Clock::now();
-    if (again) return;
-    *deadline +=
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.shutdown_timeout_seconds));
-    log_info("passed ", name, " on to the ranks; waiting up to ", format_duration(options_.shutdown_timeout_seconds),
-             " for them to end");
+    const Clock::time_point now = Clock::now(), before = std::exchange(last_ending_, now);
+    last_word_ = now;
+    if (++num_endings_ == 1) {
+      group.send(signal);
+      ending_signal_ = signal;
+      if (const auto seconds = patience())
+        deadline = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*seconds));
+      log_info("passed ", name, " on; waiting ",
+               patience() ? concat("up to ", format_duration(*patience())) : "as long as it takes", " for ",
+               num_ranks(group), program_.is_ours ? " to save and end" : " to end");
+    } else if (num_endings_ >= 3 && now - before <= kTimeToInsist) {
+      log_warning(name, " again: killing ", num_ranks(group));
+      deadline = now;
+    } else {
+      log_warning("still waiting for ", num_ranks(group), " to end; ", name,
+                  " once more within two seconds kills them, and what is not saved is lost");
+    }
   }
 
   // Ranks that failed at the same moment are noticed together, so that the cause is among them.
@@ -198,7 +237,7 @@ class Launcher {
       group.reap();
     }
     try_to_tell([this] { meeting_->report_failed(); });
-    group.stop(SIGTERM, ending_signal_ != 0 ? 0 : options_.shutdown_timeout_seconds);
+    group.stop(SIGTERM, ending_signal_ != 0 ? 0 : patience_after_failure());
     try_to_tell([&] { meeting_->report_stopped(group.failures()); });
   }
 
@@ -228,7 +267,7 @@ class Launcher {
 
   std::optional<int> end_or_restart(const Round& round, const WorkerGroup& group) {
     std::vector<Failure> failures = group.failures();
-    try_to_tell([&] { failures = meeting_->collect_failures(options_.shutdown_timeout_seconds + 10); });
+    try_to_tell([&] { failures = meeting_->collect_failures(patience_after_failure() + 10); });
     if (failures.empty()) {
       log_warning("the ranks were stopped because another machine's failed; it has not said why");
       return static_cast<int>(ExitCode::kLostPeer);
@@ -254,6 +293,8 @@ class Launcher {
 
   int report(std::vector<Failure> failures) const {
     sort_by_cause(failures);
+    if (!files_.folder_is_kept())
+      for (Failure& failure : failures) failure.error_file.clear();  // the message is in the report
     const std::string text = failure_report(program_.name, failures);
     for (std::string_view rest = text; !rest.empty();) {
       const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
@@ -274,7 +315,8 @@ class Launcher {
   StoreClient::Options store_;
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
-  int ending_signal_ = 0;
+  int ending_signal_ = 0, num_endings_ = 0;
+  Clock::time_point last_ending_, last_word_;
 };
 
 }  // namespace

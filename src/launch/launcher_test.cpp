@@ -274,17 +274,69 @@ TEST_F(Launcher, PassesTermOnAndEndsWellIfTheRanksDo) {
   EXPECT_EQ(content(folder_ / "rank1"), "saved\n");
 }
 
-TEST_F(Launcher, ASecondSignalDoesNotWait) {
-  Launched launched(folder_, "l",
-                    words({"--nproc-per-node=1", "--max-restarts=5"},
-                          "trap '' INT; echo $$ > $FOLDER/pid0; while true; do sleep 0.05; done"));
+constexpr const char* kIgnoresInterrupts = "trap '' INT; echo $$ > $FOLDER/pid0; while true; do sleep 0.05; done";
+
+TEST_F(Launcher, ASecondSignalAsksAndAThirdKills) {
+  Launched launched(folder_, "l", words({"--nproc-per-node=1", "--max-restarts=5"}, kIgnoresInterrupts));
   wait_for_file("pid0");
   std::this_thread::sleep_for(50ms);
   launched.send(SIGINT);
   std::this_thread::sleep_for(300ms);
   launched.send(SIGINT);
+  EXPECT_EQ(launched.wait(1), -1) << "the second signal lost the run";
+  EXPECT_NE(launched.err().find("SIGINT once more within two seconds kills them"), std::string::npos) << launched.err();
+  launched.send(SIGINT);
   EXPECT_EQ(launched.wait(10), 128 + SIGINT) << launched.err();
   EXPECT_TRUE(is_gone(pid_in("pid0")));
+}
+
+TEST_F(Launcher, ALateThirdSignalAsksAgain) {
+  Launched launched(folder_, "l", words({"--nproc-per-node=1"}, kIgnoresInterrupts));
+  wait_for_file("pid0");
+  for (int time = 0; time < 3; ++time) {
+    launched.send(SIGINT);
+    EXPECT_EQ(launched.wait(2.2), -1) << launched.err();
+  }
+}
+
+TEST_F(Launcher, OurRanksMaySaveLongerThanTheTimeAfterAFailure) {
+  // The shell stands for training: it ends by itself, 32 seconds after it is told to, two more than a failure leaves.
+  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes half a minute: scripts/test --all";
+  Launched launched(folder_, "l",
+                    {"--nproc-per-node=1", "bash", "-c",
+                     "trap 'sleep 32; echo saved > $FOLDER/saved; exit 0' TERM; echo > $FOLDER/ready; while true; do "
+                     "sleep 0.05; done"});
+  wait_for_file("ready");
+  launched.send(SIGTERM);
+  EXPECT_EQ(launched.wait(60), 0) << launched.err();
+  EXPECT_TRUE(fs::exists(folder_ / "saved"));
+  EXPECT_NE(launched.err().find("still waiting for 1 rank"), std::string::npos) << launched.err();
+}
+
+TEST_F(Launcher, LeavesNoTemporaryFolder) {
+  const auto folders = [&] {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().filename().string().starts_with("espalier_")) found.push_back(entry.path().filename());
+    return found;
+  };
+  EXPECT_EQ(Launched(folder_, "well", words({"--nproc-per-node=2"}, "exit 0")).wait(), 0);
+  EXPECT_EQ(folders(), std::vector<std::string>());
+  Launched failed(folder_, "failed", words({"--nproc-per-node=1"}, "echo '{' > $TORCHELASTIC_ERROR_FILE; exit 3"));
+  EXPECT_EQ(failed.wait(), 3);
+  EXPECT_EQ(folders(), std::vector<std::string>());
+  Launched killed(folder_, "killed", words({"--nproc-per-node=1"}, "echo $$ > $FOLDER/pid0; sleep 100"));
+  wait_for_file("pid0");
+  EXPECT_EQ(folders().size(), 1u);
+  killed.send(SIGKILL);
+  EXPECT_EQ(killed.wait(), 1000 + SIGKILL);
+  EXPECT_EQ(folders().size(), 1u);
+  // The next launcher removes it, and leaves alone what one that lives has.
+  Launched lives(folder_, "lives", words({"--nproc-per-node=1"}, "echo $$ > $FOLDER/pid1; sleep 100"));
+  wait_for_file("pid1");
+  EXPECT_EQ(folders().size(), 1u);
+  EXPECT_EQ(Launched(folder_, "next", words({"--nproc-per-node=1"}, "exit 0")).wait(), 0);
+  EXPECT_EQ(folders().size(), 1u);
 }
 
 TEST_F(Launcher, PassesUsr1OnAndGoesOn) {
@@ -416,6 +468,26 @@ TEST_F(Machines, ALateMachineTakesPartInTheNextStart) {
   EXPECT_EQ(alpha.wait(30), 0) << alpha.err();
   EXPECT_EQ(beta.wait(30), 0) << beta.err();
   EXPECT_EQ(content(folder_ / "world0").substr(0, 2), "1\n");
+}
+
+TEST_F(Machines, SayWhoIsMissing) {
+  Launched alpha(folder_, "a", at("alpha", {"--nnodes=2", "--rdzv-conf=join_timeout=4"}, "true"));
+  EXPECT_EQ(alpha.wait(), static_cast<int>(ExitCode::kLostPeer));
+  EXPECT_NE(alpha.err().find("waiting for 1 more machine (1 of 2 here: alpha): 1"), std::string::npos) << alpha.err();
+  EXPECT_NE(alpha.err().find("so far, until "), std::string::npos) << alpha.err();
+}
+
+TEST_F(Launcher, AMachineWithoutAHostSaysWhomItAwaits) {
+  const int port = free_port();
+  Launched second(folder_, "s",
+                  words({"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.1", concat("--master-port=", port),
+                         "--rdzv-conf=join_timeout=3"},
+                        "true"));
+  EXPECT_EQ(second.wait(), static_cast<int>(ExitCode::kLostPeer)) << second.err();
+  EXPECT_NE(
+      second.err().find(concat("waiting for the launcher of --node-rank 0, whose store is to be at 127.0.0.1:", port)),
+      std::string::npos)
+      << second.err();
 }
 
 TEST_F(Machines, TooFewMachinesEndTheWait) {

@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "launch/internal/host.h"
 #include "launch/internal/socket.h"
+#include "launch/internal/wait_report.h"
 #include "launch/peer_watch.h"
 
 namespace espalier::launch {
@@ -158,10 +159,28 @@ std::vector<Node> NodeMeeting::number_nodes(std::vector<Node> nodes) const {
   return nodes;
 }
 
+// Who has not come, as the user named them: by number, or only how many.
+std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
+  const int64_t count = std::ssize(nodes);
+  std::string who;
+  if (options_.rendezvous == Rendezvous::kStatic) {
+    for (int64_t number = 0; number < options_.max_nodes; ++number)
+      if (std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.node_rank == number; }))
+        who += concat(who.empty() ? "--node-rank " : ", ", number);
+  } else {
+    const int64_t wanted = count < options_.min_nodes ? options_.min_nodes - count : options_.max_nodes - count;
+    who = concat(wanted, wanted == 1 ? " more machine" : " more machines");
+  }
+  std::string here;
+  for (const Node& node : nodes) here += concat(here.empty() ? "" : ", ", node.address);
+  return concat(who, " (", count, " of ", options_.max_nodes, " here: ", here, ")");
+}
+
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
 std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
   const Clock::time_point start = Clock::now();
   Clock::time_point last_call = Clock::time_point::max();
+  internal::WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
   while (!is_cancelled()) {
     if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
     std::vector<Node> nodes = present_nodes();
@@ -177,11 +196,13 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
       return nodes_from_text(store_.compare_set(key("world"), "", to_text(nodes)));
     }
     if (Clock::now() - start > std::chrono::duration<double>(options_.join_timeout_seconds))
-      throw UserError(
-          concat("only ", count, " of ", options_.min_nodes, " machines came within ",
-                 format_duration(options_.join_timeout_seconds), " (", self_.address,
-                 " is one of them). Start espalier launch on all, with the same --rdzv-endpoint and --rdzv-id."),
-          ExitCode::kLostPeer);
+      throw UserError(concat("only ", count, " of ", options_.min_nodes, " machines came within ",
+                             format_duration(options_.join_timeout_seconds),
+                             " (--rdzv-conf join_timeout): missing are ", missing(nodes),
+                             ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
+                             "and see whether they reach ", store_.options().address, ":", store_.options().port, "."),
+                      ExitCode::kLostPeer);
+    report.look(missing(nodes));
     std::this_thread::sleep_for(kLook);
   }
   return {};

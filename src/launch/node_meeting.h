@@ -61,6 +61,7 @@ class NodeMeeting {
  private:
   std::string key(const std::string& name) const;
   std::vector<Node> present_nodes();
+  std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);

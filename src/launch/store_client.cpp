@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "launch/internal/protocol.h"
 #include "launch/internal/socket.h"
+#include "launch/internal/wait_report.h"
 #include "launch/secret.h"
 
 namespace espalier::launch {
@@ -98,6 +99,7 @@ class StoreClient::Channel {
     const Clock::time_point start = Clock::now(), deadline = start + options_.connect_timeout;
     auto pause = Milliseconds(20);
     std::string reason;
+    WaitReport report(options_.connect_timeout);
     while (true) {
       socket_ = try_to_connect(options_.address, options_.port, deadline, reason);
       if (socket_.valid()) {
@@ -105,13 +107,17 @@ class StoreClient::Channel {
         return;
       }
       if (Clock::now() + pause >= deadline) break;
+      if (!options_.host_in_words.empty())
+        report.look(
+            concat(options_.host_in_words, ", whose store is to be at ", place_of(options_), " (", reason, ")"));
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, Milliseconds(500));
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    throw StoreTimeout(concat("no store of the ranks at ", place_of(options_), " after ", format_duration(seconds),
-                              ": ", reason,
-                              ". Does the rank or launcher that hosts it run, and may this machine reach it?"));
+    throw StoreTimeout(
+        concat("no store of the ranks at ", place_of(options_), " after ", format_duration(seconds), ": ", reason,
+               ". Does the rank or launcher that hosts it run, and may this machine reach it?"),
+        ExitCode::kLostPeer);
   }
 
   void prove() {

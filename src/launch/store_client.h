@@ -25,6 +25,8 @@ class StoreClient {
     int port = 0;
     std::string secret;
     Milliseconds connect_timeout = std::chrono::seconds(300);  // the server may start later
+    // Who hosts it, for the user ("the launcher of --node-rank 0"): connecting then says that it waits. Empty: silent.
+    std::string host_in_words = {};
   };
   // UserError if nobody answers in time, if something else answers, or if the secrets differ.
   explicit StoreClient(const Options& options);

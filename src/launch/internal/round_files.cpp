@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,16 +36,58 @@ std::string prefix_of(const LaunchOptions& options, const Worker& worker) {
   return replaced(text, "${role_name}", options.role);
 }
 
+constexpr const char* kPrefix = "espalier_launch_";
+
+fs::path temporary_folder() {
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (error)
+    throw UserError(concat("TMPDIR names no folder (", error.message(), "). Set TMPDIR, or --log-dir."),
+                    ExitCode::kCannotCreate);
+  return folder;
+}
+
+// Held as long as the launcher lives. Without a lock where the file system has none.
+Descriptor lock_folder(const fs::path& folder) {
+  Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (descriptor.valid() && ::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) descriptor.reset();
+  return descriptor;
+}
+
+bool holds_output(const fs::path& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), last; !error && entry != last; entry.increment(error))
+    if (entry->path().extension() == ".log") return true;
+  return static_cast<bool>(error);
+}
+
+// Of launchers of this user that were killed; not those that hold what ranks wrote.
+void remove_leftovers() {
+  std::error_code error;
+  for (fs::directory_iterator entry(temporary_folder(), error), last; !error && entry != last; entry.increment(error)) {
+    struct stat status = {};
+    const fs::path& folder = entry->path();
+    if (!folder.filename().string().starts_with(kPrefix)) continue;
+    if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) continue;
+    const Descriptor lock = lock_folder(folder);
+    std::error_code ignored;
+    if (lock.valid() && !holds_output(folder)) fs::remove_all(folder, ignored);
+  }
+}
+
 }  // namespace
 
 RoundFiles::RoundFiles(const LaunchOptions& options) : options_(options), base_(options.log_dir) {
   is_temporary_ = base_.empty();
   writes_files_ = any(options.redirects) || any(options.tee) || !options.local_ranks_filter.empty();
   if (is_temporary_) {
-    std::string folder = (fs::temp_directory_path() / "espalier_XXXXXX").string();
+    remove_leftovers();
+    std::string folder = (temporary_folder() / concat(kPrefix, "XXXXXX")).string();
     if (mkdtemp(folder.data()) == nullptr)
-      throw UserError(concat("cannot create ", folder, ": ", std::strerror(errno)), ExitCode::kCannotCreate);
+      throw UserError(concat("cannot create ", folder, ": ", std::strerror(errno), ". Set TMPDIR, or --log-dir."),
+                      ExitCode::kCannotCreate);
     base_ = folder;
+    lock_ = lock_folder(base_);
   }
   std::string name = options.run_id;
   for (char& c : name)
@@ -52,11 +96,8 @@ RoundFiles::RoundFiles(const LaunchOptions& options) : options_(options), base_(
 }
 
 RoundFiles::~RoundFiles() {
-  if (!is_temporary_ || writes_files_) return;
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(base_, error), last; !error && entry != last; entry.increment(error))
-    if (entry->is_regular_file() && !all_well_) return;
-  fs::remove_all(base_, error);
+  if (!folder_is_kept()) fs::remove_all(base_, error);
 }
 
 fs::path RoundFiles::folder_of(int64_t attempt, int64_t local_rank) const {

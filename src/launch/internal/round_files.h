@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "launch/internal/socket.h"
 #include "launch/launch_options.h"
 #include "launch/output.h"
 #include "launch/worker_group.h"
@@ -15,13 +16,11 @@ namespace espalier::launch::internal {
 class RoundFiles {
  public:
   explicit RoundFiles(const LaunchOptions& options);
-  // A temporary folder goes, unless the ranks' output or something of a failed rank lies there.
+  // A temporary folder goes, unless the ranks' output lies there.
   ~RoundFiles();
   RoundFiles(const RoundFiles&) = delete;
   RoundFiles& operator=(const RoundFiles&) = delete;
 
-  // All ended well: what ranks of earlier attempts left is of no use any more.
-  void discard_errors() { all_well_ = true; }
   std::string folder() const { return run_.string(); }
   bool folder_is_kept() const { return !is_temporary_ || writes_files_; }
   std::string error_file(int64_t attempt, int64_t local_rank) const;
@@ -35,7 +34,8 @@ class RoundFiles {
 
   const LaunchOptions& options_;
   std::filesystem::path base_, run_;
-  bool is_temporary_ = false, writes_files_ = false, all_well_ = false;
+  bool is_temporary_ = false, writes_files_ = false;
+  Descriptor lock_;  // of a temporary folder: those without one are leftovers
 };
 
 }  // namespace espalier::launch::internal
