@@ -8,7 +8,7 @@
 #include "base/shell.h"
 #include "cuda/cuda.h"
 #include "dist/grid.h"
-#include "dist/store.h"
+#include "dist/rendezvous.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/peer_watch.h"
@@ -82,7 +82,7 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
   dist::GridOptions options;
   options.device = compute.device;
   options.make_device_backend = compute.make_nccl;
-  options.store = dist::connect_store(place);
+  options.store = dist::connect_rendezvous(place);
   options.tied_embedding = config.model.tie_output;
   options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
   options.backend.one_machine = place.local_world_size == place.world_size;

@@ -283,9 +283,9 @@ std::string explain(const RankEnvironment& place, const Claim& claim) {
                             " of ", place.local_world_size);
   if (place.world_size == 1) return text;
   text += concat("; the ranks meet at ", place.master_address, ":", place.master_port, ", ");
-  return text + (place.foreign_store    ? "in the launcher's store"
-                 : place.launcher_store ? "in the store of espalier launch"
-                                        : "in the store of rank 0");
+  return text + (place.foreign_store    ? "in the launcher's rendezvous store"
+                 : place.launcher_store ? "in the rendezvous store of espalier launch"
+                                        : "in the rendezvous store of rank 0");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct RankEnvironment {
   int master_port = 0;                       // 0: a free one (a single process)
   // Somebody else's launcher hosts a c10d TCPStore at the master's address: rank 0 connects to it like the others.
   bool foreign_store = false;
-  // espalier launch hosts our store there: again nobody else does.
+  // espalier launch hosts our rendezvous store there: again nobody else does.
   bool launcher_store = false;
   int64_t restart_count = 0;  // of espalier launch or torchrun: how often the group has been started again
   std::string run_id;         // of the launcher or the batch system; empty if there is none

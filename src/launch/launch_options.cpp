@@ -50,7 +50,9 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
       .refuse_value("etcd", "use c10d, which needs no other server")
       .refuse_value("etcd-v2", "use c10d, which needs no other server")
       .common();
-  table.add("--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT] of the machine whose launcher hosts the store")
+  table
+      .add("--rdzv-endpoint", flags.rdzv_endpoint,
+           "HOST[:PORT] of the machine whose launcher hosts the rendezvous store")
       .common();
   table.add("--rdzv-id", flags.rdzv_id, "name of the job, the same on all machines").common();
   table.add("--rdzv-conf", flags.rdzv_conf, "KEY=VALUE,...: join_timeout, last_call_timeout (seconds), is_host");

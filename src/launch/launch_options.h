@@ -32,9 +32,10 @@ struct LaunchOptions {
   int64_t num_local_ranks = 1;
   int64_t node_rank = 0;  // static rendezvous only
   Rendezvous rendezvous = Rendezvous::kStatic;
-  std::string store_host = "127.0.0.1";  // where the store of the launchers and ranks is, as all machines reach it
-  int store_port = 0;                    // 0: a free one (one machine)
-  std::optional<bool> hosts_store;       // --rdzv-conf is_host
+  std::string store_host =
+      "127.0.0.1";     // where the rendezvous store of the launchers and ranks is, as all machines reach it
+  int store_port = 0;  // 0: a free one (one machine)
+  std::optional<bool> hosts_store;  // --rdzv-conf is_host
   std::string run_id;
   std::string local_address;  // by which nodes are numbered and reached; empty: the full host name
   int master_port = 0;        // MASTER_PORT for programs that are not ours; 0: a free one

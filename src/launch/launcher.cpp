@@ -23,8 +23,8 @@
 #include "launch/internal/socket.h"
 #include "launch/node_meeting.h"
 #include "launch/output.h"
+#include "launch/rendezvous_server.h"
 #include "launch/secret.h"
-#include "launch/store_server.h"
 #include "launch/worker_group.h"
 
 namespace espalier::launch {
@@ -42,14 +42,14 @@ class Launcher {
     secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0 ? new_secret()
                                                                                           : job_secret(options.run_id);
     store_ = {options.store_host, options.store_port, secret_,
-              StoreClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000)),
+              RendezvousClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000)),
               host_in_words(options)};
     host_store();
     meeting_ = std::make_unique<NodeMeeting>(options_, store_);
   }
   ~Launcher() {
     meeting_.reset();
-    // The other launchers read the end of the round before the store goes.
+    // The other launchers read the end of the round before the rendezvous store goes.
     for (int tries = 0; server_ && server_->num_clients() > 0 && tries < 1000; ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -83,7 +83,7 @@ class Launcher {
     if (!hosts) return;
     const std::string listen_at = internal::is_loopback(store_.address) ? store_.address : "";
     try {
-      server_ = std::make_unique<StoreServer>(StoreServer::Options{listen_at, options_.store_port, secret_});
+      server_ = std::make_unique<RendezvousServer>(RendezvousServer::Options{listen_at, options_.store_port, secret_});
       store_.port = server_->port();
     } catch (const UserError&) {
       // Several launchers on one machine: the first of them hosts. If it is no launcher, connecting will tell.
@@ -260,7 +260,7 @@ class Launcher {
   }
 
   int end_without_store(const WorkerGroup& group) const {
-    log_warning("lost the store at ", store_.address, ":", store_.port,
+    log_warning("lost the rendezvous store at ", store_.address, ":", store_.port,
                 ": the launcher that hosts it has ended. The ranks here are stopped.");
     return group.any_failed() ? report(group.failures()) : static_cast<int>(ExitCode::kLostPeer);
   }
@@ -312,8 +312,8 @@ class Launcher {
   internal::TakenSignals signals_;
   internal::RoundFiles files_;
   std::string secret_;
-  StoreClient::Options store_;
-  std::unique_ptr<StoreServer> server_;
+  RendezvousClient::Options store_;
+  std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
   int ending_signal_ = 0, num_endings_ = 0;
   Clock::time_point last_ending_, last_word_;

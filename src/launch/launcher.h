@@ -11,8 +11,9 @@ namespace espalier::launch {
 // What each rank runs.
 struct RankProgram {
   std::vector<std::string> command;
-  std::string name;     // in reports: "espalier train gpt"
-  bool is_ours = true;  // meets in the launcher's store; another program gets a free MASTER_PORT for one of its own
+  std::string name;  // in reports: "espalier train gpt"
+  bool is_ours =
+      true;  // meets in the launcher's rendezvous store; another program gets a free MASTER_PORT for one of its own
 };
 
 // Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the

@@ -16,8 +16,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "launch/environment.h"
+#include "launch/rendezvous_server.h"
 #include "launch/secret.h"
-#include "launch/store_server.h"
 
 namespace espalier::launch {
 namespace {
@@ -108,7 +108,7 @@ class Launcher : public testing::Test {
     EXPECT_TRUE(fs::exists(folder_ / name)) << name;
   }
   int free_port() const {
-    const StoreServer brief({.address = "127.0.0.1", .secret = "s"});
+    const RendezvousServer brief({.address = "127.0.0.1", .secret = "s"});
     return brief.port();
   }
   // Waits until the process is gone (a zombie of another parent counts as gone).
@@ -422,7 +422,7 @@ TEST_F(Machines, AKilledLauncherIsNoticedAndNamed) {
   const std::string script = "echo > $FOLDER/ready$RANK; sleep 100";
   Launched alpha(folder_, "a", at("alpha", {"--nnodes=2"}, script));
   wait_for_file("a.err");
-  std::this_thread::sleep_for(300ms);  // alpha hosts the store
+  std::this_thread::sleep_for(300ms);  // alpha hosts the rendezvous store
   Launched beta(folder_, "b", at("beta", {"--nnodes=2"}, script));
   wait_for_file("ready0");
   wait_for_file("ready1");
@@ -440,7 +440,7 @@ TEST_F(Machines, TheLossOfTheStoresHostStopsTheOthers) {
   wait_for_file("pid1");
   alpha.send(SIGKILL);
   EXPECT_EQ(beta.wait(20), 69) << beta.err();
-  EXPECT_NE(beta.err().find("lost the store"), std::string::npos) << beta.err();
+  EXPECT_NE(beta.err().find("lost the rendezvous store"), std::string::npos) << beta.err();
   EXPECT_TRUE(is_gone(pid_in("pid1")));
 }
 
@@ -484,9 +484,9 @@ TEST_F(Launcher, AMachineWithoutAHostSaysWhomItAwaits) {
                          "--rdzv-conf=join_timeout=3"},
                         "true"));
   EXPECT_EQ(second.wait(), static_cast<int>(ExitCode::kLostPeer)) << second.err();
-  EXPECT_NE(
-      second.err().find(concat("waiting for the launcher of --node-rank 0, whose store is to be at 127.0.0.1:", port)),
-      std::string::npos)
+  EXPECT_NE(second.err().find(concat(
+                "waiting for the launcher of --node-rank 0, whose rendezvous store is to be at 127.0.0.1:", port)),
+            std::string::npos)
       << second.err();
 }
 

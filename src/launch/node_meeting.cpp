@@ -75,7 +75,7 @@ Failure gone(const Round& round) {
 
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, const StoreClient::Options& store)
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store)
     : options_(options), store_(store), watched_(store) {
   self_.address = options.local_address;
   if (self_.address.empty()) self_.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
@@ -127,7 +127,7 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
       ++round_;
       return true;
-    } catch (const StoreTimeout&) {
+    } catch (const RendezvousTimeout&) {
       continue;  // not over yet
     }
   }
@@ -225,7 +225,7 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
   for (size_t at = 0; at < nodes.size(); ++at) all_ready.push_back(key(concat("ready/", at)));
   try {
     store_.wait(all_ready, kTimeToConfirm);
-  } catch (const StoreTimeout&) {
+  } catch (const RendezvousTimeout&) {
     throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
   }
   outcome_ = RoundOutcome::kRunning;
@@ -240,7 +240,7 @@ void NodeMeeting::watch() {
       outcome_ =
           watched_.get(round_over_key(round_), 500ms) == kRoundDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
       return;
-    } catch (const StoreTimeout&) {
+    } catch (const RendezvousTimeout&) {
       continue;  // they run
     } catch (const UserError&) {
       outcome_ = RoundOutcome::kLostStore;
@@ -271,11 +271,12 @@ std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
   std::vector<Failure> failures;
   for (size_t at = 0; at < nodes_.size(); ++at) {
-    const auto left = std::chrono::duration_cast<StoreClient::Milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::duration_cast<RendezvousClient::Milliseconds>(deadline - Clock::now());
     try {
-      const std::string text = store_.get(key(concat("stopped/", at)), std::max(left, StoreClient::Milliseconds(0)));
+      const std::string text =
+          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousClient::Milliseconds(0)));
       for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
-    } catch (const StoreTimeout&) {
+    } catch (const RendezvousTimeout&) {
       log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
     }
   }

@@ -1,6 +1,6 @@
 // How the launchers of several machines agree: who takes part, in which order, when a round has failed, and why.
 //
-// A round is one start of the whole group. All through one store, which the launcher at the endpoint hosts:
+// A round is one start of the whole group. All through one rendezvous store, which the launcher at the endpoint hosts:
 //   join()       waits for enough machines and numbers them
 //   outcome()    tells, while the ranks run, whether the round is over anywhere
 //   report...()  ends it: everybody's when all are done, at once when one has failed
@@ -17,7 +17,7 @@
 
 #include "launch/failure.h"
 #include "launch/launch_options.h"
-#include "launch/store_client.h"
+#include "launch/rendezvous_client.h"
 
 namespace espalier::launch {
 
@@ -39,7 +39,7 @@ enum class RoundOutcome { kRunning, kDone, kFailed, kLostStore };
 
 class NodeMeeting {
  public:
-  NodeMeeting(const LaunchOptions& options, const StoreClient::Options& store);
+  NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store);
   ~NodeMeeting();
 
   // Waits for the machines of the next round. Nothing if the job ended without this machine, or if `is_cancelled` says
@@ -70,7 +70,7 @@ class NodeMeeting {
   void stop_watching();
 
   const LaunchOptions& options_;
-  StoreClient store_, watched_;
+  RendezvousClient store_, watched_;
   Node self_;
   int64_t round_ = -1;
   std::vector<Node> nodes_;

@@ -13,8 +13,8 @@ std::string round_over_key(int64_t round) { return concat("launch/", round, "/ov
 
 PeerWatch::PeerWatch(const RankEnvironment& place) {
   if (!place.launcher_store || place.world_size == 1) return;
-  store_ = std::make_unique<StoreClient>(
-      StoreClient::Options{place.master_address, place.master_port, job_secret(place.run_id)});
+  store_ = std::make_unique<RendezvousClient>(
+      RendezvousClient::Options{place.master_address, place.master_port, job_secret(place.run_id)});
   sigset_t all, before;  // signals are the business of the rank's own threads
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -34,7 +34,7 @@ void PeerWatch::watch(const std::string& key) {
       if (store_->get(key, std::chrono::minutes(10)) != kRoundFailed) return;
       log_line(LogLevel::kQuiet, "error: another rank has failed; this one ends with it");
       _exit(static_cast<int>(ExitCode::kLostPeer));
-    } catch (const StoreTimeout&) {
+    } catch (const RendezvousTimeout&) {
       continue;  // all is well
     } catch (const UserError&) {
       return;  // interrupted, or the launcher is gone, which ends this process by other means

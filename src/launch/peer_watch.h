@@ -1,15 +1,15 @@
 // Ends a rank as soon as `espalier launch` knows that another has failed.
 //
 // A rank may wait for a peer where nothing tells it that the peer is gone: for its part of a checkpoint, or in a
-// collective on a GPU. The launcher does know, and says so in the store; this thread hears it there and ends the
-// process with kLostPeer, without destructors, which might wait for the peer as well.
+// collective on a GPU. The launcher does know, and says so in the rendezvous store; this thread hears it there and ends
+// the process with kLostPeer, without destructors, which might wait for the peer as well.
 #pragma once
 
 #include <memory>
 #include <thread>
 
 #include "launch/environment.h"
-#include "launch/store_client.h"
+#include "launch/rendezvous_client.h"
 
 namespace espalier::launch {
 
@@ -24,7 +24,7 @@ class PeerWatch {
  private:
   void watch(const std::string& key);
 
-  std::unique_ptr<StoreClient> store_;
+  std::unique_ptr<RendezvousClient> store_;
   std::thread thread_;
 };
 

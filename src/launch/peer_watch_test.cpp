@@ -4,8 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launch/rendezvous_server.h"
 #include "launch/secret.h"
-#include "launch/store_server.h"
 
 namespace espalier::launch {
 namespace {
@@ -27,13 +27,13 @@ class Watch : public testing::Test {
       std::this_thread::sleep_for(value == kRoundFailed && key == round_over_key(1) ? 20s : 300ms);
       _exit(0);
     }
-    StoreClient client({"127.0.0.1", server_.port(), "the job's secret", 5s});
+    RendezvousClient client({"127.0.0.1", server_.port(), "the job's secret", 5s});
     client.set(key, value);
     int status = 0;
     waitpid(rank, &status, 0);
     return WEXITSTATUS(status);
   }
-  StoreServer server_{{.address = "127.0.0.1", .secret = "the job's secret"}};
+  RendezvousServer server_{{.address = "127.0.0.1", .secret = "the job's secret"}};
 };
 
 TEST_F(Watch, ARankEndsWhenTheLauncherSaysThatAnotherFailed) {

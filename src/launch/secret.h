@@ -1,4 +1,4 @@
-// The secret of a job, which a peer has to prove before our store talks to it.
+// The secret of a job, which a peer has to prove before our rendezvous store talks to it.
 //
 // It comes from, in this order: ESPALIER_JOB_SECRET; the file named by ESPALIER_JOB_SECRET_FILE; the user's own key in
 // ${XDG_CONFIG_HOME:-~/.config}/espalier/job-key, made on first use, from which each job's secret is derived. So ranks

@@ -41,7 +41,7 @@ std::string Seal::next_tag(std::string_view payload) {
 }
 
 std::string Seal::seal(std::string_view payload) {
-  ESPALIER_CHECK(payload.size() <= kMaxPayloadBytes, payload.size(), " bytes in one message of the store");
+  ESPALIER_CHECK(payload.size() <= kMaxPayloadBytes, payload.size(), " bytes in one message of the rendezvous store");
   std::string message = little_endian(payload.size(), 4);
   message += next_tag(payload);
   message += payload;

@@ -116,7 +116,7 @@ Descriptor listen_on(const std::string& address, int port) {
       if (socket.valid()) return socket;
       if (error == EADDRINUSE) break;
     }
-  throw UserError(concat("cannot host the ranks' store at ", address.empty() ? "port" : address,
+  throw UserError(concat("cannot host the ranks' rendezvous store at ", address.empty() ? "port" : address,
                          address.empty() ? " " : ":", port, ": ", reason,
                          error == EADDRINUSE ? ". Another program listens there: choose another port (MASTER_PORT, "
                                                "--master-port or --rdzv-endpoint), or let that program end."

@@ -1,4 +1,4 @@
-// The keys and values of a store server, and what each operation does to them. No sockets, no threads.
+// The keys and values of a rendezvous store server, and what each operation does to them. No sockets, no threads.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-#include "launch/store_client.h"
+#include "launch/rendezvous_client.h"
 
 #include <sys/socket.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr auto kTimeToAnswer = std::chrono::seconds(60);
 constexpr auto kTimeForProof = std::chrono::seconds(20);
 
-std::string place_of(const StoreClient::Options& options) { return concat(options.address, ":", options.port); }
+std::string place_of(const RendezvousClient::Options& options) { return concat(options.address, ":", options.port); }
 
 MessageWriter request_of(Operation operation) {
   MessageWriter writer;
@@ -38,7 +38,7 @@ MessageWriter request_of(Operation operation, const std::string& key) {
 
 }  // namespace
 
-class StoreClient::Channel {
+class RendezvousClient::Channel {
  public:
   explicit Channel(Options options) : options_(std::move(options)) {
     connect();
@@ -71,14 +71,14 @@ class StoreClient::Channel {
     std::string answer;
     const Status status = ask(request, answer);
     if (status == Status::kBadRequest)
-      throw UserError("the store refused a request: is a key that counts also set to a text?");
+      throw UserError("the rendezvous store refused a request: is a key that counts also set to a text?");
     return answer;
   }
 
  private:
   [[noreturn]] void lost(const std::string& why) {
     is_lost_ = true;  // the descriptor stays until the end: interrupt() may be using it
-    throw UserError(concat("lost the store at ", place_of(options_), ": ", why,
+    throw UserError(concat("lost the rendezvous store at ", place_of(options_), ": ", why,
                            ". The launcher or rank 0, which hosts it, has ended; its own message tells why."),
                     ExitCode::kLostPeer);
   }
@@ -108,15 +108,15 @@ class StoreClient::Channel {
       }
       if (Clock::now() + pause >= deadline) break;
       if (!options_.host_in_words.empty())
-        report.look(
-            concat(options_.host_in_words, ", whose store is to be at ", place_of(options_), " (", reason, ")"));
+        report.look(concat(options_.host_in_words, ", whose rendezvous store is to be at ", place_of(options_), " (",
+                           reason, ")"));
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, Milliseconds(500));
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    throw StoreTimeout(
-        concat("no store of the ranks at ", place_of(options_), " after ", format_duration(seconds), ": ", reason,
-               ". Does the rank or launcher that hosts it run, and may this machine reach it?"),
+    throw RendezvousTimeout(
+        concat("no rendezvous store of the ranks at ", place_of(options_), " after ", format_duration(seconds), ": ",
+               reason, ". Does the rank or launcher that hosts it run, and may this machine reach it?"),
         ExitCode::kLostPeer);
   }
 
@@ -126,7 +126,7 @@ class StoreClient::Channel {
     const bool heard = receive_all(socket_.get(), hello.data(), hello.size(), deadline) == Transfer::kDone;
     if (!heard || !hello.starts_with(kMagic))
       throw UserError(concat(place_of(options_),
-                             " is no store of Espalier: another program listens there. Choose "
+                             " is no rendezvous store of Espalier: another program listens there. Choose "
                              "another port (MASTER_PORT, --master-port or --rdzv-endpoint)."));
     const Nonces nonces{hello.substr(kMagic.size()), random_bytes(kNonceBytes)};
     check(send_all(socket_.get(), nonces.client + proof(options_.secret, Side::kClient, nonces), deadline));
@@ -138,7 +138,7 @@ class StoreClient::Channel {
   }
 
   [[noreturn]] void wrong_secret(const std::string& what) {
-    throw UserError(concat("the store at ", place_of(options_), " ", what,
+    throw UserError(concat("the rendezvous store at ", place_of(options_), " ", what,
                            ": the secrets differ. Another job may use this port (choose another), or the machines do "
                            "not share the home folder: then set ",
                            kSecretVariable, " or ", kSecretFileVariable, " for all of them."));
@@ -152,18 +152,18 @@ class StoreClient::Channel {
   Seal sealer_, opener_;
 };
 
-StoreClient::StoreClient(const Options& options) : channel_(std::make_unique<Channel>(options)) {}
-StoreClient::~StoreClient() = default;
-const StoreClient::Options& StoreClient::options() const { return channel_->options(); }
-void StoreClient::interrupt() { channel_->interrupt(); }
+RendezvousClient::RendezvousClient(const Options& options) : channel_(std::make_unique<Channel>(options)) {}
+RendezvousClient::~RendezvousClient() = default;
+const RendezvousClient::Options& RendezvousClient::options() const { return channel_->options(); }
+void RendezvousClient::interrupt() { channel_->interrupt(); }
 
-void StoreClient::set(const std::string& key, const std::string& value) {
+void RendezvousClient::set(const std::string& key, const std::string& value) {
   MessageWriter request = request_of(Operation::kSet, key);
   request.bytes(value);
   channel_->ask(request);
 }
 
-void StoreClient::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void RendezvousClient::multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   ESPALIER_CHECK(keys.size() == values.size(), keys.size(), " keys, ", values.size(), " values");
   MessageWriter request = request_of(Operation::kMultiSet);
   request.list(keys);
@@ -171,7 +171,7 @@ void StoreClient::multi_set(const std::vector<std::string>& keys, const std::vec
   channel_->ask(request);
 }
 
-void StoreClient::leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+void RendezvousClient::leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
   ESPALIER_CHECK(keys.size() == values.size(), keys.size(), " keys, ", values.size(), " values");
   MessageWriter request = request_of(Operation::kLastWill);
   request.list(keys);
@@ -179,61 +179,64 @@ void StoreClient::leave_will(const std::vector<std::string>& keys, const std::ve
   channel_->ask(request);
 }
 
-void StoreClient::append(const std::string& key, const std::string& value) {
+void RendezvousClient::append(const std::string& key, const std::string& value) {
   MessageWriter request = request_of(Operation::kAppend, key);
   request.bytes(value);
   channel_->ask(request);
 }
 
-std::string StoreClient::get(const std::string& key, Milliseconds timeout) { return multi_get({key}, timeout).front(); }
+std::string RendezvousClient::get(const std::string& key, Milliseconds timeout) {
+  return multi_get({key}, timeout).front();
+}
 
-std::vector<std::string> StoreClient::multi_get(const std::vector<std::string>& keys, Milliseconds timeout) {
+std::vector<std::string> RendezvousClient::multi_get(const std::vector<std::string>& keys, Milliseconds timeout) {
   MessageWriter request = request_of(Operation::kGet);
   request.number(timeout.count());
   request.list(keys);
   std::string answer;
   if (channel_->ask(request, answer, timeout) != Status::kOk)
-    throw StoreTimeout(concat("nobody has set ", join(keys, ", "), " in the ranks' store within ",
-                              format_duration(static_cast<double>(timeout.count()) / 1e3)));
+    throw RendezvousTimeout(concat("nobody has set ", join(keys, ", "), " in the ranks' rendezvous store within ",
+                                   format_duration(static_cast<double>(timeout.count()) / 1e3)));
   return MessageReader(answer).list();
 }
 
-void StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+void RendezvousClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   MessageWriter request = request_of(Operation::kWait);
   request.number(timeout.count());
   request.list(keys);
   std::string answer;
   if (channel_->ask(request, answer, timeout) != Status::kOk)
-    throw StoreTimeout(concat("not all of ", join(keys, ", "), " are in the ranks' store after ",
-                              format_duration(static_cast<double>(timeout.count()) / 1e3)));
+    throw RendezvousTimeout(concat("not all of ", join(keys, ", "), " are in the ranks' rendezvous store after ",
+                                   format_duration(static_cast<double>(timeout.count()) / 1e3)));
 }
 
-int64_t StoreClient::add(const std::string& key, int64_t amount) {
+int64_t RendezvousClient::add(const std::string& key, int64_t amount) {
   MessageWriter request = request_of(Operation::kAdd, key);
   request.number(amount);
   return MessageReader(channel_->ask(request)).number();
 }
 
-std::string StoreClient::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+std::string RendezvousClient::compare_set(const std::string& key, const std::string& expected,
+                                          const std::string& desired) {
   MessageWriter request = request_of(Operation::kCompareSet, key);
   request.bytes(expected);
   request.bytes(desired);
   return MessageReader(channel_->ask(request)).bytes();
 }
 
-bool StoreClient::remove(const std::string& key) {
+bool RendezvousClient::remove(const std::string& key) {
   return MessageReader(channel_->ask(request_of(Operation::kDelete, key))).number() != 0;
 }
 
-bool StoreClient::check(const std::vector<std::string>& keys) {
+bool RendezvousClient::check(const std::vector<std::string>& keys) {
   MessageWriter request = request_of(Operation::kCheck);
   request.list(keys);
   return MessageReader(channel_->ask(request)).number() != 0;
 }
 
-int64_t StoreClient::num_keys() { return MessageReader(channel_->ask(request_of(Operation::kNumKeys))).number(); }
+int64_t RendezvousClient::num_keys() { return MessageReader(channel_->ask(request_of(Operation::kNumKeys))).number(); }
 
-std::vector<std::string> StoreClient::list_keys() {
+std::vector<std::string> RendezvousClient::list_keys() {
   return MessageReader(channel_->ask(request_of(Operation::kListKeys))).list();
 }
 

@@ -1,4 +1,4 @@
-#include "launch/store_server.h"
+#include "launch/rendezvous_server.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -53,15 +53,16 @@ struct Connection {
 }  // namespace
 
 // Connections are known by number: a descriptor may be used again while an event of its former owner is still queued.
-class StoreServer::Loop {
+class RendezvousServer::Loop {
  public:
   explicit Loop(const Options& options) : secret_(options.secret), listener_(listen_on(options.address, options.port)) {
-    ESPALIER_CHECK(!secret_.empty(), "a store without a secret");
+    ESPALIER_CHECK(!secret_.empty(), "a rendezvous store without a secret");
     port_ = port_of(listener_);
     epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
     stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!epoll_.valid() || !stop_.valid()) throw UserError(concat("cannot host a store: ", std::strerror(errno)));
+    if (!epoll_.valid() || !stop_.valid())
+      throw UserError(concat("cannot host a rendezvous store: ", std::strerror(errno)));
     watch(EPOLL_CTL_ADD, listener_.get(), kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), kStop, EPOLLIN);
     sigset_t all, before;  // signals are the business of the program's own threads
@@ -135,7 +136,7 @@ class StoreServer::Loop {
       Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid() && (errno == EMFILE || errno == ENFILE)) {
         // No descriptors left: take and drop the connection, or epoll would report it for ever.
-        warn_once("store: too many open files; connections are dropped (see `ulimit -n`)");
+        warn_once("rendezvous store: too many open files; connections are dropped (see `ulimit -n`)");
         spare_.reset();
         Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
         spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -324,7 +325,7 @@ class StoreServer::Loop {
 
   void note_refusal(const Connection& connection, const std::string& why) {
     if (++num_refused_ <= kRefusalsShown)
-      log_warning("store at port ", port_, ": refused ", connection.peer, ": ", why,
+      log_warning("rendezvous store at port ", port_, ": refused ", connection.peer, ": ", why,
                   num_refused_ == kRefusalsShown ? " (further ones are not shown)" : "");
   }
 
@@ -355,10 +356,10 @@ class StoreServer::Loop {
   std::thread thread_;
 };
 
-StoreServer::StoreServer(const Options& options) : loop_(std::make_unique<Loop>(options)) {}
-StoreServer::~StoreServer() = default;
-int StoreServer::port() const { return loop_->port(); }
-int64_t StoreServer::num_clients() const { return loop_->num_clients(); }
-int64_t StoreServer::num_refused() const { return loop_->num_refused(); }
+RendezvousServer::RendezvousServer(const Options& options) : loop_(std::make_unique<Loop>(options)) {}
+RendezvousServer::~RendezvousServer() = default;
+int RendezvousServer::port() const { return loop_->port(); }
+int64_t RendezvousServer::num_clients() const { return loop_->num_clients(); }
+int64_t RendezvousServer::num_refused() const { return loop_->num_refused(); }
 
 }  // namespace espalier::launch

@@ -8,8 +8,8 @@
 
 #include "launch/internal/protocol.h"
 #include "launch/internal/socket.h"
-#include "launch/store_client.h"
-#include "launch/store_server.h"
+#include "launch/rendezvous_client.h"
+#include "launch/rendezvous_server.h"
 
 namespace espalier::launch {
 namespace {
@@ -19,12 +19,12 @@ using Strings = std::vector<std::string>;
 
 class Store : public testing::Test {
  protected:
-  StoreClient::Options options(const std::string& secret = "the job's secret") const {
+  RendezvousClient::Options options(const std::string& secret = "the job's secret") const {
     return {"127.0.0.1", server_.port(), secret, 5s};
   }
-  std::string message_of(const StoreClient::Options& options) const {
+  std::string message_of(const RendezvousClient::Options& options) const {
     try {
-      StoreClient client(options);
+      RendezvousClient client(options);
     } catch (const UserError& error) {
       return error.what();
     }
@@ -43,11 +43,11 @@ class Store : public testing::Test {
     return answer;
   }
 
-  StoreServer server_{{.address = "127.0.0.1", .secret = "the job's secret"}};
+  RendezvousServer server_{{.address = "127.0.0.1", .secret = "the job's secret"}};
 };
 
 TEST_F(Store, KeepsBytes) {
-  StoreClient client(options());
+  RendezvousClient client(options());
   const std::string bytes("\0\xff\n\x01 text", 9);
   client.set(bytes, bytes + "!");
   EXPECT_EQ(client.get(bytes, 1s), bytes + "!");
@@ -59,7 +59,7 @@ TEST_F(Store, KeepsBytes) {
 }
 
 TEST_F(Store, DoesWhatC10dStoresDo) {
-  StoreClient client(options());
+  RendezvousClient client(options());
   EXPECT_EQ(client.add("count", 5), 5);
   EXPECT_EQ(client.add("count", -7), -2);
   EXPECT_EQ(client.get("count", 1s), "-2") << "counters read as text";
@@ -81,7 +81,7 @@ TEST_F(Store, DoesWhatC10dStoresDo) {
 }
 
 TEST_F(Store, AWaitingClientGetsWhatAnotherSetsLater) {
-  StoreClient first(options()), second(options());
+  RendezvousClient first(options()), second(options());
   std::string got;
   std::thread reader([&] { got = first.get("late", 10s); });
   std::this_thread::sleep_for(50ms);
@@ -92,7 +92,7 @@ TEST_F(Store, AWaitingClientGetsWhatAnotherSetsLater) {
 }
 
 TEST_F(Store, WaitsForAllKeys) {
-  StoreClient first(options()), second(options());
+  RendezvousClient first(options()), second(options());
   std::atomic<bool> done = false;
   std::thread waiter([&] {
     first.wait({"a", "b"}, 10s);
@@ -106,13 +106,13 @@ TEST_F(Store, WaitsForAllKeys) {
 }
 
 TEST_F(Store, AWaitEndsInTimeAndNamesTheKey) {
-  StoreClient client(options());
+  RendezvousClient client(options());
   const auto start = internal::Clock::now();
   try {
     client.get("never", 200ms);
     FAIL();
-  } catch (const StoreTimeout& error) {
-    EXPECT_STREQ(error.what(), "nobody has set never in the ranks' store within 0.20 s");
+  } catch (const RendezvousTimeout& error) {
+    EXPECT_STREQ(error.what(), "nobody has set never in the ranks' rendezvous store within 0.20 s");
   }
   EXPECT_LT(internal::Clock::now() - start, 3s);
   client.set("x", "works still");
@@ -124,7 +124,7 @@ TEST_F(Store, ManyClientsCountTogether) {
   std::vector<std::thread> threads;
   for (int index = 0; index < kClients; ++index)
     threads.emplace_back([&] {
-      StoreClient client(options());
+      RendezvousClient client(options());
       for (int round = 0; round < kRounds; ++round)
         if (client.add(concat("barrier", round), 1) == kClients)
           client.set(concat("open", round), "");
@@ -132,14 +132,14 @@ TEST_F(Store, ManyClientsCountTogether) {
           client.wait({concat("open", round)}, 20s);
     });
   for (std::thread& thread : threads) thread.join();
-  StoreClient client(options());
+  RendezvousClient client(options());
   EXPECT_EQ(client.get(concat("barrier", kRounds - 1), 1s), std::to_string(kClients));
 }
 
 TEST_F(Store, APeerWithAnotherSecretIsRefusedAndCounted) {
   EXPECT_NE(message_of(options("wrong")).find("the secrets differ"), std::string::npos);
   EXPECT_EQ(server_.num_refused(), 1);
-  StoreClient client(options());
+  RendezvousClient client(options());
   client.set("still", "fine");
 }
 
@@ -178,7 +178,7 @@ TEST_F(Store, AnUnsealedMessageEndsTheConnection) {
   internal::send_all(socket.get(), forged.seal(request.text()), deadline);
   char byte;
   EXPECT_EQ(internal::receive_all(socket.get(), &byte, 1, deadline), internal::Transfer::kClosed);
-  EXPECT_EQ(StoreClient(options()).num_keys(), 0);
+  EXPECT_EQ(RendezvousClient(options()).num_keys(), 0);
 }
 
 TEST_F(Store, TheSecretIsNeverSent) {
@@ -191,9 +191,9 @@ TEST_F(Store, TheSecretIsNeverSent) {
 }
 
 TEST_F(Store, TheLastWillOfAClientIsDoneWhenItIsGone) {
-  StoreClient heir(options());
+  RendezvousClient heir(options());
   {
-    StoreClient client(options());
+    RendezvousClient client(options());
     client.leave_will({"old"}, {"1"});
     client.leave_will({"gone", "why"}, {"1", "no word"});
     EXPECT_FALSE(heir.check({"gone"}));
@@ -201,16 +201,16 @@ TEST_F(Store, TheLastWillOfAClientIsDoneWhenItIsGone) {
   EXPECT_EQ(heir.get("gone", 5s), "1");
   EXPECT_EQ(heir.list_keys(), (Strings{"gone", "why"}));
   {
-    StoreClient client(options());
+    RendezvousClient client(options());
     client.leave_will({"never"}, {""});
     client.leave_will({}, {});
   }
-  EXPECT_THROW(heir.get("never", 200ms), StoreTimeout);
+  EXPECT_THROW(heir.get("never", 200ms), RendezvousTimeout);
 }
 
 TEST_F(Store, AClientThatLeavesIsForgotten) {
   {
-    StoreClient client(options());
+    RendezvousClient client(options());
     client.set("a", "");
     EXPECT_EQ(server_.num_clients(), 1);
   }
@@ -221,25 +221,26 @@ TEST_F(Store, AClientThatLeavesIsForgotten) {
 TEST_F(Store, AClientWaitsForAServerThatStartsLater) {
   int port = 0;
   {
-    const StoreServer brief({.address = "127.0.0.1", .secret = "s"});
+    const RendezvousServer brief({.address = "127.0.0.1", .secret = "s"});
     port = brief.port();
   }
-  std::unique_ptr<StoreServer> late;
+  std::unique_ptr<RendezvousServer> late;
   std::thread starter([&] {
     std::this_thread::sleep_for(200ms);
-    late = std::make_unique<StoreServer>(StoreServer::Options{"127.0.0.1", port, "s"});
+    late = std::make_unique<RendezvousServer>(RendezvousServer::Options{"127.0.0.1", port, "s"});
   });
-  StoreClient client({"127.0.0.1", port, "s", 10s});
+  RendezvousClient client({"127.0.0.1", port, "s", 10s});
   client.set("a", "");
   starter.join();
 }
 
 TEST(StoreErrors, NobodyThere) {
   try {
-    StoreClient client({"127.0.0.1", 1, "s", 300ms});
+    RendezvousClient client({"127.0.0.1", 1, "s", 300ms});
     FAIL();
-  } catch (const StoreTimeout& error) {
-    EXPECT_NE(std::string(error.what()).find("no store of the ranks at 127.0.0.1:1 after 0."), std::string::npos)
+  } catch (const RendezvousTimeout& error) {
+    EXPECT_NE(std::string(error.what()).find("no rendezvous store of the ranks at 127.0.0.1:1 after 0."),
+              std::string::npos)
         << error.what();
     EXPECT_NE(std::string(error.what()).find("Connection refused"), std::string::npos) << error.what();
   }
@@ -260,18 +261,18 @@ TEST(StoreErrors, AnotherProgramListensThere) {
     }
   });
   try {
-    StoreClient client({"127.0.0.1", internal::port_of(silent), "s", 5s});
+    RendezvousClient client({"127.0.0.1", internal::port_of(silent), "s", 5s});
     ADD_FAILURE();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("is no store of Espalier: another program"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("is no rendezvous store of Espalier: another program"), std::string::npos);
   }
   other.join();
 }
 
 TEST(StoreErrors, ThePortIsTaken) {
-  const StoreServer first({.address = "127.0.0.1", .secret = "s"});
+  const RendezvousServer first({.address = "127.0.0.1", .secret = "s"});
   try {
-    const StoreServer second({.address = "127.0.0.1", .port = first.port(), .secret = "s"});
+    const RendezvousServer second({.address = "127.0.0.1", .port = first.port(), .secret = "s"});
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("Another program listens there"), std::string::npos) << error.what();
@@ -279,12 +280,12 @@ TEST(StoreErrors, ThePortIsTaken) {
 }
 
 TEST_F(Store, AWaitingClientIsInterrupted) {
-  StoreClient client(options());
+  RendezvousClient client(options());
   bool failed = false;
   std::thread waiter([&] {
     try {
       client.get("never", 60s);
-    } catch (const StoreTimeout&) {
+    } catch (const RendezvousTimeout&) {
     } catch (const UserError&) {
       failed = true;
     }
@@ -297,8 +298,8 @@ TEST_F(Store, AWaitingClientIsInterrupted) {
 }
 
 TEST(StoreErrors, TheServerEnds) {
-  auto server = std::make_unique<StoreServer>(StoreServer::Options{"127.0.0.1", 0, "s"});
-  StoreClient client({"127.0.0.1", server->port(), "s", 5s});
+  auto server = std::make_unique<RendezvousServer>(RendezvousServer::Options{"127.0.0.1", 0, "s"});
+  RendezvousClient client({"127.0.0.1", server->port(), "s", 5s});
   std::string message;
   std::thread waiter([&] {
     try {
@@ -310,7 +311,7 @@ TEST(StoreErrors, TheServerEnds) {
   std::this_thread::sleep_for(50ms);
   server.reset();
   waiter.join();
-  EXPECT_NE(message.find("lost the store at 127.0.0.1:"), std::string::npos) << message;
+  EXPECT_NE(message.find("lost the rendezvous store at 127.0.0.1:"), std::string::npos) << message;
 }
 
 }  // namespace

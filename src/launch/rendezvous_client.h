@@ -1,4 +1,4 @@
-// A connection to a StoreServer (store_server.h). Thread-safe: one request at a time.
+// A connection to a RendezvousServer (rendezvous_server.h). Thread-safe: one request at a time.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@
 namespace espalier::launch {
 
 // Keys that did not come in time.
-class StoreTimeout : public UserError {
+class RendezvousTimeout : public UserError {
  public:
   using UserError::UserError;
 };
 
-class StoreClient {
+class RendezvousClient {
  public:
   using Milliseconds = std::chrono::milliseconds;
   struct Options {
@@ -29,10 +29,10 @@ class StoreClient {
     std::string host_in_words = {};
   };
   // UserError if nobody answers in time, if something else answers, or if the secrets differ.
-  explicit StoreClient(const Options& options);
-  ~StoreClient();
-  StoreClient(const StoreClient&) = delete;
-  StoreClient& operator=(const StoreClient&) = delete;
+  explicit RendezvousClient(const Options& options);
+  ~RendezvousClient();
+  RendezvousClient(const RendezvousClient&) = delete;
+  RendezvousClient& operator=(const RendezvousClient&) = delete;
 
   const Options& options() const;
 
@@ -43,7 +43,7 @@ class StoreClient {
   void set(const std::string& key, const std::string& value);
   void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
   void append(const std::string& key, const std::string& value);
-  // Waits until all are there; StoreTimeout names what is not.
+  // Waits until all are there; RendezvousTimeout names what is not.
   std::string get(const std::string& key, Milliseconds timeout);
   std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout);
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);

@@ -1,5 +1,6 @@
-// c10d's own use of the store: keys across processes, a Gloo group over it, a TCPStore of a launcher of others.
-#include "dist/store.h"
+// c10d's own use of the rendezvous store: keys across processes, a Gloo group over it, a TCPStore of a launcher of
+// others.
+#include "dist/rendezvous.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -11,15 +12,15 @@
 
 #include "base/error.h"
 #include "dist/backend.h"
+#include "launch/rendezvous_server.h"
 #include "launch/secret.h"
-#include "launch/store_server.h"
 
 namespace espalier::dist {
 namespace {
 namespace store_test {
 
 int free_port() {
-  const launch::StoreServer brief({.address = "127.0.0.1", .secret = "s"});
+  const launch::RendezvousServer brief({.address = "127.0.0.1", .secret = "s"});
   return brief.port();
 }
 
@@ -63,7 +64,7 @@ TEST(LaunchStore, RankZeroHostsWhereNobodyElseDoesAndGlooMeetsThere) {
   const int port = free_port();
   EXPECT_TRUE(run_processes(3, [&](int64_t rank) {
     at::set_num_threads(1);
-    const auto store = connect_store(place_of(rank, 3, port));
+    const auto store = connect_rendezvous(place_of(rank, 3, port));
     sum_over_gloo(store, rank, 3);
   }));
   unsetenv(launch::kSecretVariable);
@@ -71,19 +72,19 @@ TEST(LaunchStore, RankZeroHostsWhereNobodyElseDoesAndGlooMeetsThere) {
 
 TEST(LaunchStore, ARestartedGroupDoesNotReadWhatTheFormerLeft) {
   setenv(launch::kSecretVariable, "a secret of this test", 1);
-  const launch::StoreServer server({.address = "127.0.0.1", .secret = "a secret of this test"});
+  const launch::RendezvousServer server({.address = "127.0.0.1", .secret = "a secret of this test"});
   launch::RankEnvironment place = place_of(0, 1, server.port());
   place.launcher_store = true;
-  connect_store(place)->set("key", "first");
+  connect_rendezvous(place)->set("key", "first");
   place.restart_count = 1;
-  const auto again = connect_store(place);
+  const auto again = connect_rendezvous(place);
   EXPECT_FALSE(again->check({"key"}));
   again->set("key", "second");
   EXPECT_EQ(again->get_to_str("key"), "second");
   const auto copy = again->clone();
   EXPECT_EQ(copy->get_to_str("key"), "second");
   place.restart_count = 0;
-  EXPECT_EQ(connect_store(place)->get_to_str("key"), "first");
+  EXPECT_EQ(connect_rendezvous(place)->get_to_str("key"), "first");
   unsetenv(launch::kSecretVariable);
 }
 
@@ -108,7 +109,7 @@ TEST(LaunchStore, AForeignLaunchersStoreIsC10ds) {
   EXPECT_TRUE(run_processes(2, [&](int64_t rank) {
     launch::RankEnvironment place = place_of(rank, 2, port);
     place.foreign_store = true;
-    const auto store = connect_store(place);
+    const auto store = connect_rendezvous(place);
     sum_over_gloo(store, rank, 2);
     store->set(concat("done", rank), "1");
   }));

@@ -1,7 +1,7 @@
 // Where the ranks of a job meet: a key-value store over TCP that talks only to peers that prove the job's secret.
 //
-//   StoreServer server({.port = 29400, .secret = job_secret(run_id)});
-//   ... StoreClient client({.address = host, .port = server.port(), .secret = ...});
+//   RendezvousServer server({.port = 29400, .secret = job_secret(run_id)});
+//   ... RendezvousClient client({.address = host, .port = server.port(), .secret = ...});
 //
 // Keys and values are bytes. One thread serves any number of clients; a client that waits costs nothing. Peers that
 // prove nothing within ten seconds, or wrongly, are cut off and logged.
@@ -13,7 +13,7 @@
 
 namespace espalier::launch {
 
-class StoreServer {
+class RendezvousServer {
  public:
   struct Options {
     std::string address;  // to listen at; empty: all of this machine's
@@ -21,10 +21,10 @@ class StoreServer {
     std::string secret;
   };
   // UserError if the port is taken.
-  explicit StoreServer(const Options& options);
-  ~StoreServer();  // cuts off all clients
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
+  explicit RendezvousServer(const Options& options);
+  ~RendezvousServer();  // cuts off all clients
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   int port() const;
   int64_t num_clients() const;  // connected now, with proof

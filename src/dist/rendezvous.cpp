@@ -1,4 +1,4 @@
-#include "dist/store.h"
+#include "dist/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "launch/rendezvous_client.h"
+#include "launch/rendezvous_server.h"
 #include "launch/secret.h"
-#include "launch/store_client.h"
-#include "launch/store_server.h"
 
 namespace espalier::dist {
 namespace {
@@ -22,7 +22,7 @@ Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 // The server of a rank 0 without a launcher. Its end waits for the other ranks to leave, unless this one is failing.
 class HostedServer {
  public:
-  explicit HostedServer(const launch::StoreServer::Options& options) : server_(options) {}
+  explicit HostedServer(const launch::RendezvousServer::Options& options) : server_(options) {}
   ~HostedServer() {
     constexpr int kTries = 500;
     for (int tries = 0; tries < kTries && server_.num_clients() > 0 && std::uncaught_exceptions() == 0; ++tries)
@@ -31,13 +31,13 @@ class HostedServer {
   int port() const { return server_.port(); }
 
  private:
-  launch::StoreServer server_;
+  launch::RendezvousServer server_;
 };
 
 class LaunchStore : public c10d::Store {
  public:
-  LaunchStore(const launch::StoreClient::Options& options, std::shared_ptr<HostedServer> server)
-      : server_(std::move(server)), client_(std::make_unique<launch::StoreClient>(options)) {}
+  LaunchStore(const launch::RendezvousClient::Options& options, std::shared_ptr<HostedServer> server)
+      : server_(std::move(server)), client_(std::make_unique<launch::RendezvousClient>(options)) {}
   ~LaunchStore() override { client_.reset(); }  // before the server, which waits for it
 
   c10::intrusive_ptr<c10d::Store> clone() override {
@@ -74,7 +74,7 @@ class LaunchStore : public c10d::Store {
 
  private:
   std::shared_ptr<HostedServer> server_;
-  std::unique_ptr<launch::StoreClient> client_;
+  std::unique_ptr<launch::RendezvousClient> client_;
 };
 
 bool is_loopback(const std::string& address) {
@@ -88,17 +88,18 @@ c10::intrusive_ptr<c10d::Store> connect_to_tcp_store(const launch::RankEnvironme
   try {
     return c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
   } catch (const c10::Error& error) {
-    throw UserError(concat("cannot reach the launcher's store at ", place.master_address, ":", place.master_port, ": ",
-                           error.what_without_backtrace()));
+    throw UserError(concat("cannot reach the launcher's rendezvous store at ", place.master_address, ":",
+                           place.master_port, ": ", error.what_without_backtrace()));
   }
 }
 
 c10::intrusive_ptr<c10d::Store> connect_to_our_store(const launch::RankEnvironment& place) {
-  launch::StoreClient::Options options{place.master_address, place.master_port, launch::job_secret(place.run_id)};
+  launch::RendezvousClient::Options options{place.master_address, place.master_port, launch::job_secret(place.run_id)};
   std::shared_ptr<HostedServer> server;
   if (place.rank == 0 && !place.launcher_store) {
     const std::string listen_at = is_loopback(place.master_address) ? place.master_address : "";
-    server = std::make_shared<HostedServer>(launch::StoreServer::Options{listen_at, place.master_port, options.secret});
+    server =
+        std::make_shared<HostedServer>(launch::RendezvousServer::Options{listen_at, place.master_port, options.secret});
     options.port = server->port();
   }
   return c10::make_intrusive<LaunchStore>(options, std::move(server));
@@ -106,7 +107,7 @@ c10::intrusive_ptr<c10d::Store> connect_to_our_store(const launch::RankEnvironme
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> connect_store(const launch::RankEnvironment& place) {
+c10::intrusive_ptr<c10d::Store> connect_rendezvous(const launch::RankEnvironment& place) {
   auto store = place.foreign_store ? connect_to_tcp_store(place) : connect_to_our_store(place);
   return c10::make_intrusive<c10d::PrefixStore>(concat("ranks/", place.restart_count), std::move(store));
 }
