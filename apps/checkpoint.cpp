@@ -32,7 +32,7 @@ StepEntry step_of(const std::string& folder, std::optional<int64_t> step) {
 
 void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
 
-int inspect_main(const Words& arguments) {
+int checkpoint_inspect_main(const Words& arguments) {
   Words folders;
   std::optional<int64_t> step;
   bool json = false, config = false;
@@ -213,7 +213,7 @@ int prune_main(const Words& arguments) {
 
 const std::vector<Command>& verbs() {
   static const std::vector<Command> list = {
-      {"inspect", "state, sizes and tensors of a checkpoint", inspect_main},
+      {"inspect", "state, sizes and tensors of a checkpoint", checkpoint_inspect_main},
       {"verify", "read everything and compare the checksums", verify_main},
       {"diff", "compare two checkpoints to the bit", diff_main},
       {"prune", "remove old checkpoints of a run", prune_main},
@@ -225,7 +225,7 @@ const std::vector<Command>& verbs() {
   return list;
 }
 
-std::string usage() {
+std::string checkpoint_usage() {
   std::string text = "usage: espalier checkpoint VERB [arguments]\n\n";
   for (const Command& verb : verbs()) text += format_printf("  %-15s  %s\n", verb.name, verb.summary);
   return text + "\nespalier checkpoint VERB --help explains a verb.\n";
@@ -235,7 +235,7 @@ std::string usage() {
 
 int checkpoint_main(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
-    std::fputs(usage().c_str(), stdout);
+    std::fputs(checkpoint_usage().c_str(), stdout);
     return 0;
   }
   Words names;
@@ -243,7 +243,7 @@ int checkpoint_main(const std::vector<std::string>& arguments) {
     if (!arguments.empty() && arguments[0] == verb.name) return verb.run({arguments.begin() + 1, arguments.end()});
     names.push_back(verb.name);
   }
-  if (arguments.empty()) throw UserError("no verb\n" + usage(), ExitCode::kUsage);
+  if (arguments.empty()) throw UserError("no verb\n" + checkpoint_usage(), ExitCode::kUsage);
   const Words near = nearest_names(arguments[0], names);
   throw UserError(concat("unknown verb ", arguments[0], near.empty() ? "" : "; did you mean " + join(near, ", ") + "?",
                          ". Verbs: ", join(names, ", ")),

@@ -18,7 +18,7 @@ const std::vector<Command> kSubcommands = {
     {"sample", "samples as training will read them, as text or ids", data_sample_main},
 };
 
-std::string usage() {
+std::string data_usage() {
   std::string text = "usage: espalier data COMMAND [arguments]\n\n";
   for (const Command& command : kSubcommands) text += format_printf("  %-8s %s\n", command.name, command.summary);
   return text;
@@ -27,9 +27,9 @@ std::string usage() {
 }  // namespace
 
 int data_main(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw UserError("no command\n" + usage(), ExitCode::kUsage);
+  if (arguments.empty()) throw UserError("no command\n" + data_usage(), ExitCode::kUsage);
   if (arguments[0] == "--help" || arguments[0] == "-h") {
-    std::fputs(usage().c_str(), stdout);
+    std::fputs(data_usage().c_str(), stdout);
     return 0;
   }
   std::vector<std::string> names;

@@ -18,7 +18,7 @@ namespace {
 
 using Sources = std::vector<data::BlendSource>;
 
-struct Request {
+struct BlendRequest {
   std::vector<std::string> prefixes, epochs;
   std::string ratios, file_list, data_folder;
   std::optional<double> alpha;
@@ -28,7 +28,7 @@ struct Request {
   bool valid_per_corpus = false, json = false;
 };
 
-void add_rows(OptionTable& table, Request& request) {
+void add_rows(OptionTable& table, BlendRequest& request) {
   table.positional("PREFIX", request.prefixes, "data sets, weighted by their tokens; or one of the two below", 0,
                    SIZE_MAX);
   table.add("--ratios", request.ratios, "JSON: a list of {\"dataset_path\", \"ratio\"}, as BLOOM's").value_name("FILE");
@@ -81,7 +81,7 @@ data::FractionRange parse_range(const std::string& option, const std::string& te
   }
 }
 
-Sources read_sources(const Request& request) {
+Sources read_sources(const BlendRequest& request) {
   if (!request.ratios.empty()) return data::parse_ratios(read_file(request.ratios), request.ratios);
   if (!request.file_list.empty()) return data::parse_file_list(read_file(request.file_list), request.file_list);
   return data::sources_of(request.prefixes);
@@ -153,7 +153,7 @@ void print_table(const Sources& sources, const Amounts& amounts) {
   }
 }
 
-void write_split_file(const Sources& sources, const Request& request, const std::string& set,
+void write_split_file(const Sources& sources, const BlendRequest& request, const std::string& set,
                       const data::FractionRange& range) {
   data::SplitFile file{set, range, set != "train" && request.valid_per_corpus,
                        request.relative_to.empty() ? request.output_folder : request.relative_to};
@@ -167,7 +167,7 @@ struct Ranges {
   std::optional<data::FractionRange> test;
 };
 
-Ranges check(const Request& request, Problems& problems) {
+Ranges check(const BlendRequest& request, Problems& problems) {
   const int inputs = !request.prefixes.empty() + !request.ratios.empty() + !request.file_list.empty();
   if (inputs != 1) problems.add("give data sets, or --ratios FILE, or --data-file-list FILE; one of them");
   if (!request.ratios.empty() && (request.alpha || !request.epochs.empty()))
@@ -184,7 +184,7 @@ Ranges check(const Request& request, Problems& problems) {
 }  // namespace
 
 int data_blend_main(const std::vector<std::string>& arguments) {
-  Request request;
+  BlendRequest request;
   OptionTable table("espalier data blend", "Weighs data sets and writes the split files that training reads.");
   add_rows(table, request);
   Problems problems;

@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-struct Request {
+struct CheckRequest {
   std::vector<std::string> prefixes;
   std::optional<int64_t> vocab_size;
   text::TokenizerOptions tokenizer;
@@ -31,7 +31,7 @@ struct Findings {
   std::optional<data::RoundTrip> round_trip;
 };
 
-Findings check_store(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
+Findings check_store(const data::TokenStore& store, const CheckRequest& request, const text::Tokenizer* tokenizer) {
   store.check_all();
   Findings findings;
   findings.num_empty_documents = data::count_empty_documents(store);
@@ -75,7 +75,7 @@ void print(const data::TokenStore& store, const Findings& findings) {
                 format_count(findings.round_trip->num_tokens).c_str());
 }
 
-void add_rows(OptionTable& table, Request& request) {
+void add_rows(OptionTable& table, CheckRequest& request) {
   table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
   table.add("--vocab-size", request.vocab_size, "every id must be below; or name the tokenizer").minimum(1);
   table.add("--round-trip-documents", request.num_documents, "documents of each set to decode and encode again")
@@ -90,7 +90,7 @@ void add_rows(OptionTable& table, Request& request) {
   add_tokenizer_options(table, request.tokenizer);
 }
 
-std::unique_ptr<text::Tokenizer> load(const Request& request, Problems& problems) {
+std::unique_ptr<text::Tokenizer> load(const CheckRequest& request, Problems& problems) {
   if (!request.tokenizer_path.empty() && !request.tokenizer.type.empty())
     problems.add("--tokenizer and --tokenizer-type both name the tokenizer; give one of them");
   try {
@@ -108,7 +108,7 @@ std::unique_ptr<text::Tokenizer> load(const Request& request, Problems& problems
 }  // namespace
 
 int data_check_main(const std::vector<std::string>& arguments) {
-  Request request;
+  CheckRequest request;
   OptionTable table("espalier data check", "Reads token files whole and stops at the first thing that is wrong.");
   add_rows(table, request);
   Problems problems;

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kSequencesForLastId = 1000;
 
-struct Request {
+struct InspectRequest {
   std::vector<std::string> prefixes;
   std::string documents = "0:3";
   int64_t first_document = 0, end_document = 0;  // of `documents`
@@ -30,7 +30,7 @@ struct Request {
 // Text that a terminal or a log can show on one line.
 std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-void parse_documents(Request& request, Problems& problems) {
+void parse_documents(InspectRequest& request, Problems& problems) {
   const std::string& text = request.documents;
   const char* const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, request.first_document);
@@ -58,7 +58,7 @@ Shown read_document(const data::TokenStore& store, int64_t document, int64_t max
   return shown;
 }
 
-std::vector<Shown> read_documents(const data::TokenStore& store, const Request& request) {
+std::vector<Shown> read_documents(const data::TokenStore& store, const InspectRequest& request) {
   std::vector<Shown> documents;
   for (int64_t document = request.first_document; document < std::min(request.end_document, store.num_documents());
        ++document)
@@ -80,7 +80,7 @@ Json made_json(const data::TokenStore& store) {
   return made;
 }
 
-Json to_json(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
+Json to_json(const data::TokenStore& store, const InspectRequest& request, const text::Tokenizer* tokenizer) {
   const data::SizeSummary sizes = data::summarize_sizes(store);
   const std::optional<int64_t> last_id = data::common_last_id(store, kSequencesForLastId);
   Json histogram = Json::array(), shown = Json::array();
@@ -130,7 +130,7 @@ void print_sizes(const data::TokenStore& store) {
   }
 }
 
-void print_documents(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
+void print_documents(const data::TokenStore& store, const InspectRequest& request, const text::Tokenizer* tokenizer) {
   for (const Shown& document : read_documents(store, request)) {
     const bool whole = static_cast<int64_t>(document.ids.size()) == document.num_tokens;
     std::string content;
@@ -141,7 +141,7 @@ void print_documents(const data::TokenStore& store, const Request& request, cons
   }
 }
 
-void print(const data::TokenStore& store, const Request& request, const text::Tokenizer* tokenizer) {
+void print(const data::TokenStore& store, const InspectRequest& request, const text::Tokenizer* tokenizer) {
   const double bytes = static_cast<double>(store.num_tokens() * data::bytes_per_token(store.type()));
   std::printf("%s\n  %s documents, %s sequences, %s tokens of %s (%s)\n", store.prefix().c_str(),
               format_count(store.num_documents()).c_str(), format_count(store.num_sequences()).c_str(),
@@ -171,7 +171,7 @@ void warn_of_other_tokenizer(const std::string& prefix, const text::Tokenizer* t
 }  // namespace
 
 int data_inspect_main(const std::vector<std::string>& arguments) {
-  Request request;
+  InspectRequest request;
   OptionTable table("espalier data inspect", "Shows what is inside token files.");
   table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
   table.add("--documents", request.documents, "documents to show, from I up to but without J").value_name("I:J");

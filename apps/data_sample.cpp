@@ -15,7 +15,7 @@ namespace {
 
 enum class Set { kTrain, kValid, kTest };
 
-struct Request {
+struct SampleRequest {
   data::DataSetOptions data;
   text::TokenizerOptions tokenizer;
   std::string num_samples = "0,0,0", group;
@@ -55,7 +55,7 @@ void add_data_rows(OptionTable& table, data::DataSetOptions& data) {
   table.add("--data-cache-path", data.cache_path, "keep the order in this folder").value_name("DIR");
 }
 
-void add_rows(OptionTable& table, Request& request) {
+void add_rows(OptionTable& table, SampleRequest& request) {
   add_data_rows(table, request.data);
   table.add("--data-impl", request.data.data_impl, "what the token files have to be")
       .choices({"infer", "mmap", "lazy", "cached"});
@@ -87,7 +87,7 @@ void parse_num_samples(const std::string& text, data::DataSetOptions& data, Prob
                  "1000,100,10");
 }
 
-const data::GptDataset& choose(const data::GptDataSets& sets, const Request& request) {
+const data::GptDataset& choose(const data::GptDataSets& sets, const SampleRequest& request) {
   if (request.set == Set::kTrain) return *sets.train;
   const char* const name = request.set == Set::kValid ? "valid" : "test";
   const auto& groups = request.set == Set::kValid ? sets.valid : sets.test;
@@ -101,7 +101,7 @@ const data::GptDataset& choose(const data::GptDataSets& sets, const Request& req
                   ExitCode::kUsage);
 }
 
-void print(const data::GptDataset& dataset, const Request& request, const text::Tokenizer* tokenizer) {
+void print(const data::GptDataset& dataset, const SampleRequest& request, const text::Tokenizer* tokenizer) {
   if (request.first > dataset.size() - request.count)
     throw UserError(concat("--first ", request.first, " --count ", request.count, ": ", dataset.name(), " has ",
                            format_count(dataset.size()), " samples, numbered from 0. Ask for more with --num-samples."),
@@ -127,7 +127,7 @@ void print(const data::GptDataset& dataset, const Request& request, const text::
 }  // namespace
 
 int data_sample_main(const std::vector<std::string>& arguments) {
-  Request request;
+  SampleRequest request;
   OptionTable table("espalier data sample", "Shows samples as training will read them.");
   add_rows(table, request);
   Problems problems;

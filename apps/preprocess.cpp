@@ -17,14 +17,14 @@ namespace {
 
 using Takes = OptionTable::Takes;
 
-struct Request {
+struct PreprocessRequest {
   data::PreprocessOptions work;
   text::TokenizerOptions tokenizer;
   std::string shard = "0/1", dataset_impl = "mmap";
   bool json = false;
 };
 
-void add_input_rows(OptionTable& table, Request& request) {
+void add_input_rows(OptionTable& table, PreprocessRequest& request) {
   table.group("input");
   table
       .add("--input", request.work.inputs,
@@ -45,7 +45,7 @@ void add_input_rows(OptionTable& table, Request& request) {
   table.add_refused("--keep-newlines", Takes::kFlag, sentences);
 }
 
-void add_rows(OptionTable& table, Request& request) {
+void add_rows(OptionTable& table, PreprocessRequest& request) {
   table.allow_prefixes();
   add_input_rows(table, request);
   table.group("tokenizer");
@@ -87,7 +87,8 @@ data::Shard parse_shard(const std::string& text, Problems& problems) {
   return shard;
 }
 
-nlohmann::ordered_json to_json(const data::PreprocessSummary& summary, const Request& request, data::TokenType type) {
+nlohmann::ordered_json to_json(const data::PreprocessSummary& summary, const PreprocessRequest& request,
+                               data::TokenType type) {
   nlohmann::ordered_json keys = nlohmann::json::array(), first = nlohmann::json::array();
   for (const data::KeySummary& key : summary.keys)
     keys.push_back({{"key", key.key},
@@ -114,26 +115,22 @@ nlohmann::ordered_json to_json(const data::PreprocessSummary& summary, const Req
           {"keys", keys}};
 }
 
-std::string counted(int64_t count, const std::string& noun) {
-  return concat(format_count(count), " ", noun, count == 1 ? "" : "s");
-}
-
 void report_problems(const data::PreprocessSummary& summary, const std::vector<std::string>& inputs) {
   const data::MalformedTally& malformed = summary.malformed;
   if (malformed.count > 0) {
-    std::string text = counted(malformed.count, "malformed line") + " left out:";
+    std::string text = format_counted(malformed.count, "malformed line") + " left out:";
     for (const data::MalformedRecord& record : malformed.first) text += "\n  " + describe(record, inputs);
     const int64_t more = malformed.count - static_cast<int64_t>(malformed.first.size());
     if (more > 0) text += concat("\n  and ", format_count(more), " more");
     log_warning(text);
   }
   if (summary.num_replaced_bytes > 0)
-    log_warning(counted(summary.num_replaced_bytes, "invalid UTF-8 byte"), " became U+FFFD");
+    log_warning(format_counted(summary.num_replaced_bytes, "invalid UTF-8 byte"), " became U+FFFD");
   if (summary.num_replaced_surrogates > 0)
-    log_warning(counted(summary.num_replaced_surrogates, "lone surrogate"), " became U+FFFD");
+    log_warning(format_counted(summary.num_replaced_surrogates, "lone surrogate"), " became U+FFFD");
 }
 
-void report(const data::PreprocessSummary& summary, const Request& request, data::TokenType type) {
+void report(const data::PreprocessSummary& summary, const PreprocessRequest& request, data::TokenType type) {
   const double seconds = std::max(summary.seconds, 1e-9);
   const double record_bytes = static_cast<double>(summary.record_bytes);
   log_info("read ", format_count(summary.num_records), " records, ", format_bytes(record_bytes), " in ",
@@ -146,7 +143,7 @@ void report(const data::PreprocessSummary& summary, const Request& request, data
              format_count(key.num_tokens), " tokens (", data::name_of(type), "), ",
              format_bytes(static_cast<double>(bytes)));
     if (key.num_empty > 0)
-      log_info("  ", counted(key.num_empty, "text"), " of '", key.key, "' without a token gave no document");
+      log_info("  ", format_counted(key.num_empty, "text"), " of '", key.key, "' without a token gave no document");
   }
   if (request.work.shard.count > 1)
     log_info("  this is part ", request.shard, "; when all are there: espalier data merge --datasets PART... ",
@@ -160,7 +157,7 @@ void report(const data::PreprocessSummary& summary, const Request& request, data
 }  // namespace
 
 int preprocess_main(const std::vector<std::string>& arguments) {
-  Request request;
+  PreprocessRequest request;
   request.work.workers = num_usable_cores();
   OptionTable table("espalier preprocess", "Turns JSONL text into the token files that training reads.");
   add_rows(table, request);
@@ -172,7 +169,7 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   check(request.work, tokenizer.get(), problems);
   problems.raise();
 
-  const data::PreprocessSummary summary = preprocess(request.work, *tokenizer);
+  const data::PreprocessSummary summary = data::preprocess(request.work, *tokenizer);
   report(summary, request, data::token_type_for(tokenizer->vocab_size()));
   return 0;
 }

@@ -19,13 +19,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct Request {
+struct TokenizerRequest {
   std::string tokenizer;
   text::TokenizerOptions options;
   bool jsonl = false, skip_special_tokens = false, json = false;
 };
 
-void add_tokenizer_row(OptionTable& table, Request& request) {
+void add_tokenizer_row(OptionTable& table, TokenizerRequest& request) {
   table
       .add(
           "--tokenizer", request.tokenizer,
@@ -36,7 +36,7 @@ void add_tokenizer_row(OptionTable& table, Request& request) {
   add_tokenizer_options(table, request.options);
 }
 
-std::unique_ptr<text::Tokenizer> load(const Request& request) {
+std::unique_ptr<text::Tokenizer> load(const TokenizerRequest& request) {
   if (request.tokenizer.empty() == request.options.type.empty()) {
     throw UserError(request.tokenizer.empty() ? "--tokenizer (a file or folder) or --tokenizer-type is required"
                                               : "--tokenizer and --tokenizer-type both name the tokenizer; give one",
@@ -78,7 +78,7 @@ void print_ids(const std::vector<int32_t>& ids, bool as_json) {
 }
 
 int encode_main(const Words& arguments) {
-  Request request;
+  TokenizerRequest request;
   OptionTable table("espalier tokenizer encode", "Turns text on standard input into ids on standard output.");
   add_tokenizer_row(table, request);
   table.add("--jsonl", request.jsonl,
@@ -123,7 +123,7 @@ std::vector<int32_t> parse_ids(const nlohmann::json& record, int64_t line) {
 }
 
 int decode_main(const Words& arguments) {
-  Request request;
+  TokenizerRequest request;
   OptionTable table("espalier tokenizer decode", "Turns ids on standard input into text on standard output.");
   add_tokenizer_row(table, request);
   table.add("--jsonl", request.jsonl,
@@ -150,8 +150,8 @@ int decode_main(const Words& arguments) {
   return 0;
 }
 
-int inspect_main(const Words& arguments) {
-  Request request;
+int tokenizer_inspect_main(const Words& arguments) {
+  TokenizerRequest request;
   OptionTable table("espalier tokenizer inspect", "Shows what a tokenizer is.");
   add_tokenizer_row(table, request);
   table.add("--json", request.json, "as one JSON object");
@@ -190,7 +190,7 @@ constexpr Command kCommands[] = {
     {"train", "a byte-level BPE from text", tokenizer_train_main},
     {"encode", "text to ids", encode_main},
     {"decode", "ids to text", decode_main},
-    {"inspect", "what a tokenizer is", inspect_main},
+    {"inspect", "what a tokenizer is", tokenizer_inspect_main},
 };
 
 }  // namespace

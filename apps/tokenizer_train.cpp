@@ -21,14 +21,14 @@
 namespace espalier {
 namespace {
 
-struct Request {
+struct TrainRequest {
   text::BpeTrainingOptions training;
   std::vector<std::string> inputs;
   std::string json_key = "text", output, memory = "1GiB", eod_token;
   bool plain_text = false, json = false;
 };
 
-void add_rows(OptionTable& table, Request& request) {
+void add_rows(OptionTable& table, TrainRequest& request) {
   table.allow_prefixes();
   table.group("input");
   table.add("--input", request.inputs, "files, plain or compressed with gzip, zstd or xz; - is standard input")
@@ -68,7 +68,7 @@ void add_rows(OptionTable& table, Request& request) {
       .default_text("all cores");
 }
 
-void check_special_tokens(Request& request, Problems& problems) {
+void check_special_tokens(TrainRequest& request, Problems& problems) {
   const std::vector<std::string>& tokens = request.training.special_tokens;
   const auto is_given = [&](const std::string& token) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
@@ -86,7 +86,7 @@ void check_special_tokens(Request& request, Problems& problems) {
   }
 }
 
-void check(Request& request, Problems& problems) {
+void check(TrainRequest& request, Problems& problems) {
   constexpr int64_t kMinMemoryBytes = 1 << 20;
   text::BpeTrainingOptions& training = request.training;
   if (!request.inputs.empty()) {
@@ -119,17 +119,13 @@ void check(Request& request, Problems& problems) {
   }
 }
 
-std::string counted(int64_t count, const std::string& noun) {
-  return concat(format_count(count), " ", noun, count == 1 ? "" : "s");
-}
-
 struct Result {
   text::TrainedBpe bpe;
   data::MalformedTally malformed;
   double seconds = 0;
 };
 
-Result train(const Request& request) {
+Result train(const TrainRequest& request) {
   const std::vector<data::InputSlice> slices = data::slices_of_shard(request.inputs, data::Shard{});
   Progress progress("count words", data::total_bytes(request.inputs, slices), Progress::Unit::kBytes);
   int64_t shown_bytes = 0;
@@ -161,17 +157,17 @@ Result train(const Request& request) {
   return result;
 }
 
-void report_problems(const Result& result, const Request& request) {
+void report_problems(const Result& result, const TrainRequest& request) {
   const text::TrainedBpe& bpe = result.bpe;
   if (result.malformed.count > 0) {
-    std::string text = counted(result.malformed.count, "malformed line") + " left out:";
+    std::string text = format_counted(result.malformed.count, "malformed line") + " left out:";
     for (const data::MalformedRecord& record : result.malformed.first)
       text += "\n  " + describe(record, request.inputs);
     const int64_t more = result.malformed.count - static_cast<int64_t>(result.malformed.first.size());
     if (more > 0) text += concat("\n  and ", format_count(more), " more");
     log_warning(text);
   }
-  if (bpe.num_replaced > 0) log_warning(counted(bpe.num_replaced, "place"), " of no valid UTF-8 became U+FFFD");
+  if (bpe.num_replaced > 0) log_warning(format_counted(bpe.num_replaced, "place"), " of no valid UTF-8 became U+FFFD");
   if (static_cast<int64_t>(bpe.pieces.size()) < request.training.vocab_size) {
     log_warning("the vocabulary has ", format_count(static_cast<int64_t>(bpe.pieces.size())), " pieces, not ",
                 format_count(request.training.vocab_size), ": no other pair occurs ",
@@ -179,14 +175,14 @@ void report_problems(const Result& result, const Request& request) {
   }
 }
 
-void report(const Result& result, const std::vector<std::filesystem::path>& files, const Request& request) {
+void report(const Result& result, const std::vector<std::filesystem::path>& files, const TrainRequest& request) {
   const text::TrainedBpe& bpe = result.bpe;
-  log_info("read ", counted(bpe.num_documents, "document"), ", ", format_bytes(static_cast<double>(bpe.num_bytes)),
-           ": ", counted(bpe.num_words, "word"), ", ", format_count(bpe.num_distinct_words), " distinct",
-           bpe.spilled_bytes > 0
-               ? concat(", ", format_bytes(static_cast<double>(bpe.spilled_bytes)), " of counts on disk")
-               : "");
-  log_info("learned ", counted(static_cast<int64_t>(bpe.merges.size()), "merge"), " in ",
+  log_info(
+      "read ", format_counted(bpe.num_documents, "document"), ", ", format_bytes(static_cast<double>(bpe.num_bytes)),
+      ": ", format_counted(bpe.num_words, "word"), ", ", format_count(bpe.num_distinct_words), " distinct",
+      bpe.spilled_bytes > 0 ? concat(", ", format_bytes(static_cast<double>(bpe.spilled_bytes)), " of counts on disk")
+                            : "");
+  log_info("learned ", format_counted(static_cast<int64_t>(bpe.merges.size()), "merge"), " in ",
            format_duration(result.seconds), ": a vocabulary of ",
            format_count(static_cast<int64_t>(bpe.pieces.size())));
   std::vector<std::string> names;
@@ -221,7 +217,7 @@ void report(const Result& result, const std::vector<std::filesystem::path>& file
 }  // namespace
 
 int tokenizer_train_main(const std::vector<std::string>& arguments) {
-  Request request;
+  TrainRequest request;
   request.training.special_tokens = {"<|endoftext|>"};
   request.training.workers = num_usable_cores();
   OptionTable table("espalier tokenizer train", "Trains a byte-level BPE: tokenizer.json, and GPT-2's two files.");

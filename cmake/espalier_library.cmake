@@ -2,8 +2,7 @@
 # it, as a static library, and the *_test.cpp beside them as one test program. tests/layering_test.cpp holds the table of
 # who may include whom.
 #
-# With TORCH the sources share the precompiled header, and the tests compile as one unit: ten small files that
-# see tensors take 19 s together and 116 s apart.
+# Sources and tests are compiled in units (cmake/units.cmake); with TORCH they share the precompiled header.
 function(espalier_library name)
   cmake_parse_arguments(ARG "TORCH" "" "FOLDERS;DEPS;LIBS" ${ARGN})
   set(patterns *.cpp internal/*.cpp)
@@ -17,7 +16,8 @@ function(espalier_library name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   set(target espalier_${name})
   if(sources)
-    add_library(${target} STATIC ${sources})
+    espalier_units(units ${target} 8 ${sources})
+    add_library(${target} STATIC ${units})
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)
@@ -36,10 +36,10 @@ function(espalier_library name)
     endif()
   endif()
   if(tests)
-    add_executable(${target}_test ${tests})
+    espalier_units(units ${target}_test 12 ${tests})
+    add_executable(${target}_test ${units})
     target_link_libraries(${target}_test PRIVATE ${target} espalier_gtest)
     if(ARG_TORCH)
-      set_target_properties(${target}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
       target_precompile_headers(${target}_test REUSE_FROM espalier_torch_pch)
     endif()
     add_test(NAME ${name} COMMAND ${target}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -26,6 +26,10 @@ std::string format_count(int64_t value) {
   return digits;
 }
 
+std::string format_counted(int64_t count, const std::string& noun) {
+  return format_count(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::string format_bytes(double bytes) {
   static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   int unit = 0;

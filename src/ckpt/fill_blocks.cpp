@@ -14,7 +14,7 @@ namespace {
 // A share of a parallel copy: large enough to run at memory speed, small enough to divide evenly.
 constexpr int64_t kCopyGrain = int64_t{4} << 20;
 constexpr int64_t kMessageBytes = int64_t{16} << 20;
-constexpr int kTag = 0x636b7074;
+constexpr int kBlockTag = 0x636b7074;
 
 struct Copy {
   uint8_t* to;
@@ -105,12 +105,12 @@ void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors,
     while (gives.next_message_bytes() > 0 || takes.next_message_bytes() > 0) {
       dist::Pending sending, receiving;
       const int64_t give_bytes = gives.next_message_bytes(), take_bytes = takes.next_message_bytes();
-      if (take_bytes > 0) receiving = group.start_receive(incoming.narrow(0, 0, take_bytes), from, kTag);
+      if (take_bytes > 0) receiving = group.start_receive(incoming.narrow(0, 0, take_bytes), from, kBlockTag);
       if (give_bytes > 0) {
         gives.next_message([&](const uint8_t* piece, int64_t place, int64_t bytes) {
           std::memcpy(packed + place, piece, static_cast<size_t>(bytes));
         });
-        sending = group.start_send(outgoing.narrow(0, 0, give_bytes), to, kTag);
+        sending = group.start_send(outgoing.narrow(0, 0, give_bytes), to, kBlockTag);
       }
       receiving.wait();
       takes.next_message([&](uint8_t* piece, int64_t place, int64_t bytes) {

@@ -9,7 +9,7 @@ namespace {
 
 using spec::GptConfig;
 
-std::string quoted(const std::string& text) {
+std::string quoted_option(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
   return result + "\"";
@@ -21,8 +21,8 @@ class Lines {
   void add(const std::string& key, int64_t value) { add_bare(key, std::to_string(value)); }
   void add(const std::string& key, double value) { add_bare(key, format_shortest(value)); }
   void add(const std::string& key, bool value) { add_bare(key, value ? "true" : "false"); }
-  void add(const std::string& key, const std::string& value) { add_bare(key, quoted(value)); }
-  void add(const std::string& key, const char* value) { add_bare(key, quoted(value)); }
+  void add(const std::string& key, const std::string& value) { add_bare(key, quoted_option(value)); }
+  void add(const std::string& key, const char* value) { add_bare(key, quoted_option(value)); }
   void add(const std::string& key, const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(format_shortest(value));

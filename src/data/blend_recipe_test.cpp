@@ -12,9 +12,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::error_of;
+using test_files::TestFolder;
+using test_files::write_text;
 
 // Documents of one token each.
 void write_store(const std::string& prefix, int documents) {

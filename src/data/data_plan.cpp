@@ -14,20 +14,21 @@ namespace {
 constexpr const char* kDefaultSplit = "969, 30, 1";
 constexpr size_t kMaxSources = 65535;
 
-[[noreturn]] void fail(const std::string& message) { throw UserError(message, ExitCode::kUsage); }
+[[noreturn]] void refuse_data_option(const std::string& message) { throw UserError(message, ExitCode::kUsage); }
 
 double parse_weight(const std::string& word, const std::string& what) {
   const double weight = parse_number(word, what);
   if (weight <= 0)
-    fail(concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
+    refuse_data_option(
+        concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
   return weight;
 }
 
 std::vector<DataSource> parse_data_path(const std::string& option, const std::vector<std::string>& words) {
   if (words.size() == 1) return {{words[0], 1, std::nullopt}};
   if (words.size() % 2 != 0)
-    fail(concat(option, " has ", words.size(), " words: ", join(words, " "),
-                ". Give one prefix, or a weight before each prefix."));
+    refuse_data_option(concat(option, " has ", words.size(), " words: ", join(words, " "),
+                              ". Give one prefix, or a weight before each prefix."));
   std::vector<DataSource> sources;
   for (size_t at = 0; at < words.size(); at += 2)
     sources.push_back(
@@ -51,7 +52,7 @@ std::vector<DataSource> read_file_list(const std::string& file) {
   std::vector<DataSource> sources;
   for (const BlendSource& source : parse_file_list(read_file(file), "--data-file-list " + file))
     if (source.weight > 0) sources.push_back({source.prefix, source.weight, std::nullopt});
-  if (sources.empty()) fail(concat("--data-file-list ", file, ": every weight is 0"));
+  if (sources.empty()) refuse_data_option(concat("--data-file-list ", file, ": every weight is 0"));
   resolve_beside(file, sources);
   return sources;
 }
@@ -62,7 +63,8 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   const std::string option = concat("--", set, "-weighted-split-paths");
   std::vector<DataGroup> groups;
   try {
-    if (!file.empty() && !texts.empty()) fail(concat(option, " and ", option, "-path are both given. Use one."));
+    if (!file.empty() && !texts.empty())
+      refuse_data_option(concat(option, " and ", option, "-path are both given. Use one."));
     if (!file.empty()) texts = parse_quoted_groups(read_file(file), concat(option, "-path ", file));
   } catch (const UserError& error) {
     problems.add(error.what());
@@ -158,13 +160,14 @@ void plan_by_groups(const DataSetOptions& options, DataPlan& plan, Problems& pro
 DataGroup parse_data_group(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string form = ". The form is \"NAME: WEIGHT a:b PREFIX, WEIGHT a:b PREFIX\".";
-  if (colon == std::string::npos) fail(concat("'", text, "' has no name", form));
+  if (colon == std::string::npos) refuse_data_option(concat("'", text, "' has no name", form));
   DataGroup group{strip(text.substr(0, colon)), {}};
-  if (group.name.empty()) fail(concat("'", text, "' has an empty name", form));
+  if (group.name.empty()) refuse_data_option(concat("'", text, "' has an empty name", form));
   for (const std::string& piece : split(text.substr(colon + 1), ',')) {
     const std::vector<std::string> words = split_blanks(piece);
     if (words.size() != 3)
-      fail(concat("group '", group.name, "': '", strip(piece), "' has ", words.size(), " words, not 3", form));
+      refuse_data_option(
+          concat("group '", group.name, "': '", strip(piece), "' has ", words.size(), " words, not 3", form));
     const std::string what = concat("group '", group.name, "', before '", words[2], "'");
     group.sources.push_back({words[2], parse_weight(words[0], what), parse_fraction_range(words[1])});
   }
@@ -182,8 +185,8 @@ std::vector<std::string> parse_quoted_groups(const std::string& content, const s
       well_formed = well_formed && strip(pieces[at]).empty();
   }
   if (!well_formed)
-    fail(concat(file_name, ": expected groups in double quotes with blanks between them, found ",
-                content.empty() ? "an empty file" : concat("'", strip(content).substr(0, 60), "'")));
+    refuse_data_option(concat(file_name, ": expected groups in double quotes with blanks between them, found ",
+                              content.empty() ? "an empty file" : concat("'", strip(content).substr(0, 60), "'")));
   return groups;
 }
 

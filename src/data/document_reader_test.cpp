@@ -8,9 +8,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::gzipped;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::gzipped;
+using test_files::TestFolder;
+using test_files::write_text;
 
 TEST(DocumentReader, GivesTextsWithTheirSource) {
   TestFolder folder;

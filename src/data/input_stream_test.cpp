@@ -10,12 +10,12 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::gzipped;
-using testing::TestFolder;
-using testing::write_text;
-using testing::xzipped;
-using testing::zstandard;
+using test_files::error_of;
+using test_files::gzipped;
+using test_files::TestFolder;
+using test_files::write_text;
+using test_files::xzipped;
+using test_files::zstandard;
 
 std::string read_all(const std::string& path, size_t capacity = 1 << 16) {
   const std::unique_ptr<InputStream> stream = open_input(path);

@@ -19,7 +19,7 @@ namespace espalier::data {
 namespace {
 
 using Json = nlohmann::json;
-using testing::TestFolder;
+using test_files::TestFolder;
 
 struct Case {
   std::filesystem::path folder;

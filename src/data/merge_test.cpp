@@ -10,9 +10,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::error_of;
+using test_files::TestFolder;
+using test_files::write_text;
 
 // Document d has d % 3 sequences, so some documents are empty.
 void write_store(const std::string& prefix, TokenType type, int first, int end) {

@@ -7,8 +7,8 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
+using test_files::error_of;
+using test_files::TestFolder;
 
 void write_store(const std::string& prefix, const std::vector<std::vector<int32_t>>& documents) {
   TokenStoreWriter writer(prefix, TokenType::kInt32);

@@ -13,11 +13,11 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::gzipped;
-using testing::TestFolder;
-using testing::write_text;
-using testing::zstandard;
+using test_files::error_of;
+using test_files::gzipped;
+using test_files::TestFolder;
+using test_files::write_text;
+using test_files::zstandard;
 
 const std::string kOracle = "tests/data/megatron-oracle/preprocess/tricky/";
 const std::string kShared = "../shared/data/";  // beside the project, not part of it

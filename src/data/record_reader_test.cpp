@@ -9,9 +9,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::error_of;
+using test_files::TestFolder;
+using test_files::write_text;
 
 // The rule of the header, one byte at a time.
 std::vector<std::string> split_plainly(const std::string& bytes) {

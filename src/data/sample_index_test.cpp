@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<int64_t> values_of(const IndexArray& array) {
+std::vector<int64_t> array_values(const IndexArray& array) {
   std::vector<int64_t> values;
   for (int64_t at = 0; at < array.size(); ++at) values.push_back(array[at]);
   return values;
@@ -38,27 +38,27 @@ SampleIndex small_index(const DocumentRange& documents, int64_t num_samples) {
 TEST(SampleIndex, SeparateLastEpoch) {
   const SampleIndex index = small_index({0, 7}, 14);
   EXPECT_TRUE(index.plan().separate_last_epoch);
-  EXPECT_EQ(values_of(index.documents()),
+  EXPECT_EQ(array_values(index.documents()),
             (std::vector<int64_t>{5, 3, 0, 4, 6, 2, 2, 0, 1, 1, 4, 5, 6, 3, 5, 1, 3, 4, 0, 6, 2}));
-  EXPECT_EQ(values_of(index.starts()),
+  EXPECT_EQ(array_values(index.starts()),
             (std::vector<int64_t>{0, 0,  1, 7,  2, 1,  3,  4,  4, 5,  5, 2,  7,  4,  8, 7,  9, 6,  10,
                                   5, 12, 5, 13, 2, 13, 10, 15, 3, 16, 2, 16, 10, 17, 4, 19, 0, 19, 8}));
-  EXPECT_EQ(values_of(index.order()),
+  EXPECT_EQ(array_values(index.order()),
             (std::vector<int64_t>{7, 1, 10, 5, 8, 4, 3, 11, 2, 6, 9, 0, 14, 17, 16, 13, 12, 15}));
 }
 
 TEST(SampleIndex, LastEpochReadToNinetyFivePercentIsShuffledWithTheOthers) {
   const SampleIndex index = small_index({0, 7}, 11);
   EXPECT_FALSE(index.plan().separate_last_epoch);
-  EXPECT_EQ(values_of(index.documents()), (std::vector<int64_t>{5, 3, 0, 4, 6, 2, 2, 0, 1, 1, 4, 5, 6, 3}));
-  EXPECT_EQ(values_of(index.order()), (std::vector<int64_t>{7, 11, 2, 3, 1, 9, 5, 4, 0, 8, 6, 10}));
+  EXPECT_EQ(array_values(index.documents()), (std::vector<int64_t>{5, 3, 0, 4, 6, 2, 2, 0, 1, 1, 4, 5, 6, 3}));
+  EXPECT_EQ(array_values(index.order()), (std::vector<int64_t>{7, 11, 2, 3, 1, 9, 5, 4, 0, 8, 6, 10}));
 }
 
 TEST(SampleIndex, RangeOfDocuments) {
   const SampleIndex index = small_index({1, 6}, 4);
-  EXPECT_EQ(values_of(index.documents()), (std::vector<int64_t>{5, 1, 2, 3, 4}));
-  EXPECT_EQ(values_of(index.starts()), (std::vector<int64_t>{0, 0, 1, 7, 3, 3, 3, 11, 4, 5}));
-  EXPECT_EQ(values_of(index.order()), (std::vector<int64_t>{2, 1, 3, 0}));
+  EXPECT_EQ(array_values(index.documents()), (std::vector<int64_t>{5, 1, 2, 3, 4}));
+  EXPECT_EQ(array_values(index.starts()), (std::vector<int64_t>{0, 0, 1, 7, 3, 3, 3, 11, 4, 5}));
+  EXPECT_EQ(array_values(index.order()), (std::vector<int64_t>{2, 1, 3, 0}));
 }
 
 TEST(SampleIndex, SpansJoinDocumentsAndShareOneTokenWithTheNext) {
@@ -101,7 +101,7 @@ TEST(SampleIndex, SamplesInOrderGiveTheDocumentsBack) {
       for (int64_t token = 0; token < span.length; ++token) joined.emplace_back(span.document, span.offset + token);
   }
   const int32_t sizes[] = {5, 9, 3, 14, 7, 1, 11};
-  for (const int64_t document : values_of(index.documents()))
+  for (const int64_t document : array_values(index.documents()))
     for (int64_t token = 0; token < sizes[document]; ++token) expected.emplace_back(document, token);
   expected.resize(joined.size());
   EXPECT_EQ(joined, expected);
@@ -196,9 +196,9 @@ TEST(SampleIndexOracle, ArraysOfEveryCaseEqualMegatronsFiles) {
 TEST(SampleIndexOracle, ArraysEqualNumberByNumber) {
   const SampleIndex index = SampleIndex::build(std::span(owt_sizes()), {{0, 1000}, 2048, 700, 77, "train"});
   const std::string folder = "megatron-oracle/gpt_index/seq2048_seed77_all_train/train_";
-  EXPECT_EQ(values_of(index.documents()), test::read_npy(test::find_data(folder + "doc_idx.npy")).as<int64_t>());
-  EXPECT_EQ(values_of(index.starts()), test::read_npy(test::find_data(folder + "sample_idx.npy")).as<int64_t>());
-  EXPECT_EQ(values_of(index.order()), test::read_npy(test::find_data(folder + "shuffle_idx.npy")).as<int64_t>());
+  EXPECT_EQ(array_values(index.documents()), test::read_npy(test::find_data(folder + "doc_idx.npy")).as<int64_t>());
+  EXPECT_EQ(array_values(index.starts()), test::read_npy(test::find_data(folder + "sample_idx.npy")).as<int64_t>());
+  EXPECT_EQ(array_values(index.order()), test::read_npy(test::find_data(folder + "shuffle_idx.npy")).as<int64_t>());
 }
 
 // Single calls at the edges. Those that upstream's assertion refuses must give the samples asked for.
@@ -237,9 +237,9 @@ TEST(SampleIndexOracle, BlendedGroupOfTwoRanges) {
     const SampleIndex index = SampleIndex::build(
         std::span(owt_sizes()), {documents_in_range(ranges[set], 1000), 64, counts[set], 77, "valid_three"});
     const std::string name = concat("set", set, "_");
-    EXPECT_EQ(values_of(index.documents()), expected(name + "doc_idx"));
-    EXPECT_EQ(values_of(index.starts()), expected(name + "sample_idx"));
-    EXPECT_EQ(values_of(index.order()), expected(name + "shuffle_idx"));
+    EXPECT_EQ(array_values(index.documents()), expected(name + "doc_idx"));
+    EXPECT_EQ(array_values(index.starts()), expected(name + "sample_idx"));
+    EXPECT_EQ(array_values(index.order()), expected(name + "shuffle_idx"));
     lengths.push_back(index.size());
   }
   const std::vector<int64_t> sets = expected("dataset_index"), samples = expected("dataset_sample_index");

@@ -14,7 +14,7 @@ namespace {
 // Python's round(): half to even, which is the default rounding of the processor.
 int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-[[noreturn]] void fail(const std::string& message) { throw UserError(message, ExitCode::kUsage); }
+[[noreturn]] void refuse_split(const std::string& message) { throw UserError(message, ExitCode::kUsage); }
 
 }  // namespace
 
@@ -24,7 +24,7 @@ double parse_number(const std::string& text, const std::string& what) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
-    fail(concat(what, ": '", text, "' is not a number"));
+    refuse_split(concat(what, ": '", text, "' is not a number"));
   return value;
 }
 
@@ -40,10 +40,11 @@ Split parse_split(const std::string& text) {
   double sum = 0;
   for (size_t set = 0; set < words.size(); ++set) {
     result.weights[set] = parse_number(words[set], what);
-    if (result.weights[set] < 0) fail(concat(what, ": ", words[set], " is negative. Use weights of 0 or more."));
+    if (result.weights[set] < 0)
+      refuse_split(concat(what, ": ", words[set], " is negative. Use weights of 0 or more."));
     sum += result.weights[set];
   }
-  if (!(sum > 0)) fail(concat(what, " gives no documents to any set. Use for example 949,50,1."));
+  if (!(sum > 0)) refuse_split(concat(what, " gives no documents to any set. Use for example 949,50,1."));
   return result;
 }
 
@@ -61,10 +62,10 @@ std::array<DocumentRange, 3> split_documents(const Split& split, int64_t num_doc
 FractionRange parse_fraction_range(const std::string& text) {
   const std::string what = concat("range '", text, "'");
   const std::vector<std::string> words = espalier::split(text, ':');
-  if (words.size() != 2) fail(concat(what, " is not of the form a:b, for example 0:0.949"));
+  if (words.size() != 2) refuse_split(concat(what, " is not of the form a:b, for example 0:0.949"));
   const FractionRange range{parse_number(words[0], what), parse_number(words[1], what)};
   if (!(range.begin >= 0 && range.begin < range.end && range.end <= 1))
-    fail(concat(what, " must go up, from 0 to at most 1, for example 0:0.949"));
+    refuse_split(concat(what, " must go up, from 0 to at most 1, for example 0:0.949"));
   return range;
 }
 

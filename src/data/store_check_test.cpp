@@ -8,8 +8,8 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
+using test_files::error_of;
+using test_files::TestFolder;
 
 std::string write_store(const TestFolder& folder, TokenType type, const std::vector<std::vector<int32_t>>& documents) {
   TokenStoreWriter writer(folder / "set", type);

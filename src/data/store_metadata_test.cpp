@@ -10,10 +10,10 @@
 namespace espalier::data {
 namespace {
 
-using testing::TestFolder;
-using testing::write_text;
+using test_files::TestFolder;
+using test_files::write_text;
 
-std::unique_ptr<text::Tokenizer> tiny() { return text::open_tokenizer("tests/data/gpt2-tiny/vocab.json"); }
+std::unique_ptr<text::Tokenizer> tiny_tokenizer() { return text::open_tokenizer("tests/data/gpt2-tiny/vocab.json"); }
 
 // GPT-2's with the merges of its first lines missing: the same pieces, other ids for the same text.
 std::unique_ptr<text::Tokenizer> other(const TestFolder& folder) {
@@ -40,7 +40,7 @@ StoreMetadata metadata_of(const std::string& prefix) {
 
 TEST(StoreMetadata, TellsWhatPreprocessKnew) {
   TestFolder folder;
-  const StoreMetadata metadata = metadata_of(preprocessed(folder, "a", *tiny()));
+  const StoreMetadata metadata = metadata_of(preprocessed(folder, "a", *tiny_tokenizer()));
   EXPECT_EQ(metadata.num_documents, 20);
   EXPECT_EQ(metadata.num_sequences, 20);
   EXPECT_EQ(metadata.num_tokens, 25267);
@@ -53,16 +53,18 @@ TEST(StoreMetadata, TellsWhatPreprocessKnew) {
 
 TEST(StoreMetadata, NamesTheDataOfAnotherTokenizer) {
   TestFolder folder;
-  const std::string good = preprocessed(folder, "a", *tiny()), bad = preprocessed(folder, "b", *other(folder));
+  const std::string good = preprocessed(folder, "a", *tiny_tokenizer()),
+                    bad = preprocessed(folder, "b", *other(folder));
   TokenStoreWriter(folder / "silent", TokenType::kUint16).finish();
-  const std::vector<std::string> lines = describe_other_tokenizers({good, bad, folder / "silent", "none"}, *tiny());
+  const std::vector<std::string> lines =
+      describe_other_tokenizers({good, bad, folder / "silent", "none"}, *tiny_tokenizer());
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].find("'" + bad + "' was made with another tokenizer: "), 0u) << lines[0];
 }
 
 TEST(StoreMetadata, MergedSetsKeepTheTokenizerTheyShare) {
   TestFolder folder;
-  const std::string a = preprocessed(folder, "a", *tiny()), b = preprocessed(folder, "b", *tiny());
+  const std::string a = preprocessed(folder, "a", *tiny_tokenizer()), b = preprocessed(folder, "b", *tiny_tokenizer());
   const std::string c = preprocessed(folder, "c", *other(folder));
   merge({a, b}, folder / "ab");
   EXPECT_EQ(metadata_of(folder / "ab").num_documents, 40);
@@ -73,7 +75,7 @@ TEST(StoreMetadata, MergedSetsKeepTheTokenizerTheyShare) {
 
 TEST(StoreMetadata, WhatBelongsToOtherFilesIsIgnored) {
   TestFolder folder;
-  const std::string prefix = preprocessed(folder, "a", *tiny());
+  const std::string prefix = preprocessed(folder, "a", *tiny_tokenizer());
   const std::string before = read_file(prefix + ".meta.json");
   TokenStoreWriter(prefix, TokenType::kUint16).finish();  // a new pair of the name
   EXPECT_FALSE(std::filesystem::exists(prefix + ".meta.json"));

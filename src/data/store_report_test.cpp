@@ -7,8 +7,8 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
+using test_files::error_of;
+using test_files::TestFolder;
 
 std::string write_store(const TestFolder& folder, const std::vector<std::vector<int32_t>>& sequences) {
   TokenStoreWriter writer(folder / "set", TokenType::kInt32);

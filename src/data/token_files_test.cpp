@@ -8,9 +8,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::error_of;
+using test_files::TestFolder;
+using test_files::write_text;
 
 void write_pair(const TestFolder& folder, const std::string& index, const std::string& tokens) {
   write_text(folder / index, "");

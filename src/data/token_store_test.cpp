@@ -10,9 +10,9 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
-using testing::write_text;
+using test_files::error_of;
+using test_files::TestFolder;
+using test_files::write_text;
 
 // Written by Megatron-DeepSpeed's own preprocess_data.py (tests/data/megatron-oracle).
 const std::string kUpstream = "tests/data/megatron-oracle/preprocess/tricky/lines_text_document";

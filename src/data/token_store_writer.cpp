@@ -14,7 +14,7 @@ namespace espalier::data {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-constexpr int64_t kHeaderBytes = 34;
+constexpr int64_t kIndexHeaderBytes = 34;
 constexpr int64_t kCopyBytes = 64 << 20;
 
 void put(std::string& bytes, const void* value, size_t size) { bytes.append(static_cast<const char*>(value), size); }
@@ -26,7 +26,7 @@ std::string header(TokenType type, int64_t num_sequences, int64_t num_marks) {
   put(bytes, &type, 1);
   put(bytes, &num_sequences, 8);
   put(bytes, &num_marks, 8);
-  ESPALIER_CHECK(bytes.size() == kHeaderBytes);
+  ESPALIER_CHECK(bytes.size() == kIndexHeaderBytes);
   return bytes;
 }
 
@@ -91,7 +91,7 @@ TokenStoreWriter::TokenStoreWriter(const std::string& prefix, TokenType type) : 
   tokens_ = std::make_unique<Buffered>(prefix + ".bin.tmp");
   index_ = std::make_unique<Buffered>(prefix + ".idx.tmp");
   document_marks_ = std::make_unique<Buffered>(prefix + ".documents.tmp");
-  const std::string room(kHeaderBytes, '\0');  // no magic: the file is no index before finish()
+  const std::string room(kIndexHeaderBytes, '\0');  // no magic: the file is no index before finish()
   index_->write(room.data(), room.size());
   const int64_t first_mark = 0;
   document_marks_->write(&first_mark, sizeof first_mark);
@@ -159,7 +159,7 @@ void TokenStoreWriter::write_starts() {
   int64_t start = 0;
   for (int64_t sequence = 0; sequence < num_sequences_; ++sequence) {
     int32_t size;
-    std::memcpy(&size, sizes.data() + kHeaderBytes + 4 * sequence, sizeof size);
+    std::memcpy(&size, sizes.data() + kIndexHeaderBytes + 4 * sequence, sizeof size);
     index_->write(&start, sizeof start);
     start += size * bytes_per_token(type_);
   }

@@ -19,8 +19,8 @@ using c10d::OpType;
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
-std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string store_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<uint8_t> store_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 // A part of a contiguous tensor that goes through an area in one piece, in elements of one type.
 struct Range {
@@ -295,7 +295,7 @@ class SharedMemoryBackend : public c10d::Backend {
 
 MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size) {
   const auto key = [](const char* what, int64_t number) { return concat("machine/", what, "/", number); };
-  const auto get = [&](const std::string& name) { return text_of(store->get(name)); };
+  const auto get = [&](const std::string& name) { return store_text(store->get(name)); };
   // The first rank offers the memory, the others try to open it, the first says whether all could.
   SharedMemory memory;
   std::string trouble;
@@ -305,9 +305,9 @@ MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int
     trouble = error.what();
   }
   if (rank == 0) {
-    store->set(key("offer", 0), bytes_of(memory.address()));
+    store->set(key("offer", 0), store_bytes(memory.address()));
     for (int64_t other = 1; other < size && trouble.empty(); ++other) trouble = get(key("answer", other));
-    store->set(key("verdict", 0), bytes_of(trouble));
+    store->set(key("verdict", 0), store_bytes(trouble));
   } else {
     const std::string offer = get(key("offer", 0));
     try {
@@ -315,14 +315,14 @@ MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int
     } catch (const std::runtime_error& error) {
       trouble = concat("rank ", rank, " ", error.what());
     }
-    store->set(key("answer", rank), bytes_of(trouble));
+    store->set(key("answer", rank), store_bytes(trouble));
     trouble = get(key("verdict", 0));
   }
   if (!trouble.empty()) return {nullptr, trouble};
   auto machine = std::make_shared<SharedMachine>(std::move(memory), rank, size);
   // A rank that has not claimed its place looks as if it had ended.
   const int64_t claimed = store->add("machine/claimed", 1);
-  if (claimed == size) store->set(key("complete", 0), bytes_of("yes"));
+  if (claimed == size) store->set(key("complete", 0), store_bytes("yes"));
   store->get(key("complete", 0));
   return {std::move(machine), ""};
 }
@@ -338,12 +338,12 @@ c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c1
       try {
         memory = SharedMemory::create(SharedGroup::bytes_needed(static_cast<int64_t>(members.size())));
       } catch (const std::runtime_error&) {
-        store->set("memory", bytes_of(""));
+        store->set("memory", store_bytes(""));
         throw;
       }
-      store->set("memory", bytes_of(memory.address()));
+      store->set("memory", store_bytes(memory.address()));
     } else {
-      const std::string address = text_of(store->get("memory"));
+      const std::string address = store_text(store->get("memory"));
       if (address.empty()) throw std::runtime_error(concat("rank ", members[0], " cannot share memory"));
       memory = SharedMemory::open(address);
     }

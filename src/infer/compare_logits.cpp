@@ -1,6 +1,7 @@
 #include "infer/compare_logits.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <functional>
 #include <map>

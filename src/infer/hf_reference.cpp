@@ -1,6 +1,7 @@
 #include "infer/hf_reference.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <map>

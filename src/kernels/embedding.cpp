@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 // One cache line of fp32: two threads never add to the same line.
 constexpr int64_t kColumnsPerPart = 16;
-constexpr int64_t kMinElementsPerThread = 1 << 14;
+constexpr int64_t kMinEmbeddedPerThread = 1 << 14;
 
 // Rows of the table of every token, in the order of the result's rows: [position][sample].
 struct TokenRows {
@@ -49,7 +49,7 @@ at::Tensor gather_rows(const at::Tensor& ids, const at::Tensor& weight, int64_t 
   const size_t row_bytes = static_cast<size_t>(columns) * weight.element_size();
   const char* from = static_cast<const char*>(weight.const_data_ptr());
   char* to = static_cast<char*>(y.data_ptr());
-  const int64_t grain = std::max<int64_t>(1, kMinElementsPerThread / std::max<int64_t>(1, columns));
+  const int64_t grain = std::max<int64_t>(1, kMinEmbeddedPerThread / std::max<int64_t>(1, columns));
   at::parallel_for(0, length * num_samples, grain, [&](int64_t first, int64_t last) {
     for (int64_t token = first; token < last; ++token) {
       const int64_t row = rows.at(token);
@@ -73,7 +73,7 @@ void scatter_add(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& 
   const auto add_to_row = row_kernels(dy.scalar_type()).add_to_row;
   const int64_t num_parts = (columns + kColumnsPerPart - 1) / kColumnsPerPart;
   const int64_t grain =
-      std::max<int64_t>(4, kMinElementsPerThread / std::max<int64_t>(1, num_tokens * kColumnsPerPart));
+      std::max<int64_t>(4, kMinEmbeddedPerThread / std::max<int64_t>(1, num_tokens * kColumnsPerPart));
   at::parallel_for(0, num_parts, grain, [&](int64_t first_part, int64_t last_part) {
     const int64_t first = first_part * kColumnsPerPart, count = std::min(columns, last_part * kColumnsPerPart) - first;
     for (int64_t token = 0; token < num_tokens; ++token) {

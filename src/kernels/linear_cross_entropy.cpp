@@ -22,12 +22,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // The bf16 kernels, if they can serve x.
-const Bf16Kernels* kernels_for(const at::Tensor& x) {
+const Bf16Kernels* panel_kernels_for(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? bf16_kernels() : nullptr;
 }
 
 CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward) {
-  if (const Bf16Kernels* kernels = kernels_for(input.x)) return panel_cross_entropy_forward(*kernels, input);
+  if (const Bf16Kernels* kernels = panel_kernels_for(input.x)) return panel_cross_entropy_forward(*kernels, input);
   return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 
@@ -91,7 +91,7 @@ ForwardResult forward(const CrossEntropyInput& input, const VocabularyShard& sha
 
 at::Tensor backward_rows(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
   if (const DeviceOps* device = device_ops(input.x)) return device->cross_entropy_backward(input, backward);
-  const Bf16Kernels* kernels = kernels_for(input.x);
+  const Bf16Kernels* kernels = panel_kernels_for(input.x);
   return kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
                             : wide_cross_entropy_backward(input, backward);
 }

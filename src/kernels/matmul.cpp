@@ -18,7 +18,7 @@ constexpr int64_t kMinTokens = 32;
 // Operands of the wide products are converted this many tokens at a time.
 constexpr int64_t kWideTokens = 1024;
 
-const Bf16Kernels* kernels_for(const at::Tensor& x) {
+const Bf16Kernels* blocked_kernels_for(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 && x.size(0) >= kMinTokens ? bf16_kernels() : nullptr;
 }
 
@@ -39,7 +39,7 @@ at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const a
   check_operand(x);
   check_operand(weight);
   if (const DeviceOps* device = device_ops(x)) return device->matmul_forward(x, weight, bias);
-  if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_forward(*kernels, x, weight, bias);
+  if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_forward(*kernels, x, weight, bias);
   if (multiply_wide(x)) {
     const at::Tensor product = at::mm(x.to(at::kFloat), weight.to(at::kFloat).t());
     return (bias.defined() ? product.add_(bias.to(at::kFloat)) : product).to(x.scalar_type());
@@ -51,7 +51,7 @@ at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
   check_operand(dy);
   check_operand(weight);
   if (const DeviceOps* device = device_ops(dy)) return device->matmul_input_grad(dy, weight);
-  if (const Bf16Kernels* kernels = kernels_for(dy)) return blocked_input_grad(*kernels, dy, weight);
+  if (const Bf16Kernels* kernels = blocked_kernels_for(dy)) return blocked_input_grad(*kernels, dy, weight);
   if (multiply_wide(dy)) return at::mm(dy.to(at::kFloat), weight.to(at::kFloat)).to(dy.scalar_type());
   return at::mm(dy, weight);
 }
@@ -61,7 +61,7 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   check_operand(x);
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
   if (const DeviceOps* device = device_ops(x)) return device->matmul_weight_grad(dy, x, grad);
-  if (const Bf16Kernels* kernels = kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
+  if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
   at::Tensor out = grad;
   for (int64_t first = 0; first < dy.size(0); first += kWideTokens) {
     const int64_t tokens = std::min(kWideTokens, dy.size(0) - first);

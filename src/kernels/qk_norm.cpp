@@ -19,15 +19,16 @@ using torch::autograd::variable_list;
 int64_t num_rows(const at::Tensor& qkv, Heads heads) { return qkv.size(0) * qkv.size(1) * heads.groups; }
 int64_t row_columns(const at::Tensor& qkv, Heads heads) { return qkv.size(2) / heads.groups; }
 
-struct Normalized {
+struct NormalizedHeads {
   at::Tensor qkv;   // as the input
   at::Tensor rstd;  // [rows, query heads of a group, then the key head] fp32
 };
 
-Normalized forward_rows(const at::Tensor& qkv, const Param& query_weight, const Param& key_weight, Heads heads,
-                        double epsilon) {
+NormalizedHeads forward_rows(const at::Tensor& qkv, const Param& query_weight, const Param& key_weight, Heads heads,
+                             double epsilon) {
   const int64_t rows = num_rows(qkv, heads);
-  Normalized result{at::empty_like(qkv), at::empty({rows, heads.per_group() + 1}, qkv.options().dtype(at::kFloat))};
+  NormalizedHeads result{at::empty_like(qkv),
+                         at::empty({rows, heads.per_group() + 1}, qkv.options().dtype(at::kFloat))};
   const QkNormForward args{.x = qkv.const_data_ptr(),
                            .query_weight = query_weight.value.const_data_ptr(),
                            .key_weight = key_weight.value.const_data_ptr(),
@@ -54,7 +55,7 @@ struct QkNorm : torch::autograd::Function<QkNorm> {
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, State state, double epsilon) {
-    Normalized result = forward_rows(qkv, *state.query_weight, *state.key_weight, state.heads, epsilon);
+    NormalizedHeads result = forward_rows(qkv, *state.query_weight, *state.key_weight, state.heads, epsilon);
     tensor::save_for_backward(context, "qk_norm", {{"qkv", qkv}, {"rstd", result.rstd}});
     capture_state(context, state);
     return result.qkv;

@@ -14,14 +14,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Normalized {
+struct RmsNormalized {
   at::Tensor y;     // as x
   at::Tensor rstd;  // [rows] fp32
 };
 
-Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+RmsNormalized forward_rows(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   const int64_t columns = weight.size(0), rows = x.numel() / columns;
-  Normalized result{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
+  RmsNormalized result{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
   const RmsNormForward args{.x = x.const_data_ptr(),
                             .weight = weight.const_data_ptr(),
                             .y = result.y.data_ptr(),
@@ -45,7 +45,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, State state, double epsilon) {
-    Normalized result = forward_rows(x, state.weight->value, epsilon);
+    RmsNormalized result = forward_rows(x, state.weight->value, epsilon);
     tensor::save_for_backward(context, "rms_norm", {{"x", x}, {"rstd", result.rstd}});
     capture_state(context, state);
     return result.y;

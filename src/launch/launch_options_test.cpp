@@ -15,7 +15,7 @@ LaunchOptions read(const Words& words, const std::map<std::string, std::string>&
   return options.value_or(LaunchOptions{});
 }
 
-std::string message_of(const Words& words) {
+std::string refusal_of(const Words& words) {
   try {
     read_launch_options(words, {});
   } catch (const UserError& error) {
@@ -100,21 +100,21 @@ TEST(LaunchOptions, RanksPerGpu) {
 }
 
 TEST(LaunchOptions, EveryProblemIsNamed) {
-  EXPECT_NE(message_of({}).find("nothing to start"), std::string::npos);
-  EXPECT_NE(message_of({"--nproc-per-node", "many", "train"}).find("--nproc-per-node many is neither"),
+  EXPECT_NE(refusal_of({}).find("nothing to start"), std::string::npos);
+  EXPECT_NE(refusal_of({"--nproc-per-node", "many", "train"}).find("--nproc-per-node many is neither"),
             std::string::npos);
-  EXPECT_NE(message_of({"--nnodes", "4:2", "train"}).find("--nnodes 4:2"), std::string::npos);
-  EXPECT_NE(message_of({"--nnodes", "2:4", "train"}).find("needs --rdzv-backend c10d"), std::string::npos);
-  EXPECT_NE(message_of({"--nnodes", "2", "--rdzv-backend", "c10d", "train"}).find("needs --rdzv-endpoint"),
+  EXPECT_NE(refusal_of({"--nnodes", "4:2", "train"}).find("--nnodes 4:2"), std::string::npos);
+  EXPECT_NE(refusal_of({"--nnodes", "2:4", "train"}).find("needs --rdzv-backend c10d"), std::string::npos);
+  EXPECT_NE(refusal_of({"--nnodes", "2", "--rdzv-backend", "c10d", "train"}).find("needs --rdzv-endpoint"),
             std::string::npos);
-  EXPECT_NE(message_of({"--nnodes", "2", "--node-rank", "2", "train"}).find("none of 2 machines"), std::string::npos);
-  EXPECT_NE(message_of({"--nnodes", "2", "--standalone", "train"}).find("--standalone is for one machine"),
+  EXPECT_NE(refusal_of({"--nnodes", "2", "--node-rank", "2", "train"}).find("none of 2 machines"), std::string::npos);
+  EXPECT_NE(refusal_of({"--nnodes", "2", "--standalone", "train"}).find("--standalone is for one machine"),
             std::string::npos);
-  EXPECT_NE(message_of({"--tee", "4", "train"}).find("--tee 4 is neither"), std::string::npos);
-  EXPECT_NE(message_of({"--rdzv-conf", "speed=9", "train"}).find("--rdzv-conf speed=9"), std::string::npos);
-  EXPECT_NE(message_of({"--rdzv-backend", "etcd", "train"}).find("use c10d"), std::string::npos);
-  EXPECT_NE(message_of({"--nproc-per-nod", "4", "train"}).find("--nproc-per-node"), std::string::npos);
-  EXPECT_NE(message_of({"--local-ranks-filter", "a", "train"}).find("no list of local ranks"), std::string::npos);
+  EXPECT_NE(refusal_of({"--tee", "4", "train"}).find("--tee 4 is neither"), std::string::npos);
+  EXPECT_NE(refusal_of({"--rdzv-conf", "speed=9", "train"}).find("--rdzv-conf speed=9"), std::string::npos);
+  EXPECT_NE(refusal_of({"--rdzv-backend", "etcd", "train"}).find("use c10d"), std::string::npos);
+  EXPECT_NE(refusal_of({"--nproc-per-nod", "4", "train"}).find("--nproc-per-node"), std::string::npos);
+  EXPECT_NE(refusal_of({"--local-ranks-filter", "a", "train"}).find("no list of local ranks"), std::string::npos);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 
 // Beyond what the server itself may take to answer.
 constexpr auto kTimeToAnswer = std::chrono::seconds(60);
-constexpr auto kTimeForProof = std::chrono::seconds(20);
+constexpr auto kTimeForServersProof = std::chrono::seconds(20);
 
 std::string place_of(const RendezvousClient::Options& options) { return concat(options.address, ":", options.port); }
 
@@ -121,7 +121,7 @@ class RendezvousClient::Channel {
   }
 
   void prove() {
-    const Clock::time_point deadline = Clock::now() + kTimeForProof;
+    const Clock::time_point deadline = Clock::now() + kTimeForServersProof;
     std::string hello(kHelloBytes, '\0');
     const bool heard = receive_all(socket_.get(), hello.data(), hello.size(), deadline) == Transfer::kDone;
     if (!heard || !hello.starts_with(kMagic))

@@ -63,7 +63,7 @@ TEST_F(Secret, ManyProcessesAtOnceAgreeOnOneKey) {
   std::set<std::string> secrets;
   for (int process = 0; process < kProcesses; ++process) {
     char text[64];
-    ASSERT_EQ(read(pipe_ends[0], text, sizeof text), 64);
+    ASSERT_EQ(::read(pipe_ends[0], text, sizeof text), 64);
     secrets.insert(std::string(text, sizeof text));
   }
   while (wait(nullptr) > 0) {

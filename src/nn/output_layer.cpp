@@ -1,6 +1,7 @@
 #include "nn/output_layer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "dist/collectives.h"
 #include "kernels/linear_cross_entropy.h"

@@ -8,12 +8,12 @@ namespace {
 
 using enum KeyEffect;
 
-constexpr const char* kBuckets = "it sizes or times exchanges, which are bucketed here by themselves";
+constexpr const char* kExchangeBuckets = "it sizes or times exchanges, which are bucketed here by themselves";
 constexpr const char* kGathered = "layers are gathered one at a time, while they are used";
 constexpr const char* kMonitor = "metrics go to metrics.jsonl and TensorBoard of the --save folder";
 constexpr const char* kOffload = "offload is not built in; leave it out";
 constexpr const char* kQuantized = "what ranks exchange is not quantized; leave it out, or use --grad-reduce-type bf16";
-constexpr const char* kRecompute = "recompute follows --checkpoint-activations or --recompute-granularity";
+constexpr const char* kRecomputeKeys = "recompute follows --checkpoint-activations or --recompute-granularity";
 constexpr const char* kSummed = "the sum over ranks is fp32 and divided once";
 
 const std::vector<DeepSpeedKey> kKeys = {
@@ -40,16 +40,16 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"data_types.grad_accum_dtype", kUsed, "only fp32, in which gradients are always summed"},
     {"zero_optimization", kBlock, ""},
     {"zero_optimization.stage", kUsed, "--zero-stage; 0 with bf16 is read as 1, as DeepSpeed's bf16 optimizer does"},
-    {"zero_optimization.allgather_partitions", kNoEffect, kBuckets},
-    {"zero_optimization.allgather_bucket_size", kNoEffect, kBuckets},
-    {"zero_optimization.overlap_comm", kNoEffect, kBuckets},
-    {"zero_optimization.reduce_scatter", kNoEffect, kBuckets},
-    {"zero_optimization.reduce_bucket_size", kNoEffect, kBuckets},
-    {"zero_optimization.contiguous_gradients", kNoEffect, kBuckets},
-    {"zero_optimization.use_multi_rank_bucket_allreduce", kNoEffect, kBuckets},
-    {"zero_optimization.round_robin_gradients", kNoEffect, kBuckets},
-    {"zero_optimization.sub_group_size", kNoEffect, kBuckets},
-    {"zero_optimization.legacy_stage1", kNoEffect, kBuckets},
+    {"zero_optimization.allgather_partitions", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.allgather_bucket_size", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.overlap_comm", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.reduce_scatter", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.reduce_bucket_size", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.contiguous_gradients", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.use_multi_rank_bucket_allreduce", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.round_robin_gradients", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.sub_group_size", kNoEffect, kExchangeBuckets},
+    {"zero_optimization.legacy_stage1", kNoEffect, kExchangeBuckets},
     {"zero_optimization.ignore_unused_parameters", kNoEffect, "every parameter is used"},
     {"zero_optimization.load_from_fp32_weights", kNoEffect, "checkpoints hold the fp32 master weights"},
     {"zero_optimization.elastic_checkpoint", kNoEffect, "every checkpoint loads in every layout"},
@@ -87,11 +87,11 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"scheduler", kRefused, "use --lr-decay-style, --lr-warmup-samples, --lr-decay-samples and --min-lr"},
     {"activation_checkpointing", kBlock, ""},
     {"activation_checkpointing.partition_activations", kUsed, "--partition-activations"},
-    {"activation_checkpointing.cpu_checkpointing", kNoEffect, kRecompute},
-    {"activation_checkpointing.contiguous_memory_optimization", kNoEffect, kRecompute},
-    {"activation_checkpointing.number_checkpoints", kNoEffect, kRecompute},
-    {"activation_checkpointing.synchronize_checkpoint_boundary", kNoEffect, kRecompute},
-    {"activation_checkpointing.profile", kNoEffect, kRecompute},
+    {"activation_checkpointing.cpu_checkpointing", kNoEffect, kRecomputeKeys},
+    {"activation_checkpointing.contiguous_memory_optimization", kNoEffect, kRecomputeKeys},
+    {"activation_checkpointing.number_checkpoints", kNoEffect, kRecomputeKeys},
+    {"activation_checkpointing.synchronize_checkpoint_boundary", kNoEffect, kRecomputeKeys},
+    {"activation_checkpointing.profile", kNoEffect, kRecomputeKeys},
     {"steps_per_print", kNoEffect, "use --log-interval"},
     {"wall_clock_breakdown", kNoEffect, "times are in metrics.jsonl; use --profile-step-start for a trace"},
     {"memory_breakdown", kNoEffect, "use `espalier plan`"},
@@ -106,7 +106,7 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"elastic_checkpoint", kNoEffect, "every checkpoint loads in every layout"},
     {"prescale_gradients", kNoEffect, kSummed},
     {"gradient_predivide_factor", kNoEffect, kSummed},
-    {"disable_allgather", kNoEffect, kBuckets},
+    {"disable_allgather", kNoEffect, kExchangeBuckets},
     {"sparse_gradients", kRefusedIfOn, "gradients are dense; leave it out"},
     {"zero_allow_untested_optimizer", kNoEffect, "AdamW works with every stage"},
     {"zero_force_ds_cpu_optimizer", kNoEffect, "the optimizer runs where the parameters are"},

@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 constexpr const char* kOnlyEncoderDecoder = "only encoder-decoder models read it";
-constexpr const char* kOnlyVision = "only vision models read it";
+constexpr const char* kOnlyVisionModels = "only vision models read it";
 constexpr const char* kOnlyRetro = "only Retro reads it";
 constexpr const char* kOnlyTeachers = "only distillation reads it";
 constexpr const char* kOnlyFp8 = "only fp8 reads it";
@@ -157,10 +157,10 @@ void add_argonne_families(OptionTable& table) {
                            "--mask-factor", "--iter-per-epoch", "--dino-local-img-size", "--dino-local-crops-number",
                            "--dino-head-hidden-size", "--dino-bottleneck-size", "--dino-freeze-last-layer",
                            "--dino-warmup-teacher-temp", "--dino-teacher-temp", "--dino-warmup-teacher-temp-epochs"})
-    table.add_without_effect(name, kOne, kOnlyVision);
+    table.add_without_effect(name, kOne, kOnlyVisionModels);
   no_effect(table, {
-                       {"--vision-pretraining", kFlag, kOnlyVision},
-                       {"--dino-norm-last-layer", kFlag, kOnlyVision},
+                       {"--vision-pretraining", kFlag, kOnlyVisionModels},
+                       {"--dino-norm-last-layer", kFlag, kOnlyVisionModels},
                    });
   table.group("knowledge distillation");
   no_effect(table, {

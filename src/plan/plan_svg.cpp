@@ -12,19 +12,19 @@ constexpr double kLeft = 64, kRowHeight = 22, kTextHeight = 14, kPlotWidth = 900
 // Least width of one forward pass: a long schedule makes a wider picture.
 constexpr double kLeastUnit = 3;
 
-struct Kind {
+struct Series {
   const char* css;
   const char* colour;
   const char* name;
 };
-constexpr std::array<Kind, 3> kActions = {
+constexpr std::array<Series, 3> kActions = {
     {{"f", "#4c78a8", "forward"}, {"b", "#54a24b", "backward"}, {"w", "#f2a541", "weight gradients"}}};
-constexpr std::array<Kind, 6> kBytes = {{{"p", "#4c78a8", "weights"},
-                                         {"g", "#54a24b", "gradients"},
-                                         {"o", "#f2a541", "optimizer"},
-                                         {"a", "#b279a2", "activations"},
-                                         {"k", "#9d9d9d", "workspace"},
-                                         {"z", "#e45756", "gathered weights"}}};
+constexpr std::array<Series, 6> kBytes = {{{"p", "#4c78a8", "weights"},
+                                           {"g", "#54a24b", "gradients"},
+                                           {"o", "#f2a541", "optimizer"},
+                                           {"a", "#b279a2", "activations"},
+                                           {"k", "#9d9d9d", "workspace"},
+                                           {"z", "#e45756", "gathered weights"}}};
 
 std::string number(double value) { return format_printf("%.6g", value); }
 
@@ -54,7 +54,7 @@ struct Picture {
     y += kRowHeight;
   }
   template <size_t N>
-  void legend(const std::array<Kind, N>& kinds, size_t shown) {
+  void legend(const std::array<Series, N>& kinds, size_t shown) {
     double x = kLeft;
     for (size_t kind = 0; kind < shown; ++kind) {
       body += rectangle(kinds[kind].css, x, y + 3, 12, 12) + label(x + 17, y + kTextHeight, kinds[kind].name);
@@ -122,9 +122,9 @@ void draw_memory(const RunPlan& plan, std::optional<int64_t> limit, Picture& pic
 }
 
 template <size_t N>
-std::string colours(const std::array<Kind, N>& kinds) {
+std::string colours(const std::array<Series, N>& kinds) {
   std::string text;
-  for (const Kind& kind : kinds) text += concat(".", kind.css, "{fill:", kind.colour, "}");
+  for (const Series& kind : kinds) text += concat(".", kind.css, "{fill:", kind.colour, "}");
   return text;
 }
 

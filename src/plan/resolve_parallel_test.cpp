@@ -30,14 +30,14 @@ struct Parallel {
 const std::string kTp = "--tensor-model-parallel-size ", kPp = "--pipeline-model-parallel-size ",
                   kCp = "--context-parallel-size ", kVp = "--num-layers-per-virtual-pipeline-stage ";
 
-struct Case {
+struct ParallelCase {
   std::string flags;
   int64_t num_ranks;
   std::string message;
 };
 
-void expect_messages(const std::vector<Case>& cases) {
-  for (const Case& example : cases)
+void expect_parallel_messages(const std::vector<ParallelCase>& cases) {
+  for (const ParallelCase& example : cases)
     EXPECT_EQ(Parallel(example.flags, example.num_ranks).problems.messages(), Words{example.message}) << example.flags;
 }
 
@@ -128,7 +128,7 @@ TEST(ParallelOptions, PartitionOfARunIsTheOptions) {
 }
 
 TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
-  expect_messages({
+  expect_parallel_messages({
       {kTp + "2 " + kPp + "2", 6,
        "6 processes cannot be divided into copies of the model of 4 (tensor 2 * context 1 * pipeline 2); use 4 or 8"},
       {kTp + "5", 5,
@@ -158,7 +158,7 @@ TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
 }
 
 TEST(ParallelOptions, WhatAnInterleavedPipelineCannotDoIsRefusedWithTheNearest) {
-  expect_messages({
+  expect_parallel_messages({
       {kVp + "1", 1,
        "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size of 2 or more; "
        "leave it out"},

@@ -156,12 +156,12 @@ TEST(RunConfig, RecomputeHasOldAndNewSpellings) {
 // Flags that break one rule, and the one message about it with the nearest legal choice.
 using Case = std::pair<std::string, std::string>;
 
-void expect_messages(const std::vector<Case>& cases) {
+void expect_run_messages(const std::vector<Case>& cases) {
   for (const auto& [flags, message] : cases) EXPECT_EQ(Parsed(flags).messages(), Words{message}) << flags;
 }
 
 TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
-  expect_messages({
+  expect_run_messages({
       {kGood + "--global-batch-size 7",
        "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 3 "
        "(command line) * data-parallel size 1; use 6 or 9"},
@@ -190,7 +190,7 @@ TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
 }
 
 TEST(RunConfig, BrokenRulesOfTheLearningRateAreNamed) {
-  expect_messages({
+  expect_run_messages({
       {kGood + "--lr-decay-samples 9",
        "--lr-decay-samples 9 (command line) does not go with --train-iters; use --lr-decay-iters"},
       {kGood + "--lr-warmup-samples 9",
@@ -212,7 +212,7 @@ TEST(RunConfig, BrokenRulesOfTheLearningRateAreNamed) {
 }
 
 TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
-  expect_messages({
+  expect_run_messages({
       {kGood + "--fp16 --bf16",
        "--fp16 (command line) and --bf16 (command line) exclude each other; give one, or neither for fp32"},
       {kGood + "--hidden-size 50",
@@ -244,7 +244,7 @@ TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
 }
 
 TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
-  expect_messages({
+  expect_run_messages({
       {kSamples + "--train-samples 31",
        "--train-samples 31 (command line) is less than the first batch of 32 samples; use 32 or more"},
       {kGood + "--save x", "--save x (command line) needs --save-interval: steps between checkpoints"},
@@ -257,7 +257,7 @@ TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
 }
 
 TEST(RunConfig, NumbersThatCannotBeCountedAreRefused) {
-  expect_messages({
+  expect_run_messages({
       {kGood + "--train-iters 999_999_999_999 --global-batch-size 999_999",
        "--train-iters 999999999999 (command line) makes more than 9e18 tokens; use at most 272727545454"},
       {kGood + "--tensor-model-parallel-size 9223372036854775807",

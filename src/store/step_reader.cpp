@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // A block is read and hashed in pieces, so that the second use finds it in the cache.
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kReadPieceBytes = int64_t{1} << 20;
 // No header of ours is longer; a manifest that says otherwise must not become an allocation.
-constexpr int64_t kLongestHeader = 100'000'008;
+constexpr int64_t kLongestHashedHeader = 100'000'008;
 
 }  // namespace
 
@@ -103,9 +103,9 @@ const StepReader::OpenFile& StepReader::open(const std::string& path) {
     throw UserError(concat(file->path.string(), ": expected ", format_count(expected->bytes), " bytes, found ",
                            format_count(size), size < expected->bytes ? "; it is cut off" : "; it is too long"),
                     ExitCode::kBadData);
-  if (expected->hashed_bytes > kLongestHeader)
-    throw UserError(concat(file->path.string(), ": expected a header of at most ", kLongestHeader, " bytes, found ",
-                           expected->hashed_bytes),
+  if (expected->hashed_bytes > kLongestHashedHeader)
+    throw UserError(concat(file->path.string(), ": expected a header of at most ", kLongestHashedHeader,
+                           " bytes, found ", expected->hashed_bytes),
                     ExitCode::kBadData);
   std::string head(static_cast<size_t>(expected->hashed_bytes), '\0');
   file->read(head.data(), expected->hashed_bytes, 0);
@@ -137,7 +137,7 @@ void StepReader::read_block(const StoredTensor& tensor, size_t index, void* dest
   ::posix_fadvise(file.descriptor, begin, block.bytes, POSIX_FADV_WILLNEED);  // a hint: read ahead of the checksums
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
-    const int64_t piece = std::min(kPieceBytes, block.bytes - done);
+    const int64_t piece = std::min(kReadPieceBytes, block.bytes - done);
     uint8_t* to = static_cast<uint8_t*>(destination) + done;
     file.read(to, piece, begin + done);
     hasher.update(to, static_cast<size_t>(piece));

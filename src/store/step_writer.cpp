@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A block is made, hashed and written in pieces, so that the second use finds it in the cache.
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kWritePieceBytes = int64_t{1} << 20;
 
 // One safetensors file: its header, and the place of each of its tensors.
 struct TensorFile {
@@ -57,11 +57,11 @@ std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
   return files;
 }
 
-// `room`, of kPieceBytes, takes what is made here.
+// `room`, of kWritePieceBytes, takes what is made here.
 Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make, uint8_t* room) {
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
-    const int64_t piece = std::min(kPieceBytes, block.bytes - done);
+    const int64_t piece = std::min(kWritePieceBytes, block.bytes - done);
     const uint8_t* data = room;
     if (block.data != nullptr)
       data = static_cast<const uint8_t*>(block.data) + done;
@@ -108,7 +108,7 @@ std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePar
   if (writers.count > 1) check_not_aborted(partial);
   DirectFile file(partial / part.file->path, part.file->bytes);
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
-  const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kPieceBytes] : nullptr);
+  const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kWritePieceBytes] : nullptr);
   for (const PlacedBlock& placed : part.blocks) {
     if (file.position() != placed.begin) file.seek(placed.begin);
     written.push_back({placed.block->tensor, write_block(file, *placed.block, make, room.get())});

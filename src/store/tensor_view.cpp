@@ -10,7 +10,7 @@
 namespace espalier::store {
 namespace {
 
-constexpr int64_t kPieceBytes = 4 << 20;
+constexpr int64_t kContiguousPieceBytes = 4 << 20;
 // Reading the gaps too is cheaper than one read per run of elements, as long as there are not many more of them.
 constexpr int64_t kMostGapPerByte = 7;
 
@@ -69,8 +69,8 @@ class StridedRead {
     const bool sparse =
         !last && inner <= dimension.file_step && dimension.file_step / held_[level + 1] > kMostGapPerByte;
     int64_t together = 1;  // indices of this dimension per read
-    if (inner <= kPieceBytes && !sparse)
-      together = dimension.file_step == 0 ? dimension.size : 1 + (kPieceBytes - inner) / dimension.file_step;
+    if (inner <= kContiguousPieceBytes && !sparse)
+      together = dimension.file_step == 0 ? dimension.size : 1 + (kContiguousPieceBytes - inner) / dimension.file_step;
     if (together == 1 && !last) {
       for (int64_t index = 0; index < dimension.size; ++index)
         read(level + 1, offset + index * dimension.file_step, destination + index * dimension.packed_step);
@@ -178,7 +178,8 @@ TensorSource source_of(const TensorView& view) {
     if (contiguous) rows.shape = {view.num_elements()}, rows.strides = {1};
     const TensorReader reader(rows);
     const int64_t row_bytes = rows.num_bytes() / rows.shape[0];
-    const int64_t together = std::max<int64_t>(1, (contiguous ? kPieceBytes : kStridedPieceBytes) / row_bytes);
+    const int64_t together =
+        std::max<int64_t>(1, (contiguous ? kContiguousPieceBytes : kStridedPieceBytes) / row_bytes);
     std::vector<char> piece;
     for (int64_t begin = 0; begin < rows.shape[0]; begin += together) {
       const int64_t end = std::min(rows.shape[0], begin + together);

@@ -31,7 +31,7 @@ Unpickled unpickle(PickleInput& input, TorchNodes& nodes) {
     TorchValue root = reader.read();
     return {std::move(root), reader.storages()};
   } catch (const Refusal& refusal) {
-    refuse("byte ", reader.step_position(), ": ", refusal.what);
+    refuse_file("byte ", reader.step_position(), ": ", refusal.what);
   }
 }
 
@@ -39,7 +39,7 @@ Unpickled unpickle(PickleInput& input, TorchNodes& nodes) {
 void place_tensors(const TorchNodes& nodes, const std::map<std::string, int64_t>& places,
                    const std::filesystem::path& path) {
   for (const auto& node : nodes.all()) {
-    auto* stored = std::get_if<std::unique_ptr<StoredTensor>>(&node->content);
+    auto* stored = std::get_if<std::unique_ptr<PickledTensor>>(&node->content);
     if (stored == nullptr) continue;
     (*stored)->view.file = path;
     (*stored)->view.offset += places.at((*stored)->storage);
@@ -58,14 +58,14 @@ std::string archive_name(const std::map<std::string, ZipEntry>& entries) {
   std::optional<std::string> found;
   for (const auto& [name, entry] : entries) {
     if (name.ends_with("/constants.pkl"))
-      refuse("expected a file of torch.save, found a TorchScript program; save its state_dict() instead");
+      refuse_file("expected a file of torch.save, found a TorchScript program; save its state_dict() instead");
     if (!name.ends_with(kPickle)) continue;
     const std::string archive = name.substr(0, name.size() - kPickle.size());
     if (archive.find('/') != std::string::npos) continue;
-    if (found) refuse("expected one data.pkl, found '", *found, kPickle, "' and '", name, "'");
+    if (found) refuse_file("expected one data.pkl, found '", *found, kPickle, "' and '", name, "'");
     found = archive;
   }
-  if (!found) refuse("expected an entry data.pkl, found none; not a file of torch.save");
+  if (!found) refuse_file("expected an entry data.pkl, found none; not a file of torch.save");
   return *found;
 }
 
@@ -78,7 +78,8 @@ void check_pickle_crc(const InputFile& file, const ZipEntry& entry) {
     file.read_at(block.data(), size, entry.offset + done);
     crc = crc32(block.data(), size, crc);
   }
-  if (crc != entry.crc) refuse("data.pkl: expected checksum ", entry.crc, ", found ", crc, "; the file is damaged");
+  if (crc != entry.crc)
+    refuse_file("data.pkl: expected checksum ", entry.crc, ", found ", crc, "; the file is damaged");
 }
 
 TorchValue read_zip(const InputFile& file, const std::filesystem::path& path) {
@@ -86,7 +87,7 @@ TorchValue read_zip(const InputFile& file, const std::filesystem::path& path) {
   const std::string archive = archive_name(entries) + "/";
   if (const auto order = entries.find(archive + "byteorder"); order != entries.end())
     if (const std::string found = content_of(file, order->second); found != "little")
-      refuse("byteorder: expected little, found ", found);
+      refuse_file("byteorder: expected little, found ", found);
   const ZipEntry& pickle = entries.at(archive + "data.pkl");
   check_pickle_crc(file, pickle);
 
@@ -94,15 +95,15 @@ TorchValue read_zip(const InputFile& file, const std::filesystem::path& path) {
   PickleInput input(file, pickle.offset, pickle.offset + pickle.size);
   const Unpickled unpickled = unpickle(input, nodes);
   if (input.left() != 0)
-    refuse("data.pkl: expected its end at byte ", input.position(), ", found ", input.left(), " more");
+    refuse_file("data.pkl: expected its end at byte ", input.position(), ", found ", input.left(), " more");
   std::map<std::string, int64_t> places;
   for (const auto& [key, use] : unpickled.storages) {
     const auto entry = entries.find(archive + "data/" + key);
-    if (entry == entries.end()) refuse("expected the storage '", archive, "data/", key, "', found none");
+    if (entry == entries.end()) refuse_file("expected the storage '", archive, "data/", key, "', found none");
     const int64_t bytes = use.numel * size_bytes(use.dtype);
     if (entry->second.size != bytes)
-      refuse("storage '", archive, "data/", key, "': expected ", bytes, " bytes for ", use.numel, " of ",
-             to_string(use.dtype), ", found ", entry->second.size);
+      refuse_file("storage '", archive, "data/", key, "': expected ", bytes, " bytes for ", use.numel, " of ",
+                  to_string(use.dtype), ", found ", entry->second.size);
     places[key] = entry->second.offset;
   }
   place_tensors(nodes, places, path);
@@ -122,7 +123,7 @@ bool is_old_format(const InputFile& file) {
 TorchValue read_header_value(PickleInput& input) {
   TorchNodes nodes;
   const Unpickled unpickled = unpickle(input, nodes);
-  if (!unpickled.storages.empty()) refuse("byte ", input.position(), ": expected plain values, found a storage");
+  if (!unpickled.storages.empty()) refuse_file("byte ", input.position(), ": expected plain values, found a storage");
   finish_tree(unpickled.root, nodes);
   return unpickled.root;
 }
@@ -133,41 +134,45 @@ TorchValue read_old(const InputFile& file, const std::filesystem::path& path) {
   PickleInput input(file, kOldMagic.size(), file.size_bytes());
   const TorchValue version = read_header_value(input);
   if (version.kind() != TorchValue::Kind::kInt || version.as_int("") != kOldVersion)
-    refuse("version of the format: expected ", kOldVersion, ", found ", version.describe());
+    refuse_file("version of the format: expected ", kOldVersion, ", found ", version.describe());
   const TorchValue system = read_header_value(input);
   const TorchValue* little = system.find("little_endian");
   if (little == nullptr || little->kind() != TorchValue::Kind::kBool)
-    refuse("facts of the machine: expected little_endian, found ", system.describe());
-  if (!little->as_bool("")) refuse("byte order: expected little, found big");
+    refuse_file("facts of the machine: expected little_endian, found ", system.describe());
+  if (!little->as_bool("")) refuse_file("byte order: expected little, found big");
 
   TorchNodes nodes;
   const Unpickled unpickled = unpickle(input, nodes);
   const TorchValue keys = read_header_value(input);
-  if (keys.kind() != TorchValue::Kind::kList) refuse("expected the list of storages, found ", keys.describe());
+  if (keys.kind() != TorchValue::Kind::kList) refuse_file("expected the list of storages, found ", keys.describe());
   std::map<std::string, int64_t> places;
   int64_t position = input.position();
   for (const TorchValue& key_value : keys.items()) {
-    if (!key_value.is_string()) refuse("expected the key of a storage, found ", key_value.describe());
+    if (!key_value.is_string()) refuse_file("expected the key of a storage, found ", key_value.describe());
     const std::string& key = key_value.as_string("");
     const auto use = unpickled.storages.find(key);
-    if (use == unpickled.storages.end()) refuse("storage ", key_value.describe(), ": expected one that a tensor uses");
+    if (use == unpickled.storages.end())
+      refuse_file("storage ", key_value.describe(), ": expected one that a tensor uses");
     int64_t numel = 0;
-    if (file.size_bytes() - position < 8) refuse("storage ", key, ": expected at byte ", position, ", found the end");
+    if (file.size_bytes() - position < 8)
+      refuse_file("storage ", key, ": expected at byte ", position, ", found the end");
     file.read_at(&numel, sizeof numel, position);
     position += 8;
     if (numel != use->second.numel)
-      refuse("storage ", key, ", byte ", position - 8, ": expected ", use->second.numel, " elements, found ", numel);
+      refuse_file("storage ", key, ", byte ", position - 8, ": expected ", use->second.numel, " elements, found ",
+                  numel);
     const int64_t bytes = numel * size_bytes(use->second.dtype);
     if (bytes > file.size_bytes() - position)
-      refuse("storage ", key, ": expected ", bytes, " bytes at byte ", position, ", found ",
-             file.size_bytes() - position, "; the file is cut off");
-    if (!places.emplace(key, position).second) refuse("storage ", key, ": stands there twice");
+      refuse_file("storage ", key, ": expected ", bytes, " bytes at byte ", position, ", found ",
+                  file.size_bytes() - position, "; the file is cut off");
+    if (!places.emplace(key, position).second) refuse_file("storage ", key, ": stands there twice");
     position += bytes;
   }
   if (position != file.size_bytes())
-    refuse("expected the end of the file at byte ", position, ", found ", file.size_bytes() - position, " more bytes");
+    refuse_file("expected the end of the file at byte ", position, ", found ", file.size_bytes() - position,
+                " more bytes");
   for (const auto& [key, use] : unpickled.storages)
-    if (!places.contains(key)) refuse("storage ", key, ": expected in the list of storages, found none");
+    if (!places.contains(key)) refuse_file("storage ", key, ": expected in the list of storages, found none");
   place_tensors(nodes, places, path);
   finish_tree(unpickled.root, nodes);
   return unpickled.root;
@@ -177,9 +182,9 @@ TorchValue read_old(const InputFile& file, const std::filesystem::path& path) {
   std::string start(static_cast<size_t>(std::min<int64_t>(file.size_bytes(), 24)), '\0');
   file.read_at(start.data(), start.size(), 0);
   if (start.starts_with("version https://git-lfs"))
-    refuse("expected a file of torch.save, found a pointer of Git LFS; fetch the file with 'git lfs pull'");
-  if (file.size_bytes() == 0) refuse("expected a file of torch.save, found an empty file");
-  refuse(
+    refuse_file("expected a file of torch.save, found a pointer of Git LFS; fetch the file with 'git lfs pull'");
+  if (file.size_bytes() == 0) refuse_file("expected a file of torch.save, found an empty file");
+  refuse_file(
       "expected a file of torch.save (zip, or the pickle of before torch 1.6), found neither; it is cut off, damaged, "
       "or of another kind");
 }

@@ -77,7 +77,7 @@ TorchValue TorchValue::size(const std::vector<int64_t>& shape) {
 }
 TorchValue TorchValue::tensor(TensorView view) {
   return TorchNodes::wrap(
-      {Kind::kTensor, "", std::make_unique<StoredTensor>(StoredTensor{std::move(view), "", false})});
+      {Kind::kTensor, "", std::make_unique<PickledTensor>(PickledTensor{std::move(view), "", false})});
 }
 TorchValue TorchValue::tensor(TensorSource source) {
   return TorchNodes::wrap({Kind::kTensor, "", std::make_unique<TensorSource>(std::move(source))});
@@ -172,7 +172,7 @@ const TorchPairs& TorchValue::pairs() const {
 }
 const TensorView& TorchValue::view() const {
   ESPALIER_CHECK(kind() == Kind::kTensor, describe());
-  const auto* stored = std::get_if<std::unique_ptr<StoredTensor>>(&TorchNodes::node_of(*this)->content);
+  const auto* stored = std::get_if<std::unique_ptr<PickledTensor>>(&TorchNodes::node_of(*this)->content);
   ESPALIER_CHECK(stored != nullptr, describe(), " is not of a file");
   return (*stored)->view;
 }

@@ -22,7 +22,7 @@ constexpr std::array<const char*, 4> kNames = {"model.safetensors", "model.safet
                                                "pytorch_model.bin.index.json"};
 constexpr int kShownProblems = 20;
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
+[[noreturn]] void refuse_weights(const std::filesystem::path& path, const std::string& what) {
   throw UserError(concat(path.string(), ": ", what), ExitCode::kBadData);
 }
 
@@ -55,18 +55,20 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   try {
     index = json::parse(read_file(path), watch);
   } catch (const json::exception& error) {
-    refuse(path, concat("expected JSON, found ", error.what()));
+    refuse_weights(path, concat("expected JSON, found ", error.what()));
   }
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    refuse(path, "expected an object with a weight_map, found none");
-  if (!twice.empty()) refuse(path, concat("'", twice, "' stands there twice"));
+    refuse_weights(path, "expected an object with a weight_map, found none");
+  if (!twice.empty()) refuse_weights(path, concat("'", twice, "' stands there twice"));
   std::map<std::string, std::string> files;
   for (const auto& [name, file] : index["weight_map"].items()) {
-    if (!file.is_string()) refuse(path, concat("weight_map: '", name, "': expected a file name, found another type"));
+    if (!file.is_string())
+      refuse_weights(path, concat("weight_map: '", name, "': expected a file name, found another type"));
     const std::string text = file;
     if (text.empty() || text == ".." || text == "." || text.find('/') != std::string::npos ||
         text.find('\0') != std::string::npos)
-      refuse(path, concat("weight_map: '", name, "': expected the name of a file beside it, found '", text, "'"));
+      refuse_weights(path,
+                     concat("weight_map: '", name, "': expected the name of a file beside it, found '", text, "'"));
     files[name] = text;
   }
   return files;

@@ -16,7 +16,7 @@ namespace {
 using namespace internal;
 
 // By id. Lines end with \n, \r\n or \r, as Python reads a text file.
-std::vector<std::string> read_vocabulary(const std::filesystem::path& path) {
+std::vector<std::string> read_word_list(const std::filesystem::path& path) {
   const std::string content = read_file(path);
   const size_t valid = valid_utf8_prefix(content);
   if (valid != content.size()) {
@@ -72,7 +72,7 @@ class BertTokenizer final : public Tokenizer {
   BertTokenizer(std::filesystem::path file, bool lowercase, int64_t extra_ids)
       : file_(std::move(file)),
         lowercase_(lowercase),
-        pieces_(read_vocabulary(file_)),
+        pieces_(read_word_list(file_)),
         words_({BertWords::Flavour::kMegatron, lowercase, lowercase}) {
     for (size_t id = 0; id < pieces_.size(); ++id) ids_[pieces_[id]] = static_cast<int32_t>(id);
     for (const char* needed : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {

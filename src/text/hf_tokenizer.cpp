@@ -26,7 +26,7 @@ constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_
                                        "chat_template.jinja"};
 
 // Everything that a tokenizer.json says. Immutable once read.
-struct Parts {
+struct HfParts {
   HfModel model;
   std::unique_ptr<Normalizer> normalizer;  // null: none
   AddedTokens added;
@@ -38,7 +38,7 @@ struct Parts {
 
 class HfEncoder final : public Encoder {
  public:
-  explicit HfEncoder(const Parts& parts) : parts_(parts) {
+  explicit HfEncoder(const HfParts& parts) : parts_(parts) {
     if (parts.model.byte_bpe)
       bytes_.emplace(*parts.model.byte_bpe);
     else
@@ -116,7 +116,7 @@ class HfEncoder final : public Encoder {
     }
   }
 
-  const Parts& parts_;
+  const HfParts& parts_;
   std::optional<ByteBpeEncoder> bytes_;
   std::optional<WordCache> words_;
   WordScratch scratch_;
@@ -126,7 +126,7 @@ class HfEncoder final : public Encoder {
 
 class HfTokenizer final : public Tokenizer {
  public:
-  HfTokenizer(std::filesystem::path file, Parts parts) : file_(std::move(file)), parts_(std::move(parts)) {
+  HfTokenizer(std::filesystem::path file, HfParts parts) : file_(std::move(file)), parts_(std::move(parts)) {
     vocab_size_ = static_cast<int64_t>(parts_.model.pieces.size());
     const auto& added = parts_.added.by_id();
     if (!added.empty()) vocab_size_ = std::max<int64_t>(vocab_size_, added.rbegin()->first + 1);
@@ -202,7 +202,7 @@ class HfTokenizer final : public Tokenizer {
   }
 
   std::filesystem::path file_;
-  Parts parts_;
+  HfParts parts_;
   int64_t vocab_size_ = 0;
   std::optional<int32_t> eod_;
   std::string chat_template_;
@@ -212,11 +212,11 @@ std::optional<JsonPart> optional_part(const JsonPart& file, const char* key) {
   return file.has(key) ? std::optional(file.part(key)) : std::nullopt;
 }
 
-Parts read_parts(const JsonPart& file, int64_t extra_ids) {
+HfParts read_parts(const JsonPart& file, int64_t extra_ids) {
   if (file.has("version") && file.value().at("version") != "1.0") {
     file.fail("'version' is " + file.value().at("version").dump() + ", expected \"1.0\"");
   }
-  Parts parts;
+  HfParts parts;
   parts.pre_tokenizer = make_pre_tokenizer(optional_part(file, "pre_tokenizer"));
   parts.model = read_hf_model(file.part("model"), parts.pre_tokenizer.bytes_last);
   if (const auto part = optional_part(file, "normalizer")) parts.normalizer = make_normalizer(*part);

@@ -58,8 +58,8 @@ class SpecialTokens {
   std::vector<SpecialToken> list_;
 };
 
-struct Parts {
-  Parts(SentencePieceModel model, const std::string& where, SentencePieceWrapper used, int64_t extra_ids)
+struct SentencePieceParts {
+  SentencePieceParts(SentencePieceModel model, const std::string& where, SentencePieceWrapper used, int64_t extra_ids)
       : processor(std::move(model), where), wrapper(used) {
     if (wrapper == SentencePieceWrapper::kMegatron) special = SpecialTokens(processor, extra_ids);
   }
@@ -70,7 +70,7 @@ struct Parts {
 
 class ModelEncoder final : public Encoder {
  public:
-  explicit ModelEncoder(const Parts& parts) : parts_(parts), encoder_(parts.processor) {
+  explicit ModelEncoder(const SentencePieceParts& parts) : parts_(parts), encoder_(parts.processor) {
     if (parts.wrapper == SentencePieceWrapper::kLlama2) {
       first_ = parts.processor.control_id(parts.processor.model().bos_piece);
     }
@@ -103,7 +103,7 @@ class ModelEncoder final : public Encoder {
     encoder_.encode(text.substr(done), ids);
   }
 
-  const Parts& parts_;
+  const SentencePieceParts& parts_;
   SentencePieceEncoder encoder_;
   std::optional<int32_t> first_;
   std::string repaired_;
@@ -188,7 +188,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   std::filesystem::path file_;
-  Parts parts_;
+  SentencePieceParts parts_;
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ ByteBpeSource make_source(const std::vector<std::string>& tokens, int32_t first_
   return source;
 }
 
-struct Parts {
+struct TiktokenParts {
   std::optional<PieceRule> rule;
   std::unique_ptr<Pattern> pattern;  // where there is no rule
   std::unique_ptr<ByteBpe> bpe;
@@ -56,7 +56,7 @@ struct Parts {
 
 class TiktokenEncoder final : public Encoder {
  public:
-  explicit TiktokenEncoder(const Parts& parts) : parts_(parts), bytes_(*parts.bpe) {}
+  explicit TiktokenEncoder(const TiktokenParts& parts) : parts_(parts), bytes_(*parts.bpe) {}
   void encode(std::string_view text, std::vector<int32_t>& ids) override {
     const std::string_view valid = repair_utf8(text, repaired_, num_replaced_);
     if (parts_.rule) return bytes_.encode(*parts_.rule, valid, ids);
@@ -68,7 +68,7 @@ class TiktokenEncoder final : public Encoder {
   }
 
  private:
-  const Parts& parts_;
+  const TiktokenParts& parts_;
   ByteBpeEncoder bytes_;
   std::string repaired_;
   std::vector<Stretch> stretches_;
@@ -189,7 +189,7 @@ class TiktokenTokenizer final : public Tokenizer {
   }
 
   std::filesystem::path file_;
-  Parts parts_;
+  TiktokenParts parts_;
   std::vector<std::string> pieces_;  // bytes, by id
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_set<int32_t> special_;

@@ -13,7 +13,7 @@
 namespace espalier::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string key_of(std::string name) {  // "lm loss" -> "lm_loss"
   std::replace(name.begin(), name.end(), ' ', '_');
@@ -26,7 +26,7 @@ void append_line(std::ofstream& file, const std::string& path, const std::string
 }
 
 template <class T>
-void set_if(Json& json, const char* key, const std::optional<T>& value) {
+void set_if(OrderedJson& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
 }
 
@@ -41,9 +41,9 @@ void MetricsFile::line(const std::string& text) { append_line(file_, path_, text
 
 void MetricsFile::step(const StepReport& report) {
   const double tokens = static_cast<double>(report.global_batch_size * report.sequence_length);
-  Json json = {{"step", report.step},
-               {"consumed_samples", report.consumed_samples},
-               {"consumed_tokens", report.consumed_tokens}};
+  OrderedJson json = {{"step", report.step},
+                      {"consumed_samples", report.consumed_samples},
+                      {"consumed_tokens", report.consumed_tokens}};
   for (const NamedLoss& loss : report.losses) {
     json[key_of(loss.name)] = loss.value;
     if (loss.by_source.size() < 2) continue;
@@ -67,7 +67,7 @@ void MetricsFile::step(const StepReport& report) {
 }
 
 void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets) {
-  Json json = {{"step", step}};
+  OrderedJson json = {{"step", step}};
   for (const SetLosses& set : sets)
     for (const NamedLoss& loss : set.losses) {
       json[kind][set.name][key_of(loss.name)] = loss.value;
@@ -81,7 +81,7 @@ void record_event(const std::filesystem::path& run_folder, const std::string& ev
   const std::string path = (run_folder / "events.jsonl").string();
   std::ofstream file(path, std::ios::app);
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  append_line(file, path, Json({{"time", now}, {"event", event}, {"step", step}, {"detail", detail}}).dump());
+  append_line(file, path, OrderedJson({{"time", now}, {"event", event}, {"step", step}, {"detail", detail}}).dump());
 }
 
 }  // namespace espalier::train

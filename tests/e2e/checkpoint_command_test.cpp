@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Outcome {
+struct CheckpointOutcome {
   int exit_code = -1;
   std::string output, errors;
 };
@@ -30,7 +30,7 @@ class CheckpointCommand : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  Outcome espalier(const std::string& arguments) const {
+  CheckpointOutcome espalier(const std::string& arguments) const {
     const std::string out = folder_ / "out", err = folder_ / "err";
     const int status = std::system(concat(ESPALIER_PROGRAM, " checkpoint ", arguments, " >", out, " 2>", err).c_str());
     return {WEXITSTATUS(status), read_file(out), read_file(err)};
@@ -52,7 +52,7 @@ TEST_F(CheckpointCommand, InspectShowsStateAndTensorsOfTheNewestStep) {
   add("step_00000500");
   add("step_00001000");
   fs::create_directories(run_ / "step_00001500.partial");
-  const Outcome outcome = espalier("inspect " + run_.string());
+  const CheckpointOutcome outcome = espalier("inspect " + run_.string());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
   for (const char* text :
        {"step_00001000\n", "complete steps: 500; 1,000\n", "unfinished steps: 1,500\n",
@@ -61,7 +61,7 @@ TEST_F(CheckpointCommand, InspectShowsStateAndTensorsOfTheNewestStep) {
         "20 tensors, 4.31 KiB in 7 files; weights 630 B, optimizer 3.69 KiB; format version 1\n"})
     EXPECT_NE(outcome.output.find(text), std::string::npos) << text << "not in\n" << outcome.output;
   EXPECT_EQ(espalier("inspect --config " + run_.string()).output.substr(0, 30), "[network_size]\nnum_layers = 1\n");
-  const Outcome json = espalier("inspect --json --ckpt-step 500 " + run_.string());
+  const CheckpointOutcome json = espalier("inspect --json --ckpt-step 500 " + run_.string());
   EXPECT_EQ(json.exit_code, 0);
   EXPECT_NE(json.output.find("\"folder\":\"" + (run_ / "step_00000500").string() + "\"}\n"), std::string::npos)
       << json.output;
@@ -71,7 +71,7 @@ TEST_F(CheckpointCommand, VerifyExitsWithOneAndNamesTheTensorWhenAByteIsFlipped)
   add("step_00001000");
   EXPECT_EQ(espalier("verify " + run_.string()).exit_code, 0);
   damage("step_00001000/optimizer-final.safetensors");
-  const Outcome outcome = espalier("verify " + run_.string());
+  const CheckpointOutcome outcome = espalier("verify " + run_.string());
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.output.find("optimizer-final.safetensors: tensor 'final_layernorm.weight.master', block 3 of 3"),
             std::string::npos)
@@ -83,11 +83,11 @@ TEST_F(CheckpointCommand, VerifyExitsWithOneAndNamesTheTensorWhenAByteIsFlipped)
 TEST_F(CheckpointCommand, DiffExitsWithZeroOnlyForEqualBits) {
   add("step_00001000");
   const std::string fixture = " tests/data/checkpoints/v1";
-  const Outcome equal = espalier("diff " + run_.string() + fixture);
+  const CheckpointOutcome equal = espalier("diff " + run_.string() + fixture);
   EXPECT_EQ(equal.exit_code, 0);
   EXPECT_EQ(equal.output, "all 20 tensors are bitwise equal\n");
   damage("step_00001000/weights-final.safetensors");
-  const Outcome damaged = espalier("diff " + run_.string() + fixture);
+  const CheckpointOutcome damaged = espalier("diff " + run_.string() + fixture);
   EXPECT_EQ(damaged.exit_code, 65);
   EXPECT_NE(damaged.errors.find("expected checksum"), std::string::npos) << damaged.errors;
 }
@@ -106,7 +106,7 @@ TEST_F(CheckpointCommand, DiffExitsWithOneAndShowsTheLargestDifferenceOfEachTens
                       {});
   }
   const std::string both = (run_ / "step_00000001").string() + " " + (run_ / "step_00000002").string();
-  const Outcome outcome = espalier("diff " + both);
+  const CheckpointOutcome outcome = espalier("diff " + both);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(
       outcome.output,
@@ -119,7 +119,7 @@ TEST_F(CheckpointCommand, DiffExitsWithOneAndShowsTheLargestDifferenceOfEachTens
 
 TEST_F(CheckpointCommand, PruneShowsFirstAndRemovesOnlyWhenToldTo) {
   for (const char* name : {"step_00000500", "step_00001000", "step_00001500", "step_00001700.partial"}) add(name);
-  const Outcome shown = espalier("prune --keep-every 1000 " + run_.string());
+  const CheckpointOutcome shown = espalier("prune --keep-every 1000 " + run_.string());
   EXPECT_EQ(shown.exit_code, 0) << shown.errors;
   EXPECT_NE(shown.output.find("remove  step_00000500 "), std::string::npos) << shown.output;
   EXPECT_NE(shown.output.find("keep    step_00001500 "), std::string::npos) << shown.output;
@@ -141,7 +141,7 @@ TEST_F(CheckpointCommand, PruneRemovesNothingWhenTheNewestIsDamagedOrNoRuleIsGiv
   for (const char* name : {"step_00000500", "step_00001000"}) add(name);
   EXPECT_EQ(espalier("prune --yes " + run_.string()).exit_code, 2);
   fs::remove(run_ / "step_00001000/weights-00000.safetensors");
-  const Outcome outcome = espalier("prune --yes --keep-last 1 " + run_.string());
+  const CheckpointOutcome outcome = espalier("prune --yes --keep-last 1 " + run_.string());
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("weights-00000.safetensors: expected by manifest.json, cannot be opened"),
             std::string::npos)
@@ -150,10 +150,10 @@ TEST_F(CheckpointCommand, PruneRemovesNothingWhenTheNewestIsDamagedOrNoRuleIsGiv
 }
 
 TEST_F(CheckpointCommand, AnUnknownVerbAndAFolderWithoutCheckpointAreErrors) {
-  const Outcome verb = espalier("verfy x");
+  const CheckpointOutcome verb = espalier("verfy x");
   EXPECT_EQ(verb.exit_code, 2);
   EXPECT_NE(verb.errors.find("unknown verb verfy; did you mean verify?"), std::string::npos) << verb.errors;
-  const Outcome folder = espalier("verify " + run_.string());
+  const CheckpointOutcome folder = espalier("verify " + run_.string());
   EXPECT_EQ(folder.exit_code, 66);
   EXPECT_NE(folder.errors.find("holds no complete checkpoint: it is empty"), std::string::npos) << folder.errors;
 }

@@ -17,7 +17,7 @@ namespace hf_command_test {
 
 namespace fs = std::filesystem;
 
-struct Outcome {
+struct HfOutcome {
   int exit_code = -1;
   std::string output, errors;
 };
@@ -30,15 +30,15 @@ class HfCommand : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  Outcome run(const std::string& program, const std::string& arguments) const {
+  HfOutcome run(const std::string& program, const std::string& arguments) const {
     const std::string out = folder_ / "out", err = folder_ / "err";
     const int status = std::system(concat(program, " ", arguments, " >", out, " 2>", err).c_str());
     return {WEXITSTATUS(status), read_file(out), read_file(err)};
   }
-  Outcome import_of(const std::string& input, const std::string& more = "") const {
+  HfOutcome import_of(const std::string& input, const std::string& more = "") const {
     return run(ESPALIER_PROGRAM, concat("checkpoint import-hf --input ", input, " --save ", run_.string(), " ", more));
   }
-  Outcome export_to(const fs::path& output, const std::string& more = "") const {
+  HfOutcome export_to(const fs::path& output, const std::string& more = "") const {
     return run(ESPALIER_PROGRAM,
                concat("checkpoint export-hf --load ", run_.string(), " --output ", output.string(), " ", more));
   }
@@ -60,27 +60,27 @@ class HfCommand : public testing::Test {
 };
 
 TEST_F(HfCommand, ComparesLogitsOfAnImportAndOfAnExport) {
-  const Outcome in = import_of("tests/data/hf/gpt2");
+  const HfOutcome in = import_of("tests/data/hf/gpt2");
   EXPECT_EQ(in.exit_code, 0) << in.errors;
   EXPECT_NE(in.errors.find("the logits are equal: largest difference "), std::string::npos) << in.errors;
   EXPECT_TRUE(fs::exists(run_ / "step_00000000" / "manifest.json"));
   EXPECT_FALSE(fs::exists(folder_ / "run.partial"));
   const fs::path back = folder_ / "back";
-  const Outcome out = export_to(back, "--max-shard-size 5KB");
+  const HfOutcome out = export_to(back, "--max-shard-size 5KB");
   EXPECT_EQ(out.exit_code, 0) << out.errors;
   EXPECT_NE(out.errors.find("the logits are equal: largest difference "), std::string::npos) << out.errors;
   for (const char* name : {"config.json", "generation_config.json", "model.safetensors.index.json"})
     EXPECT_TRUE(fs::exists(back / name)) << name;
   EXPECT_FALSE(fs::exists(back / ".lock"));
-  const Outcome again = export_to(back);
+  const HfOutcome again = export_to(back);
   EXPECT_EQ(again.exit_code, 73);
   EXPECT_NE(again.errors.find("is there and not empty; nothing is overwritten"), std::string::npos) << again.errors;
 }
 
 TEST_F(HfCommand, GeneratesWithWhatWasImported) {
   ASSERT_EQ(import_of("tests/data/hf/gpt2", "--no-check-logits").exit_code, 0);
-  const Outcome outcome = run(ESPALIER_PROGRAM, concat("generate --load ", run_.string(),
-                                                       " --prompt '1 2 3' --tokens-to-generate 5 --greedy --json"));
+  const HfOutcome outcome = run(ESPALIER_PROGRAM, concat("generate --load ", run_.string(),
+                                                         " --prompt '1 2 3' --tokens-to-generate 5 --greedy --json"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("\"prompt_ids\":[1,2,3]"), std::string::npos) << outcome.output;
 }
@@ -89,7 +89,7 @@ TEST_F(HfCommand, AnEngineThatFindsOtherLogitsSaysSo) {
   ASSERT_EQ(import_of("tests/data/hf/gpt2", "--no-check-logits").exit_code, 0);
   const fs::path wrong = copy_of("gpt2");
   replace(wrong / "config.json", "1e-06", "1e-05");
-  const Outcome outcome =
+  const HfOutcome outcome =
       run(engine_, concat("compare-hf --step ", (run_ / "step_00000000").string(), " --hf ", wrong.string()));
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("the logits differ: largest difference "), std::string::npos) << outcome.errors;
@@ -98,7 +98,7 @@ TEST_F(HfCommand, AnEngineThatFindsOtherLogitsSaysSo) {
 TEST_F(HfCommand, AnImportThatCannotBeLeavesNothing) {
   const fs::path wrong = copy_of("gpt2");
   replace(wrong / "config.json", "\"n_embd\": 15", "\"n_embd\": 18");
-  const Outcome outcome = import_of(wrong.string());
+  const HfOutcome outcome = import_of(wrong.string());
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("'transformer.wte.weight': expected F32 [31, 18] from config.json, found F32 [31, 15]"),
             std::string::npos)
@@ -109,7 +109,7 @@ TEST_F(HfCommand, AnImportThatCannotBeLeavesNothing) {
 TEST_F(HfCommand, NamesTensorsThatAreMissingOrLeftOver) {
   const fs::path wrong = copy_of("gpt2_untied");
   replace(wrong / "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-  Outcome outcome = import_of(wrong.string(), "--no-check-logits");
+  HfOutcome outcome = import_of(wrong.string(), "--no-check-logits");
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("'lm_head.weight' differs from 'transformer.wte.weight'"), std::string::npos)
       << outcome.errors;
@@ -124,7 +124,7 @@ TEST_F(HfCommand, CopiesTheTokenizerBothWays) {
   const fs::path folder = copy_of("gpt2");
   fs::copy("tests/data/gpt2-tiny/vocab.json", folder / "vocab.json");
   fs::copy("tests/data/gpt2-tiny/merges.txt", folder / "merges.txt");
-  const Outcome in = import_of(folder.string(), "--no-check-logits");
+  const HfOutcome in = import_of(folder.string(), "--no-check-logits");
   ASSERT_EQ(in.exit_code, 0) << in.errors;
   const fs::path back = folder_ / "back";
   ASSERT_EQ(export_to(back, "--no-check-logits").exit_code, 0);
@@ -134,7 +134,7 @@ TEST_F(HfCommand, CopiesTheTokenizerBothWays) {
 
 TEST_F(HfCommand, ExportFindsDamageAndRefusesAnotherFamily) {
   ASSERT_EQ(import_of("tests/data/hf/gpt2", "--no-check-logits").exit_code, 0);
-  const Outcome other = export_to(folder_ / "back", "--model-type bloom");
+  const HfOutcome other = export_to(folder_ / "back", "--model-type bloom");
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.errors.find("this model is no bloom: there positions are ALiBi's, and a norm stands behind"),
             std::string::npos)
@@ -143,7 +143,7 @@ TEST_F(HfCommand, ExportFindsDamageAndRefusesAnotherFamily) {
   std::string content = read_file(file);
   content.back() ^= 1;
   std::ofstream(file, std::ios::binary) << content;
-  const Outcome outcome = export_to(folder_ / "back", "--no-check-logits");
+  const HfOutcome outcome = export_to(folder_ / "back", "--no-check-logits");
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("tensor 'layers.1.mlp.dense_4h_to_h.bias' in weights-00001.safetensors"),
             std::string::npos)

@@ -33,7 +33,7 @@ enum class Mistake {
   kLayerMissing,
 };
 
-constexpr int64_t kSteps = 3, kSequence = 16, kVocabulary = 61, kLayers = 4, kRows = 4;
+constexpr int64_t kBugSteps = 3, kSequence = 16, kVocabulary = 61, kLayers = 4, kRows = 4;
 
 spec::GptConfig model_config() {
   spec::GptConfig config;
@@ -151,7 +151,7 @@ std::vector<double> run(const Layout& layout, Mistake mistake) {
   const auto train = [&](const dist::Grid& grid) {
     SmallTrainer trainer(grid, layout.sequence_parallel, mistake);
     std::vector<double> numbers;
-    for (int64_t step = 0; step < kSteps; ++step)
+    for (int64_t step = 0; step < kBugSteps; ++step)
       for (const double number : trainer.step(step)) numbers.push_back(number);
     return nlohmann::json(numbers).dump();
   };
@@ -167,13 +167,13 @@ bool is_same_model(const std::vector<double>& found, const std::vector<double>& 
   return found.size() == wanted.size();
 }
 
-struct Case {
+struct BugCase {
   Mistake mistake;
   const char* name;
   Layout layout;
 };
 
-class SeededBugs : public ::testing::TestWithParam<Case> {};
+class SeededBugs : public ::testing::TestWithParam<BugCase> {};
 
 TEST_P(SeededBugs, AreSeenByTheComparisonWithOneProcess) {
   const std::vector<double> one = run({}, Mistake::kNone);
@@ -186,16 +186,16 @@ const Layout kTensor{{.tensor = 2}}, kSequenceParallel{{.tensor = 2}, true}, kPi
 
 INSTANTIATE_TEST_SUITE_P(
     , SeededBugs,
-    ::testing::Values(Case{Mistake::kNormGradientsNotReduced, "NormGradientsNotReduced", kSequenceParallel},
-                      Case{Mistake::kHeadNormGradientsNotReduced, "HeadNormGradientsNotReduced", kTensor},
-                      Case{Mistake::kClipOnFirstTensorRankOnly, "ClipOnFirstTensorRankOnly", kTensor},
-                      Case{Mistake::kTiedEmbeddingNotReduced, "TiedEmbeddingNotReduced", kPipeline},
-                      Case{Mistake::kTiedEmbeddingReducedTwice, "TiedEmbeddingReducedTwice", kPipeline},
-                      Case{Mistake::kDropoutDiffersOverTensorRanks, "DropoutDiffersOverTensorRanks", kTensor},
-                      Case{Mistake::kDropoutEqualOverReplicas, "DropoutEqualOverReplicas", kData},
-                      Case{Mistake::kNormCountedPerReplica, "NormCountedPerReplica", kData},
-                      Case{Mistake::kAdamStepLost, "AdamStepLost", kData},
-                      Case{Mistake::kLayerMissing, "LayerMissing", kPipeline}),
+    ::testing::Values(BugCase{Mistake::kNormGradientsNotReduced, "NormGradientsNotReduced", kSequenceParallel},
+                      BugCase{Mistake::kHeadNormGradientsNotReduced, "HeadNormGradientsNotReduced", kTensor},
+                      BugCase{Mistake::kClipOnFirstTensorRankOnly, "ClipOnFirstTensorRankOnly", kTensor},
+                      BugCase{Mistake::kTiedEmbeddingNotReduced, "TiedEmbeddingNotReduced", kPipeline},
+                      BugCase{Mistake::kTiedEmbeddingReducedTwice, "TiedEmbeddingReducedTwice", kPipeline},
+                      BugCase{Mistake::kDropoutDiffersOverTensorRanks, "DropoutDiffersOverTensorRanks", kTensor},
+                      BugCase{Mistake::kDropoutEqualOverReplicas, "DropoutEqualOverReplicas", kData},
+                      BugCase{Mistake::kNormCountedPerReplica, "NormCountedPerReplica", kData},
+                      BugCase{Mistake::kAdamStepLost, "AdamStepLost", kData},
+                      BugCase{Mistake::kLayerMissing, "LayerMissing", kPipeline}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

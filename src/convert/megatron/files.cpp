@@ -36,7 +36,7 @@ std::optional<std::string> first_word_of(const fs::path& file) {
   return strip(read_file(file));
 }
 
-bool is_number(const std::string& text) {
+bool is_iteration_number(const std::string& text) {
   return !text.empty() && text.size() < 18 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -62,7 +62,7 @@ std::optional<fs::path> newest_of(const fs::path& input) {
     if (const auto tag = first_word_of(input / note)) return input / *tag;
   if (const auto iteration = first_word_of(input / "latest_checkpointed_iteration.txt")) {
     if (*iteration == "release") return input / "release";
-    if (!is_number(*iteration))
+    if (!is_iteration_number(*iteration))
       throw UserError(concat((input / "latest_checkpointed_iteration.txt").string(),
                              ": expected a number or 'release', found '", *iteration, "'"),
                       ExitCode::kBadData);

@@ -32,7 +32,7 @@ constexpr std::array<Renamed, 15> kRenamed = {{
     {"pre_mlp_layernorm.", "post_attention_layernorm."},
 }};
 
-bool is_number(const std::string& text) {
+bool is_layer_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
@@ -88,7 +88,7 @@ std::optional<std::string> LayerRoles::name_of(const std::string& parameter) con
   const std::string tied = "tied_modules.embed.";
   if (parameter.starts_with(tied)) return layer_parameter_name(parameter.substr(tied.size()));
   const size_t dot = parameter.find('.');
-  if (dot == std::string::npos || !is_number(parameter.substr(0, dot))) return std::nullopt;
+  if (dot == std::string::npos || !is_layer_number(parameter.substr(0, dot))) return std::nullopt;
   const int64_t number = std::stoll(parameter.substr(0, dot));
   if (!roles_.contains(number)) return std::nullopt;
   return name_of(number, parameter.substr(dot + 1));

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace espalier::data::testing {
+namespace espalier::data::test_files {
 
 inline std::string gzipped(const std::string& bytes) {
   z_stream stream{};
@@ -41,4 +41,4 @@ inline std::string xzipped(const std::string& bytes) {
   return packed;
 }
 
-}  // namespace espalier::data::testing
+}  // namespace espalier::data::test_files

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace espalier::data::testing {
+namespace espalier::data::test_files {
 
 class TestFolder {
  public:
@@ -51,4 +51,4 @@ std::string error_of(Action action) {
   return "";
 }
 
-}  // namespace espalier::data::testing
+}  // namespace espalier::data::test_files

@@ -62,13 +62,14 @@ struct KeySums {
 
 // What one group needs that one thread has: the panels of one head at a time, and the sums of all tiles of keys from
 // head to head. A group of one head is done with a tile of keys before the next.
-struct GroupBuffers {
+struct BackwardGroupBuffers {
   QueryPanels queries;
   KeyBuffers keys;
   char* sums;
   int64_t tile_bytes, kept_tiles;
 
-  GroupBuffers(const Geometry& g, Carver& carver) : queries(g, carver), keys(g, carver), tile_bytes(2 * g.sums_bytes) {
+  BackwardGroupBuffers(const Geometry& g, Carver& carver)
+      : queries(g, carver), keys(g, carver), tile_bytes(2 * g.sums_bytes) {
     kept_tiles = g.problem.members > 1 ? g.key_tiles : 1;
     sums = carver.take<char>(kept_tiles * tile_bytes);
   }
@@ -217,7 +218,7 @@ void backward_shared(const Geometry& g, const AttentionGradients& gradients, int
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) {
   const Geometry geometry(problem);
   const int64_t num_whole = num_whole_groups(geometry, geometry.key_tiles);
-  for_each<GroupBuffers>(geometry, num_whole, [&](int64_t group, const GroupBuffers& buffers) {
+  for_each<BackwardGroupBuffers>(geometry, num_whole, [&](int64_t group, const BackwardGroupBuffers& buffers) {
     for (int64_t member = 0; member < problem.members; ++member) {
       const HeadGradients head(Head(geometry, group, member), gradients, buffers.queries);
       for (int64_t tile = 0; tile < geometry.query_tiles; ++tile) head.load_query_tile(tile, buffers.keys);

@@ -14,7 +14,7 @@
 namespace espalier::kernels {
 namespace {
 
-constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLog2OfE = 1.44269504088896340736f;
 constexpr int64_t kChunk = 128;  // keys; their scores and the result stay in the first-level cache
 
 char* address(const AttentionOperand& operand, AttentionType type, int64_t row, int64_t group, int64_t member,
@@ -68,10 +68,10 @@ void attend(const AttentionProblem& problem, const TileOps& ops, const Task& tas
   std::vector<Running> heads(task.num_members);
   for (int64_t i = 0; i < task.num_members; ++i) {
     const int64_t member = task.first_member + i, number = task.group * problem.members + member;
-    const float slope = problem.slopes == nullptr ? 0.0f : problem.slopes[number] * kLog2E;
+    const float slope = problem.slopes == nullptr ? 0.0f : problem.slopes[number] * kLog2OfE;
     float* const query = buffer.data() + i * 2 * padded;
     heads[i] = {query, query + padded, slope, std::numeric_limits<float>::lowest(), 0};
-    const float scale = problem.scale * kLog2E;
+    const float scale = problem.scale * kLog2OfE;
     ops.add_rows(problem.type, &scale, lies_at(problem.query, member, task.query), 0, 1, features, query);
   }
   for (int64_t key = first_visible_key(problem, task.row, task.query); key <= position; key += kChunk) {

@@ -44,11 +44,11 @@ struct QueryBuffers {
 };
 
 // What one group needs.
-struct GroupBuffers {
+struct ForwardGroupBuffers {
   KeyPanels keys;
   QueryBuffers queries;
 
-  GroupBuffers(const Geometry& g, Carver& carver) : keys(g, carver), queries(g, carver) {}
+  ForwardGroupBuffers(const Geometry& g, Carver& carver) : keys(g, carver), queries(g, carver) {}
 };
 
 void pack_key_tile(const Head& head, int64_t tile, const KeyPanels& keys, const QueryBuffers& buffers) {
@@ -128,7 +128,7 @@ void forward_shared(const Geometry& g, int64_t first_group) {
 void attention_forward(const AttentionProblem& problem) {
   const Geometry geometry(problem);
   const int64_t num_whole = num_whole_groups(geometry, problem.members * geometry.query_tiles);
-  for_each<GroupBuffers>(geometry, num_whole, [&](int64_t group, const GroupBuffers& buffers) {
+  for_each<ForwardGroupBuffers>(geometry, num_whole, [&](int64_t group, const ForwardGroupBuffers& buffers) {
     const Head first(geometry, group, 0);
     for (int64_t tile = first_key_tile(problem, first.row); tile < geometry.key_tiles; ++tile) {
       pack_key_tile(first, tile, buffers.keys, buffers.queries);

@@ -1,6 +1,7 @@
 #include "models/gpt/model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "dist/collectives.h"

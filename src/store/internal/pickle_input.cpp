@@ -13,7 +13,7 @@ constexpr size_t kLongestLine = 1000;  // names of modules and classes
 
 void PickleInput::copy(void* destination, size_t size) {
   if (size > static_cast<size_t>(left()))
-    refuse("expected ", size, " more bytes, found the end after ", left(), "; it is cut off or damaged");
+    refuse_file("expected ", size, " more bytes, found the end after ", left(), "; it is cut off or damaged");
   const auto window_left = [&] { return window_begin_ + static_cast<int64_t>(window_.size()) - position_; };
   auto* bytes = static_cast<char*>(destination);
   const auto from_window = static_cast<size_t>(std::min<int64_t>(window_left(), static_cast<int64_t>(size)));
@@ -52,7 +52,7 @@ template uint64_t PickleInput::number();
 
 std::string PickleInput::text(uint64_t size) {
   if (size > static_cast<uint64_t>(left()))
-    refuse("expected ", size, " more bytes, found the end after ", left(), "; it is cut off or damaged");
+    refuse_file("expected ", size, " more bytes, found the end after ", left(), "; it is cut off or damaged");
   std::string value(size, '\0');
   copy(value.data(), value.size());
   return value;
@@ -61,7 +61,8 @@ std::string PickleInput::text(uint64_t size) {
 std::string PickleInput::line() {
   std::string value;
   for (uint8_t next; (next = byte()) != '\n'; value.push_back(static_cast<char>(next)))
-    if (value.size() == kLongestLine) refuse("expected a name of at most ", kLongestLine, " bytes, found a longer one");
+    if (value.size() == kLongestLine)
+      refuse_file("expected a name of at most ", kLongestLine, " bytes, found a longer one");
   return value;
 }
 

@@ -18,7 +18,7 @@ struct Refusal {
 };
 
 template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
+[[noreturn]] void refuse_file(const Parts&... parts) {
   throw Refusal{concat(parts...)};
 }
 

@@ -21,21 +21,21 @@ constexpr size_t kLongestKey = 100;  // of a storage: torch numbers them
 
 int64_t count_of(const TorchValue& value, const char* what) {
   const int64_t count = value.kind() == Kind::kInt ? value.as_int(what) : -1;
-  if (count < 0) refuse("expected ", what, ", found ", value.describe());
+  if (count < 0) refuse_file("expected ", what, ", found ", value.describe());
   return count;
 }
 
 std::vector<int64_t> counts_of(const TorchValue& value, const char* what) {
   if (!value.is_sequence() || value.items().size() > kMostDimensions)
-    refuse("expected ", what, " of a tensor, found ", value.describe());
+    refuse_file("expected ", what, " of a tensor, found ", value.describe());
   std::vector<int64_t> counts;
   for (const TorchValue& item : value.items()) counts.push_back(count_of(item, what));
   return counts;
 }
 
-StoredTensor* stored_of(const TorchValue& value) {
+PickledTensor* stored_of(const TorchValue& value) {
   if (!value.is_tensor()) return nullptr;
-  return std::get<std::unique_ptr<StoredTensor>>(TorchNodes::node_of(value)->content).get();
+  return std::get<std::unique_ptr<PickledTensor>>(TorchNodes::node_of(value)->content).get();
 }
 
 // Throws unless all elements lie within `numel` elements of a storage.
@@ -46,14 +46,14 @@ void check_within(const TensorView& view, int64_t first, int64_t numel) {
     if (__builtin_mul_overflow(elements, std::max<int64_t>(view.shape[i], 1), &elements) ||
         __builtin_mul_overflow(std::max<int64_t>(view.shape[i] - 1, 0), view.strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))
-      refuse("expected sizes and strides of a tensor, found such that overflow 64 bits");
+      refuse_file("expected sizes and strides of a tensor, found such that overflow 64 bits");
   }
   if (elements > std::max(numel, kMostExpandedElements))
-    refuse("expected at most ", std::max(numel, kMostExpandedElements), " elements of a tensor whose storage has ",
-           numel, ", found ", elements);
+    refuse_file("expected at most ", std::max(numel, kMostExpandedElements), " elements of a tensor whose storage has ",
+                numel, ", found ", elements);
   const bool empty = std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end();
   if (first > numel || (!empty && last >= numel))
-    refuse("expected a tensor within its storage of ", numel, " elements, found elements ", first, " to ", last);
+    refuse_file("expected a tensor within its storage of ", numel, " elements, found elements ", first, " to ", last);
 }
 
 // UTF-8 to one byte per character, as Python's latin1.
@@ -66,7 +66,7 @@ std::string to_latin1(const std::string& utf8) {
     } else if ((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size() && (utf8[i + 1] & 0xc0) == 0x80) {
       bytes.push_back(static_cast<char>((lead & 3) << 6 | (utf8[++i] & 0x3f)));
     } else {
-      refuse("expected text of latin1 characters, found another at its byte ", i);
+      refuse_file("expected text of latin1 characters, found another at its byte ", i);
     }
   }
   return bytes;
@@ -77,16 +77,16 @@ std::string to_latin1(const std::string& utf8) {
 void PickleObjects::charge(size_t copied) {
   copied_ += copied;
   if (copied_ > (1 << 20) + 4 * static_cast<uint64_t>(input_.consumed()))
-    refuse("expected calls with arguments of their own, found ", copied_, " copied bytes or items after ",
-           input_.consumed(), " bytes of pickle");
+    refuse_file("expected calls with arguments of their own, found ", copied_, " copied bytes or items after ",
+                input_.consumed(), " bytes of pickle");
 }
 
 TorchValue PickleObjects::global(const std::string& module, const std::string& name) {
   const std::optional<Global> global = find_global(module, name);
   if (!global)
-    refuse("expected a class that checkpoints hold, found the global '", module, ".", name,
-           "', which is not taken (and nothing of it is run). If the file is trusted, remove that object with "
-           "Python, or keep only the tensors");
+    refuse_file("expected a class that checkpoints hold, found the global '", module, ".", name,
+                "', which is not taken (and nothing of it is run). If the file is trusted, remove that object with "
+                "Python, or keep only the tensors");
   return nodes_.make(Kind::kGlobal, std::string(), global->name);
 }
 
@@ -94,66 +94,66 @@ TorchValue PickleObjects::storage(const TorchValue& id) {
   // ("storage", type, key, location, numel[, view]), view: None or (key, offset, numel) in the old format.
   if (id.kind() != Kind::kTuple || id.items().size() < 5 || id.items().size() > 6 || !id.items()[0].is_string() ||
       id.items()[0].as_string("") != "storage")
-    refuse("expected the persistent id of a storage, found ", id.describe());
+    refuse_file("expected the persistent id of a storage, found ", id.describe());
   const TorchItems& parts = id.items();
   const std::optional<DType> dtype =
       parts[1].kind() == Kind::kGlobal ? storage_dtype(parts[1].class_name()) : std::nullopt;
-  if (!dtype) refuse("expected the type of a storage, found ", parts[1].describe());
+  if (!dtype) refuse_file("expected the type of a storage, found ", parts[1].describe());
   if (!parts[2].is_string() || parts[2].as_string("").size() > kLongestKey)
-    refuse("expected the key of a storage, found ", parts[2].describe());
+    refuse_file("expected the key of a storage, found ", parts[2].describe());
   const std::string& key = parts[2].as_string("");
   const StorageUse use = {*dtype, count_of(parts[4], "the number of elements of a storage")};
   if (use.numel > std::numeric_limits<int64_t>::max() / size_bytes(use.dtype))
-    refuse("expected the number of elements of a storage, found ", use.numel);
+    refuse_file("expected the number of elements of a storage, found ", use.numel);
   const auto [known, fresh] = storages_.emplace(key, use);
   if (!fresh && (known->second.dtype != use.dtype || known->second.numel != use.numel))
-    refuse("storage ", key, ": expected ", known->second.numel, " of ", to_string(known->second.dtype), ", found ",
-           use.numel, " of ", to_string(use.dtype));
+    refuse_file("storage ", key, ": expected ", known->second.numel, " of ", to_string(known->second.dtype), ", found ",
+                use.numel, " of ", to_string(use.dtype));
   int64_t first = 0, numel = use.numel;
   if (parts.size() == 6 && !parts[5].is_none()) {
     if (parts[5].kind() != Kind::kTuple || parts[5].items().size() != 3)
-      refuse("expected a part of storage ", key, ", found ", parts[5].describe());
+      refuse_file("expected a part of storage ", key, ", found ", parts[5].describe());
     first = count_of(parts[5].items()[1], "the offset of a part of a storage");
     numel = count_of(parts[5].items()[2], "the size of a part of a storage");
     if (first > use.numel || numel > use.numel - first)
-      refuse("storage ", key, ": expected a part within ", use.numel, " elements, found ", numel, " from ", first);
+      refuse_file("storage ", key, ": expected a part within ", use.numel, " elements, found ", numel, " from ", first);
   }
-  StoredTensor whole;
+  PickledTensor whole;
   whole.view = {.dtype = *dtype, .shape = {numel}, .strides = {1}, .file = {}, .offset = first * size_bytes(*dtype)};
   whole.storage = key;
   whole.is_storage = true;
-  return nodes_.make(Kind::kTensor, std::make_unique<StoredTensor>(std::move(whole)));
+  return nodes_.make(Kind::kTensor, std::make_unique<PickledTensor>(std::move(whole)));
 }
 
 TorchValue PickleObjects::rebuild_tensor(const TorchItems& arguments) {
-  const StoredTensor* storage = arguments.size() < 4 ? nullptr : stored_of(arguments[0]);
+  const PickledTensor* storage = arguments.size() < 4 ? nullptr : stored_of(arguments[0]);
   if (storage == nullptr || !storage->is_storage)
-    refuse("expected storage, offset, size and stride of a tensor, found ",
-           arguments.empty() ? "nothing" : arguments[0].describe());
-  StoredTensor tensor;
+    refuse_file("expected storage, offset, size and stride of a tensor, found ",
+                arguments.empty() ? "nothing" : arguments[0].describe());
+  PickledTensor tensor;
   tensor.view = {.dtype = storage->view.dtype,
                  .shape = counts_of(arguments[2], "the sizes"),
                  .strides = counts_of(arguments[3], "the strides"),
                  .file = {},
                  .offset = storage->view.offset};
   if (tensor.view.shape.size() != tensor.view.strides.size())
-    refuse("expected as many strides as sizes of a tensor, found ", tensor.view.strides.size(), " and ",
-           tensor.view.shape.size());
+    refuse_file("expected as many strides as sizes of a tensor, found ", tensor.view.strides.size(), " and ",
+                tensor.view.shape.size());
   charge(tensor.view.shape.size());
   const int64_t first = count_of(arguments[1], "the offset of a tensor");
   check_within(tensor.view, first, storage->view.shape[0]);
   tensor.view.offset += first * size_bytes(tensor.view.dtype);
   tensor.storage = storage->storage;
-  return nodes_.make(Kind::kTensor, std::make_unique<StoredTensor>(std::move(tensor)));
+  return nodes_.make(Kind::kTensor, std::make_unique<PickledTensor>(std::move(tensor)));
 }
 
 TorchValue PickleObjects::rebuild_from_type(const TorchItems& arguments) {
   // (function, type, its arguments, attributes): a tensor that somebody gave attributes, which are left out.
   if (arguments.size() != 4 || arguments[0].kind() != Kind::kGlobal || arguments[2].kind() != Kind::kTuple)
-    refuse("expected function, type, arguments and state of a tensor, found ", arguments.size(), " arguments");
+    refuse_file("expected function, type, arguments and state of a tensor, found ", arguments.size(), " arguments");
   const std::optional<GlobalRole> role = role_of_global(arguments[0].class_name());
   if (role != GlobalRole::kRebuildTensor && role != GlobalRole::kRebuildParameter)
-    refuse("expected a function that rebuilds a tensor, found ", arguments[0].describe());
+    refuse_file("expected a function that rebuilds a tensor, found ", arguments[0].describe());
   return call(arguments[0], arguments[2]);
 }
 
@@ -167,9 +167,9 @@ TorchValue PickleObjects::member(const TorchItems& arguments) {
         return letter == '_' || ('0' <= letter && letter <= '9') || ('a' <= (letter | 32) && (letter | 32) <= 'z');
       });
   if (!word)
-    refuse("expected a member of an enum of checkpoints, found ",
-           arguments.empty() ? "nothing" : arguments.back().describe(), " of ",
-           arguments.empty() ? "nothing" : arguments[0].describe());
+    refuse_file("expected a member of an enum of checkpoints, found ",
+                arguments.empty() ? "nothing" : arguments.back().describe(), " of ",
+                arguments.empty() ? "nothing" : arguments[0].describe());
   return nodes_.make(Kind::kGlobal, std::string(), arguments[0].class_name() + "." + name);
 }
 
@@ -179,11 +179,11 @@ TorchValue PickleObjects::ordered_dict(const TorchItems& arguments) {
     charge(arguments[0].items().size());
     for (const TorchValue& item : arguments[0].items()) {
       if (!item.is_sequence() || item.items().size() != 2)
-        refuse("expected a pair of an OrderedDict, found ", item.describe());
+        refuse_file("expected a pair of an OrderedDict, found ", item.describe());
       pairs.emplace_back(item.items()[0], item.items()[1]);
     }
   } else if (!arguments.empty()) {
-    refuse("expected a list of pairs of an OrderedDict, found ", arguments[0].describe());
+    refuse_file("expected a list of pairs of an OrderedDict, found ", arguments[0].describe());
   }
   return nodes_.make(Kind::kDict, std::move(pairs), "collections.OrderedDict");
 }
@@ -191,7 +191,8 @@ TorchValue PickleObjects::ordered_dict(const TorchItems& arguments) {
 TorchValue PickleObjects::encode(const TorchItems& arguments) {
   const bool latin1 = arguments.size() == 2 && arguments[0].is_string() && arguments[1].is_string() &&
                       (arguments[1].as_string("") == "latin1" || arguments[1].as_string("") == "latin-1");
-  if (!latin1) refuse("expected text and 'latin1', found ", arguments.size(), " other arguments of _codecs.encode");
+  if (!latin1)
+    refuse_file("expected text and 'latin1', found ", arguments.size(), " other arguments of _codecs.encode");
   charge(arguments[0].as_string("").size());
   return nodes_.make(Kind::kBytes, to_latin1(arguments[0].as_string("")));
 }
@@ -206,8 +207,9 @@ TorchValue PickleObjects::to_bytes(const TorchItems& arguments) {
 }
 
 TorchValue PickleObjects::call(const TorchValue& callable, const TorchValue& tuple) {
-  if (callable.kind() != Kind::kGlobal) refuse("expected a class or function to call, found ", callable.describe());
-  if (tuple.kind() != Kind::kTuple) refuse("expected a tuple of arguments, found ", tuple.describe());
+  if (callable.kind() != Kind::kGlobal)
+    refuse_file("expected a class or function to call, found ", callable.describe());
+  if (tuple.kind() != Kind::kTuple) refuse_file("expected a tuple of arguments, found ", tuple.describe());
   const std::string& name = callable.class_name();
   const TorchItems& arguments = tuple.items();
   charge(arguments.size());
@@ -216,7 +218,7 @@ TorchValue PickleObjects::call(const TorchValue& callable, const TorchValue& tup
     if (arguments.empty()) return {};
     const Kind kind = arguments[0].kind();
     if (kind != Kind::kList && kind != Kind::kTuple && kind != Kind::kSet)
-      refuse("expected the items of a ", name, ", found ", arguments[0].describe());
+      refuse_file("expected the items of a ", name, ", found ", arguments[0].describe());
     charge(arguments[0].items().size());
     return arguments[0].items();
   };
@@ -226,7 +228,8 @@ TorchValue PickleObjects::call(const TorchValue& callable, const TorchValue& tup
     case GlobalRole::kRebuildTensor: return rebuild_tensor(arguments);
     case GlobalRole::kRebuildParameter:
       if (arguments.empty() || !arguments[0].is_tensor())
-        refuse("expected the tensor of a Parameter, found ", arguments.empty() ? "nothing" : arguments[0].describe());
+        refuse_file("expected the tensor of a Parameter, found ",
+                    arguments.empty() ? "nothing" : arguments[0].describe());
       return arguments[0];
     case GlobalRole::kRebuildFromType: return rebuild_from_type(arguments);
     case GlobalRole::kSize: return nodes_.make(Kind::kTuple, items_of_argument(), "torch.Size");
@@ -242,7 +245,7 @@ TorchValue PickleObjects::call(const TorchValue& callable, const TorchValue& tup
     case GlobalRole::kMember: return member(arguments);
     case GlobalRole::kReconstructObject:
       if (arguments.size() != 3 || arguments[1].class_name() != "builtins.object" || !arguments[2].is_none())
-        refuse("expected a class, object and None, found ", arguments.size(), " other arguments of ", name);
+        refuse_file("expected a class, object and None, found ", arguments.size(), " other arguments of ", name);
       return new_object(arguments[0], nodes_.make(Kind::kTuple, TorchItems()));
     case GlobalRole::kReconstructArray: return nodes_.make(Kind::kArray, std::make_unique<NumpyArray>());
     case GlobalRole::kFromBuffer:
@@ -252,11 +255,11 @@ TorchValue PickleObjects::call(const TorchValue& callable, const TorchValue& tup
     case GlobalRole::kConstant:
     case GlobalRole::kStorageType: break;
   }
-  refuse("expected a class or function that may be called, found ", name);
+  refuse_file("expected a class or function that may be called, found ", name);
 }
 
 TorchValue PickleObjects::new_object(const TorchValue& type, const TorchValue& arguments) {
-  if (type.kind() != Kind::kGlobal) refuse("expected a class, found ", type.describe());
+  if (type.kind() != Kind::kGlobal) refuse_file("expected a class, found ", type.describe());
   return call(type, arguments);
 }
 
@@ -270,7 +273,7 @@ void PickleObjects::set_state(const TorchValue& object, const TorchValue& state)
       return;
     }
     case Kind::kDict: return;  // attributes of an OrderedDict: the _metadata of a state_dict, which is left out
-    default: refuse("expected an object that takes a state, found ", object.describe());
+    default: refuse_file("expected an object that takes a state, found ", object.describe());
   }
 }
 

@@ -73,9 +73,9 @@ enum Step : uint8_t {
 
 TorchValue PickleReader::read() {
   step_position_ = input_.position();
-  if (input_.byte() != kProto) refuse("expected the start of a pickle of protocol 2 to 5, found another byte");
+  if (input_.byte() != kProto) refuse_file("expected the start of a pickle of protocol 2 to 5, found another byte");
   const uint8_t protocol = input_.byte();
-  if (protocol < 2 || protocol > 5) refuse("expected a pickle of protocol 2 to 5, found ", int{protocol});
+  if (protocol < 2 || protocol > 5) refuse_file("expected a pickle of protocol 2 to 5, found ", int{protocol});
   for (;;) {
     step_position_ = input_.position();
     const uint8_t step = input_.byte();
@@ -87,11 +87,11 @@ TorchValue PickleReader::read() {
     if (take_constant(step) || take_number(step) || take_text(step) || take_container(step) || take_memo(step) ||
         take_object(step))
       continue;
-    refuse("expected a step of a pickle as torch.save writes it, found byte ", int{step});
+    refuse_file("expected a step of a pickle as torch.save writes it, found byte ", int{step});
   }
   TorchValue root = pop();
   if (!stack_.empty() || !marks_.empty())
-    refuse("expected one value at the end of the pickle, found ", stack_.size() + 1);
+    refuse_file("expected one value at the end of the pickle, found ", stack_.size() + 1);
   memo_.clear();
   return root;
 }
@@ -130,7 +130,7 @@ bool PickleReader::take_number(uint8_t step) {
 }
 
 TorchValue PickleReader::long_integer(uint32_t size) {
-  if (size > 8) refuse("expected an int of at most 64 bits, found one of ", size, " bytes");
+  if (size > 8) refuse_file("expected an int of at most 64 bits, found one of ", size, " bytes");
   const std::string bytes = input_.text(size);
   uint64_t value = size > 0 && (bytes.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[i]);
@@ -194,7 +194,7 @@ bool PickleReader::take_container(uint8_t step) {
 bool PickleReader::take_memo(uint8_t step) {
   const auto get = [&](uint64_t key) {
     const auto found = memo_.find(key);
-    if (found == memo_.end()) refuse("expected a value that was kept before, found number ", key);
+    if (found == memo_.end()) refuse_file("expected a value that was kept before, found number ", key);
     push(found->second);
     return true;
   };
@@ -222,7 +222,7 @@ bool PickleReader::take_object(uint8_t step) {
     case kStackGlobal: {
       const TorchItems names = pop_last(2);
       if (!names[0].is_string() || !names[1].is_string())
-        refuse("expected the names of a global, found ", names[0].describe(), " and ", names[1].describe());
+        refuse_file("expected the names of a global, found ", names[0].describe(), " and ", names[1].describe());
       push(objects_.global(names[0].as_string(""), names[1].as_string("")));
       return true;
     }
@@ -235,7 +235,7 @@ bool PickleReader::take_object(uint8_t step) {
     case kNewObjEx: {
       const TorchItems parts = pop_last(3);
       if (!parts[2].is_dict() || !parts[2].pairs().empty())
-        refuse("expected no named arguments of an object, found ", parts[2].describe());
+        refuse_file("expected no named arguments of an object, found ", parts[2].describe());
       push(objects_.new_object(parts[0], parts[1]));
       return true;
     }
@@ -250,13 +250,13 @@ bool PickleReader::take_object(uint8_t step) {
 }
 
 void PickleReader::push(TorchValue value) {
-  if (++pushed_ > kMostValues) refuse("expected at most ", kMostValues, " values, found more");
+  if (++pushed_ > kMostValues) refuse_file("expected at most ", kMostValues, " values, found more");
   stack_.push_back(std::move(value));
 }
 
 TorchValue& PickleReader::top() {
   const size_t floor = marks_.empty() ? 0 : marks_.back();
-  if (stack_.size() <= floor) refuse("expected a value before this step of the pickle, found none");
+  if (stack_.size() <= floor) refuse_file("expected a value before this step of the pickle, found none");
   return stack_.back();
 }
 
@@ -269,14 +269,14 @@ TorchValue PickleReader::pop() {
 TorchItems PickleReader::pop_last(size_t count) {
   const size_t floor = marks_.empty() ? 0 : marks_.back();
   if (stack_.size() < floor + count)
-    refuse("expected ", count, " values before this step of the pickle, found ", stack_.size() - floor);
+    refuse_file("expected ", count, " values before this step of the pickle, found ", stack_.size() - floor);
   TorchItems items(stack_.end() - static_cast<int64_t>(count), stack_.end());
   stack_.resize(stack_.size() - count);
   return items;
 }
 
 TorchItems PickleReader::pop_to_mark() {
-  if (marks_.empty()) refuse("expected a mark before this step of the pickle, found none");
+  if (marks_.empty()) refuse_file("expected a mark before this step of the pickle, found none");
   TorchItems items = pop_last(stack_.size() - marks_.back());
   marks_.pop_back();
   return items;
@@ -284,14 +284,15 @@ TorchItems PickleReader::pop_to_mark() {
 
 void PickleReader::append(const TorchValue& target, TorchItems items) {
   if (target.kind() != Kind::kList && target.kind() != Kind::kSet)
-    refuse("expected a list to append to, found ", target.describe());
+    refuse_file("expected a list to append to, found ", target.describe());
   auto& all = std::get<TorchItems>(TorchNodes::node_of(target)->content);
   all.insert(all.end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
 }
 
 void PickleReader::set_items(const TorchValue& target, const TorchItems& keys_and_values) {
-  if (target.kind() != Kind::kDict) refuse("expected a dict to fill, found ", target.describe());
-  if (keys_and_values.size() % 2 != 0) refuse("expected keys and values of a dict, found ", keys_and_values.size());
+  if (target.kind() != Kind::kDict) refuse_file("expected a dict to fill, found ", target.describe());
+  if (keys_and_values.size() % 2 != 0)
+    refuse_file("expected keys and values of a dict, found ", keys_and_values.size());
   auto& pairs = std::get<TorchPairs>(TorchNodes::node_of(target)->content);
   for (size_t i = 0; i < keys_and_values.size(); i += 2) pairs.emplace_back(keys_and_values[i], keys_and_values[i + 1]);
 }

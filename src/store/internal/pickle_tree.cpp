@@ -14,8 +14,8 @@ using Kind = TorchValue::Kind;
 using Node = TorchNodes::Node;
 
 // A shared value counts wherever it stands, since that is how often a user of the tree comes by.
-constexpr int64_t kMostValues = 1 << 24;
-constexpr size_t kLongestKey = 1 << 12;
+constexpr int64_t kMostTreeValues = 1 << 24;
+constexpr size_t kLongestTreeKey = 1 << 12;
 constexpr size_t kMostKeyBytes = 1 << 28;  // of one dict
 
 class TreeCheck {
@@ -31,22 +31,23 @@ class TreeCheck {
     const auto [known, fresh] = seen_.try_emplace(node, Extent{kOpen, 0});
     if (!fresh) {
       if (known->second.values == kOpen)
-        refuse("expected a tree of values, found a ", value.describe(), " that contains itself");
+        refuse_file("expected a tree of values, found a ", value.describe(), " that contains itself");
       return known->second;
     }
-    if (++level_ > kMaxTorchDepth) refuse("expected at most ", kMaxTorchDepth, " levels of values, found more");
+    if (++level_ > kMaxTorchDepth) refuse_file("expected at most ", kMaxTorchDepth, " levels of values, found more");
     Extent extent;
     for_each_child(*node, [&](const TorchValue& child) {
       const Extent below = visit(child);
       extent.values += below.values;
       extent.depth = std::max(extent.depth, below.depth + 1);
-      if (extent.values > kMostValues) refuse("expected at most ", kMostValues, " values, found more");
-      if (extent.depth > kMaxTorchDepth) refuse("expected at most ", kMaxTorchDepth, " levels of values, found more");
+      if (extent.values > kMostTreeValues) refuse_file("expected at most ", kMostTreeValues, " values, found more");
+      if (extent.depth > kMaxTorchDepth)
+        refuse_file("expected at most ", kMaxTorchDepth, " levels of values, found more");
     });
     --level_;
     if (node->kind == Kind::kDict) keep_each_key_once(std::get<TorchPairs>(node->content));
     if (node->kind == Kind::kArray && value.array().dtype.empty())
-      refuse("expected the elements of a numpy array, found none");
+      refuse_file("expected the elements of a numpy array, found none");
     seen_[node] = extent;
     return extent;
   }
@@ -99,13 +100,14 @@ class TreeCheck {
         text += "(";
         for (const TorchValue& item : key.items()) {
           write_key(item, text);
-          if (text.size() > kLongestKey) break;
+          if (text.size() > kLongestTreeKey) break;
         }
         text += ")";
         break;
-      default: refuse("expected a key of plain values, found ", key.describe());
+      default: refuse_file("expected a key of plain values, found ", key.describe());
     }
-    if (text.size() > kLongestKey) refuse("expected keys of at most ", kLongestKey, " bytes, found a longer one");
+    if (text.size() > kLongestTreeKey)
+      refuse_file("expected keys of at most ", kLongestTreeKey, " bytes, found a longer one");
   }
 
   // The last value of a key, where the key stood first.
@@ -116,7 +118,7 @@ class TreeCheck {
       std::string text;
       write_key(pair.first, text);
       if ((bytes += text.size()) > kMostKeyBytes)
-        refuse("expected a dict with keys of at most ", kMostKeyBytes, " bytes");
+        refuse_file("expected a dict with keys of at most ", kMostKeyBytes, " bytes");
       const auto [place, fresh] = places.try_emplace(std::move(text), kept);
       if (!fresh) {
         pairs[place->second].second = pair.second;

@@ -12,7 +12,7 @@
 namespace espalier::store {
 
 // A tensor of a file that is being read. Until the storage is placed, view.offset counts from its start.
-struct StoredTensor {
+struct PickledTensor {
   TensorView view;
   std::string storage;      // its key
   bool is_storage = false;  // the whole storage, which the pickle makes a tensor of next
@@ -26,7 +26,7 @@ struct TorchValue::Node {
 
   Kind kind;
   std::string class_name;
-  std::variant<std::string, TorchItems, TorchPairs, std::unique_ptr<StoredTensor>, std::unique_ptr<TensorSource>,
+  std::variant<std::string, TorchItems, TorchPairs, std::unique_ptr<PickledTensor>, std::unique_ptr<TensorSource>,
                std::unique_ptr<NumpyArray>, Object>
       content;
 };

@@ -26,7 +26,7 @@ Number number_at(const std::string& bytes, int64_t offset) {
 
 std::string bytes_at(const InputFile& file, int64_t offset, int64_t size, const char* what) {
   if (offset < 0 || size < 0 || offset > file.size_bytes() || size > file.size_bytes() - offset)
-    refuse(what, ": expected ", size, " bytes at byte ", offset, ", the file has ", file.size_bytes());
+    refuse_file(what, ": expected ", size, " bytes at byte ", offset, ", the file has ", file.size_bytes());
   std::string bytes(static_cast<size_t>(size), '\0');
   file.read_at(bytes.data(), bytes.size(), offset);
   return bytes;
@@ -43,7 +43,7 @@ Directory find_directory(const InputFile& file) {
   const std::string tail = bytes_at(file, tail_offset, tail_bytes, "end of the zip file");
   int64_t end = tail_bytes - kEndBytes;
   while (end >= 0 && number_at<uint32_t>(tail, end) != kEndSignature) --end;
-  if (end < 0) refuse("zip file: expected the directory at its end, found none; it is cut off or damaged");
+  if (end < 0) refuse_file("zip file: expected the directory at its end, found none; it is cut off or damaged");
   Directory directory = {number_at<uint32_t>(tail, end + 16), number_at<uint32_t>(tail, end + 12),
                          number_at<uint16_t>(tail, end + 10)};
   const int64_t locator_offset = tail_offset + end - kLocator64Bytes;
@@ -53,19 +53,19 @@ Directory find_directory(const InputFile& file) {
       const auto offset = number_at<int64_t>(locator, 8);
       const std::string end64 = bytes_at(file, offset, kEnd64Bytes, "zip64 end of the directory");
       if (number_at<uint32_t>(end64, 0) != kEnd64Signature)
-        refuse("zip64 end of the directory: expected at byte ", offset, ", found something else");
+        refuse_file("zip64 end of the directory: expected at byte ", offset, ", found something else");
       directory = {number_at<int64_t>(end64, 48), number_at<int64_t>(end64, 40), number_at<uint64_t>(end64, 32)};
     }
   }
   if (directory.size > kLongestDirectory)
-    refuse("zip directory: expected at most ", kLongestDirectory, " bytes, found ", directory.size);
+    refuse_file("zip directory: expected at most ", kLongestDirectory, " bytes, found ", directory.size);
   return directory;
 }
 
 void check_name(const std::string& name, int64_t offset) {
   const bool bad = name.empty() || name.front() == '/' || name.find('\\') != std::string::npos ||
                    name.find('\0') != std::string::npos || ("/" + name + "/").find("/../") != std::string::npos;
-  if (bad) refuse("zip directory, byte ", offset, ": expected a plain name of an entry, found '", name, "'");
+  if (bad) refuse_file("zip directory, byte ", offset, ": expected a plain name of an entry, found '", name, "'");
 }
 
 // Sizes and offset that do not fit 32 bits stand in the extra field 1, those that are all ones, in this order.
@@ -74,8 +74,8 @@ void read_zip64_extra(const std::string& extra, int64_t offset, std::array<int64
     const int64_t id = number_at<uint16_t>(extra, at), size = number_at<uint16_t>(extra, at + 2);
     at += 4;
     if (size > static_cast<int64_t>(extra.size()) - at)
-      refuse("zip directory, byte ", offset, ": expected an extra field of ", size, " bytes, found ",
-             static_cast<int64_t>(extra.size()) - at);
+      refuse_file("zip directory, byte ", offset, ": expected an extra field of ", size, " bytes, found ",
+                  static_cast<int64_t>(extra.size()) - at);
     if (id == 1) {
       int64_t next = at;
       for (int64_t* field : fields) {
@@ -94,9 +94,9 @@ int64_t content_offset(const InputFile& file, int64_t local_offset, const std::s
   const std::string local =
       bytes_at(file, local_offset, kLocalBytes + static_cast<int64_t>(name.size()), where.c_str());
   if (number_at<uint32_t>(local, 0) != kLocalSignature)
-    refuse(where, ": expected its header at byte ", local_offset, ", found something else");
+    refuse_file(where, ": expected its header at byte ", local_offset, ", found something else");
   if (number_at<uint16_t>(local, 26) != name.size() || local.substr(kLocalBytes) != name)
-    refuse(where, ": expected its name at byte ", local_offset + kLocalBytes, ", found another");
+    refuse_file(where, ": expected its name at byte ", local_offset + kLocalBytes, ", found another");
   return local_offset + kLocalBytes + static_cast<int64_t>(name.size()) + number_at<uint16_t>(local, 28);
 }
 
@@ -111,13 +111,13 @@ void check_apart(std::vector<Extent>& extents, int64_t directory_offset) {
   int64_t position = 0;
   for (const Extent& extent : extents) {
     if (extent.begin < position)
-      refuse("zip entry '", extent.name, "': expected to begin at byte ", position, " or after, found ", extent.begin,
-             "; it overlaps another");
+      refuse_file("zip entry '", extent.name, "': expected to begin at byte ", position, " or after, found ",
+                  extent.begin, "; it overlaps another");
     position = extent.end;
   }
   if (position > directory_offset)
-    refuse("zip entry '", extents.back().name, "': expected to end before the directory at byte ", directory_offset,
-           ", found ", position);
+    refuse_file("zip entry '", extents.back().name, "': expected to end before the directory at byte ",
+                directory_offset, ", found ", position);
 }
 
 }  // namespace
@@ -138,31 +138,33 @@ std::map<std::string, ZipEntry> read_zip_directory(const InputFile& file) {
   for (uint64_t index = 0; index < directory.num_entries; ++index) {
     const int64_t where = directory.offset + at, left = directory.size - at;
     if (left < kDirectoryEntryBytes || number_at<uint32_t>(bytes, at) != kDirectorySignature)
-      refuse("zip directory, byte ", where, ": expected entry ", index, " of ", directory.num_entries,
-             ", found something else");
+      refuse_file("zip directory, byte ", where, ": expected entry ", index, " of ", directory.num_entries,
+                  ", found something else");
     const auto flags = number_at<uint16_t>(bytes, at + 8), method = number_at<uint16_t>(bytes, at + 10);
     const int64_t name_bytes = number_at<uint16_t>(bytes, at + 28), extra_bytes = number_at<uint16_t>(bytes, at + 30),
                   comment_bytes = number_at<uint16_t>(bytes, at + 32);
     const int64_t entry_bytes = kDirectoryEntryBytes + name_bytes + extra_bytes + comment_bytes;
-    if (left < entry_bytes) refuse("zip directory, byte ", where, ": expected ", entry_bytes, " bytes, found ", left);
+    if (left < entry_bytes)
+      refuse_file("zip directory, byte ", where, ": expected ", entry_bytes, " bytes, found ", left);
     const std::string name =
         bytes.substr(static_cast<size_t>(at + kDirectoryEntryBytes), static_cast<size_t>(name_bytes));
     check_name(name, where);
-    if ((flags & 1) != 0) refuse("zip entry '", name, "': expected plain content, found it encrypted");
+    if ((flags & 1) != 0) refuse_file("zip entry '", name, "': expected plain content, found it encrypted");
     if (method != 0)
-      refuse("zip entry '", name, "': expected stored content, found compression method ", method,
-             "; torch.save writes none, so the file was packed again: unpack it with that program");
+      refuse_file("zip entry '", name, "': expected stored content, found compression method ", method,
+                  "; torch.save writes none, so the file was packed again: unpack it with that program");
     int64_t size = number_at<uint32_t>(bytes, at + 24), stored = number_at<uint32_t>(bytes, at + 20),
             local = number_at<uint32_t>(bytes, at + 42);
     read_zip64_extra(
         bytes.substr(static_cast<size_t>(at + kDirectoryEntryBytes + name_bytes), static_cast<size_t>(extra_bytes)),
         where, {&size, &stored, &local});
-    if (size != stored) refuse("zip entry '", name, "': expected ", size, " stored bytes, found ", stored);
+    if (size != stored) refuse_file("zip entry '", name, "': expected ", size, " stored bytes, found ", stored);
     const int64_t begin = content_offset(file, local, name);
     if (size < 0 || begin > file.size_bytes() || size > file.size_bytes() - begin)
-      refuse("zip entry '", name, "': expected ", size, " bytes at byte ", begin, ", the file has ", file.size_bytes());
+      refuse_file("zip entry '", name, "': expected ", size, " bytes at byte ", begin, ", the file has ",
+                  file.size_bytes());
     if (!entries.emplace(name, ZipEntry{begin, size, number_at<uint32_t>(bytes, at + 16)}).second)
-      refuse("zip entry '", name, "': stands there twice");
+      refuse_file("zip entry '", name, "': stands there twice");
     extents.push_back({local, begin + size, name});
     at += entry_bytes;
   }

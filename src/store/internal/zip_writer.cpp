@@ -8,7 +8,7 @@
 namespace espalier::store {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kRecordAlignment = 64;
 constexpr int64_t kNotIn32Bits = 0xffffffff;
 constexpr uint16_t kUtf8Names = 1 << 11;
 constexpr int64_t kCrcInHeader = 14;
@@ -26,7 +26,7 @@ void ZipWriter::add(const std::string& name, int64_t size, const std::function<v
   std::string extra;
   if (size >= kNotIn32Bits) put(extra, 2, 1), put(extra, 2, 16), put(extra, 8, size), put(extra, 8, size);
   const int64_t unpadded = entry.offset + 30 + static_cast<int64_t>(name.size() + extra.size()) + 4;
-  const int64_t padding = (kAlignment - unpadded % kAlignment) % kAlignment;
+  const int64_t padding = (kRecordAlignment - unpadded % kRecordAlignment) % kRecordAlignment;
   extra += "FB";
   put(extra, 2, padding);
   extra.append(static_cast<size_t>(padding), 'Z');

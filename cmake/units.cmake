@@ -1,0 +1,50 @@
+# Most of the time of a compilation goes into the headers that it reads, so several sources are compiled as one unit.
+#
+# espalier_units(OUT NAME SIZE sources...): sets OUT to files that include about SIZE of the sources each. Names are
+# therefore unique in a library, those of anonymous namespaces too.
+#
+# The units are made here and not by CMake's UNITY_BUILD, because its units name sources by absolute paths, so that ccache
+# cannot share them between two folders of the project.
+set(ESPALIER_UNITS ON CACHE BOOL "compile several sources as one; OFF: each alone, for clang-tidy and after a compiler's crash")
+
+function(espalier_units out name size)
+  list(LENGTH ARGN count)
+  if(NOT ESPALIER_UNITS OR count LESS 2)
+    set(${out} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  set(kept "")  # compiled alone: they have options of their own, or are no C++ by their name
+  set(grouped "")
+  foreach(source ${ARGN})
+    if(source MATCHES "\\.cpp$" AND NOT source MATCHES "_(avx2|avx512|avx512bf16|amx)\\.cpp$")
+      list(APPEND grouped ${source})
+    else()
+      list(APPEND kept ${source})
+    endif()
+  endforeach()
+  list(LENGTH grouped count)
+  if(count EQUAL 0)
+    set(${out} ${kept} PARENT_SCOPE)
+    return()
+  endif()
+  math(EXPR num_units "(${count} + ${size} - 1) / ${size}")
+  math(EXPR per_unit "(${count} + ${num_units} - 1) / ${num_units}")
+  math(EXPR last_unit "(${count} + ${per_unit} - 1) / ${per_unit} - 1")
+  set(units "")
+  foreach(index RANGE ${last_unit})
+    math(EXPR begin "${index} * ${per_unit}")
+    list(SUBLIST grouped ${begin} ${per_unit} members)
+    set(text "")
+    foreach(member ${members})
+      cmake_path(ABSOLUTE_PATH member BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+      cmake_path(RELATIVE_PATH member BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+      string(APPEND text "#include \"${member}\"\n")
+    endforeach()
+    set(unit ${CMAKE_BINARY_DIR}/units/${name}_${index}.cpp)
+    file(CONFIGURE OUTPUT ${unit} CONTENT "${text}" @ONLY)  # written only if it differs
+    list(APPEND units ${unit})
+  endforeach()
+  # Sources are found from the project's folder. A class may hold what an anonymous namespace of its own file holds.
+  set_source_files_properties(${units} PROPERTIES INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR} COMPILE_OPTIONS -Wno-subobject-linkage)
+  set(${out} ${units} ${kept} PARENT_SCOPE)
+endfunction()
