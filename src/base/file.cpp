@@ -38,10 +38,24 @@ void write_all(int descriptor, const void* data, size_t size, int64_t offset, co
   }
 }
 
+// What is neither a file nor a folder is refused before it is opened: a FIFO would wait for a writer that never comes,
+// a device has no end.
+int open_to_read(const std::filesystem::path& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    throw UserError(concat("'", path.string(), "' is a ",
+                           S_ISFIFO(status.st_mode)   ? "FIFO (a pipe)"
+                           : S_ISSOCK(status.st_mode) ? "socket"
+                                                      : "device",
+                           "; a regular file is needed. Write its content to a file and name that."),
+                    ExitCode::kBadData);
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open_to_read(path);
   if (descriptor < 0) fail("open", path);
   std::string content;
   char buffer[1 << 16];
@@ -85,7 +99,7 @@ int64_t file_size_bytes(const std::filesystem::path& path) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open_to_read(path);
   if (descriptor < 0) fail("open", path);
   struct stat status;
   if (::fstat(descriptor, &status) != 0 || S_ISDIR(status.st_mode)) {
@@ -114,7 +128,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = open_to_read(path);
   if (descriptor_ < 0) fail("open", path);
   struct stat status;
   const bool known = ::fstat(descriptor_, &status) == 0;

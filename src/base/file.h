@@ -1,6 +1,7 @@
 // Files: whole, mapped, and written so that a crash leaves either the old or the new one.
 //
-// Every failure is a UserError with the path, the operation and the system's reason.
+// Every failure is a UserError with the path, the operation and the system's reason. FIFOs, sockets and devices are
+// refused (kBadData) by all that read.
 #pragma once
 
 #include <cstddef>

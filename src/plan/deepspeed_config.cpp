@@ -1,12 +1,12 @@
 #include "plan/deepspeed_config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "base/literal.h"
 #include "base/log.h"
 #include "plan/internal/deepspeed_keys.h"
@@ -104,9 +104,9 @@ bool Reader::parse_file() {
     return true;
   };
   try {
-    content_ = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    problems_.add(file_, " is not JSON: ", error.what());
+    content_ = parse_json<Json>(text, file_, watch);
+  } catch (const UserError& error) {
+    problems_.add(error.what());
     return false;
   }
   if (!twice.empty()) problems_.add(file_, ": the key ", twice, " stands twice in one object; keep one");

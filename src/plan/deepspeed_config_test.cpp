@@ -149,7 +149,8 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
   for (const auto& [json, message] : cases) EXPECT_EQ(WithJson("--lr 1e-3", json).messages(), Words{message}) << json;
   const Words broken = WithJson("--lr 1e-3", "{").messages();
   ASSERT_EQ(broken.size(), 1U);
-  EXPECT_TRUE(broken[0].starts_with("F is not JSON: ")) << broken[0];
+  EXPECT_TRUE(broken[0].starts_with("F: ")) << broken[0];
+  EXPECT_NE(broken[0].find("expected JSON, found"), std::string::npos) << broken[0];
   const WithJson off("--lr 1e-3", R"({"curriculum_learning": {"enabled": false}, "scheduler": null, "zero_optimization":
       {"stage": 0, "offload_optimizer": {"device": "none", "pin_memory": true}},
       "flops_profiler": {"enabled": true}})");

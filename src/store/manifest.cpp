@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
+#include <limits>
 #include <set>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/json.h"
 
 namespace espalier::store {
 namespace {
@@ -20,6 +22,11 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormatName = "espalier-checkpoint";
 constexpr const char* kChecksumMark = "\"checksum\": \"";
 constexpr const char* kNoChecksum = "0000000000000000";
+
+// More than any run reaches, and far enough below 2^63 that sums, and products with the length of a sample, fit.
+constexpr int64_t kMostCount = 1'000'000'000'000'000;  // steps, samples, parameters
+constexpr int64_t kMostTokens = int64_t{1} << 60;
+constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 [[noreturn]] void refuse(const std::string& origin, const std::string& what) {
   throw UserError(concat(origin, ": ", what), ExitCode::kBadData);
@@ -42,6 +49,7 @@ Json encode(const std::map<std::string, Value>& values) {
 // Each returns what was expected where the value is of another kind, "" where it is right.
 std::string decode(const Json& json, int64_t& value) {
   if (!json.is_number_integer()) return "an integer";
+  if (json.is_number_unsigned() && json.get<uint64_t>() > std::numeric_limits<int64_t>::max()) return "less than 2^63";
   value = json;
   return "";
 }
@@ -69,6 +77,11 @@ std::string decode(const Json& json, std::map<std::string, Value>& values) {
   for (const auto& [key, value] : json.items())
     if (std::string expected = decode(value, values[key]); !expected.empty()) return expected;
   return "";
+}
+
+// A path may have bytes that are no UTF-8. A save must not fail for that.
+std::string text_json(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 template <class Struct>
@@ -127,6 +140,19 @@ void decode_struct(const Json& json, const std::string& where, const std::string
   reader.finish();
 }
 
+// Counts that no run can have would overflow where they are added to, or name folders that nobody finds.
+template <class Struct>
+void check_counts(const Struct& value, const std::string& where, const std::string& origin) {
+  Struct::visit_fields(value, [&](const std::string& name, const auto& field) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
+      const int64_t most = name.ends_with("_tokens") ? kMostTokens : kMostCount;
+      const int64_t least = name == "loss_scale_hysteresis_tracker" ? -kMostCount : 0;  // it goes on below 0
+      if (field < least || field > most)
+        refuse(origin, concat(where, ".", name, ": expected ", least, " to ", most, ", found ", field));
+    }
+  });
+}
+
 uint64_t decode_checksum(const std::string& text, const std::string& where, const std::string& origin) {
   if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
     refuse(origin, concat(where, ": expected 16 hexadecimal digits, found '", text, "'"));
@@ -152,6 +178,8 @@ StoredFile decode_file(const Json& json, const std::string& where, const std::st
   const bool inside = !path.empty() && path.is_relative() &&
                       std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
   if (!inside) refuse(origin, concat(where, ".path: expected a path inside the checkpoint, found '", file.path, "'"));
+  if (file.bytes < 0 || file.bytes > kMostBytes)
+    refuse(origin, concat(where, ".bytes: expected 0 to ", kMostBytes, ", found ", file.bytes));
   if (file.hashed_bytes < 0 || file.hashed_bytes > file.bytes)
     refuse(origin, concat(where, ".hashed_bytes: expected 0 to ", file.bytes, ", found ", file.hashed_bytes));
   return file;
@@ -171,14 +199,18 @@ Block decode_block(const Json& json, const std::string& where, const std::string
   if (!json.is_array() || json.size() != 3 || !json[0].is_number_integer() || !json[1].is_number_integer() ||
       !json[2].is_string())
     refuse(origin, concat(where, ": expected [offset, bytes, checksum], found ", json.dump()));
-  return {.offset = json[0], .bytes = json[1], .checksum = decode_checksum(json[2], where, origin)};
+  Block block;
+  if (!decode(json[0], block.offset).empty() || !decode(json[1], block.bytes).empty())
+    refuse(origin, concat(where, ": expected offset and bytes of less than 2^63, found ", json.dump()));
+  block.checksum = decode_checksum(json[2], where, origin);
+  return block;
 }
 
 // The blocks of a tensor follow one another and end where it ends.
 void check_blocks(const StoredTensor& tensor, const std::string& where, const std::string& origin) {
   int64_t position = 0;
   for (const Block& block : tensor.blocks) {
-    if (block.offset != position || block.bytes <= 0)
+    if (block.offset != position || block.bytes <= 0 || block.bytes > kMostBytes - position)
       refuse(origin, concat(where, ".blocks: expected a block at byte ", position, ", found ", block.bytes,
                             " bytes at ", block.offset));
     position += block.bytes;
@@ -198,8 +230,13 @@ StoredTensor decode_tensor(const Json& json, const std::string& at, const std::s
   const std::optional<DType> known = dtype_from_string(dtype);
   if (!known) refuse(origin, concat(where, ".dtype: expected a type of safetensors, found '", dtype, "'"));
   tensor.dtype = *known;
-  for (const Json& size : reader.array("shape")) {
-    if (!size.is_number_unsigned()) refuse(origin, concat(where, ".shape: expected sizes, found ", size.dump()));
+  int64_t bytes = size_bytes(tensor.dtype);
+  for (const Json& json_size : reader.array("shape")) {
+    int64_t size = -1;
+    if (!decode(json_size, size).empty() || size < 0)
+      refuse(origin, concat(where, ".shape: expected sizes, found ", json_size.dump()));
+    if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMostBytes)
+      refuse(origin, concat(where, ".shape: expected at most ", kMostBytes, " bytes, found ", json.at("shape").dump()));
     tensor.shape.push_back(size);
   }
   for (const Json& block : reader.array("blocks"))
@@ -242,13 +279,19 @@ void decode_header(ObjectReader& reader, Manifest& manifest, const std::string& 
 }
 
 void check_unique_and_known(const Manifest& manifest, const std::string& origin) {
-  std::set<std::string> files, tensors;
+  std::map<std::string, int64_t> room;  // of each file, for tensors that are still to come
+  std::set<std::string> tensors;
   for (const StoredFile& file : manifest.files)
-    if (!files.insert(file.path).second) refuse(origin, concat("files: '", file.path, "' stands there twice"));
+    if (!room.emplace(file.path, file.bytes - file.hashed_bytes).second)
+      refuse(origin, concat("files: '", file.path, "' is listed twice"));
   for (const StoredTensor& tensor : manifest.tensors) {
-    if (!tensors.insert(tensor.name).second) refuse(origin, concat("tensors: '", tensor.name, "' stands there twice"));
-    if (!files.count(tensor.file))
+    if (!tensors.insert(tensor.name).second) refuse(origin, concat("tensors: '", tensor.name, "' is listed twice"));
+    const auto file = room.find(tensor.file);
+    if (file == room.end())
       refuse(origin, concat("tensor '", tensor.name, "'.file: '", tensor.file, "' is not in the list of files"));
+    if ((file->second -= tensor.num_bytes()) < 0)
+      refuse(origin, concat("files: '", tensor.file, "' is ", -file->second, " bytes too short for its tensors up to '",
+                            tensor.name, "'"));
   }
 }
 
@@ -282,8 +325,8 @@ std::string to_json(const Manifest& manifest) {
   std::string text =
       concat("{\n  \"format\": \"", kFormatName, "\",\n  \"version\": ", manifest.version, ",\n  ", kChecksumMark,
              kNoChecksum, "\",\n  \"model\": ", encode_struct(manifest.model).dump(),
-             ",\n  \"state\": ", encode_struct(manifest.state).dump(),
-             ",\n  \"config\": ", Json(manifest.config).dump(), ",\n  \"files\": ", lines(manifest.files, encode_file),
+             ",\n  \"state\": ", encode_struct(manifest.state).dump(), ",\n  \"config\": ", text_json(manifest.config),
+             ",\n  \"files\": ", lines(manifest.files, encode_file),
              ",\n  \"tensors\": ", lines(manifest.tensors, encode_tensor), "\n}\n");
   text.replace(text.find(kChecksumMark) + std::string(kChecksumMark).size(), 16, hex64(hash64(text)));
   return text;
@@ -291,18 +334,17 @@ std::string to_json(const Manifest& manifest) {
 
 Manifest manifest_from_json(const std::string& text, const std::string& origin) {
   check_manifest_checksum(text, origin);
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse(origin, concat("expected JSON, found ", error.what()));
-  }
+  const Json json = parse_json<Json>(text, origin);
   Manifest manifest;
   ObjectReader reader(json, "manifest", origin);
   decode_header(reader, manifest, origin);
   reader.at("checksum");
   decode_struct(reader.at("model"), "model", origin, manifest.model);
   decode_struct(reader.at("state"), "state", origin, manifest.state);
+  check_counts(manifest.model, "model", origin);
+  check_counts(manifest.state, "state", origin);
+  if (!(manifest.state.loss_scale > 0) || !std::isfinite(manifest.state.loss_scale))
+    refuse(origin, concat("state.loss_scale: expected a positive number, found ", manifest.state.loss_scale));
   reader.read("config", manifest.config);
   for (const Json& file : reader.array("files")) manifest.files.push_back(decode_file(file, "files", origin));
   for (const Json& tensor : reader.array("tensors"))

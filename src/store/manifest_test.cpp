@@ -104,6 +104,56 @@ TEST(ManifestFile, FieldsThatAreMissingUnknownOrOfAnotherKindAreNamed) {
             "manifest.json: files.xxh3: expected 16 hexadecimal digits, found 'xedcba9876543210'");
 }
 
+// Each would be read without a word, and overflow later or name a folder that nobody finds.
+TEST(ManifestFile, CountsThatNoRunCanHaveAreRefused) {
+  const std::string huge = "4611686018427387904";  // 2^62
+  for (const std::string field : {"step", "consumed_train_samples", "scheduler_samples", "optimizer_steps"}) {
+    const std::string value = field == "step" ? "1000" : "0";
+    const auto with = [&](const std::string& found) {
+      return refusal(edited("\"" + field + "\":" + value, "\"" + field + "\":" + found));
+    };
+    EXPECT_EQ(with("-1"), "manifest.json: state." + field + ": expected 0 to 1000000000000000, found -1");
+    EXPECT_EQ(with(huge), "manifest.json: state." + field + ": expected 0 to 1000000000000000, found " + huge);
+    EXPECT_EQ(with("18446744073709551615"),
+              "manifest.json: state." + field + ": expected less than 2^63, found 18446744073709551615");
+  }
+  EXPECT_EQ(refusal(edited("\"num_parameters\":7", "\"num_parameters\":-1")),
+            "manifest.json: model.num_parameters: expected 0 to 1000000000000000, found -1");
+  EXPECT_EQ(refusal(edited("\"consumed_train_tokens\":9007199254740993", "\"consumed_train_tokens\":" + huge)),
+            "manifest.json: state.consumed_train_tokens: expected 0 to 1152921504606846976, found " + huge);
+  EXPECT_EQ(refusal(edited("\"loss_scale_hysteresis_tracker\":0", "\"loss_scale_hysteresis_tracker\":-2")), "no error");
+  EXPECT_EQ(refusal(edited("\"loss_scale\":0.1", "\"loss_scale\":\"nan\"")),
+            "manifest.json: state.loss_scale: expected a positive number, found nan");
+}
+
+TEST(ManifestFile, SizesThatOverflowAreRefused) {
+  EXPECT_EQ(refusal(edited("\"shape\":[4,8]", "\"shape\":[4294967296,4294967296]")),
+            "manifest.json: tensor 'w'.shape: expected at most 1152921504606846976 bytes, found "
+            "[4294967296,4294967296]");
+  EXPECT_EQ(refusal(edited("\"shape\":[4,8]", "\"shape\":[-4,-8]")),
+            "manifest.json: tensor 'w'.shape: expected sizes, found -4");
+  EXPECT_NE(refusal(edited("[60,4,", "[60,9223372036854775807,")), "no error");
+  EXPECT_EQ(refusal(edited("\"bytes\":192", "\"bytes\":191")),
+            "manifest.json: files: 'weights-final.safetensors' is 1 bytes too short for its tensors up to 'w'");
+  EXPECT_NE(refusal(edited("\"bytes\":192", "\"bytes\":9223372036854775807")), "no error");
+}
+
+// With a checksum that fits, as whoever makes it on purpose gives it.
+TEST(ManifestFile, OneThatIsNestedWithoutEndIsRefused) {
+  for (const char* text_there : {"\"step\":1000", "\"shape\":[4,8]", "[60,4,\"ffffffffffffffff\"]"}) {
+    const std::string where = text_there;
+    const std::string key = where.substr(0, where.find(':') + 1);
+    const std::string text = edited(where, key + std::string(100'000, '[') + std::string(100'000, ']'));
+    EXPECT_NE(refusal(text).find("lists and objects nest more than 64 deep"), std::string::npos) << where;
+  }
+}
+
+TEST(ManifestFile, AConfigurationThatIsNoUtf8IsSavedAllTheSame) {
+  Manifest manifest = example();
+  manifest.config = "data_path = '\xff'\n";
+  EXPECT_EQ(manifest_from_json(to_json(manifest), "manifest.json").config, "data_path = '\xef\xbf\xbd'\n");
+}
+
 TEST(ManifestFile, APathThatLeavesTheFolderIsRefused) {
   EXPECT_EQ(refusal(edited("\"path\":\"weights-final", "\"path\":\"../weights-final")),
             "manifest.json: files.path: expected a path inside the checkpoint, found '../weights-final.safetensors'");

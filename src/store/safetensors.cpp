@@ -4,12 +4,12 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json.h"
 
 namespace espalier::store {
 namespace {
@@ -69,12 +69,7 @@ json parse_header(const char* text, uint64_t length, const std::filesystem::path
       twice = value.get<std::string>();
     return true;
   };
-  json header;
-  try {
-    header = json::parse(text, text + length, watch);
-  } catch (const json::exception& error) {
-    refuse(path, concat("header: expected JSON, found ", error.what()));
-  }
+  const json header = espalier::parse_json(std::string_view(text, length), path.string() + ": header", watch);
   if (!header.is_object()) refuse(path, concat("header: expected a JSON object, found ", header.type_name()));
   if (!twice.empty()) refuse(path, concat("header: tensor '", twice, "' stands there twice"));
   return header;

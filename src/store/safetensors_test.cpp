@@ -89,6 +89,9 @@ TEST_F(Safetensors, AHeaderThatIsNoneIsRefused) {
   EXPECT_EQ(refusal_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
             "header length: expected at most 100000000, found 9223372036854775807; not a safetensors file, or damaged");
   EXPECT_EQ(refusal("[1]", ""), "header: expected a JSON object, found array");
+  EXPECT_NE(refusal("{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", "")
+                .find("lists and objects nest more than 64 deep"),
+            std::string::npos);
   EXPECT_NE(refusal("{\"a\":", "").find("header: expected JSON, found "), std::string::npos);
   EXPECT_EQ(refusal(R"({"__metadata__":{"n":1}})", ""), "__metadata__: 'n': expected text, found 1");
   EXPECT_EQ(

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "store/internal/direct_file.h"
 #include "store/internal/new_file.h"
@@ -51,12 +51,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
       twice = value.get<std::string>();
     return true;
   };
-  json index;
-  try {
-    index = json::parse(read_file(path), watch);
-  } catch (const json::exception& error) {
-    refuse_weights(path, concat("expected JSON, found ", error.what()));
-  }
+  json index = espalier::parse_json(read_file(path), path.string(), watch);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     refuse_weights(path, "expected an object with a weight_map, found none");
   if (!twice.empty()) refuse_weights(path, concat("'", twice, "' stands there twice"));
