@@ -62,11 +62,9 @@ void CheckpointWriter::begin(int64_t step) {
   std::filesystem::create_directories(run_folder_, error);
   if (error)
     throw UserError(concat("cannot create '", run_folder_.string(), "': ", error.message()), ExitCode::kCannotCreate);
-  store::check_step_is_new(run_folder_, step);
   int64_t extra_bytes = kSlackBytes;
   for (const store::ExtraFile& extra : extra_files_) extra_bytes += static_cast<int64_t>(extra.content.size());
-  store::check_free_space(run_folder_, plan_.checkpoint_bytes() + extra_bytes, step);
-  store::begin_step(run_folder_, step);
+  store::begin_step(run_folder_, step, plan_.checkpoint_bytes() + extra_bytes);
 }
 
 void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<TensorToSave>& tensors) {
@@ -83,6 +81,7 @@ void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<T
 
 void CheckpointWriter::write_behind(const store::Manifest& manifest, double stall_seconds) {
   store::StepContent content{.manifest = manifest, .tensors = plan_.tensors, .blocks = {}, .extra_files = extra_files_};
+  content.read_back = read_back_;
   for (const BlockToWrite& block : plan_.blocks)
     content.blocks.push_back({.tensor = block.tensor,
                               .offset = block.offset,

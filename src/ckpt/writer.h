@@ -51,6 +51,10 @@ class CheckpointWriter {
   // Waits, for other ranks only briefly: by now one of them may be gone. An error that nobody asked for is logged.
   ~CheckpointWriter();
 
+  // Whether saves from here on are read back from the disk before they count (store/step_writer.h): so unless told
+  // otherwise. The same on all ranks.
+  void set_read_back(bool read_back) { read_back_ = read_back; }
+
   // Collective.
   void reserve(const std::vector<TensorToSave>& tensors);
 
@@ -74,6 +78,7 @@ class CheckpointWriter {
   std::vector<store::ExtraFile> extra_files_;
   dist::Group group_;
   int64_t block_bytes_;
+  bool read_back_ = true;
   SavePlan plan_;
   HostBuffer buffer_;
   std::atomic<bool> leaving_ = false;

@@ -7,9 +7,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <mutex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "store/internal/test_folder.h"
+#include "store/internal/test_system.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
 
@@ -123,6 +127,78 @@ TEST_F(ParallelStep, EightWritersMakeTheSameFilesAsOne) {
   }
 }
 
+// On NFS the page caches of two machines that both write a page overwrite each other's part of it.
+TEST_F(ParallelStep, EachPageOfAFileIsWrittenByOneProcess) {
+  for (const int64_t block_bytes : {33, 5000, 9000}) {
+    const SmallCheckpoint checkpoint(3, /*rows=*/2000);
+    const fs::path run = folder_ / concat("run", block_bytes);
+    begin_step(run, 7);
+    Ranks ranks;
+    ranks.start([&](int64_t rank) {
+      std::ofstream log(folder_ / concat("log-", rank));
+      std::mutex mutex;
+      test::system_calls().on_write = [&](const std::string& path, int64_t offset, int64_t bytes) {
+        const std::lock_guard lock(mutex);
+        log << fs::path(path).filename().string() << ' ' << offset << ' ' << bytes << std::endl;
+        return false;
+      };
+      const Writers writers{.rank = rank, .count = kNumRanks};
+      write_step(run, content_of(checkpoint, 7, block_bytes, writers), writers);
+    });
+    ranks.wait();
+    std::map<std::string, std::set<int64_t>> writers_of_page;
+    for (int64_t rank = 0; rank < kNumRanks; ++rank) {
+      EXPECT_STREQ(ranks.shared().errors[rank], "");
+      std::istringstream log(read_file(folder_ / concat("log-", rank)));
+      std::string file;
+      for (int64_t offset, bytes; log >> file >> offset >> bytes;)
+        for (int64_t page = offset / 4096; file.ends_with(".safetensors") && page * 4096 < offset + bytes; ++page)
+          writers_of_page[concat(file, " page ", page)].insert(rank);
+    }
+    std::set<int64_t> all;
+    for (const auto& [page, ranks_of_page] : writers_of_page) {
+      EXPECT_EQ(ranks_of_page.size(), 1u) << page;
+      all.insert(ranks_of_page.begin(), ranks_of_page.end());
+    }
+    EXPECT_EQ(writers_of_page.size(), 7u + 28u + 1u) << "28,014, 112,000 and 2 bytes, each after a short header";
+    EXPECT_EQ(all.size() > 1, block_bytes > 4096) << "whole pages are written by those who have them";
+    EXPECT_EQ(verify_step(run / "step_00000007", 2, false), Lines{});
+  }
+}
+
+// What the disk of one rank loses is found by that rank, in its block or in a page that rank 0 wrote for it.
+TEST_F(ParallelStep, WhatDoesNotReadBackIsNotSaved) {
+  for (const int64_t lying_rank : {0, 3}) {
+    for (const int64_t block_bytes : {33, 9000}) {
+      const SmallCheckpoint checkpoint(3, /*rows=*/2000);
+      const bool writes_any = lying_rank == 0 || block_bytes > 8192;
+      const fs::path run = folder_ / concat("run", lying_rank, "_", block_bytes);
+      begin_step(run, 7);
+      Ranks ranks;
+      ranks.start([&](int64_t rank) {
+        std::atomic<bool> lied = false;
+        if (rank == lying_rank)
+          test::system_calls().on_write = [&](const std::string& path, int64_t, int64_t) {
+            return path.ends_with(optimizer_file("00000")) && !lied.exchange(true);
+          };
+        const Writers writers{.rank = rank, .count = kNumRanks};
+        write_step(run, content_of(checkpoint, 7, block_bytes, writers), writers);
+      });
+      ranks.wait();
+      for (const std::string error : ranks.shared().errors) {
+        if (!writes_any) {
+          EXPECT_EQ(error, "");
+          continue;
+        }
+        EXPECT_NE(error.find("was not saved: rank "), std::string::npos) << error;
+        EXPECT_NE(error.find("does not hold what was written to it: "), std::string::npos) << error;
+      }
+      EXPECT_EQ(fs::exists(run / "step_00000007"), !writes_any);
+      EXPECT_FALSE(fs::exists(run / "step_00000007.partial"));
+    }
+  }
+}
+
 // A file-size limit on rank 3 stands for a disk that is full for one of them.
 TEST_F(ParallelStep, WhenOneRankCannotWriteAllAreToldWhyAndNothingIsLeft) {
   SmallCheckpoint().save(folder_, 1);
@@ -136,7 +212,7 @@ TEST_F(ParallelStep, WhenOneRankCannotWriteAllAreToldWhyAndNothingIsLeft) {
       const rlimit small = {4096, RLIM_INFINITY};
       ::setrlimit(RLIMIT_FSIZE, &small);
     }
-    write_step(folder_, content_of(checkpoint, 2, 5000, writers), writers);
+    write_step(folder_, content_of(checkpoint, 2, 9000, writers), writers);
   });
   ranks.wait();
   const std::string start =

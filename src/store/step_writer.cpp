@@ -14,8 +14,13 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "store/internal/direct_file.h"
+#include "store/internal/page_edges.h"
+#include "store/internal/plain_errors.h"
+#include "store/internal/read_back.h"
+#include "store/internal/step_files.h"
 #include "store/internal/step_parts.h"
 #include "store/run_folder.h"
 
@@ -26,36 +31,6 @@ namespace fs = std::filesystem;
 
 // A block is made, hashed and written in pieces, so that the second use finds it in the cache.
 constexpr int64_t kWritePieceBytes = int64_t{1} << 20;
-
-// One safetensors file: its header, and the place of each of its tensors.
-struct TensorFile {
-  std::string path;
-  std::string header;
-  std::vector<size_t> tensors;
-  std::vector<int64_t> begins;  // of the tensors, from the start of the file
-  int64_t bytes = 0;
-};
-
-// In the order in which the files first appear.
-std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
-  std::vector<TensorFile> files;
-  std::map<std::string, size_t> index;
-  for (size_t number = 0; number < tensors.size(); ++number) {
-    const auto [found, is_new] = index.emplace(tensors[number].file, files.size());
-    if (is_new) files.push_back({.path = tensors[number].file, .header = {}, .tensors = {}, .begins = {}});
-    files[found->second].tensors.push_back(number);
-  }
-  for (TensorFile& file : files) {
-    std::vector<TensorEntry> entries;
-    for (const size_t number : file.tensors)
-      entries.push_back({.name = tensors[number].name, .dtype = tensors[number].dtype, .shape = tensors[number].shape});
-    file.header = safetensors_header(entries, {{"format", "pt"}});
-    const auto header_bytes = static_cast<int64_t>(file.header.size());
-    for (const TensorEntry& entry : entries) file.begins.push_back(header_bytes + entry.begin);
-    file.bytes = header_bytes + (entries.empty() ? 0 : entries.back().end);
-  }
-  return files;
-}
 
 // `room`, of kWritePieceBytes, takes what is made here.
 Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make, uint8_t* room) {
@@ -74,60 +49,70 @@ Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& mak
   return {.offset = block.offset, .bytes = block.bytes, .checksum = hasher.digest()};
 }
 
-// A block and where it begins in its file.
-struct PlacedBlock {
-  const BlockData* block;
-  int64_t begin;
-};
-
-// What this process has to write of a file.
-struct FilePart {
-  const TensorFile* file;
-  std::vector<PlacedBlock> blocks;  // by position
-};
-
-std::vector<FilePart> parts_of(const std::vector<TensorFile>& files, const StepContent& content) {
-  std::vector<std::vector<const BlockData*>> by_tensor(content.tensors.size());
-  for (const BlockData& block : content.blocks) by_tensor.at(block.tensor).push_back(&block);
-  std::vector<FilePart> parts;
-  for (const TensorFile& file : files) {
-    parts.push_back({.file = &file, .blocks = {}});
-    for (size_t i = 0; i < file.tensors.size(); ++i)
-      for (const BlockData* block : by_tensor[file.tensors[i]])
-        parts.back().blocks.push_back({block, file.begins[i] + block->offset});
-    std::sort(parts.back().blocks.begin(), parts.back().blocks.end(),
-              [](const PlacedBlock& a, const PlacedBlock& b) { return a.begin < b.begin; });
-  }
-  return parts;
-}
-
-std::vector<WrittenBlock> write_file_part(const fs::path& partial, const FilePart& part, const MakeBytes& make,
-                                          const Writers& writers) {
-  std::vector<WrittenBlock> written;
+WrittenPart write_file_part(const fs::path& partial, const FilePart& part, const MakeBytes& make,
+                            const Writers& writers) {
+  WrittenPart written;
   if (part.blocks.empty() && writers.rank != 0) return written;
   if (writers.count > 1) check_not_aborted(partial);
   DirectFile file(partial / part.file->path, part.file->bytes);
+  if (writers.count > 1) file.keep_edges();
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
   const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kWritePieceBytes] : nullptr);
   for (const PlacedBlock& placed : part.blocks) {
     if (file.position() != placed.begin) file.seek(placed.begin);
-    written.push_back({placed.block->tensor, write_block(file, *placed.block, make, room.get())});
+    written.blocks.push_back({placed.block->tensor, write_block(file, *placed.block, make, room.get())});
   }
   file.finish();
+  if (writers.count > 1) written.edges.push_back({part.number, file.take_edges()});
   return written;
 }
 
-std::vector<WrittenBlock> write_own_blocks(const fs::path& partial, const std::vector<TensorFile>& files,
-                                           const StepContent& content, const Writers& writers) {
-  const std::vector<FilePart> parts = parts_of(files, content);
+// Runs `work` for every file, a few at a time, and waits for all.
+template <class Work>
+void for_each_part(const std::vector<FilePart>& parts, const Work& work) {
   ThreadPool pool(kWriterThreads);
-  std::vector<std::future<std::vector<WrittenBlock>>> pending;
-  for (const FilePart& part : parts)
-    pending.push_back(pool.submit([&] { return write_file_part(partial, part, content.make, writers); }));
-  std::vector<WrittenBlock> all;
-  for (auto& future : pending) {
-    const std::vector<WrittenBlock> written = future.get();
-    all.insert(all.end(), written.begin(), written.end());
+  std::vector<std::future<void>> pending;
+  for (size_t index = 0; index < parts.size(); ++index) pending.push_back(pool.submit([&, index] { work(index); }));
+  for (std::future<void>& one : pending) one.get();
+}
+
+// One for each of `parts`.
+std::vector<WrittenPart> write_own_blocks(const fs::path& partial, const std::vector<FilePart>& parts,
+                                          const StepContent& content, const Writers& writers) {
+  std::vector<WrittenPart> written(parts.size());
+  for_each_part(parts,
+                [&](size_t index) { written[index] = write_file_part(partial, parts[index], content.make, writers); });
+  return written;
+}
+
+// Each of what this process wrote, when everybody has written; the headers by rank 0.
+void read_own_blocks(const fs::path& partial, const std::vector<FilePart>& parts,
+                     const std::vector<WrittenPart>& written, const StepContent& content, const Writers& writers) {
+  for_each_part(parts, [&](size_t index) {
+    const FilePart& part = parts[index];
+    std::vector<WrittenRange> ranges;
+    if (writers.rank == 0)
+      ranges.push_back({.begin = 0,
+                        .bytes = static_cast<int64_t>(part.file->header.size()),
+                        .checksum = hash64(part.file->header),
+                        .what = "header"});
+    for (size_t number = 0; number < part.blocks.size(); ++number) {
+      const Block& block = written[index].blocks[number].block;
+      ranges.push_back({.begin = part.blocks[number].begin,
+                        .bytes = block.bytes,
+                        .checksum = block.checksum,
+                        .what = concat("tensor '", content.tensors[part.blocks[number].block->tensor].name, "'")});
+    }
+    if (writers.count > 1) check_not_aborted(partial);
+    read_back(partial / part.file->path, ranges);
+  });
+}
+
+WrittenPart joined(const std::vector<WrittenPart>& parts) {
+  WrittenPart all;
+  for (const WrittenPart& part : parts) {
+    all.blocks.insert(all.blocks.end(), part.blocks.begin(), part.blocks.end());
+    all.edges.insert(all.edges.end(), part.edges.begin(), part.edges.end());
   }
   return all;
 }
@@ -174,27 +159,63 @@ void describe_tensors(const std::vector<TensorFile>& files, const StepContent& c
   }
 }
 
+// Small files, as they should be.
+void read_back_whole(const fs::path& folder, const std::string& path, const std::string& content) {
+  if (content.empty()) return;
+  read_back(
+      folder / path,
+      {{.begin = 0, .bytes = static_cast<int64_t>(content.size()), .checksum = hash64(content), .what = "the file"}});
+}
+
+// The rename has made it a checkpoint: from here on nothing can be taken back, and nothing is lost by going on.
+void commit(const fs::path& partial, const fs::path& target) {
+  fsync_directory(partial);
+  fs::rename(partial, target);
+  try {
+    fsync_directory(target.parent_path());
+  } catch (const UserError& error) {
+    log_warning("checkpoint '", target.string(), "' is saved and complete, but ", error.what(),
+                ": if the machine loses power now, its new name may be lost (it would be found as ",
+                partial.filename().string(), "). Look at the disk.");
+  }
+}
+
 void write_and_commit(const fs::path& run_folder, const StepContent& content, const Writers& writers) {
   const fs::path partial = partial_folder(run_folder, content.manifest.state.step);
   const fs::path target = run_folder / step_folder_name(content.manifest.state.step);
   if (writers.rank != 0) await_begin(partial, writers);
   const std::vector<TensorFile> files = lay_out_files(content.tensors);
-  std::vector<WrittenBlock> written = write_own_blocks(partial, files, content, writers);
+  const std::vector<FilePart> parts = parts_of(files, content);
+  const std::vector<WrittenPart> own = write_own_blocks(partial, parts, content, writers);
+  WrittenPart written = joined(own);
   if (writers.rank != 0) {
     leave_part(partial, writers, written);
+    if (content.read_back) {
+      await_written(partial, writers);
+      read_own_blocks(partial, parts, own, content, writers);
+      leave_read(partial, writers);
+    }
     await_commit(partial, target, writers);
     return;
   }
-  const std::vector<WrittenBlock> others = collect_parts(partial, writers);
-  written.insert(written.end(), others.begin(), others.end());
+  collect_parts(partial, writers, written);
+  write_edges(partial, files, std::move(written.edges));
+  if (content.read_back) {
+    say_written(partial, writers);
+    read_own_blocks(partial, parts, own, content, writers);
+    collect_reads(partial, writers);
+  }
   Manifest manifest = content.manifest;
   manifest.files.clear(), manifest.tensors.clear();
-  describe_tensors(files, content, written, manifest);
+  describe_tensors(files, content, written.blocks, manifest);
   for (const ExtraFile& extra : content.extra_files) write_extra_file(partial, extra, manifest);
-  write_whole_file(partial, kManifestName, to_json(manifest));
-  fsync_directory(partial);
-  fs::rename(partial, target);
-  fsync_directory(run_folder);
+  const std::string manifest_text = to_json(manifest);
+  write_whole_file(partial, kManifestName, manifest_text);
+  if (content.read_back) {
+    for (const ExtraFile& extra : content.extra_files) read_back_whole(partial, extra.path, extra.content);
+    read_back_whole(partial, kManifestName, manifest_text);
+  }
+  commit(partial, target);
 }
 
 }  // namespace
@@ -209,11 +230,12 @@ fs::path partial_folder(const fs::path& run_folder, int64_t step) {
   return run_folder / (step_folder_name(step) + ".partial");
 }
 
-void begin_step(const fs::path& run_folder, int64_t step) {
+void begin_step(const fs::path& run_folder, int64_t step, int64_t needed_bytes) {
   check_step_is_new(run_folder, step);
   const fs::path partial = partial_folder(run_folder, step);
   try {
-    fs::remove_all(partial);
+    fs::remove_all(partial);  // first: the room that it takes is this save's
+    if (needed_bytes > 0) check_free_space(run_folder, needed_bytes, step);
     fs::create_directories(partial);
   } catch (const fs::filesystem_error& error) {
     throw UserError(concat("cannot create '", partial.string(), "': ", error.code().message()),
@@ -226,7 +248,7 @@ void write_step(const fs::path& run_folder, const StepContent& content, const Wr
   try {
     write_and_commit(run_folder, content, writers);
   } catch (const std::exception& error) {
-    const std::string reason = abort_step(partial_folder(run_folder, step), writers, error.what());
+    const std::string reason = abort_step(partial_folder(run_folder, step), writers, plain_text(error));
     throw UserError(concat("checkpoint '", (run_folder / step_folder_name(step)).string(), "' was not saved: ", reason,
                            ". Checkpoints saved earlier are untouched."),
                     ExitCode::kInputOutput);
@@ -273,12 +295,18 @@ void check_free_space(const fs::path& run_folder, int64_t needed_bytes, int64_t 
 
 void check_step_is_new(const fs::path& run_folder, int64_t step) {
   const fs::path target = run_folder / step_folder_name(step);
-  if (fs::exists(target))
-    throw UserError(concat("'", target.string(),
-                           "' is already there, and a checkpoint is never rewritten. Continue that "
-                           "run with --load ",
-                           run_folder.string(), ", or use another --save."),
+  std::error_code ignored;
+  if (!fs::exists(target, ignored)) return;
+  if (!fs::exists(target / kManifestName, ignored))
+    throw UserError(concat("'", target.string(), "' exists without a ", kManifestName,
+                           " (a copy that was interrupted?), and nothing is written over it. Move it out of the way, "
+                           "or start the run again: it then renames the folder and goes on."),
                     ExitCode::kCannotCreate);
+  throw UserError(concat("'", target.string(),
+                         "' is already there, and a checkpoint is never rewritten. Continue that "
+                         "run with --load ",
+                         run_folder.string(), ", or use another --save."),
+                  ExitCode::kCannotCreate);
 }
 
 }  // namespace espalier::store

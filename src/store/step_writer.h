@@ -5,9 +5,10 @@
 //   write_step(run, {manifest, tensors, blocks, extra_files}, {rank, count});   // all, each with blocks of its own
 //
 // Everything goes to `step_N.partial/`: safetensors files block by block with their checksums, other files, the
-// manifest last; each is fsynced, then the folder; the rename to `step_N` makes it a checkpoint; the run folder is
-// fsynced. Nothing that exists is written to. A failure of one process ends the save in all of them: the partial
-// folder is removed and each gets a UserError with the reason.
+// manifest last; each is fsynced and read back from the disk, then the folder; the rename to `step_N` makes it a
+// checkpoint; the run folder is fsynced. Each page of a file is written by one process. Nothing that exists is written
+// to. A failure of one process ends the save in all of them: the partial folder is removed and each gets a UserError
+// with the reason.
 #pragma once
 
 #include <atomic>
@@ -63,11 +64,12 @@ struct StepContent {
   std::vector<BlockData> blocks;       // all ranks together: every byte of every tensor once
   std::vector<ExtraFile> extra_files;  // used on rank 0
   MakeBytes make = {};                 // what blocks without data are made by
+  bool read_back = true;               // each process reads what it wrote, from the disk, before it counts as saved
 };
 
 // Rank 0, before any rank writes. The folder of step N must not exist yet; a partial one of an earlier attempt is
-// removed.
-void begin_step(const std::filesystem::path& run_folder, int64_t step);
+// removed. Then there must be room for `needed_bytes` (check_free_space).
+void begin_step(const std::filesystem::path& run_folder, int64_t step, int64_t needed_bytes = 0);
 
 // Returns when the checkpoint is complete, on every rank.
 void write_step(const std::filesystem::path& run_folder, const StepContent& content, const Writers& writers);

@@ -14,8 +14,6 @@
 namespace espalier::store {
 namespace {
 
-// What O_DIRECT wants of addresses, offsets and lengths, on any disk in use.
-constexpr int64_t kAlignment = 4096;
 constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 [[noreturn]] void fail(const char* operation, const std::filesystem::path& path) {
@@ -23,8 +21,8 @@ constexpr int64_t kStagingBytes = int64_t{4} << 20;
                   ExitCode::kInputOutput);
 }
 
-int64_t round_down(int64_t offset) { return offset / kAlignment * kAlignment; }
-int64_t round_up(int64_t offset) { return round_down(offset + kAlignment - 1); }
+int64_t round_down(int64_t offset) { return offset / page_bytes() * page_bytes(); }
+int64_t round_up(int64_t offset) { return round_down(offset + page_bytes() - 1); }
 
 // False, with errno, when not everything could be written.
 bool write_all(int descriptor, const char* data, int64_t bytes, int64_t offset) {
@@ -39,11 +37,16 @@ bool write_all(int descriptor, const char* data, int64_t bytes, int64_t offset) 
 
 }  // namespace
 
+int64_t page_bytes() {
+  static const int64_t bytes = std::max<int64_t>(4096, ::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 void DirectFile::Free::operator()(void* memory) const { std::free(memory); }
 
 DirectFile::Staging DirectFile::make_staging() {
   Staging staging;
-  staging.memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kStagingBytes)));
+  staging.memory.reset(static_cast<char*>(std::aligned_alloc(static_cast<size_t>(page_bytes()), kStagingBytes)));
   if (staging.memory == nullptr) throw std::bad_alloc();
   return staging;
 }
@@ -100,13 +103,21 @@ void DirectFile::write(const Staging& staging) {
   const auto write = [&](int descriptor, int64_t begin, int64_t end) {
     return write_all(descriptor, staging.memory.get() + (begin - staging.base), end - begin, begin);
   };
-  if (!write(buffered_, staging.begin, first_page)) fail("write", path_);
+  const auto write_edge = [&](int64_t begin, int64_t end) {
+    if (begin == end) return;
+    if (keeps_edges_)
+      edges_.push_back(
+          {begin, std::string(staging.memory.get() + (begin - staging.base), static_cast<size_t>(end - begin))});
+    else if (!write(buffered_, begin, end))
+      fail("write", path_);
+  };
+  write_edge(staging.begin, first_page);
   if (direct_ >= 0 && !write(direct_, first_page, last_page)) {
     if (errno != EINVAL) fail("write", path_);
     ::close(std::exchange(direct_, -1));  // a file system that wants another alignment
   }
   if (direct_ < 0 && !write(buffered_, first_page, last_page)) fail("write", path_);
-  if (!write(buffered_, last_page, staging.end)) fail("write", path_);
+  write_edge(last_page, staging.end);
 }
 
 void DirectFile::flush() {

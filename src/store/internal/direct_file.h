@@ -1,21 +1,34 @@
 // Writes ranges of a file past the page cache, each from front to back.
 //
 // Writing a checkpoint through the page cache costs a core more time than its checksums, and pushes the token files
-// that training reads out of memory. Only the ends of a range, which are not whole pages, go through it, so that other
-// processes may write the neighbouring ranges of the same file at the same time. Where the file system does not take
-// O_DIRECT, ordinary writes are used. A thread of its own waits for the disk, while the caller makes the next bytes.
+// that training reads out of memory. Only the ends of a range, which are not whole pages, go through it, or are kept
+// for the one who writes those pages where other processes write the neighbouring ranges. Where the file system does
+// not take O_DIRECT, ordinary writes are used. A thread of its own waits for the disk, while the caller makes the next
+// bytes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace espalier::store {
 
 // Of one process that writes a checkpoint or a folder of weights: while one waits for the disk, another has bytes to
 // make.
 inline constexpr int kWriterThreads = 2;
+
+// What one process may write without looking at others: a page of this machine's memory, and no less than O_DIRECT
+// wants of addresses, offsets and lengths on any disk in use.
+int64_t page_bytes();
+
+// An end of a range that is no whole page.
+struct PageEdge {
+  int64_t offset = 0;  // in the file
+  std::string bytes;
+};
 
 class DirectFile {
  public:
@@ -37,6 +50,11 @@ class DirectFile {
   // Writes what is left and waits until it is on the disk.
   void finish();
 
+  // From here on only whole pages are written; the ends of ranges are kept for take_edges(), after finish(). For files
+  // that several processes write.
+  void keep_edges() { keeps_edges_ = true; }
+  std::vector<PageEdge> take_edges() { return std::move(edges_); }
+
  private:
   struct Free {
     void operator()(void* memory) const;
@@ -53,6 +71,8 @@ class DirectFile {
   std::filesystem::path path_;
   int direct_ = -1, buffered_ = -1;  // two descriptors of the file; no direct one where it cannot be had
   Staging filling_, writing_;
+  bool keeps_edges_ = false;
+  std::vector<PageEdge> edges_;
   std::future<void> pending_;  // uses all of the above but filling_
 };
 

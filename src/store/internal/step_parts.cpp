@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAbortName = "abort";
+constexpr const char* kWrittenName = "written";
 constexpr const char* kRankZeroGaveUp = "rank 0 gave up the save; its own log says why";
 constexpr auto kAbortGrace = std::chrono::milliseconds(10'000);
 // Seeing the other ranks through is worth this much to a process that is about to end.
@@ -81,13 +82,42 @@ void wait_until(const Writers& writers, const Ready& ready, const Describe& what
   }
 }
 
-std::vector<WrittenBlock> read_part(const fs::path& path) {
+// The first line guards the edges: a network file system may show a file before all of its content.
+void read_part(const fs::path& partial, int64_t rank, WrittenPart& part) {
+  const fs::path path = file_of(partial, rank, ".done");
   std::istringstream lines(read_file(path));
-  std::vector<WrittenBlock> blocks;
+  size_t edge_bytes = 0;
+  uint64_t edge_checksum = 0;
+  ESPALIER_CHECK(lines >> edge_bytes >> edge_checksum, path.string());
   WrittenBlock next;
-  while (lines >> next.tensor >> next.block.offset >> next.block.bytes >> next.block.checksum) blocks.push_back(next);
-  ESPALIER_CHECK(lines.eof(), path.string(), " after ", blocks.size(), " blocks");
-  return blocks;
+  while (lines >> next.tensor >> next.block.offset >> next.block.bytes >> next.block.checksum)
+    part.blocks.push_back(next);
+  ESPALIER_CHECK(lines.eof(), path.string(), " after ", part.blocks.size(), " blocks");
+  if (edge_bytes == 0) return;
+  const std::string edges = read_file(file_of(partial, rank, ".edges"));
+  if (edges.size() != edge_bytes || hash64(edges) != edge_checksum)
+    throw UserError(
+        concat("'", file_of(partial, rank, ".edges").string(), "': expected ", edge_bytes, " bytes with checksum ",
+               hex64(edge_checksum), ", found ", edges.size(), " with ", hex64(hash64(edges))),
+        ExitCode::kInputOutput);
+  for (FileEdges& one : decode_edges(edges, rank)) part.edges.push_back(std::move(one));
+}
+
+// Rank 0: waits until every other rank has left its file with this ending.
+void await_all(const fs::path& partial, const Writers& writers, const char* ending, const char* what_it_does) {
+  for (int64_t rank = 1; rank < writers.count; ++rank)
+    wait_until(
+        writers,
+        [&] {
+          check_not_aborted(partial);
+          return is_there(file_of(partial, rank, ending));
+        },
+        [&] { return concat("rank ", rank, ", which ", what_it_does, " a part of the checkpoint"); });
+  check_not_aborted(partial);
+}
+
+void remove_all_of(const fs::path& partial, const Writers& writers, const char* ending) {
+  for (int64_t rank = 1; rank < writers.count; ++rank) fs::remove(file_of(partial, rank, ending));
 }
 
 }  // namespace
@@ -105,31 +135,48 @@ void check_not_aborted(const fs::path& partial) {
   if (const auto reason = abort_reason(partial)) throw UserError(*reason, ExitCode::kInputOutput);
 }
 
-void leave_part(const fs::path& partial, const Writers& writers, const std::vector<WrittenBlock>& blocks) {
+void leave_part(const fs::path& partial, const Writers& writers, const WrittenPart& part) {
+  const std::string edges = encode(part.edges);
+  if (!edges.empty()) put_file(file_of(partial, writers.rank, ".edges"), writers, edges);
   std::ostringstream lines;
-  for (const WrittenBlock& written : blocks)
+  lines << edges.size() << ' ' << hash64(edges) << '\n';
+  for (const WrittenBlock& written : part.blocks)
     lines << written.tensor << ' ' << written.block.offset << ' ' << written.block.bytes << ' '
           << written.block.checksum << '\n';
   put_file(file_of(partial, writers.rank, ".done"), writers, lines.str());
 }
 
-std::vector<WrittenBlock> collect_parts(const fs::path& partial, const Writers& writers) {
-  std::vector<WrittenBlock> all;
-  for (int64_t rank = 1; rank < writers.count; ++rank) {
-    const fs::path path = file_of(partial, rank, ".done");
-    wait_until(
-        writers,
-        [&] {
-          check_not_aborted(partial);
-          return is_there(path);
-        },
-        [&] { return concat("rank ", rank, ", which writes a part of the checkpoint"); });
-    const std::vector<WrittenBlock> part = read_part(path);
-    all.insert(all.end(), part.begin(), part.end());
-  }
-  check_not_aborted(partial);
-  for (int64_t rank = 1; rank < writers.count; ++rank) fs::remove(file_of(partial, rank, ".done"));
-  return all;
+void collect_parts(const fs::path& partial, const Writers& writers, WrittenPart& part) {
+  await_all(partial, writers, ".done", "writes");
+  for (int64_t rank = 1; rank < writers.count; ++rank) read_part(partial, rank, part);
+  remove_all_of(partial, writers, ".done");
+  remove_all_of(partial, writers, ".edges");
+}
+
+void say_written(const fs::path& partial, const Writers& writers) {
+  if (writers.count > 1) put_file(partial / kWrittenName, writers, "");
+}
+
+void await_written(const fs::path& partial, const Writers& writers) {
+  wait_until(
+      writers,
+      [&] {
+        if (is_there(partial / kWrittenName)) return true;
+        check_not_aborted(partial);
+        if (!is_there(partial)) throw UserError(kRankZeroGaveUp, ExitCode::kInputOutput);
+        return false;
+      },
+      [] { return "rank 0, which collects the parts of the checkpoint"; });
+}
+
+void leave_read(const fs::path& partial, const Writers& writers) {
+  put_file(file_of(partial, writers.rank, ".read"), writers, "");
+}
+
+void collect_reads(const fs::path& partial, const Writers& writers) {
+  await_all(partial, writers, ".read", "reads back");
+  remove_all_of(partial, writers, ".read");
+  if (writers.count > 1) fs::remove(partial / kWrittenName);
 }
 
 void await_commit(const fs::path& partial, const fs::path& target, const Writers& writers) {

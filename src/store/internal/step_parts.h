@@ -2,16 +2,20 @@
 //
 // They speak through files in step_N.partial/: the folder is what they share in any case, a thread can look into it
 // without disturbing an exchange of tensors, and what a killed process has left unsaid is plainly missing.
-//   rank-3.done     what rank 3 has to write is on the disk; the checksums of its blocks
+//   rank-3.edges    the ends of its ranges that are no whole pages, which rank 0 writes (page_edges.h)
+//   rank-3.done     the rest of what rank 3 has to write is on the disk; the checksums of its blocks
+//   written         rank 0 has written the pages that nobody has whole: everything is on the disk
+//   rank-3.read     rank 3 has read back what it wrote, and found it right
 //   abort           some rank failed: which and why; all stop
 //   rank-3.aborted  rank 3 has read that
-// Rank 0 waits for all parts, then writes the manifest and renames the folder, which is what the others wait for.
+// Rank 0 waits for all of them, then writes the manifest and renames the folder, which is what the others wait for.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "store/internal/page_edges.h"
 #include "store/step_writer.h"
 
 namespace espalier::store {
@@ -27,12 +31,26 @@ void await_begin(const std::filesystem::path& partial, const Writers& writers);
 // Throws the reason (UserError) when a rank has called abort_step.
 void check_not_aborted(const std::filesystem::path& partial);
 
-// "What I had to write is on the disk."
-void leave_part(const std::filesystem::path& partial, const Writers& writers, const std::vector<WrittenBlock>& blocks);
+// What a rank has written, and what it leaves to rank 0 to write.
+struct WrittenPart {
+  std::vector<WrittenBlock> blocks;
+  std::vector<FileEdges> edges;
+};
 
-// For rank 0: waits for the parts of all other ranks and returns their blocks; removes their files. Throws when a rank
+// "What I had to write is on the disk."
+void leave_part(const std::filesystem::path& partial, const Writers& writers, const WrittenPart& part);
+
+// For rank 0: waits for the parts of all other ranks and adds them to `part`; removes their files. Throws when a rank
 // has failed or says nothing for too long.
-std::vector<WrittenBlock> collect_parts(const std::filesystem::path& partial, const Writers& writers);
+void collect_parts(const std::filesystem::path& partial, const Writers& writers, WrittenPart& part);
+
+// Rank 0: "all of it is on the disk"; the others wait for that before they read.
+void say_written(const std::filesystem::path& partial, const Writers& writers);
+void await_written(const std::filesystem::path& partial, const Writers& writers);
+
+// "What I wrote reads back right"; rank 0 waits for all of them.
+void leave_read(const std::filesystem::path& partial, const Writers& writers);
+void collect_reads(const std::filesystem::path& partial, const Writers& writers);
 
 // For the others: returns when `target` is there.
 void await_commit(const std::filesystem::path& partial, const std::filesystem::path& target, const Writers& writers);

@@ -1,0 +1,30 @@
+// For the tests of this library: system calls that fail or lie as a file system may (see system_calls_test.cpp, which
+// stands in for the C library's functions in the whole test program).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace espalier::store::test {
+
+struct SystemCalls {
+  int flock_error = 0;                  // of every flock; 0: as usual
+  std::filesystem::path failing_fsync;  // fsync of this file or folder fails with EIO
+  std::filesystem::path limited_disk;   // statvfs of this folder: as if it lay on a disk of `disk_bytes`
+  int64_t disk_bytes = 0;
+  // Called with path, offset and length of every pwrite; true: one bit of what is written is lost.
+  std::function<bool(const std::string&, int64_t, int64_t)> on_write;
+};
+
+// What is set here holds until the next test sets it back.
+SystemCalls& system_calls();
+
+// Sets everything back at its end.
+class SystemCallsScope {
+ public:
+  ~SystemCallsScope() { system_calls() = {}; }
+};
+
+}  // namespace espalier::store::test
