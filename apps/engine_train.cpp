@@ -13,6 +13,7 @@
 #include "launch/environment.h"
 #include "launch/peer_watch.h"
 #include "plan/run_config.h"
+#include "store/run_folder.h"
 #include "train/run.h"
 
 namespace espalier {
@@ -58,14 +59,6 @@ void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>
   log_info("each rank: ", share.explanation);
 }
 
-// A step that was asked for is where the run began; started again, it goes on from what it has saved since.
-void go_on_from_the_newest(plan::CheckpointConfig& checkpoint, const launch::RankEnvironment& place) {
-  if (place.restart_count == 0 || !checkpoint.ckpt_step || checkpoint.load != checkpoint.save) return;
-  log_info("restart ", place.restart_count, ": the newest checkpoint counts, no longer --ckpt-step ",
-           *checkpoint.ckpt_step);
-  checkpoint.ckpt_step.reset();
-}
-
 dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
@@ -90,6 +83,28 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
   return dist::make_grid(config.grid, place.rank, options);
 }
 
+// Who starts a run by hand is told of a damaged checkpoint and decides. Ranks that a launcher starts again would fail
+// at the same place each time: they set it aside and go on from the one before. What is thrown is thrown on every rank.
+void train_from_whole_checkpoint(const plan::RunConfig& config, const OptionTable& table,
+                                 const std::string& command_line, const dist::Grid& grid,
+                                 const launch::RankEnvironment& place) {
+  const plan::CheckpointConfig& checkpoint = config.checkpoint;
+  while (true) {
+    try {
+      return train::run(config, table, command_line, grid);
+    } catch (const store::DamagedCheckpoint& damaged) {
+      if (place.restart_count == 0 || checkpoint.save.empty()) throw;
+      std::string cost;
+      if (grid.rank == 0) {
+        log_warning(damaged.what());
+        cost = store::set_damaged_aside(damaged.step_folder(), checkpoint.save).value_or("");
+      }
+      if (grid.world.gather_texts(cost)[0].empty()) throw;
+      log_warning(cost);
+    }
+  }
+}
+
 }  // namespace
 
 int train_rank(const Words& arguments) {
@@ -106,12 +121,11 @@ int train_rank(const Words& arguments) {
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
-  go_on_from_the_newest(config.checkpoint, place);
   const dist::Grid grid = make_grid(config, place);
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
-  train::run(config, table, command_line_of("train", arguments), grid);
+  train_from_whole_checkpoint(config, table, command_line_of("train", arguments), grid, place);
   grid.world.barrier();  // nobody's connections close under another
   return 0;
 }

@@ -157,7 +157,7 @@ auto with_hint(const std::filesystem::path& folder, const Read& read) {
   try {
     return read();
   } catch (const UserError& error) {
-    throw UserError(concat(error.what(), ".", store::other_steps_hint(folder)), error.code());
+    throw store::DamagedCheckpoint(concat(error.what(), ".", store::other_steps_hint(folder)), error.code(), folder);
   }
 }
 
@@ -196,6 +196,14 @@ void LoadedCheckpoint::load_together(const std::vector<TensorRequest>& requests,
   Problems problems;
   bytes_read_ += read_shared(reader_, plan, destinations, group, problems);
   together(group, [&] { with_hint(folder(), [&] { problems.raise(ExitCode::kBadData); }); });
+}
+
+std::string LoadedCheckpoint::read_extra_file(const std::string& path) const {
+  return with_hint(folder(), [&] { return reader_.read_extra_file(path); });
+}
+
+void LoadedCheckpoint::check_extra_files(const std::string& prefix) const {
+  with_hint(folder(), [&] { reader_.check_extra_files(prefix); });
 }
 
 at::Tensor LoadedCheckpoint::read(const std::string& name) {

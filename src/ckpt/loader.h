@@ -7,7 +7,7 @@
 // that overlap its parts; the ranks of a group together read each block once, and give each other the parts. A block is
 // checked whole by whoever reads it. Types are never converted. What is missing, unused, of another
 // shape, or damaged is a UserError that names tensor and file, and lists all of them; where something is damaged it
-// also lists the run's other complete steps.
+// is a DamagedCheckpoint and also lists the run's other complete steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +53,9 @@ class LoadedCheckpoint {
   // Elements of one, in the order of the extents' local offsets, flat.
   at::Tensor read(const std::string& name, const std::vector<spec::Extent>& extents);
   // A file of the checkpoint's tokenizer/ or the like.
-  std::string read_extra_file(const std::string& path) const { return reader_.read_extra_file(path); }
+  std::string read_extra_file(const std::string& path) const;
+  // Of those whose path begins so, what is there is whole.
+  void check_extra_files(const std::string& prefix) const;
 
   // Bytes of tensors that this process has read so far: whole blocks.
   int64_t bytes_read() const { return bytes_read_; }

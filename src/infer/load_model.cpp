@@ -37,6 +37,7 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
                      .tokenizer = {},
                      .params = {},
                      .model = {}};
+  checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const spec::GptConfig& model = loaded.config.model;
   loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model), spec::TensorShard{},

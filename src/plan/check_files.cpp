@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/foreign_checkpoint.h"
 #include "plan/run_config.h"
 
 namespace espalier::plan {
@@ -134,11 +135,18 @@ void FileChecks::check_load() {
   }
   if (exists(fs::path(checkpoint.load) / "manifest.json")) return;  // a step folder
   const std::vector<int64_t> steps = complete_steps(checkpoint.load);
+  if (const auto foreign = steps.empty() ? describe_foreign_checkpoint(checkpoint.load) : std::nullopt) {
+    problems.add(origin("--load"), ": ", *foreign);
+    return;
+  }
   std::string listed;
   for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
   if (steps.empty() && !may_be_missing)
     problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)");
-  if (checkpoint.ckpt_step && !steps.empty() &&
+  // A run that began at that step goes on from its newest, and may have removed it since.
+  const bool has_begun_there =
+      checkpoint.ckpt_step && exists(fs::path(checkpoint.load) / concat(".ckpt_step_", *checkpoint.ckpt_step));
+  if (checkpoint.ckpt_step && !has_begun_there && !steps.empty() &&
       std::find(steps.begin(), steps.end(), *checkpoint.ckpt_step) == steps.end())
     problems.add(origin("--ckpt-step"), " is not in ", checkpoint.load, "; its complete steps are ", listed);
 }

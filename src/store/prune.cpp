@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "store/internal/plain_errors.h"
 
 namespace espalier::store {
 
@@ -39,8 +40,10 @@ void remove_step_folder(const StepEntry& entry) {
 
 int64_t folder_bytes(const fs::path& folder) {
   int64_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) bytes += static_cast<int64_t>(entry.file_size());
+  with_plain_errors([&] {
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file()) bytes += static_cast<int64_t>(entry.file_size());
+  });
   return bytes;
 }
 

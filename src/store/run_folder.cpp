@@ -1,29 +1,23 @@
 #include "store/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/foreign_checkpoint.h"
 #include "base/format.h"
+#include "base/log.h"
+#include "store/internal/plain_errors.h"
 #include "store/manifest.h"
+#include "store/prune.h"
 
 namespace espalier::store {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kLockName = ".lock";
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -35,7 +29,8 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return dot == std::string::npos ? std::pair(name, std::string()) : std::pair(name.substr(0, dot), name.substr(dot));
 }
 
-bool has_manifest(const fs::path& folder) { return fs::is_regular_file(folder / kManifestName); }
+// One that is no file counts as there: reading it says what is wrong.
+bool has_manifest(const fs::path& folder) { return fs::exists(folder / kManifestName); }
 
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
@@ -50,6 +45,14 @@ std::string names_of(const std::vector<StepEntry>& entries) {
   return join(names, ", ");
 }
 
+// Those newer than `step` that a run would find if they had a manifest.
+std::vector<StepEntry> without_manifest(const RunListing& listing, int64_t step) {
+  std::vector<StepEntry> found;
+  for (const StepEntry& entry : listing.partial)
+    if (entry.step > step && entry.folder.extension() != ".partial") found.push_back(entry);
+  return found;
+}
+
 // What a folder holds, for the error that finds nothing to load in it.
 std::string describe(const fs::path& folder) {
   if (!fs::exists(folder)) {
@@ -58,6 +61,7 @@ std::string describe(const fs::path& folder) {
     return concat("it does not exist (", parent.string(), " does)");
   }
   if (!fs::is_directory(folder)) return "it is no folder";
+  if (const auto foreign = describe_foreign_checkpoint(folder)) return *foreign;
   const RunListing listing = list_steps(folder);
   std::vector<std::string> parts;
   if (!listing.complete.empty()) parts.push_back("complete: " + names_of(listing.complete));
@@ -74,11 +78,46 @@ std::string describe(const fs::path& folder) {
   return parts.empty() ? "it is empty" : "it holds " + join(parts, "; ");
 }
 
-// Moves a folder to the first free name of `folder.superseded`, `folder.superseded.2`, ...
-void set_aside(const fs::path& folder) {
-  fs::path target = folder.string() + ".superseded";
-  for (int number = 2; fs::exists(target); ++number) target = concat(folder.string(), ".superseded.", number);
+// Moves a folder to the first free name of `folder.ENDING`, `folder.ENDING.2`, ... and returns the name.
+std::string set_aside(const fs::path& folder, const char* ending = ".superseded") {
+  fs::path target = folder.string() + ending;
+  for (int number = 2; fs::exists(target); ++number) target = concat(folder.string(), ending, ".", number);
   fs::rename(folder, target);
+  return target.filename().string();
+}
+
+// ".ckpt_step_4": a run that began at step 4 because its command says so has done so.
+constexpr const char* kAskedForPrefix = ".ckpt_step_";
+
+fs::path asked_for_mark(const fs::path& save, int64_t step) { return save / concat(kAskedForPrefix, step); }
+
+// The step that a command asks for in the folder that it saves to.
+std::optional<int64_t> step_asked_for(const fs::path& load, std::optional<int64_t> ckpt_step, const fs::path& save) {
+  if (save.empty() || load.empty()) return std::nullopt;
+  const fs::path from = absolute_path(load), to = absolute_path(save);
+  if (from == to) return ckpt_step;
+  return from.parent_path() == to ? step_of_folder(from.filename().string()) : std::nullopt;
+}
+
+// True where the run has begun at that step before, and has gone on from there.
+bool has_begun_there(const fs::path& save, int64_t step) {
+  if (!fs::exists(asked_for_mark(save, step))) return false;
+  const RunListing listing = list_steps(save);
+  if (listing.complete.empty()) return false;
+  log_info("this run has begun at step ", step,
+           " before, as its command asks, and goes on from its newest checkpoint, ",
+           listing.complete.back().folder.filename().string(), ". To go back to step ", step, " once more remove '",
+           asked_for_mark(save, step).string(), "'.");
+  return true;
+}
+
+void warn_of_passed_over(const RunListing& listing, const StepEntry& taken) {
+  const std::vector<StepEntry> passed_over = without_manifest(listing, taken.step);
+  if (!passed_over.empty())
+    log_warning(names_of(passed_over), " in '", taken.folder.parent_path().string(), "' ",
+                passed_over.size() == 1 ? "has" : "have", " no ", kManifestName,
+                " (a copy that was interrupted?) and cannot be loaded: ", taken.folder.filename().string(),
+                " is taken. Complete the copy, and start again, if it should count.");
 }
 
 // The step of a line of metrics.jsonl, nullopt when the line was cut off.
@@ -112,17 +151,6 @@ int64_t supersede_records(const fs::path& run_folder, int64_t step) {
   return num_moved;
 }
 
-std::string lock_text() {
-  char host[256] = "unknown";
-  ::gethostname(host, sizeof host - 1);
-  char now[32];
-  const std::time_t seconds = std::time(nullptr);
-  std::tm parts;
-  ::gmtime_r(&seconds, &parts);
-  std::strftime(now, sizeof now, "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return concat("process ", ::getpid(), " on ", host, ", since ", now, "\n");
-}
-
 }  // namespace
 
 std::string step_folder_name(int64_t step) { return format_printf("step_%08lld", static_cast<long long>(step)); }
@@ -136,9 +164,9 @@ std::optional<int64_t> step_of_folder(const std::string& name) {
   return step;
 }
 
-RunListing list_steps(const fs::path& run_folder) {
-  RunListing listing;
-  if (!fs::is_directory(run_folder)) return listing;
+namespace {
+
+void add_steps(const fs::path& run_folder, RunListing& listing) {
   for (const auto& entry : fs::directory_iterator(run_folder)) {
     if (!entry.is_directory()) continue;
     const auto [name, ending] = split_name(entry.path().filename().string());
@@ -149,9 +177,19 @@ RunListing list_steps(const fs::path& run_folder) {
       listing.complete.push_back(found);
     else if (ending.empty() || ending == ".partial")
       listing.partial.push_back(found);
-    else if (ending.rfind(".superseded", 0) == 0 || ending == ".removing")
+    else if (ending.starts_with(".superseded") || ending.starts_with(".incomplete") || ending.starts_with(".damaged") ||
+             ends_with(ending, ".removing"))
       listing.superseded.push_back(found);
   }
+}
+
+}  // namespace
+
+RunListing list_steps(const fs::path& run_folder) {
+  RunListing listing;
+  with_plain_errors([&] {
+    if (fs::is_directory(run_folder)) add_steps(run_folder, listing);
+  });
   for (auto* list : {&listing.complete, &listing.partial, &listing.superseded})
     std::sort(list->begin(), list->end(), [](const StepEntry& a, const StepEntry& b) {
       return std::tie(a.step, a.folder) < std::tie(b.step, b.folder);
@@ -159,39 +197,94 @@ RunListing list_steps(const fs::path& run_folder) {
   return listing;
 }
 
-std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int64_t> ckpt_step, const fs::path& save) {
-  if (has_manifest(load)) {
-    const int64_t step = read_manifest(load).state.step;
-    if (ckpt_step && *ckpt_step != step)
-      throw UserError(concat("'", load.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ",
-                             *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
-                      ExitCode::kUsage);
-    return StepEntry{step, load};
-  }
+namespace {
+
+StepEntry checkpoint_of_step_folder(const fs::path& folder, std::optional<int64_t> ckpt_step) {
+  const int64_t step = read_manifest(folder).state.step;
+  if (ckpt_step && *ckpt_step != step)
+    throw UserError(concat("'", folder.string(), "' is the checkpoint of step ", step, ", --ckpt-step asks for ",
+                           *ckpt_step, ". Give the run folder, or leave out --ckpt-step."),
+                    ExitCode::kUsage);
+  return StepEntry{step, folder};
+}
+
+std::optional<StepEntry> newest_checkpoint(const fs::path& load, const fs::path& save) {
   const RunListing listing = list_steps(load);
-  if (ckpt_step) {
-    for (const StepEntry& entry : listing.complete)
+  if (!listing.complete.empty()) {
+    warn_of_passed_over(listing, listing.complete.back());
+    return listing.complete.back();
+  }
+  const bool may_be_new = !save.empty() && absolute_path(load) == absolute_path(save);
+  const std::vector<StepEntry> broken = without_manifest(listing, -1);
+  if (may_be_new && broken.empty() && !describe_foreign_checkpoint(load)) return std::nullopt;
+  throw UserError(concat("'", load.string(), "' holds no complete checkpoint: ", describe(load),
+                         broken.empty() ? ""
+                                        : concat(". Without ", kManifestName, " ", names_of(broken),
+                                                 " cannot be loaded: complete the copy, or move it out of the folder")),
+                  ExitCode::kMissingInput);
+}
+
+}  // namespace
+
+std::optional<StepEntry> find_checkpoint(const fs::path& load, std::optional<int64_t> ckpt_step, const fs::path& save) {
+  return with_plain_errors([&]() -> std::optional<StepEntry> {
+    const std::optional<int64_t> asked_for = step_asked_for(load, ckpt_step, save);
+    if (asked_for && has_begun_there(save, *asked_for)) return newest_checkpoint(save, save);
+    if (has_manifest(load)) return checkpoint_of_step_folder(load, ckpt_step);
+    if (!ckpt_step) return newest_checkpoint(load, save);
+    for (const StepEntry& entry : list_steps(load).complete)
       if (entry.step == *ckpt_step) return entry;
     throw UserError(
         concat("'", load.string(), "' has no complete ", step_folder_name(*ckpt_step), ": ", describe(load)),
         ExitCode::kMissingInput);
-  }
-  if (!listing.complete.empty()) return listing.complete.back();
-  if (!save.empty() && absolute_path(load) == absolute_path(save)) return std::nullopt;
-  throw UserError(concat("'", load.string(), "' holds no complete checkpoint: ", describe(load)),
-                  ExitCode::kMissingInput);
+  });
+}
+
+void remember_step_asked_for(const fs::path& load, std::optional<int64_t> ckpt_step, const fs::path& save) {
+  with_plain_errors([&] {
+    const std::optional<int64_t> asked_for = step_asked_for(load, ckpt_step, save);
+    for (const auto& entry : fs::directory_iterator(save)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(kAskedForPrefix) && (!asked_for || entry.path() != asked_for_mark(save, *asked_for)))
+        fs::remove(entry.path());
+    }
+    if (asked_for && !fs::exists(asked_for_mark(save, *asked_for)))
+      write_file_atomically(
+          asked_for_mark(save, *asked_for),
+          concat("The run in this folder began at step ", *asked_for,
+                 ", as its command asks. Started again by the same command it goes on from its newest "
+                 "checkpoint; without this file it would go back to step ",
+                 *asked_for, ".\n"));
+  });
+}
+
+std::optional<std::string> set_damaged_aside(const fs::path& step_folder, const fs::path& save) {
+  return with_plain_errors([&]() -> std::optional<std::string> {
+    const RunLock lock(save);
+    const RunListing listing = list_steps(save);
+    const size_t count = listing.complete.size();
+    if (count < 2 || absolute_path(listing.complete.back().folder) != absolute_path(step_folder)) return std::nullopt;
+    const StepEntry &newest = listing.complete.back(), &older = listing.complete[count - 2];
+    const std::string name = set_aside(newest.folder, ".damaged");
+    fsync_directory(save);
+    return concat(newest.folder.filename().string(), " cannot be loaded and is now ", name, ". The run goes back to ",
+                  older.folder.filename().string(), ": steps ", older.step + 1, " to ", newest.step,
+                  " are trained again");
+  });
 }
 
 Superseded supersede_after(const fs::path& run_folder, int64_t step) {
   Superseded result;
-  const RunListing listing = list_steps(run_folder);
-  for (const StepEntry& entry : listing.complete) {
-    if (entry.step <= step) continue;
-    set_aside(entry.folder);
-    result.steps.push_back(entry.step);
-  }
-  if (!result.steps.empty()) fsync_directory(run_folder);
-  result.num_records = supersede_records(run_folder, step);
+  with_plain_errors([&] {
+    const RunListing listing = list_steps(run_folder);
+    for (const StepEntry& entry : listing.complete) {
+      if (entry.step <= step) continue;
+      set_aside(entry.folder);
+      result.steps.push_back(entry.step);
+    }
+    if (!result.steps.empty()) fsync_directory(run_folder);
+    result.num_records = supersede_records(run_folder, step);
+  });
   return result;
 }
 
@@ -204,7 +297,18 @@ Superseded prepare_save_folder(const fs::path& save, const std::optional<StepEnt
                listing.complete.back().folder.filename().string(),
                ", and this run does not go on from them. Give --load ", save.string(), " to go on, or another --save."),
         ExitCode::kCannotCreate);
-  return supersede_after(save, first_step);
+  Superseded result = supersede_after(save, first_step);
+  with_plain_errors([&] {
+    for (const StepEntry& entry : without_manifest(listing, first_step))
+      result.incomplete.push_back(set_aside(entry.folder, ".incomplete"));
+    for (const auto* list : {&listing.partial, &listing.superseded})
+      for (const StepEntry& entry : *list) {
+        if (entry.folder.extension() != ".partial" && entry.folder.extension() != ".removing") continue;
+        remove_step_folder(entry);
+        result.removed.push_back(entry.folder.filename().string());
+      }
+  });
+  return result;
 }
 
 std::string other_steps_hint(const fs::path& step_folder) {
@@ -214,46 +318,6 @@ std::string other_steps_hint(const fs::path& step_folder) {
     if (entry.folder.filename() != folder.filename()) steps.push_back(std::to_string(entry.step));
   if (steps.empty()) return "";
   return concat(" Other complete steps: ", join(steps, ", "), "; load one with --ckpt-step.");
-}
-
-std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
-  std::error_code error;
-  fs::create_directories(run_folder, error);
-  const fs::path path = run_folder / kLockName;
-  RunLock lock(error ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.descriptor_ < 0)
-    throw UserError(concat("cannot create '", path.string(), "': ", error ? error.message() : std::strerror(errno)),
-                    ExitCode::kCannotCreate);
-  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return std::nullopt;
-    throw UserError(concat("cannot lock '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
-  }
-  // The text is for people; the lock itself is the kernel's and ends with the process.
-  const std::string text = lock_text();
-  if (::ftruncate(lock.descriptor_, 0) != 0 ||
-      ::pwrite(lock.descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw UserError(concat("cannot write '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
-  return lock;
-}
-
-RunLock::RunLock(const fs::path& run_folder) {
-  std::optional<RunLock> lock = take_if_free(run_folder);
-  if (!lock)
-    throw UserError(concat("'", run_folder.string(), "' is in use by ", strip(read_file(run_folder / kLockName)),
-                           ". Wait for that run, stop it, or use another --save."),
-                    ExitCode::kCannotCreate);
-  descriptor_ = std::exchange(lock->descriptor_, -1);
-}
-
-RunLock::~RunLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-RunLock::RunLock(RunLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-RunLock& RunLock::operator=(RunLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
 }
 
 }  // namespace espalier::store

@@ -2,7 +2,9 @@
 //
 //   step_00001000/            a complete checkpoint (it has a manifest)
 //   step_00001100.partial/    one that was being written when the process died
-//   step_00001200.superseded/ one that a later resume from an older step left behind
+//   step_00001200.superseded/ one that was set aside when the run went on from an older step
+//   step_00001300.incomplete/ one without a manifest (an interrupted copy), set aside before it is in the way of a save
+//   step_00001400.damaged/    one that a restart could not load, set aside
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,9 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
+#include "store/run_lock.h"
 
 namespace espalier::store {
 
@@ -22,7 +27,7 @@ struct StepEntry {
 struct RunListing {
   std::vector<StepEntry> complete;
   std::vector<StepEntry> partial;     // unfinished: *.partial, and step folders without a manifest
-  std::vector<StepEntry> superseded;  // set aside: *.superseded, *.removing
+  std::vector<StepEntry> superseded;  // set aside: *.superseded, *.incomplete, *.damaged; and *.removing
 };
 
 std::string step_folder_name(int64_t step);                      // "step_00001000"
@@ -33,7 +38,11 @@ RunListing list_steps(const std::filesystem::path& run_folder);
 
 // What --load, --ckpt-step and --save mean together. `load` is a run folder (newest complete step, or `ckpt_step`) or
 // a step folder. Nothing there yet and `load` is `save`: nullopt, a new run starts (the caller says so). Anything
-// else that finds nothing is a UserError (kMissingInput) that lists what is there.
+// else that finds nothing is a UserError (kMissingInput) that lists what is there, and names the command that imports
+// where the folder is another program's checkpoint. Newer step folders that are passed over, having no manifest, are
+// named in a warning; where there is nothing but such folders no new run starts.
+//
+// A step that is asked for in the folder that is saved to counts once: see remember_step_asked_for.
 std::optional<StepEntry> find_checkpoint(const std::filesystem::path& load, std::optional<int64_t> ckpt_step,
                                          const std::filesystem::path& save);
 
@@ -43,35 +52,44 @@ std::optional<StepEntry> find_checkpoint(const std::filesystem::path& load, std:
 struct Superseded {
   std::vector<int64_t> steps;
   int64_t num_records = 0;
+  std::vector<std::string> removed;     // leftovers of saves and removals that were interrupted
+  std::vector<std::string> incomplete;  // new names of step folders without a manifest
 };
 Superseded supersede_after(const std::filesystem::path& run_folder, int64_t step);
 
 // To be called, under the lock, before a run saves into `save`. `loaded` is the checkpoint that it goes on from (none
 // for a new run and for --finetune), `first_step` the step that it begins at. Checkpoints there that it does not go on
 // from are refused (UserError, kCannotCreate): they would be mixed with its own. What is left of an attempt that went
-// further is set aside as supersede_after does.
+// further is set aside as supersede_after does. Nobody else writes here, so what interrupted saves and removals have
+// left
+// (*.partial, *.removing) is removed: it would take the room of the next save. Step folders without a manifest beyond
+// `first_step` are renamed to *.incomplete: nothing in them is lost, and their steps can be saved.
 Superseded prepare_save_folder(const std::filesystem::path& save, const std::optional<StepEntry>& loaded,
                                int64_t first_step);
 
-// The other complete checkpoints beside a step folder, as advice for an error: "" when there are none.
-std::string other_steps_hint(const std::filesystem::path& step_folder);
+// Remembers, under the lock, that this run began at the step that its command asks for (--ckpt-step, or a step folder
+// of `save` as `load`): started again by the same command it goes on from its newest checkpoint. Another command
+// forgets it: one that asks for another step, or for none.
+void remember_step_asked_for(const std::filesystem::path& load, std::optional<int64_t> ckpt_step,
+                             const std::filesystem::path& save);
 
-// Exclusive use of a run folder by one process, until destroyed or the process ends in any way. Creates the folder.
-// A second taker gets a UserError (kCannotCreate) that names host, process and start of the holder.
-class RunLock {
+// A checkpoint that cannot be loaded because a file of it is damaged, missing or unreadable.
+class DamagedCheckpoint : public UserError {
  public:
-  explicit RunLock(const std::filesystem::path& run_folder);
-  // nullopt when another process holds it.
-  static std::optional<RunLock> take_if_free(const std::filesystem::path& run_folder);
-  ~RunLock();
-  RunLock(RunLock&& other) noexcept;
-  RunLock& operator=(RunLock&& other) noexcept;
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
+  DamagedCheckpoint(const std::string& message, ExitCode code, std::filesystem::path step_folder)
+      : UserError(message, code), step_folder_(std::move(step_folder)) {}
+  const std::filesystem::path& step_folder() const { return step_folder_; }
 
  private:
-  explicit RunLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_ = -1;
+  std::filesystem::path step_folder_;
 };
+
+// Sets a damaged checkpoint aside, under a lock that is taken here, where it is the newest of `save` and there is an
+// older one, which then is the newest. Returns what that costs, for people; nullopt where nothing was done.
+std::optional<std::string> set_damaged_aside(const std::filesystem::path& step_folder,
+                                             const std::filesystem::path& save);
+
+// The other complete checkpoints beside a step folder, as advice for an error: "" when there are none.
+std::string other_steps_hint(const std::filesystem::path& step_folder);
 
 }  // namespace espalier::store

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <set>
 
 #include "store/diff.h"
 #include "store/internal/test_folder.h"
@@ -66,6 +67,112 @@ TEST_F(RunFolder, LoadingFromTheSaveFolderStartsANewRunWhenNothingIsThereYet) {
   EXPECT_FALSE(find_checkpoint(folder_ / "run", {}, folder_ / "." / "run"));
   add_folder("run/step_00000001.partial");
   EXPECT_FALSE(find_checkpoint(folder_ / "run", {}, folder_ / "run")) << "killed in its first save, a run starts anew";
+}
+
+TEST_F(RunFolder, AStepWithoutAManifestIsPassedOverAloudAndNeverForANewRun) {
+  add_folder("step_00000400");  // a copy that was interrupted
+  const std::string error = error_of([&] { find_checkpoint(folder_, {}, folder_); });
+  EXPECT_NE(error.find("Without manifest.json step_00000400 cannot be loaded: complete the copy"), std::string::npos)
+      << error;
+  for (const int64_t step : {100, 300}) add_complete(step);
+  add_folder("step_00000200");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 300);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: step_00000400 in '" + folder_.string() +
+                "' has no manifest.json (a copy that was interrupted?) and cannot be loaded: step_00000300 is taken. "
+                "Complete the copy, and start again, if it should count.\n");
+
+  write_text(folder_ / "step_00000400" / "weights-00000.safetensors", "half of it");
+  EXPECT_EQ(prepare_save_folder(folder_, StepEntry{300, folder_ / "step_00000300"}, 300).incomplete,
+            std::vector<std::string>{"step_00000400.incomplete"});
+  EXPECT_EQ(read_file(folder_ / "step_00000400.incomplete" / "weights-00000.safetensors"), "half of it");
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000200")) << "it is in nobody's way";
+  add_complete(400);
+  EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 400);
+}
+
+TEST_F(RunFolder, WhatInterruptedSavesAndRemovalsHaveLeftGoesAtTheNextStart) {
+  add_complete(10);
+  for (const char* name :
+       {"step_00000005.partial", "step_00000020.partial", "step_00000004.removing", "step_00000003.partial.removing",
+        "step_00000030.superseded", "step_00000031.incomplete", "step_00000032.damaged", "my.partial"}) {
+    add_folder(name);
+    write_text(folder_ / name / "weights-00000.safetensors", "some");
+  }
+  const Superseded result = prepare_save_folder(folder_, StepEntry{10, folder_ / "step_00000010"}, 10);
+  EXPECT_EQ(result.removed, (std::vector<std::string>{"step_00000005.partial", "step_00000020.partial",
+                                                      "step_00000003.partial.removing", "step_00000004.removing"}));
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"step_00000010", "step_00000030.superseded", "step_00000031.incomplete",
+                                         "step_00000032.damaged", "my.partial"}));
+}
+
+// What the same command finds at its next start, as training does it.
+TEST_F(RunFolder, AStepThatIsAskedForByHandCountsOnce) {
+  for (const int64_t step : {10, 20, 30}) add_complete(step);
+  const auto start = [&](const fs::path& load, std::optional<int64_t> ckpt_step) {
+    const auto found = find_checkpoint(load, ckpt_step, folder_);
+    prepare_save_folder(folder_, found, found->step);
+    remember_step_asked_for(load, ckpt_step, folder_);
+    return found->step;
+  };
+  EXPECT_EQ(start(folder_, 10), 10);
+  EXPECT_EQ(start(folder_, 10), 10) << "killed before its first save";
+  add_complete(40);
+  EXPECT_EQ(start(folder_, 10), 40) << "started again, it goes on";
+  EXPECT_EQ(start(folder_ / "step_00000010", {}), 40) << "the same wish in other words";
+  fs::remove_all(folder_ / "step_00000010");
+  EXPECT_EQ(start(folder_, 10), 40) << "pruned since";
+  add_complete(50);
+  EXPECT_EQ(start(folder_, 40), 40) << "another wish";
+  add_complete(60);
+  EXPECT_EQ(start(folder_, {}), 60) << "no wish: the newest";
+  EXPECT_EQ(start(folder_, 40), 40) << "and the same wish anew";
+  EXPECT_EQ(find_checkpoint(folder_, 40, "")->step, 40) << "who does not save there means what he says";
+  EXPECT_EQ(find_checkpoint(folder_, 40, folder_ / "other")->step, 40);
+}
+
+TEST_F(RunFolder, OtherProgramsCheckpointsAreNamedWithTheCommandThatImportsThem) {
+  const auto refusal = [&](const fs::path& folder) {
+    return error_of([&] { find_checkpoint(folder, {}, folder); });  // also where a new run could start
+  };
+  add_folder("hf");
+  write_text(folder_ / "hf/config.json", "{}");
+  write_text(folder_ / "hf/model.safetensors.index.json", "{}");
+  const std::string hf = (folder_ / "hf").string();
+  EXPECT_EQ(refusal(hf), "'" + hf +
+                             "' holds no complete checkpoint: it is a Hugging Face model (config.json, "
+                             "model.safetensors.index.json), not a checkpoint of Espalier. Make one of it: espalier "
+                             "checkpoint import-hf --input " +
+                             hf + " --save NEW_FOLDER; then give --load NEW_FOLDER");
+  for (const char* entry : {"latest_checkpointed_iteration.txt", "iter_0000010", "global_step5", "mp_rank_00"}) {
+    add_folder(std::string(entry) + "_of/" + entry);
+    const std::string error = refusal(folder_ / (std::string(entry) + "_of"));
+    EXPECT_NE(error.find(concat("it is a checkpoint of Megatron or DeepSpeed (", entry, ")")), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("espalier checkpoint import-megatron --input "), std::string::npos) << error;
+  }
+}
+
+TEST_F(RunFolder, ADamagedNewestIsSetAsideOnlyWhereAnOlderOneIsThere) {
+  add_complete(10);
+  EXPECT_FALSE(set_damaged_aside(folder_ / "step_00000010", folder_));
+  for (const int64_t step : {20, 30}) add_complete(step);
+  EXPECT_FALSE(set_damaged_aside(folder_ / "step_00000020", folder_)) << "one that was asked for by hand";
+  EXPECT_EQ(set_damaged_aside(folder_ / "step_00000030", folder_ / "."),
+            "step_00000030 cannot be loaded and is now step_00000030.damaged. The run goes back to step_00000020: "
+            "steps 21 to 30 are trained again");
+  EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 20);
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000030.damaged" / kManifestName));
+}
+
+// As root every folder can be read; so the error is made with a name that is too long for any.
+TEST_F(RunFolder, NoTextOfTheFileSystemLibraryIsShown) {
+  const std::string error = error_of([&] { find_checkpoint(folder_ / std::string(5000, 'x'), {}, ""); });
+  EXPECT_NE(error.find("File name too long"), std::string::npos) << error;
+  EXPECT_EQ(error.find("filesystem error"), std::string::npos) << error;
 }
 
 TEST_F(RunFolder, ALoadThatFindsNothingListsWhatIsThere) {

@@ -11,10 +11,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "store/run_folder.h"
 
 namespace espalier::store {
 namespace {
@@ -32,7 +34,7 @@ constexpr int64_t kLongestHashedHeader = 100'000'008;
 // manifest's checksum covers.
 struct StepReader::OpenFile {
   explicit OpenFile(fs::path file_path) : path(std::move(file_path)) {
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not keep it waiting
     if (descriptor < 0)
       throw UserError(
           concat(path.string(), ": expected by ", kManifestName, ", cannot be opened: ", std::strerror(errno)),
@@ -45,6 +47,12 @@ struct StepReader::OpenFile {
   int64_t size() const {
     struct stat status;
     ESPALIER_CHECK(::fstat(descriptor, &status) == 0, path.string(), ": ", std::strerror(errno));
+    if (!S_ISREG(status.st_mode))
+      throw UserError(concat(path.string(), ": expected a regular file, found a ",
+                             S_ISFIFO(status.st_mode)  ? "FIFO (a pipe)"
+                             : S_ISDIR(status.st_mode) ? "folder"
+                                                       : "device"),
+                      ExitCode::kBadData);
     return status.st_size;
   }
 
@@ -85,10 +93,24 @@ std::map<std::string, int64_t> tensor_begins(const Manifest& manifest, const Sto
   return begins;
 }
 
+// The step that a folder's name says, whatever follows a dot (".superseded").
+std::optional<int64_t> step_of_name(const fs::path& folder) {
+  const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  return step_of_folder(name.substr(0, name.find('.')));
+}
+
 }  // namespace
 
 StepReader::StepReader(const fs::path& step_folder)
-    : folder_(step_folder), manifest_(read_manifest(step_folder)), mutex_(std::make_unique<std::mutex>()) {}
+    : folder_(step_folder), manifest_(read_manifest(step_folder)), mutex_(std::make_unique<std::mutex>()) {
+  const std::optional<int64_t> named = step_of_name(step_folder);
+  if (named && *named != manifest_.state.step)
+    throw UserError(concat("'", step_folder.string(), "' is named as step ", *named, ", and its ", kManifestName,
+                           " is of step ", manifest_.state.step,
+                           ": it was renamed, or files of two checkpoints are mixed. If they are of one, its name is ",
+                           step_folder_name(manifest_.state.step)),
+                    ExitCode::kBadData);
+}
 StepReader::~StepReader() = default;
 StepReader::StepReader(StepReader&&) noexcept = default;
 
@@ -158,6 +180,9 @@ std::string StepReader::read_extra_file(const std::string& path) const {
     throw UserError(concat("checkpoint '", folder_.string(), "' has no file '", path, "'; it has ", join(paths, ", ")),
                     ExitCode::kMissingInput);
   }
+  if (const int64_t size = file_size_bytes(folder_ / path); size != expected->bytes)
+    throw UserError(concat((folder_ / path).string(), ": expected ", expected->bytes, " bytes, found ", size),
+                    ExitCode::kBadData);
   std::string content = read_file(folder_ / path);
   const uint64_t found = hash64(content);
   if (static_cast<int64_t>(content.size()) != expected->bytes || found != expected->checksum)
@@ -165,6 +190,12 @@ std::string StepReader::read_extra_file(const std::string& path) const {
                            hex64(expected->checksum), ", found ", content.size(), " bytes with ", hex64(found)),
                     ExitCode::kBadData);
   return content;
+}
+
+void StepReader::check_extra_files(const std::string& prefix) const {
+  std::error_code ignored;
+  for (const StoredFile& file : manifest_.files)
+    if (file.path.starts_with(prefix) && fs::exists(folder_ / file.path, ignored)) read_extra_file(file.path);
 }
 
 std::vector<std::string> verify_step(const fs::path& step_folder, int num_threads, bool weights_only) {

@@ -18,6 +18,8 @@ namespace espalier::store {
 
 class StepReader {
  public:
+  // A folder that is named as another step than its manifest's is refused (UserError, kBadData): it was renamed, or
+  // files of two checkpoints are mixed.
   explicit StepReader(const std::filesystem::path& step_folder);
   ~StepReader();
   StepReader(StepReader&&) noexcept;
@@ -34,6 +36,8 @@ class StepReader {
 
   // The content of a file that is no safetensors file ("tokenizer/vocab.json"), checked.
   std::string read_extra_file(const std::string& path) const;
+  // Checks those of the files whose path begins so ("tokenizer/") that are there, for who then opens them by name.
+  void check_extra_files(const std::string& prefix) const;
 
  private:
   struct OpenFile;

@@ -2,14 +2,17 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include "base/hash.h"
 #include "store/internal/test_folder.h"
+#include "store/internal/test_system.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
 
@@ -183,6 +186,134 @@ TEST_F(Step, AWriteThatFailsNamesPathAndReasonRemovesThePartAndLeavesOlderOnes) 
                             "': File too large. Checkpoints saved earlier are untouched."));
   EXPECT_FALSE(fs::exists(folder_ / "step_00000002.partial"));
   EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{});
+}
+
+// Every place where the disk may lose a bit of what is written to it.
+TEST_F(Step, WhatDoesNotReadBackIsNotSaved) {
+  const test::SystemCallsScope scope;
+  SmallCheckpoint().save(folder_, 1);
+  int64_t num_writes = 0;
+  test::system_calls().on_write = [&](const std::string&, int64_t, int64_t) { return ++num_writes, false; };
+  SmallCheckpoint(2, /*rows=*/3000).save(folder_, 2);
+  ASSERT_GE(num_writes, 7) << "three tensor files of more than a page, the tokenizer, the manifest";
+  for (int64_t lost = 1; lost <= num_writes; ++lost) {
+    std::atomic<int64_t> number = 0;
+    std::string file;
+    test::system_calls().on_write = [&](const std::string& path, int64_t, int64_t) {
+      const bool is_lost = ++number == lost;
+      if (is_lost) file = path;
+      return is_lost;
+    };
+    const std::string error = error_of([&] { SmallCheckpoint(3, /*rows=*/3000).save(folder_, 3); });
+    EXPECT_NE(error.find("was not saved: '" + file + "' does not hold what was written to it: "), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("Checkpoints saved earlier are untouched."), std::string::npos);
+    EXPECT_FALSE(fs::exists(folder_ / "step_00000003"));
+    EXPECT_FALSE(fs::exists(folder_ / "step_00000003.partial"));
+  }
+  EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{});
+}
+
+TEST_F(Step, ReadingBackCanBeLeftOut) {
+  const test::SystemCallsScope scope;
+  std::atomic<bool> lied = false;
+  test::system_calls().on_write = [&](const std::string& path, int64_t, int64_t) {
+    return path.ends_with(weights_file("final")) && !lied.exchange(true);
+  };
+  const uint16_t value = 3;
+  StepContent content;
+  content.manifest.state.step = 1;
+  content.tensors = {{"w", weights_file("final"), DType::kBFloat16, {1}}};
+  content.blocks = {{.tensor = 0, .offset = 0, .bytes = 2, .data = &value}};
+  content.read_back = false;
+  begin_step(folder_, 1);
+  write_step(folder_, content, {});
+  EXPECT_TRUE(lied);
+  EXPECT_TRUE(fs::exists(folder_ / "step_00000001"));
+}
+
+// The rename has been done: the checkpoint is there, and saying that it is not would have it saved again in vain.
+TEST_F(Step, AFolderThatCannotBeSyncedAfterTheRenameHoldsTheCheckpoint) {
+  const test::SystemCallsScope scope;
+  test::system_calls().failing_fsync = folder_;
+  testing::internal::CaptureStderr();
+  SmallCheckpoint().save(folder_, 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("warning: checkpoint '" + (folder_ / "step_00000001").string() +
+                      "' is saved and complete, but cannot sync '" + folder_.string() + "': Input/output error"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(verify(folder_ / "step_00000001"), Lines{});
+  test::system_calls().failing_fsync = folder_ / "step_00000002.partial";
+  EXPECT_EQ(error_of([&] { SmallCheckpoint().save(folder_, 2); }),
+            concat("checkpoint '", (folder_ / "step_00000002").string(), "' was not saved: cannot sync '",
+                   (folder_ / "step_00000002.partial").string(),
+                   "': Input/output error. Checkpoints saved earlier are untouched."));
+  EXPECT_FALSE(fs::exists(folder_ / "step_00000002"));
+}
+
+// A kill has left most of a checkpoint on a disk that has room for two.
+TEST_F(Step, TheRoomOfAnInterruptedSaveCountsAsFree) {
+  const test::SystemCallsScope scope;
+  SmallCheckpoint().save(folder_, 1);
+  fs::create_directories(folder_ / "step_00000002.partial");
+  write_text(folder_ / "step_00000002.partial" / "weights-00000.safetensors", std::string(90'000, 'x'));
+  test::system_calls().limited_disk = folder_;
+  test::system_calls().disk_bytes = 150'000;
+  EXPECT_EQ(error_of([&] { begin_step(folder_, 2, 100'000); }), "no error");
+  EXPECT_NE(error_of([&] { begin_step(folder_, 2, 150'000); }).find("it needs 150,000 bytes"), std::string::npos);
+}
+
+TEST_F(Step, AFolderUnderTheNumberOfAnotherStepIsRefused) {
+  SmallCheckpoint().save(folder_, 7);
+  for (const char* name : {"step_00000008", "step_00000008.superseded", "step_00000008/"}) {
+    fs::rename(folder_ / "step_00000007", folder_ / std::string(name).substr(0, std::string(name).find('/')));
+    const std::string path = (folder_ / name).string();
+    EXPECT_EQ(error_of([&] { StepReader reader(path); }),
+              concat("'", path,
+                     "' is named as step 8, and its manifest.json is of step 7: it was renamed, or files of two "
+                     "checkpoints are mixed. If they are of one, its name is step_00000007"));
+    EXPECT_EQ(verify(path).size(), 1u);
+    fs::rename(folder_ / std::string(name).substr(0, std::string(name).find('/')), folder_ / "step_00000007");
+  }
+  for (const char* name : {"copy", "step_00000007.superseded.2", "best"}) {
+    fs::rename(folder_ / "step_00000007", folder_ / name);
+    EXPECT_EQ(verify(folder_ / name), Lines{}) << "a name of one's own says no step";
+    fs::rename(folder_ / name, folder_ / "step_00000007");
+  }
+}
+
+TEST_F(Step, AFifoInPlaceOfAFileIsRefusedByName) {
+  SmallCheckpoint().save(folder_, 1);
+  const fs::path step = folder_ / "step_00000001";
+  for (const std::string& name :
+       {weights_file("final"), std::string("tokenizer/vocab.json"), std::string(kManifestName)}) {
+    fs::rename(step / name, folder_ / "kept");
+    ASSERT_EQ(::mkfifo((step / name).c_str(), 0600), 0);
+    const Lines found = verify(step);
+    ASSERT_EQ(found.size(), 1u) << name;
+    EXPECT_NE(found[0].find((step / name).string()), std::string::npos) << found[0];
+    EXPECT_NE(found[0].find("a FIFO (a pipe)"), std::string::npos) << found[0];
+    fs::remove(step / name);
+    fs::rename(folder_ / "kept", step / name);
+  }
+}
+
+TEST_F(Step, ADamagedTokenizerIsFoundAndAMissingOneIsNot) {
+  SmallCheckpoint().save(folder_, 1);
+  const fs::path file = folder_ / "step_00000001" / "tokenizer/vocab.json";
+  const StepReader reader(folder_ / "step_00000001");
+  EXPECT_EQ(error_of([&] { reader.check_extra_files("tokenizer/"); }), "no error");
+  flip_bit(file, 3, 0);
+  EXPECT_NE(error_of([&] {
+              reader.check_extra_files("tokenizer/");
+            }).find(file.string() + ": expected 8 bytes with checksum "),
+            std::string::npos);
+  EXPECT_EQ(error_of([&] { reader.check_extra_files("huggingface/"); }), "no error");
+  write_text(file, "{\"a\": 0}\n");
+  EXPECT_EQ(error_of([&] { reader.check_extra_files("tokenizer/"); }), file.string() + ": expected 8 bytes, found 9");
+  fs::remove(file);
+  EXPECT_EQ(error_of([&] { reader.check_extra_files("tokenizer/"); }), "no error") << "a copy may leave it out";
 }
 
 TEST_F(Step, AFullDiskIsNoticedBeforeWritingAndWhileWriting) {

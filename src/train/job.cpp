@@ -115,9 +115,9 @@ std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
   const plan::CheckpointConfig& from = config_.checkpoint;
   std::optional<store::StepEntry> entry;
   if (grid_.rank == 0) entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
-  const std::string step = grid_.world.gather_texts(entry ? std::to_string(entry->step) : "")[0];
-  if (step.empty() || grid_.rank == 0) return entry;
-  return store::find_checkpoint(from.load, std::stoll(step), from.save);
+  const std::string found = grid_.world.gather_texts(entry ? concat(entry->step, " ", entry->folder.string()) : "")[0];
+  if (found.empty() || grid_.rank == 0) return entry;
+  return store::StepEntry{std::stoll(found), found.substr(found.find(' ') + 1)};
 }
 
 void Job::find_checkpoint(const OptionTable& table) {
@@ -268,6 +268,12 @@ void Job::prepare_save_folder() {
   const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
+  for (const std::string& name : aside.removed) log_info("removed what an interrupted save has left: ", name);
+  for (const std::string& name : aside.incomplete)
+    log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
+                ". Complete the copy and give it its name back if it should count.");
+  if (!begins_anew(config_))
+    store::remember_step_asked_for(config_.checkpoint.load, config_.checkpoint.ckpt_step, config_.checkpoint.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records behind step ", trainer_->position().step,
              " moved to metrics.superseded.jsonl");

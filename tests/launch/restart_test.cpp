@@ -123,6 +123,63 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
   EXPECT_EQ(different_tensors(folder / "straight" + last, folder / "killed" + last), Words{});
 }
 
+// Its newest checkpoint damaged, a run that is started by hand stops and names it; one whose ranks a launcher starts
+// again goes on from the one before, to the bits of a run that never met it.
+TEST(Restart, ADamagedNewestCheckpointIsSetAsideByARestartAndNeverByHand) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const Words run = Words{"train", "gpt"} + tiny_run(folder / "data") +
+                    Words{"--train-samples", "48", "--lr-decay-samples", "48",    "--save-interval", "2",
+                          "--num-threads",   "1",  "--eval-interval",    "100000"};
+  const Words saved = {"--save", folder / "run", "--load", folder / "run"};
+  const Words two = {"--nproc-per-node", "2"};
+  ASSERT_EQ(
+      shell(folder, "espalier launch" + command_line(two + run + saved + Words{"--exit-interval", "4"})).exit_code, 0);
+  const fs::path newest = fs::path(folder / "run") / "step_00000004";
+  const fs::path file = newest / "weights-00001.safetensors";
+  std::string content = read_file(file);
+  content.back() ^= 1;
+  std::ofstream(file, std::ios::binary) << content;
+
+  const Shell by_hand = shell(folder, "espalier launch" + command_line(two + run + saved));
+  EXPECT_EQ(by_hand.exit_code, 65) << by_hand.errors;
+  EXPECT_NE(by_hand.errors.find("weights-00001.safetensors: tensor 'layers.1."), std::string::npos) << by_hand.errors;
+  EXPECT_NE(by_hand.errors.find("Other complete steps: 2"), std::string::npos) << by_hand.errors;
+  EXPECT_TRUE(fs::exists(newest));
+
+  const Shell again = shell(folder, "espalier launch --max-restarts 1" + command_line(two + run + saved));
+  EXPECT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_NE(again.errors.find("step_00000004 cannot be loaded and is now step_00000004.damaged. The run goes back to "
+                              "step_00000002: steps 3 to 4 are trained again"),
+            std::string::npos)
+      << again.errors;
+  EXPECT_EQ(read_file(fs::path(folder / "run") / "step_00000004.damaged" / file.filename()), content)
+      << "nothing is lost";
+  ASSERT_EQ(shell(folder, "espalier launch" + command_line(two + run + Words{"--save", folder / "straight"})).exit_code,
+            0);
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000006", folder / "run/step_00000006"), Words{});
+}
+
+TEST(Restart, AStepAskedForByHandIsGoneBackToOnce) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const std::string run =
+      "espalier train gpt" +
+      command_line(tiny_run(folder / "data") + Words{"--train-samples", "64", "--lr-decay-samples", "64",
+                                                     "--save-interval", "2", "--eval-interval", "100000", "--save",
+                                                     folder / "run", "--load", folder / "run"});
+  ASSERT_EQ(shell(folder, run + " --exit-interval 4").exit_code, 0);
+  const Shell first = shell(folder, run + " --ckpt-step 2 --exit-interval 6");
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  EXPECT_NE(first.errors.find("at iteration 2"), std::string::npos) << first.errors;
+  const Shell second = shell(folder, run + " --ckpt-step 2 --exit-interval 8");
+  ASSERT_EQ(second.exit_code, 0) << second.errors;
+  EXPECT_NE(second.errors.find("goes on from its newest checkpoint, step_00000006"), std::string::npos)
+      << second.errors;
+  EXPECT_NE(second.errors.find("at iteration 6"), std::string::npos) << second.errors;
+  EXPECT_EQ(num_records(folder / "run"), 8u);
+}
+
 TEST(Restart, WithoutRestartsTheCulpritIsTheRootCauseAndItsCodeIsReturned) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
