@@ -5,15 +5,14 @@
 #include <set>
 
 #include "base/format.h"
-#include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "checkpoint_hf.h"
 #include "checkpoint_inspect.h"
 #include "checkpoint_megatron.h"
+#include "checkpoint_prune.h"
 #include "commands.h"
 #include "store/diff.h"
-#include "store/prune.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
 
@@ -158,65 +157,12 @@ int diff_main(const Words& arguments) {
   return difference.tensors.empty() ? 0 : 1;
 }
 
-// Old checkpoints go only while the one that stays is known to be there in full.
-void check_newest(const StepEntry& newest) {
-  store::StepReader reader(newest.folder);
-  Words paths;
-  for (const store::StoredFile& file : reader.manifest().files) paths.push_back(file.path);
-  reader.check_files(paths);
-}
-
-void print_rows(const char* action, const std::vector<StepEntry>& entries) {
-  for (const StepEntry& entry : entries)
-    std::printf("%-6s  %-28s  %10s\n", action, entry.folder.filename().c_str(),
-                format_bytes(static_cast<double>(store::folder_bytes(entry.folder))).c_str());
-}
-
-int prune_main(const Words& arguments) {
-  Words folders;
-  store::PruneRule rule;
-  bool yes = false;
-  OptionTable table("espalier checkpoint prune",
-                    "Removes old checkpoints of a run. The newest complete one always stays. "
-                    "Without --yes it only shows what would go.");
-  table.positional("RUN_FOLDER", folders, "folder of a run (--save)", 1, 1);
-  table.add("--keep-last", rule.keep_last, "keep the newest N").minimum(0);
-  table.add("--keep-every", rule.keep_every, "keep steps divisible by N").minimum(0);
-  table.add("--yes", yes, "really remove");
-  Problems problems;
-  if (!table.parse(arguments, problems)) return 0;
-  if (rule.keep_last == 0 && rule.keep_every == 0)
-    problems.add("say what to keep: --keep-last N, --keep-every N, or both");
-  problems.raise();
-
-  const fs::path run = folders[0];
-  const store::RunListing listing = store::list_steps(run);
-  store::PrunePlan plan = store::plan_prune(listing, rule);
-  if (listing.complete.empty())
-    throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
-                    ExitCode::kMissingInput);
-  check_newest(listing.complete.back());
-  std::optional<store::RunLock> lock;  // unfinished folders may be somebody's who is writing them
-  if (!plan.leftovers.empty()) lock = store::RunLock::take_if_free(run);
-  if (!lock && !plan.leftovers.empty()) {
-    log_info("the run is in use: unfinished and set-aside folders stay");
-    plan.leftovers.clear();
-  }
-  print_rows("keep", plan.keep);
-  plan.remove.insert(plan.remove.end(), plan.leftovers.begin(), plan.leftovers.end());
-  print_rows("remove", plan.remove);
-  if (!yes && !plan.remove.empty()) log_info("nothing was removed; add --yes to do it");
-  if (yes)
-    for (const StepEntry& entry : plan.remove) store::remove_step_folder(entry);
-  return 0;
-}
-
 const std::vector<Command>& verbs() {
   static const std::vector<Command> list = {
       {"inspect", "state, sizes and tensors of a checkpoint", checkpoint_inspect_main},
       {"verify", "read everything and compare the checksums", verify_main},
       {"diff", "compare two checkpoints to the bit", diff_main},
-      {"prune", "remove old checkpoints of a run", prune_main},
+      {"prune", "remove old checkpoints of a run", prune_checkpoints_main},
       {"import-hf", "a Hugging Face folder as a run to generate with or finetune", import_hf_main},
       {"export-hf", "a checkpoint as a Hugging Face folder", export_hf_main},
       {"import-megatron", "make one from a Megatron or DeepSpeed checkpoint", import_megatron_main},

@@ -37,6 +37,9 @@ class CheckpointCommand : public testing::Test {
   }
   void add(const std::string& name) const {
     fs::copy("tests/data/checkpoints/v1/step_00001000", run_ / name, fs::copy_options::recursive);
+    store::Manifest manifest = store::read_manifest(run_ / name);
+    manifest.state.step = std::stoll(name.substr(5));
+    write_file_atomically(run_ / name / store::kManifestName, store::to_json(manifest));
   }
   void damage(const std::string& file) const {
     std::string content = read_file(run_ / file);
@@ -147,6 +150,46 @@ TEST_F(CheckpointCommand, PruneRemovesNothingWhenTheNewestIsDamagedOrNoRuleIsGiv
             std::string::npos)
       << outcome.errors;
   EXPECT_TRUE(fs::exists(run_ / "step_00000500"));
+}
+
+// One flipped bit, sizes and headers as they were: in the newest, and in an older one that is to stay.
+TEST_F(CheckpointCommand, PruneReadsEverythingThatStaysBeforeAnythingGoes) {
+  for (const std::string damaged : {"step_00002000", "step_00001000"}) {
+    fs::remove_all(run_);
+    fs::create_directories(run_);
+    for (const char* name : {"step_00000500", "step_00001000", "step_00001500", "step_00002000"}) add(name);
+    damage(damaged + "/optimizer-final.safetensors");
+    const Outcome outcome = espalier("prune --yes --keep-every 1000 " + run_.string());
+    EXPECT_EQ(outcome.exit_code, 65) << outcome.errors;
+    EXPECT_NE(outcome.errors.find((run_ / damaged / "optimizer-final.safetensors").string() + ": tensor '"),
+              std::string::npos)
+        << outcome.errors;
+    EXPECT_NE(outcome.errors.find("Nothing was removed"), std::string::npos) << outcome.errors;
+    EXPECT_EQ(store::list_steps(run_).complete.size(), 4u);
+    fs::rename(run_ / damaged, folder_ / ("damaged_" + damaged));  // as the message says
+    EXPECT_EQ(espalier("prune --yes --keep-every 1000 " + run_.string()).exit_code, 0);
+    EXPECT_EQ(store::list_steps(run_).complete.size(), damaged == "step_00002000" ? 2u : 1u);
+  }
+}
+
+TEST_F(CheckpointCommand, PruneSaysInJsonWhatGoes) {
+  for (const char* name : {"step_00000500", "step_00001000"}) add(name);
+  const auto json = [&](const std::string& removed) {
+    const auto row = [&](const std::string& name, const std::string& step, const std::string& bytes) {
+      return concat("[{\"step\":", step, ",\"folder\":\"", (run_ / name).string(), "\",\"bytes\":", bytes, "}]");
+    };
+    int64_t bytes[2] = {};
+    for (const int i : {0, 1})
+      for (const auto& entry : fs::recursive_directory_iterator(run_ / (i == 0 ? "step_00000500" : "step_00001000")))
+        if (entry.is_regular_file()) bytes[i] += static_cast<int64_t>(entry.file_size());
+    return concat("{\"run\":\"", run_.string(), "\",\"keep\":", row("step_00001000", "1000", std::to_string(bytes[1])),
+                  ",\"remove\":", row("step_00000500", "500", std::to_string(bytes[0])), ",\"removed\":", removed,
+                  "}\n");
+  };
+  const std::string shown = json("false"), removed = json("true");
+  EXPECT_EQ(espalier("prune --json --keep-last 1 " + run_.string()).output, shown);
+  EXPECT_EQ(espalier("prune --json --yes --keep-last 1 " + run_.string()).output, removed);
+  EXPECT_FALSE(fs::exists(run_ / "step_00000500"));
 }
 
 TEST_F(CheckpointCommand, AnUnknownVerbAndAFolderWithoutCheckpointAreErrors) {
