@@ -29,7 +29,9 @@ StepEntry step_of(const std::string& folder, std::optional<int64_t> step) {
   return *store::find_checkpoint(folder, step, /*save=*/"");
 }
 
-void print_json(const Json& json) { std::printf("%s\n", json.dump().c_str()); }
+void print_json(const Json& json) {
+  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
 
 int checkpoint_inspect_main(const Words& arguments) {
   Words folders;

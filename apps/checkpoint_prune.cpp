@@ -35,8 +35,9 @@ void verify_kept(const std::vector<StepEntry>& kept, int64_t workers) {
          store::verify_step(entry.folder, static_cast<int>(workers), /*weights_only=*/false))
       problems.add(problem);
   if (problems.empty()) return;
-  problems.add("Nothing was removed: these are among the checkpoints that would stay. Move what is damaged out of the "
-               "run folder, then prune again.");
+  problems.add(
+      "Nothing was removed: these are among the checkpoints that would stay. Move what is damaged out of the "
+      "run folder, then prune again.");
   problems.raise(ExitCode::kBadData);
 }
 

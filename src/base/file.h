@@ -1,7 +1,6 @@
 // Files: whole, mapped, and written so that a crash leaves either the old or the new one.
 //
-// Every failure is a UserError with the path, the operation and the system's reason. FIFOs, sockets and devices are
-// refused (kBadData) by all that read.
+// Every failure is a UserError with path, operation and reason. Readers refuse FIFOs, sockets and devices (kBadData).
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ PartialFolder::PartialFolder(const fs::path& target)
   lock_ = store::RunLock::take_if_free(partial_);
   if (!lock_) refuse(concat("'", partial_.string(), "' is being written by another process"));
   for (const fs::directory_entry& entry : fs::directory_iterator(partial_))
-    if (entry.path().filename() != kLockName) fs::remove_all(entry.path());
+    if (!entry.path().filename().string().starts_with(kLockName)) fs::remove_all(entry.path());  // .lock.owner too
 }
 
 PartialFolder::~PartialFolder() {
@@ -41,6 +41,7 @@ PartialFolder::~PartialFolder() {
 void PartialFolder::commit() {
   check_target(target_);
   fs::remove(partial_ / kLockName);
+  lock_.reset();  // where it is a file of its own it must not travel
   fsync_directory(partial_);
   std::error_code error;
   fs::rename(partial_, target_, error);

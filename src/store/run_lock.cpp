@@ -38,8 +38,7 @@ bool has_no_locks(int error) { return error == ENOSYS || error == EOPNOTSUPP || 
 
 std::string holder_of(const fs::path& run_folder) {
   std::error_code ignored;
-  if (fs::exists(run_folder / kOwnerName, ignored))
-    return OwnerRecord::parse(read_file(run_folder / kOwnerName)).text;
+  if (fs::exists(run_folder / kOwnerName, ignored)) return OwnerRecord::parse(read_file(run_folder / kOwnerName)).text;
   return strip(read_file(run_folder / kLockName));
 }
 

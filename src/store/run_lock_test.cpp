@@ -120,7 +120,8 @@ TEST_F(LockWithoutFlock, ItsHolderRenewsIt) {
   ASSERT_NE(lock, nullptr);
   const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
   fs::last_write_time(owner(), long_ago);
-  for (int i = 0; i < 500 && fs::last_write_time(owner()) == long_ago; ++i) std::this_thread::sleep_for(milliseconds(20));
+  for (int i = 0; i < 500 && fs::last_write_time(owner()) == long_ago; ++i)
+    std::this_thread::sleep_for(milliseconds(20));
   EXPECT_NE(fs::last_write_time(owner()), long_ago);
 }
 

@@ -78,8 +78,7 @@ int create_whole(const fs::path& path, const std::string& content, const std::st
   const fs::path own = path.string() + ".new-" + token;
   const int descriptor = ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) fail("create", own);
-  const bool written =
-      ::write(descriptor, content.data(), content.size()) == static_cast<ssize_t>(content.size());
+  const bool written = ::write(descriptor, content.data(), content.size()) == static_cast<ssize_t>(content.size());
   bool linked = written && ::link(own.c_str(), path.c_str()) == 0;
   int error = errno;
   // A network file system may do it and lose the answer; one without links creates the file as only one can.
@@ -217,7 +216,8 @@ void OwnerFile::keep_alive() {
     // The file system sets the time: a machine whose clock is wrong renews as well as any.
     const bool renewed = ::pwrite(descriptor_, content_.data(), 1, 0) == 1 && ::fsync(descriptor_) == 0;
     if (!renewed || !is_ours())
-      warn_once(concat("'", path_.string(), "' can no longer be renewed or belongs to another process: another run may "
+      warn_once(concat("'", path_.string(),
+                       "' can no longer be renewed or belongs to another process: another run may "
                        "write into this folder"));
   }
 }

@@ -89,11 +89,11 @@ class BackFile {
 
 void compare(const std::filesystem::path& path, const WrittenRange& range, uint64_t found) {
   if (found != range.checksum)
-    throw UserError(concat("'", path.string(), "' does not hold what was written to it: ", range.what, " (bytes ",
-                           range.begin, " to ", range.begin + range.bytes, "): expected checksum ",
-                           hex64(range.checksum), ", read back ", hex64(found),
-                           ". The disk or the network file system has lost it"),
-                    ExitCode::kInputOutput);
+    throw UserError(
+        concat("'", path.string(), "' does not hold what was written to it: ", range.what, " (bytes ", range.begin,
+               " to ", range.begin + range.bytes, "): expected checksum ", hex64(range.checksum), ", read back ",
+               hex64(found), ". The disk or the network file system has lost it"),
+        ExitCode::kInputOutput);
 }
 
 }  // namespace
