@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "data/blend_recipe.h"
+#include "data/store_metadata.h"
 #include "data/token_files.h"
 #include "data_commands.h"
 
@@ -162,6 +163,13 @@ void write_split_file(const Sources& sources, const BlendRequest& request, const
   log_info("wrote ", path, " for --", set, "-weighted-split-paths-path");
 }
 
+// Ids of one tokenizer mean other text in another: no model can learn from both.
+void warn_of_two_tokenizers(const Sources& sources) {
+  std::vector<std::string> prefixes;
+  for (const data::BlendSource& source : sources) prefixes.push_back(source.prefix);
+  for (const std::string& line : data::describe_differing_tokenizers(prefixes)) log_warning(line);
+}
+
 struct Ranges {
   data::FractionRange train, valid;
   std::optional<data::FractionRange> test;
@@ -204,6 +212,7 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   const std::vector<std::string> dropped = data::drop_unweighted(sources);
   if (!dropped.empty()) log_warning("left out, for they weigh nothing: ", join(dropped, ", "));
   if (sources.empty()) throw UserError("no data set has a weight above 0", ExitCode::kBadData);
+  warn_of_two_tokenizers(sources);
 
   const Amounts amounts(sources, request.train_tokens);
   if (request.json)

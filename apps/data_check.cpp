@@ -31,12 +31,20 @@ struct Findings {
   std::optional<data::RoundTrip> round_trip;
 };
 
+// Without one on the command line, that of the tokenizer which made the data set, where it tells.
+std::optional<int64_t> vocab_size_of(const data::TokenStore& store, const CheckRequest& request) {
+  if (request.vocab_size) return request.vocab_size;
+  const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
+  if (!metadata || !metadata->tokenizer) return std::nullopt;
+  return metadata->tokenizer->vocab_size;
+}
+
 Findings check_store(const data::TokenStore& store, const CheckRequest& request, const text::Tokenizer* tokenizer) {
   store.check_all();
   Findings findings;
   findings.num_empty_documents = data::count_empty_documents(store);
   Progress progress("check " + store.prefix(), store.num_bytes(), Progress::Unit::kBytes);
-  findings.ids = data::check_ids(store, request.vocab_size, request.workers, progress);
+  findings.ids = data::check_ids(store, vocab_size_of(store, request), request.workers, progress);
   progress.finish();
   if (tokenizer == nullptr) return findings;
   if (tokenizer->eod()) findings.ends = data::count_document_ends(store, *tokenizer->eod());
@@ -77,7 +85,9 @@ void print(const data::TokenStore& store, const Findings& findings) {
 
 void add_rows(OptionTable& table, CheckRequest& request) {
   table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
-  table.add("--vocab-size", request.vocab_size, "every id must be below; or name the tokenizer").minimum(1);
+  table.add("--vocab-size", request.vocab_size, "every id must be below; or name the tokenizer")
+      .minimum(1)
+      .default_text("as PREFIX.meta.json says");
   table.add("--round-trip-documents", request.num_documents, "documents of each set to decode and encode again")
       .minimum(0);
   table.add("--workers", request.workers, "threads that read").minimum(1).maximum(4096).default_text("all cores");

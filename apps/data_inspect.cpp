@@ -1,6 +1,7 @@
 // espalier data inspect: what is inside token files.
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
@@ -168,6 +169,32 @@ void warn_of_other_tokenizer(const std::string& prefix, const text::Tokenizer* t
   for (const std::string& line : data::describe_other_tokenizers({prefix}, *tokenizer)) log_warning(line);
 }
 
+// The tokenizer that made a data set, as its metadata names it. Kept for the next one that it made.
+class TokenizerOfData {
+ public:
+  const text::Tokenizer* of(const data::TokenStore& store) {
+    const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
+    if (!metadata || !metadata->tokenizer || metadata->tokenizer->words.empty()) return nullptr;
+    const data::TokenizerFacts& facts = *metadata->tokenizer;
+    if (tokenizer_ && facts.fingerprint == fingerprint_) return tokenizer_.get();
+    std::string reason;
+    const auto folder = std::filesystem::path(store.files().index).parent_path();
+    std::unique_ptr<text::Tokenizer> found = find_tokenizer(facts.words, facts.fingerprint, folder, reason);
+    if (!found) {
+      log_warning("'", store.prefix(), "': the tokenizer that made it is not where it was, so ids are shown: ", reason,
+                  ". --tokenizer-type and its files name another place.");
+      return nullptr;
+    }
+    tokenizer_ = std::move(found);
+    fingerprint_ = facts.fingerprint;
+    return tokenizer_.get();
+  }
+
+ private:
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::string fingerprint_;
+};
+
 }  // namespace
 
 int data_inspect_main(const std::vector<std::string>& arguments) {
@@ -177,7 +204,7 @@ int data_inspect_main(const std::vector<std::string>& arguments) {
   table.add("--documents", request.documents, "documents to show, from I up to but without J").value_name("I:J");
   table.add("--max-tokens", request.max_tokens, "tokens to show of each document; 0 is all").minimum(0);
   table.add("--json", request.json, "one JSON object a data set, on a line of its own");
-  table.group("tokenizer: with one, documents are shown as text");
+  table.group("tokenizer, to show documents as text; without, the one that PREFIX.meta.json names");
   add_tokenizer_options(table, request.tokenizer);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
@@ -186,14 +213,16 @@ int data_inspect_main(const std::vector<std::string>& arguments) {
   if (!request.tokenizer.type.empty()) tokenizer = load_tokenizer(request.tokenizer, problems);
   problems.raise();
 
+  TokenizerOfData named;
   for (const std::string& prefix : request.prefixes) {
     const data::TokenStore store(prefix);
     store.check_all();
     warn_of_other_tokenizer(prefix, tokenizer.get());
+    const text::Tokenizer* const shows = tokenizer ? tokenizer.get() : named.of(store);
     if (request.json)
-      std::puts(to_json(store, request, tokenizer.get()).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+      std::puts(to_json(store, request, shows).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     else
-      print(store, request, tokenizer.get());
+      print(store, request, shows);
   }
   return 0;
 }

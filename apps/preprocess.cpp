@@ -169,6 +169,7 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   check(request.work, tokenizer.get(), problems);
   problems.raise();
 
+  request.work.tokenizer_words = words_of(request.tokenizer);
   const data::PreprocessSummary summary = data::preprocess(request.work, *tokenizer);
   report(summary, request, data::token_type_for(tokenizer->vocab_size()));
   return 0;

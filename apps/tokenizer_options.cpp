@@ -1,6 +1,8 @@
 #include "tokenizer_options.h"
 
 #include "base/format.h"
+#include "base/hash.h"
+#include "text/tokenizer_fingerprint.h"
 
 namespace espalier {
 
@@ -43,6 +45,65 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& op
     for (size_t line = 1; line < lines.size(); ++line) problems.add(lines[line].substr(lines[line].find("- ") + 2));
     return nullptr;
   }
+}
+
+std::vector<std::string> words_of(const text::TokenizerOptions& options) {
+  std::vector<std::string> words = {"--tokenizer-type", options.type};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  };
+  const auto add_path = [&](const char* name, const std::string& path) {
+    if (!path.empty()) add(name, std::filesystem::absolute(path).lexically_normal().string());
+  };
+  add_path("--vocab-file", options.vocab_file);
+  add_path("--merge-file", options.merge_file);
+  add_path("--tokenizer-name-or-path", options.name_or_path);
+  add_path("--tokenizer-model", options.model_file);
+  if (options.extra_ids > 0) add("--vocab-extra-ids", std::to_string(options.extra_ids));
+  if (options.vocab_size) add("--vocab-size", std::to_string(*options.vocab_size));
+  add("--tiktoken-pattern", options.tiktoken_pattern);
+  if (options.tiktoken_num_special_tokens != text::TokenizerOptions{}.tiktoken_num_special_tokens)
+    add("--tiktoken-num-special-tokens", std::to_string(options.tiktoken_num_special_tokens));
+  if (!options.tiktoken_special_tokens.empty()) {
+    words.push_back("--tiktoken-special-tokens");
+    words.insert(words.end(), options.tiktoken_special_tokens.begin(), options.tiktoken_special_tokens.end());
+  }
+  return words;
+}
+
+namespace {
+
+void move_to(const std::filesystem::path& folder, std::string& path) {
+  if (!path.empty()) path = (folder / std::filesystem::path(path).filename()).string();
+}
+
+}  // namespace
+
+std::unique_ptr<text::Tokenizer> find_tokenizer(const std::vector<std::string>& words, const std::string& fingerprint,
+                                                const std::filesystem::path& folder, std::string& reason) {
+  text::TokenizerOptions options;
+  OptionTable table("metadata", "");
+  add_tokenizer_options(table, options);
+  Problems problems;
+  if (!table.parse(words, problems) || !problems.empty()) {
+    reason = problems.empty() ? "its options are not known" : problems.messages().front();
+    return nullptr;
+  }
+  std::unique_ptr<text::Tokenizer> tokenizer = load_tokenizer(options, problems);
+  if (!tokenizer) {
+    for (std::string* path : {&options.vocab_file, &options.merge_file, &options.name_or_path, &options.model_file})
+      move_to(folder, *path);
+    Problems ignored;  // the first reason is the one to tell
+    tokenizer = load_tokenizer(options, ignored);
+  }
+  if (!tokenizer) {
+    reason = problems.messages().front();
+    return nullptr;
+  }
+  const std::string found = hex64(text::fingerprint(*tokenizer));
+  if (found == fingerprint) return tokenizer;
+  reason = concat(tokenizer->description(), " has the fingerprint ", found, " now, and had ", fingerprint);
+  return nullptr;
 }
 
 }  // namespace espalier

@@ -1,7 +1,10 @@
 // The rows that name a tokenizer, for every command that needs one.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "text/tokenizer.h"
@@ -14,5 +17,13 @@ Option& add_tokenizer_options(OptionTable& table, text::TokenizerOptions& option
 
 // Null, with the reason among the problems, if it cannot be loaded.
 std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems);
+
+// The options as words of a command line, files by absolute paths: for the metadata of a data set.
+std::vector<std::string> words_of(const text::TokenizerOptions& options);
+
+// The tokenizer that such words name, where its files are still there or lie in `folder` now, and where it has that
+// fingerprint; else null, and `reason` says why.
+std::unique_ptr<text::Tokenizer> find_tokenizer(const std::vector<std::string>& words, const std::string& fingerprint,
+                                                const std::filesystem::path& folder, std::string& reason);
 
 }  // namespace espalier

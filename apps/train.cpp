@@ -1,12 +1,14 @@
 // espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "base/format.h"
 #include "become_engine.h"
 #include "commands.h"
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
+#include "data/token_probe.h"
 #include "launch/environment.h"
 #include "plan/deepspeed_config.h"
 #include "plan/flops.h"
@@ -16,8 +18,8 @@
 namespace espalier {
 namespace {
 
-// Token files, splits and weights. Returns the prefixes that are read.
-std::vector<std::string> check_data(const plan::RunConfig& config, Problems& problems) {
+// Splits and weights, and that the token files exist. Returns the prefixes that are read.
+std::vector<std::string> check_sources(const plan::RunConfig& config, Problems& problems) {
   const plan::DataConfig& from = config.data;
   data::DataSetOptions options;
   options.data_path = from.data_path;
@@ -51,17 +53,44 @@ std::vector<std::string> check_data(const plan::RunConfig& config, Problems& pro
   return prefixes;
 }
 
-// The tokenizer itself, that the embedding covers it, and that it made the token files (those that tell). What files
-// are missing is reported already.
-void check_vocabulary(plan::RunConfig& config, const std::vector<std::string>& prefixes, Problems& problems) {
+// The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
+std::unique_ptr<text::Tokenizer> check_vocabulary(plan::RunConfig& config, Problems& problems) {
   try {
-    const std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
-    if (tokenizer == nullptr) return;
-    plan::set_vocabulary(config, tokenizer->vocab_size());
-    for (const std::string& line : data::describe_other_tokenizers(prefixes, *tokenizer)) log_warning(line);
+    std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
+    if (tokenizer != nullptr) plan::set_vocabulary(config, tokenizer->vocab_size());
+    return tokenizer;
   } catch (const UserError& error) {
     problems.add(error.what());
+    return nullptr;
   }
+}
+
+// What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that tell), with ids
+// of its vocabulary at the places that are looked at. Files that do not exist are reported already.
+Problems check_data(const plan::RunConfig& config, const std::vector<std::string>& prefixes,
+                    const text::Tokenizer* tokenizer) {
+  Problems problems;
+  const bool allow_other = config.data.allow_other_tokenizer;
+  if (tokenizer != nullptr)
+    for (const std::string& line : data::describe_other_tokenizers(prefixes, *tokenizer)) {
+      if (allow_other)
+        log_warning(line);
+      else
+        problems.add(line, ". Give the tokenizer that made the data, or --allow-other-tokenizer.");
+    }
+  const int64_t num_ids = allow_other ? config.model.padded_vocab_size : config.model.vocab_size;
+  for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
+    if (!data::find_token_files(prefix)) continue;
+    try {
+      const data::TokenStore store(prefix);
+      const std::optional<std::string> problem =
+          num_ids > 0 ? data::probe_ids(store, {0, store.num_sequences()}, num_ids) : std::nullopt;
+      if (problem) problems.add(*problem);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+  }
+  return problems;
 }
 
 // The resolved options on stdout, what they amount to on stderr.
@@ -111,8 +140,11 @@ int train_gpt(const std::vector<std::string>& arguments) {
   table.say_notes(place.rank == 0);
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
-  const std::vector<std::string> prefixes = check_data(config, problems);
-  check_vocabulary(config, prefixes, problems);
+  const std::vector<std::string> prefixes = check_sources(config, problems);
+  const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
+  const Problems of_data = check_data(config, prefixes, tokenizer.get());
+  if (problems.empty()) of_data.raise(ExitCode::kBadData);
+  for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();
   if (!config.validate_only) become_engine("train", arguments);
   print_validated(config, table);

@@ -59,6 +59,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"test_weighted_split_paths_path", Rule::kOverride},
       {"sample_order", Rule::kOverride},
       {"dataloader_type", Rule::kOverride},
+      {"cyclic_layout", Rule::kFree},  // the order itself is compared (check_order)
       {"seed", Rule::kOverride},
       {"seq_length", Rule::kOverride},
       {"encoder_seq_length", Rule::kOverride},
@@ -179,6 +180,8 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"log_level", Rule::kFree},
       {"profile_step_start", Rule::kFree},
       {"profile_step_end", Rule::kFree},
+
+      {"allow_other_tokenizer", Rule::kFree},  // the tokens of the data are compared
 
       // Paths. The tokenizer's files are compared by content (check_tokenizer).
       {"save", Rule::kFree},
@@ -372,18 +375,21 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
   }
 }
 
-void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
-                 Problems& problems) {
+void check_order(const store::TrainingState& saved, const store::TrainingState& present,
+                 const std::vector<std::string>& order_changes, const ResumeFlags& flags, Problems& problems) {
   if (flags.finetune || is_imported(saved)) return;
   // What decides the order has been overridden: then another order was asked for.
-  const std::vector<std::string> deciding = {"sample_order", "seed", "seq_length", "split"};
+  const std::vector<std::string> deciding = {"sample_order", "seed", "seq_length", "split", "dataloader_type"};
   const bool asked_for =
       std::any_of(deciding.begin(), deciding.end(), [&](const std::string& name) { return overridden(flags, name); });
-  if (saved.sample_order != present.sample_order && !asked_for)
-    problems.add("the order of the samples is another than when the checkpoint was saved (", saved.sample_order,
-                 ", now ", present.sample_order,
-                 "): a data file has changed, or the run now needs more epochs of it. Samples "
-                 "would be seen twice or never. Restore the data and the length, or give --override sample_order.");
+  if (!order_changes.empty() && !asked_for) {
+    constexpr size_t kShown = 5;
+    std::string lines;
+    for (size_t at = 0; at < std::min(kShown, order_changes.size()); ++at) lines += "\n    " + order_changes[at];
+    if (order_changes.size() > kShown) lines += concat("\n    and ", order_changes.size() - kShown, " more");
+    problems.add("the run would go on with other samples than it began with; some would be seen twice or never:", lines,
+                 "\n    Restore the data and the length of the run, or give --override sample_order.");
+  }
   if (saved.random_scheme != present.random_scheme && !overridden(flags, "random_scheme"))
     problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme,
                  ", this program has scheme ", present.random_scheme,

@@ -68,10 +68,11 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
                      const ResumeFlags& flags, Problems& problems);
 
 // The order of samples and the scheme of randomness, which may change although no option differs (a data file was
-// rebuilt; a longer run needs one more epoch). "sample_order" and "random_scheme" in --override let them differ. A
-// checkpoint of another program (scheme 0, no order) is not compared.
-void check_order(const store::TrainingState& saved, const store::TrainingState& present, const ResumeFlags& flags,
-                 Problems& problems);
+// rebuilt; a longer run needs one more epoch). `order_changes` says in a line each what reads other samples now; empty
+// when nothing does. "sample_order" and "random_scheme" in --override let them differ, and so does an option that
+// decides the order. A checkpoint of another program (scheme 0, no order) is not compared.
+void check_order(const store::TrainingState& saved, const store::TrainingState& present,
+                 const std::vector<std::string>& order_changes, const ResumeFlags& flags, Problems& problems);
 
 // What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said
 // once.

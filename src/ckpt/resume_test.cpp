@@ -328,22 +328,24 @@ TEST(Resume, AnotherSampleOrderOrRandomnessStopsAlthoughNoOptionDiffers) {
   saved.sample_order = "aaaa", saved.random_scheme = 1;
   store::TrainingState present = saved;
   Problems problems;
-  ckpt::check_order(saved, present, {}, problems);
+  ckpt::check_order(saved, present, {}, {}, problems);
   EXPECT_TRUE(problems.empty());
-  present.sample_order = "bbbb", present.random_scheme = 2;
-  ckpt::check_order(saved, present, {.overrides = {"sample-order", "random_scheme"}}, problems);
+  present.random_scheme = 2;
+  const std::vector<std::string> changes = {"first", "second", "third", "fourth", "fifth", "sixth", "seventh"};
+  ckpt::check_order(saved, present, changes, {.overrides = {"sample-order", "random_scheme"}}, problems);
   EXPECT_TRUE(problems.empty());
-  ckpt::check_order(saved, present, {}, problems);
+  ckpt::check_order(saved, present, changes, {}, problems);
   ASSERT_EQ(problems.messages().size(), 2u);
-  EXPECT_NE(problems.messages()[0].find("(aaaa, now bbbb)"), std::string::npos);
+  EXPECT_NE(problems.messages()[0].find(":\n    first\n"), std::string::npos) << problems.messages()[0];
+  EXPECT_NE(problems.messages()[0].find("\n    fifth\n    and 2 more\n"), std::string::npos) << problems.messages()[0];
 }
 
 TEST(Resume, WhoOverridesWhatDecidesTheOrderHasAskedForAnother) {
   store::TrainingState saved, present;
-  saved.sample_order = "aaaa", present.sample_order = "bbbb", saved.random_scheme = present.random_scheme = 1;
-  for (const std::string name : {"seed", "seq_length", "split", "sample_order", "lr"}) {
+  saved.sample_order = "aaaa", saved.random_scheme = present.random_scheme = 1;
+  for (const std::string name : {"seed", "seq_length", "split", "sample_order", "dataloader_type", "lr"}) {
     Problems problems;
-    ckpt::check_order(saved, present, {.overrides = {name}}, problems);
+    ckpt::check_order(saved, present, {"the seed was 1 and is 2"}, {.overrides = {name}}, problems);
     EXPECT_EQ(problems.empty(), name != "lr") << name;
   }
 }
@@ -351,9 +353,9 @@ TEST(Resume, WhoOverridesWhatDecidesTheOrderHasAskedForAnother) {
 TEST(Resume, AnImportedCheckpointHasNoOrderAndMayHaveNoTokenizer) {
   store::Manifest saved;
   store::TrainingState present;
-  present.sample_order = "bbbb", present.random_scheme = 1;
+  present.random_scheme = 1;
   Problems problems;
-  ckpt::check_order(saved.state, present, {}, problems);
+  ckpt::check_order(saved.state, present, {"changed"}, {}, problems);
   ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
   EXPECT_TRUE(problems.empty());
   ASSERT_EQ(ckpt::environment_changes(saved.state, present).size(), 1u);

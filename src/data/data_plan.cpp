@@ -16,6 +16,13 @@ constexpr size_t kMaxSources = 65535;
 
 [[noreturn]] void refuse_data_option(const std::string& message) { throw UserError(message, ExitCode::kUsage); }
 
+// A pipe would be empty for the second reader: every rank reads a list for itself.
+std::string read_list(const std::string& option, const std::string& file) {
+  if (const std::string what = describe_no_file(file); !what.empty())
+    refuse_data_option(concat(option, ": '", file, "' is ", what, "; expected a regular file, which every rank can read."));
+  return read_file(file);
+}
+
 double parse_weight(const std::string& word, const std::string& what) {
   const double weight = parse_number(word, what);
   if (weight <= 0)
@@ -50,7 +57,7 @@ void resolve_beside(const std::string& list_file, std::vector<DataSource>& sourc
 // Those of weight 0 are not read.
 std::vector<DataSource> read_file_list(const std::string& file) {
   std::vector<DataSource> sources;
-  for (const BlendSource& source : parse_file_list(read_file(file), "--data-file-list " + file))
+  for (const BlendSource& source : parse_file_list(read_list("--data-file-list", file), "--data-file-list " + file))
     if (source.weight > 0) sources.push_back({source.prefix, source.weight, std::nullopt});
   if (sources.empty()) refuse_data_option(concat("--data-file-list ", file, ": every weight is 0"));
   resolve_beside(file, sources);
@@ -63,9 +70,8 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   const std::string option = concat("--", set, "-weighted-split-paths");
   std::vector<DataGroup> groups;
   try {
-    if (!file.empty() && !texts.empty())
-      refuse_data_option(concat(option, " and ", option, "-path are both given. Use one."));
-    if (!file.empty()) texts = parse_quoted_groups(read_file(file), concat(option, "-path ", file));
+    if (!file.empty() && !texts.empty()) refuse_data_option(concat(option, " and ", option, "-path are both given. Use one."));
+    if (!file.empty()) texts = parse_quoted_groups(read_list(option + "-path", file), concat(option, "-path ", file));
   } catch (const UserError& error) {
     problems.add(error.what());
     return groups;

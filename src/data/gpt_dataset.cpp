@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "data/sample_index_cache.h"
+#include "data/token_probe.h"
 
 namespace espalier::data {
 namespace {
@@ -65,6 +66,12 @@ std::string GptDataset::description() const {
   return text;
 }
 
+void GptDataset::probe_ids(int64_t vocab_size) const {
+  for (const Part& part : parts_)
+    if (const auto problem = data::probe_ids(*part.store, part.documents, vocab_size))
+      throw UserError(*problem, ExitCode::kBadData);
+}
+
 // Opens each token file once, however many sets read it.
 class GptDatasetBuilder {
  public:
@@ -78,12 +85,16 @@ class GptDatasetBuilder {
     auto dataset = std::make_unique<GptDataset>();
     dataset->name_ = group.name;
     dataset->sequence_length_ = options_.sequence_length;
+    dataset->seed_ = options_.seed;
     std::vector<double> weights;
     for (const DataSource& source : sources) weights.push_back(source.weight);
     weights = normalized_weights(weights);
     const std::vector<int64_t> counts =
         sources.size() == 1 ? std::vector<int64_t>{num_samples} : samples_per_set(weights, num_samples);
-    for (size_t at = 0; at < sources.size(); ++at) add_part(*dataset, sources[at], kind, counts[at]);
+    for (size_t at = 0; at < sources.size(); ++at) {
+      add_part(*dataset, sources[at], kind, counts[at]);
+      dataset->parts_.back().weight = weights[at];
+    }
     dataset->source_names_ = names_of(sources);
     if (sources.size() > 1) add_blend(*dataset, weights, num_samples);
     return dataset;
@@ -128,7 +139,7 @@ class GptDatasetBuilder {
     const SampleRequest request{
         documents, options_.sequence_length, num_samples, static_cast<uint32_t>(options_.seed),
         concat(dataset.name_, " of ", std::filesystem::path(source.prefix).filename().string())};
-    dataset.parts_.push_back({tokens, cache_.load_or_build(tokens->sizes(), request), documents});
+    dataset.parts_.push_back({tokens, cache_.load_or_build(tokens->sizes(), request), documents, num_samples});
   }
 
   static void add_blend(GptDataset& dataset, const std::vector<double>& weights, int64_t num_samples) {

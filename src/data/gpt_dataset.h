@@ -38,15 +38,25 @@ class GptDataset {
   // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source.
   std::string description() const;
 
- private:
-  friend class GptDatasetBuilder;
+  // What the set is made of, in the order of source_names().
   struct Part {
     std::shared_ptr<const TokenStore> store;
     SampleIndex index;
     DocumentRange documents;
+    int64_t num_samples_asked = 0;
+    double weight = 1;  // the sum being 1
   };
+  const std::vector<Part>& parts() const { return parts_; }
+  int64_t seed() const { return seed_; }
+
+  // Looks at some places of every token file: an id below 0 or not below `vocab_size` is a UserError (kBadData).
+  void probe_ids(int64_t vocab_size) const;
+
+ private:
+  friend class GptDatasetBuilder;
 
   std::string name_;
+  int64_t seed_ = 0;
   int64_t sequence_length_ = 0;
   std::vector<Part> parts_;
   std::vector<std::string> source_names_;

@@ -141,25 +141,24 @@ TEST(MegatronOracle, PackedRowsAreEqual) {
   }
 }
 
+// Rank by rank what upstream's own samplers gave each, for two layouts.
 TEST(MegatronOracle, EveryRankReadsTheSameSamples) {
   for (const Case& one : cases_of("sampler")) {
-    SamplerLayout layout{.num_samples = one.values["num_samples"],
-                         .micro_batch_size = one.values["micro_batch_size"],
-                         .data_parallel_rank = 0,
-                         .data_parallel_size = one.values["data_parallel_size"]};
+    const CyclicLayout layout{.micro_batch_size = one.values["micro_batch_size"],
+                              .data_parallel_size = one.values["data_parallel_size"]};
+    const int64_t num_samples = one.values["num_samples"];
     for (const char* kind : {"cyclic", "single"}) {
-      const bool cyclic = std::string(kind) == "cyclic";
+      Sampler sampler =
+          kind == std::string("cyclic") ? Sampler::cyclic(num_samples, layout) : Sampler::sequential(num_samples);
       const std::vector<int64_t> expected = one.array(kind);
       const int64_t of_rank = static_cast<int64_t>(expected.size()) / layout.data_parallel_size;
       std::vector<int64_t> found;
-      for (layout.data_parallel_rank = 0; layout.data_parallel_rank < layout.data_parallel_size;
-           ++layout.data_parallel_rank) {
-        const auto sampler = make_sampler(cyclic ? SamplerKind::kCyclic : SamplerKind::kSequential, layout);
+      for (int64_t rank = 0; rank < layout.data_parallel_size; ++rank) {
         int64_t consumed = one.values[std::string(kind) + "_consumed"];
         for (int64_t at = 0; at < of_rank; at += layout.micro_batch_size) {
-          const std::vector<int64_t> samples = sampler->micro_batch(consumed);
-          found.insert(found.end(), samples.begin(), samples.end());
-          consumed += layout.samples_per_micro_batch();
+          for (int64_t row = 0; row < layout.micro_batch_size; ++row)
+            found.push_back(sampler.sample(consumed + rank * layout.micro_batch_size + row));
+          consumed += layout.samples_per_turn();
         }
       }
       EXPECT_EQ(found, expected) << one.folder << " " << kind;

@@ -178,6 +178,7 @@ class OrderedWriter {
     StoreMetadata result{concat("espalier ", kVersion), TokenizerFacts::of(tokenizer_),
                          writer.num_documents(),        writer.num_sequences(),
                          writer.num_tokens(),           {}};
+    result.tokenizer->words = options_.tokenizer_words;
     result.options = {{"--input", join(options_.inputs, " ")},
                       {"--json-keys", summary_.keys[key].key},
                       {"--append-eod", options_.append_eod ? "true" : "false"},

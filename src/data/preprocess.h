@@ -28,6 +28,8 @@ struct PreprocessOptions {
   Shard shard;
   bool stop_at_malformed = false;        // else they are left out, counted and reported
   bool replace_lone_surrogates = false;  // else a record that holds one is malformed
+  // Of a command line that names the tokenizer: kept in the metadata, so that it can be found again.
+  std::vector<std::string> tokenizer_words = {};
 };
 
 struct KeySummary {

@@ -1,40 +1,49 @@
-// Which samples of a data set each data-parallel rank reads: Megatron's two loaders.
+// Which sample of a data set stands at a place of the run: Megatron's two loaders.
 //
-// Both are functions of the number of samples that the run has consumed; nothing else is remembered, so a run resumes
-// by that number.
+// Both are functions of the place alone. Neither the micro-batch size nor the number of data-parallel ranks of the run
+// moves a sample, so a run resumes by one number, in any layout.
+//
+// Upstream's cyclic order depends on the layout: each of D data-parallel ranks reshuffles a part of its own, and
+// micro-batches of M samples take turns. Here M and D belong to the order (CyclicLayout), not to the run: any layout
+// can read the order that Megatron has with M and D. With 1 and 1 the whole data set is one part.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
 namespace espalier::data {
 
-enum class SamplerKind {
-  kSequential,  // --dataloader-type single: the data set's own order
-  kCyclic,      // --dataloader-type cyclic: every rank reshuffles a part of its own each epoch, without end
-};
-
-struct SamplerLayout {
-  int64_t num_samples = 0;  // of the data set
+// The layout in which Megatron has the cyclic order that is read.
+struct CyclicLayout {
   int64_t micro_batch_size = 1;
-  int64_t data_parallel_rank = 0;
   int64_t data_parallel_size = 1;
-  // Sequential only: after the last sample the first comes again (evaluation); else the end of the data is an error.
-  bool starts_again = false;
 
-  int64_t samples_per_micro_batch() const { return micro_batch_size * data_parallel_size; }  // over all ranks
+  int64_t samples_per_turn() const { return micro_batch_size * data_parallel_size; }  // a micro-batch of every rank
 };
 
 class Sampler {
  public:
-  virtual ~Sampler() = default;
-  // The samples of this rank's micro-batch when all ranks together have consumed `consumed` before it. Throws a
-  // UserError when the data end before it, or where `consumed` does not fit the layout.
-  virtual std::vector<int64_t> micro_batch(int64_t consumed) = 0;
-};
+  // --dataloader-type single: the data set's own order; after the last sample the first comes again.
+  static Sampler sequential(int64_t num_samples);
+  // --dataloader-type cyclic: the samples of each part are shuffled every epoch; what is left over of whole turns is
+  // not read. Throws a UserError when the data set is too small for one turn.
+  static Sampler cyclic(int64_t num_samples, const CyclicLayout& layout);
 
-// Throws a UserError when the data set is too small for one micro-batch of every rank.
-std::unique_ptr<Sampler> make_sampler(SamplerKind kind, const SamplerLayout& layout);
+  // The sample at `place` of the run, 0 or more. One thread at a time: the permutation of an epoch is kept.
+  int64_t sample(int64_t place);
+  // All that decides the order but the data: "single", or "cyclic 1 x 1 of 20360 samples".
+  std::string description() const;
+
+ private:
+  Sampler(int64_t num_samples, bool is_cyclic, const CyclicLayout& layout)
+      : num_samples_(num_samples), is_cyclic_(is_cyclic), layout_(layout) {}
+
+  int64_t num_samples_;
+  bool is_cyclic_;
+  CyclicLayout layout_;
+  int64_t permuted_epoch_ = -1;
+  std::vector<int64_t> permutation_;  // of one part; the parts of an epoch share it
+};
 
 }  // namespace espalier::data

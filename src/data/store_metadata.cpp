@@ -18,14 +18,17 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 
 Json to_json(const TokenizerFacts& facts) {
-  return {{"description", facts.description},
-          {"fingerprint", facts.fingerprint},
-          {"vocab_size", facts.vocab_size},
-          {"eod", facts.eod ? Json(*facts.eod) : Json()}};
+  Json json = {{"description", facts.description},
+               {"fingerprint", facts.fingerprint},
+               {"vocab_size", facts.vocab_size},
+               {"eod", facts.eod ? Json(*facts.eod) : Json()}};
+  if (!facts.words.empty()) json["options"] = facts.words;
+  return json;
 }
 
 TokenizerFacts tokenizer_of(const Json& json) {
-  TokenizerFacts facts{json.at("description"), json.at("fingerprint"), json.at("vocab_size"), std::nullopt};
+  TokenizerFacts facts{json.at("description"), json.at("fingerprint"), json.at("vocab_size"), std::nullopt, {}};
+  if (json.contains("options")) facts.words = json.at("options").get<std::vector<std::string>>();
   if (!json.at("eod").is_null()) facts.eod = json.at("eod").get<int32_t>();
   return facts;
 }
@@ -45,7 +48,7 @@ StoreMetadata metadata_of(const Json& json) {
 }  // namespace
 
 TokenizerFacts TokenizerFacts::of(const text::Tokenizer& tokenizer) {
-  return {tokenizer.description(), hex64(text::fingerprint(tokenizer)), tokenizer.vocab_size(), tokenizer.eod()};
+  return {tokenizer.description(), hex64(text::fingerprint(tokenizer)), tokenizer.vocab_size(), tokenizer.eod(), {}};
 }
 
 std::string metadata_path(const TokenFiles& files) {
@@ -86,9 +89,29 @@ std::optional<StoreMetadata> read_metadata(const TokenFiles& files) {
     warn_once(concat(path, " is about other files (an .idx of ", json.at("index_bytes").dump(), " bytes; found ",
                      index_bytes, "); it is ignored"));
   } catch (const Json::exception& error) {
-    warn_once(concat(path, " cannot be read (", error.what(), "); it is ignored"));
+    const auto* at = dynamic_cast<const Json::parse_error*>(&error);
+    warn_once(concat(path, at ? concat(": no JSON from byte ", at->byte, " on") : " lacks what preprocess writes",
+                     "; it is ignored"));
   }
   return std::nullopt;
+}
+
+std::vector<std::string> describe_differing_tokenizers(const std::vector<std::string>& prefixes) {
+  std::vector<std::string> lines;
+  std::optional<TokenizerFacts> first;
+  std::string first_prefix;
+  for (const std::string& prefix : prefixes) {
+    const std::optional<TokenFiles> files = find_token_files(prefix);
+    const std::optional<StoreMetadata> metadata = files ? read_metadata(*files) : std::nullopt;
+    if (!metadata || !metadata->tokenizer) continue;
+    if (!first) first = metadata->tokenizer, first_prefix = prefix;
+    if (!metadata->tokenizer->same_as(*first))
+      lines.push_back(concat("'", prefix, "' was made with another tokenizer than '", first_prefix,
+                             "': ", metadata->tokenizer->description, " (", metadata->tokenizer->vocab_size,
+                             " ids, fingerprint ", metadata->tokenizer->fingerprint, "), not ", first->description,
+                             " (", first->vocab_size, " ids, fingerprint ", first->fingerprint, ")"));
+  }
+  return lines;
 }
 
 std::vector<std::string> describe_other_tokenizers(const std::vector<std::string>& prefixes,

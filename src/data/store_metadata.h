@@ -22,6 +22,9 @@ struct TokenizerFacts {
   std::string fingerprint;  // text::fingerprint(), 16 digits
   int64_t vocab_size = 0;
   std::optional<int32_t> eod;
+  // The words of a command line that name it, its files by absolute paths: {"--tokenizer-type", "PretrainedFromHF",
+  // ...}. Empty where they were not told.
+  std::vector<std::string> words;
 
   static TokenizerFacts of(const text::Tokenizer& tokenizer);
   bool same_as(const TokenizerFacts& other) const { return fingerprint == other.fingerprint; }
@@ -43,6 +46,9 @@ void write_metadata(const std::string& prefix, const StoreMetadata& metadata);
 
 // Nothing where there is none; one that cannot be read or that belongs to other files is remarked on and ignored.
 std::optional<StoreMetadata> read_metadata(const TokenFiles& files);
+
+// A line for each data set that another tokenizer made than the first that tells.
+std::vector<std::string> describe_differing_tokenizers(const std::vector<std::string>& prefixes);
 
 // A line for each data set whose metadata names another tokenizer than this. What is not there is passed over.
 std::vector<std::string> describe_other_tokenizers(const std::vector<std::string>& prefixes,

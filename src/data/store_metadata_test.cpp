@@ -51,6 +51,27 @@ TEST(StoreMetadata, TellsWhatPreprocessKnew) {
   EXPECT_EQ(metadata.options[2], (std::pair<std::string, std::string>("--append-eod", "true")));
 }
 
+TEST(StoreMetadata, KeepsTheWordsThatNameTheTokenizer) {
+  TestFolder folder;
+  PreprocessOptions options;
+  options.inputs = {"tests/data/owt-20.jsonl"};
+  options.output_prefix = folder / "a";
+  options.tokenizer_words = {"--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "/a \"folder\"/vocab.json"};
+  preprocess(options, *tiny());
+  EXPECT_EQ(metadata_of(folder / "a_text_document").tokenizer->words, options.tokenizer_words);
+  EXPECT_TRUE(metadata_of(preprocessed(folder, "b", *tiny())).tokenizer->words.empty());
+}
+
+TEST(StoreMetadata, ComparesTheTokenizersOfABlend) {
+  TestFolder folder;
+  const std::string good = preprocessed(folder, "a", *tiny()), bad = preprocessed(folder, "b", *other(folder));
+  TokenStoreWriter(folder / "silent", TokenType::kUint16).finish();
+  EXPECT_TRUE(describe_differing_tokenizers({folder / "silent", good, "none", good}).empty());
+  const std::vector<std::string> lines = describe_differing_tokenizers({folder / "silent", good, bad, good});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find(concat("'", bad, "' was made with another tokenizer than '", good, "': ")), 0u) << lines[0];
+}
+
 TEST(StoreMetadata, NamesTheDataOfAnotherTokenizer) {
   TestFolder folder;
   const std::string good = preprocessed(folder, "a", *tiny_tokenizer()),

@@ -47,6 +47,80 @@ std::optional<std::string> respelt(const std::string& prefix) {
   return only;
 }
 
+std::string first_bytes(const std::string& path, size_t count) {
+  std::string bytes(count, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+bool is_git_lfs_pointer(const std::string& path) {
+  return first_bytes(path, 64).starts_with("version https://git-lfs.github.com/spec/");
+}
+
+std::string describe_pointer(const std::string& path) {
+  std::string size;
+  for (const std::string& line : split(first_bytes(path, 1024), '\n'))
+    if (line.starts_with("size ")) size = concat(" of ", strip(line.substr(5)), " bytes");
+  return concat("'", path, "' is a pointer of Git LFS to a file", size,
+                " that was not fetched. Run 'git lfs pull' in its repository, or copy the file itself.");
+}
+
+bool ends_with_one_of(const std::string& text, const std::vector<std::string>& endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](const std::string& one) { return text.ends_with(one); });
+}
+
+std::string name_list(const std::vector<std::string>& names) {
+  const size_t shown = std::min<size_t>(names.size(), 5);
+  return concat(join({names.begin(), names.begin() + static_cast<int64_t>(shown)}, ", "),
+                names.size() > shown ? concat(" and ", names.size() - shown, " more") : "");
+}
+
+// A folder given for a prefix.
+std::string describe_folder(const std::string& folder) {
+  const std::vector<std::string> inside = prefixes_beside(std::filesystem::path(folder) / "any");
+  if (inside.empty())
+    return concat("'", folder,
+                  "' is a folder, and no token file (.bin with .idx) lies in it. Make them with 'espalier ",
+                  "preprocess'.");
+  return concat("'", folder, "' is a folder. Give a data set in it, without .bin or .idx: ", name_list(inside));
+}
+
+// A file given for a prefix: text is what people have.
+std::string describe_other_file(const std::string& path) {
+  if (is_git_lfs_pointer(path)) return describe_pointer(path);
+  const std::string start = first_bytes(path, 256);
+  const size_t first = start.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const bool is_json = first != std::string::npos && (start[first] == '{' || start[first] == '[');
+  const std::string packed = "\x1f\x8b", zstd = "\x28\xb5\x2f\xfd",
+                    xz = "\xfd"
+                         "7zXZ";
+  const bool is_packed = start.starts_with(packed) || start.starts_with(zstd) || start.starts_with(xz);
+  const std::string tokens = "training reads token files (.bin with .idx)";
+  if (is_json || is_packed || ends_with_one_of(path, {".jsonl", ".json"})) {
+    std::string stem = path;
+    for (const char* ending : {".gz", ".zst", ".xz", ".jsonl", ".json"})
+      if (stem.ends_with(ending)) stem.resize(stem.size() - std::string_view(ending).size());
+    return concat("'", path, "' is ", is_packed ? "packed text" : "text (JSON)", "; ", tokens,
+                  ". Make them with: espalier preprocess --input '", path, "' --output-prefix '", stem,
+                  "' --append-eod --tokenizer-type ...; then give '", stem, "_text_document'.");
+  }
+  const std::string what = start.empty()                 ? "an empty file"
+                           : start.starts_with("PAR1")   ? "a Parquet file"
+                           : start.starts_with("ARROW1") ? "an Arrow file"
+                                                         : "a file";
+  return concat("'", path, "' is ", what, "; ", tokens,
+                ", named by what their names share. Write text as lines {\"text\": \"...\"} and run 'espalier "
+                "preprocess'.");
+}
+
+// "owner/name", as the Hugging Face Hub has it.
+bool may_be_of_hub(const std::string& prefix) {
+  return std::count(prefix.begin(), prefix.end(), '/') == 1 && prefix.front() != '/' && prefix.front() != '.' &&
+         prefix.front() != '~' && prefix.back() != '/';
+}
+
 }  // namespace
 
 std::optional<TokenFiles> find_token_files(const std::string& prefix) {
@@ -69,25 +143,60 @@ std::optional<TokenFiles> find_token_files(const std::string& prefix) {
   return std::nullopt;
 }
 
+std::string describe_no_file(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  using Type = std::filesystem::file_type;
+  switch (status.type()) {
+    case Type::regular: return "";
+    case Type::directory: return "a folder";
+    case Type::fifo: return "a pipe (FIFO)";
+    case Type::socket: return "a socket";
+    case Type::block:
+    case Type::character: return "a device";
+    default: break;
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, ignored)))
+    return concat(
+        "a link to '", std::filesystem::read_symlink(path, ignored).string(), "', which ",
+        status.type() == Type::not_found ? "does not exist" : concat("cannot be followed: ", error.message()));
+  return status.type() == Type::not_found ? "" : concat("out of reach: ", error.message());
+}
+
 std::string describe_missing(const std::string& prefix) {
+  if (prefix.empty()) return "an empty name of a data set; give the prefix of its .bin and .idx";
   const std::filesystem::path path(prefix);
   if ((path.extension() == ".idx" || path.extension() == ".bin") && is_file(prefix))
     return concat("'", prefix, "' is a file. Give the prefix without ", path.extension().string(), ".");
   for (const char* suffix : {".idx", ".bin"})
+    if (const std::string what = describe_no_file(prefix + suffix); !what.empty())
+      return concat("'", prefix, suffix, "' is ", what, ". Token files are regular files; copy or make it again.");
+  for (const char* suffix : {".idx", ".bin"})
     if (is_file(prefix + (std::string(suffix) == ".idx" ? ".bin" : ".idx")))
       return concat("'", prefix, suffix, "' is missing beside its other half. Run 'espalier preprocess' again.");
+  const std::string other = describe_no_file(prefix);
+  if (other == "a folder") return describe_folder(prefix);
+  if (!other.empty()) return concat("'", prefix, "' is ", other, ". Give the prefix of token files (.bin with .idx).");
+  if (is_file(prefix)) return describe_other_file(prefix);
   std::string message = concat("there is no '", prefix, ".idx'");
   std::error_code ignored;
   if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), ignored))
-    return message + concat("; the folder '", path.parent_path().string(), "' does not exist");
+    return message + concat("; the folder '", path.parent_path().string(), "' does not exist",
+                            may_be_of_hub(prefix)
+                                ? ". A data set of the Hugging Face Hub is not downloaded: save it as lines {\"text\": "
+                                  "\"...\"}, and run 'espalier preprocess'"
+                                : "");
   const std::vector<std::string> beside = prefixes_beside(path);
   const std::vector<std::string> nearest = nearest_names(prefix, beside, /*max_distance=*/6);
   if (!nearest.empty()) return message + concat(". Did you mean '", join(nearest, "' or '"), "'?");
   if (beside.empty()) return message + ", nor any other token file in that folder";
-  const size_t shown = std::min<size_t>(beside.size(), 5);
-  return message + concat(". That folder holds ",
-                          join({beside.begin(), beside.begin() + static_cast<int64_t>(shown)}, ", "),
-                          beside.size() > shown ? concat(" and ", beside.size() - shown, " more") : "");
+  return message + concat(". That folder holds ", name_list(beside));
+}
+
+void refuse_git_lfs_pointers(const TokenFiles& files) {
+  for (const std::string& path : {files.index, files.tokens})
+    if (is_git_lfs_pointer(path)) throw UserError(describe_pointer(path), ExitCode::kBadData);
 }
 
 std::string format_problem(const TokenFiles& files, const std::string& data_impl) {

@@ -19,8 +19,17 @@ struct TokenFiles {
 // Nothing where there is no such data set. Opens no file.
 std::optional<TokenFiles> find_token_files(const std::string& prefix);
 
-// Why find_token_files() found nothing: "there is no 'data/wkii.idx'. Did you mean 'data/wiki'?"
+// Why find_token_files() found nothing: "there is no 'data/wkii.idx'. Did you mean 'data/wiki'?". Where something else
+// stands under the name (text, a folder, a pipe, a pointer of Git LFS), says what it is and how it becomes token files.
 std::string describe_missing(const std::string& prefix);
+
+// "a pipe (FIFO)", "a folder", "a link to 'x', which does not exist"; empty where nothing stands at the path, or a
+// regular file that may be looked at.
+std::string describe_no_file(const std::string& path);
+
+// Throws a UserError (kBadData) where one of the two is a pointer of Git LFS, that is a small text that stands for a
+// file which was not fetched.
+void refuse_git_lfs_pointers(const TokenFiles& files);
 
 // What is wrong with reading the set as `data_impl` (infer, mmap, lazy or cached, of --data-impl); empty if nothing.
 // Reads eight bytes of the index.

@@ -12,6 +12,7 @@ namespace {
 TokenFiles find_or_refuse(const std::string& prefix) {
   if (std::optional<TokenFiles> files = find_token_files(prefix)) {
     if (!files->remark.empty()) warn_once(files->remark);
+    refuse_git_lfs_pointers(*files);
     return *files;
   }
   // A prefix that names one of the two files is the commonest slip; say so instead of looking for "x.idx.idx".

@@ -124,18 +124,19 @@ void add_argonne_data(OptionTable& table) {
                        {"--shuffle-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
                        {"--blend-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
                    });
-  refused(table, {
-                     {"--aml-data-download-path", kOne, "write the folder in front of each prefix of --data-path"},
-                     {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as so many epochs have"},
-                     {"--train-idx-path", kOne, kBuiltArrays},
-                     {"--train-desc-path", kOne, kBuiltArrays},
-                     {"--train-doc-idx-path", kOne, kBuiltArrays},
-                     {"--train-sample-idx-path", kOne, kBuiltArrays},
-                     {"--train-shuffle-idx-path", kOne, kBuiltArrays},
-                     {"--data-efficiency-curriculum-learning", kFlag, "samples have one length; leave it out"},
-                     {"--no-data-sharding", kFlag,
-                      "with --dataloader-type cyclic each rank shuffles a part of its own; leave it out"},
-                 });
+  refused(table,
+          {
+              {"--aml-data-download-path", kOne, "write the folder in front of each prefix of --data-path"},
+              {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as so many epochs have"},
+              {"--train-idx-path", kOne, kBuiltArrays},
+              {"--train-desc-path", kOne, kBuiltArrays},
+              {"--train-doc-idx-path", kOne, kBuiltArrays},
+              {"--train-sample-idx-path", kOne, kBuiltArrays},
+              {"--train-shuffle-idx-path", kOne, kBuiltArrays},
+              {"--data-efficiency-curriculum-learning", kFlag, "samples have one length; leave it out"},
+              {"--no-data-sharding", kFlag,
+               "the cyclic order is shuffled as a whole unless --cyclic-layout cuts it into parts; leave it out"},
+          });
 }
 
 void add_argonne_logging(OptionTable& table) {

@@ -56,7 +56,15 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
                    "order of samples: Megatron's shuffled index arrays");
   table.add_choice("--dataloader-type", data.dataloader_type,
                    {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
-                   "single reads in order; cyclic lets each data-parallel rank shuffle a part of its own every epoch");
+                   "single reads in order; cyclic shuffles the samples anew every epoch");
+  table
+      .add("--cyclic-layout", data.cyclic_layout,
+           "read the cyclic order that Megatron has with this micro-batch size and data-parallel size, whatever the "
+           "layout of this run is")
+      .value_name("MICRO_BATCH DATA_PARALLEL")
+      .default_text("1 1");
+  table.add("--allow-other-tokenizer", data.allow_other_tokenizer,
+            "train on data that another tokenizer made, and on ids beyond the tokenizer's up to the rows of the model");
   add_tokenizer(table, tokenizer);
   add_data_inert(table);
 }

@@ -21,6 +21,14 @@ void Resolver::resolve_length() {
     problems_.add("--seq-length is required: tokens of one sample");
   }
   data.sequence_length = data.seq_length.value_or(data.encoder_seq_length.value_or(0));
+  const std::vector<int64_t>& cyclic = data.cyclic_layout;
+  const auto is_size = [](int64_t size) { return size >= 1 && size <= 1000000; };
+  if (!cyclic.empty() && data.dataloader_type != DataloaderType::kCyclic)
+    problems_.add(origin("--cyclic-layout"), " needs --dataloader-type cyclic; leave it out, or give both");
+  if (!cyclic.empty() && (cyclic.size() != 2 || !is_size(cyclic[0]) || !is_size(cyclic[1])))
+    problems_.add(origin("--cyclic-layout"),
+                  " takes 2 numbers, the micro-batch size and the data-parallel size of the run whose order is to be "
+                  "read, each 1 to 1000000; for example --cyclic-layout 4 8");
   if (data.sequence_length == 0) return;
   spec::GptConfig& model = config_.model;
   const bool any_length = model.position_embedding == spec::PositionEmbedding::kRotary ||

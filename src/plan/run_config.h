@@ -127,6 +127,8 @@ struct DataConfig {
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   SampleOrder sample_order = SampleOrder::kMegatron;
   DataloaderType dataloader_type = DataloaderType::kSingle;
+  std::vector<int64_t> cyclic_layout;  // micro-batch size and data-parallel size whose cyclic order is read
+  bool allow_other_tokenizer = false;  // the data may have been made with another
   int64_t eval_iters = 100, eval_interval = 1000;
   bool eval_only = false;
 

@@ -11,7 +11,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "ckpt/resume.h"
+#include "data/order_fingerprint.h"
+#include "data/store_metadata.h"
 #include "dist/shared_folder.h"
+#include "plan/layout.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "train/model_setup.h"
@@ -45,6 +48,17 @@ std::vector<store::ExtraFile> kept_files(ckpt::LoadedCheckpoint& checkpoint, con
   return kept;
 }
 
+// Ids that data may hold: those of the tokenizer, or, if another made the data, those that the model has rows for.
+int64_t num_ids(const plan::RunConfig& config) {
+  return config.data.allow_other_tokenizer ? config.model.padded_vocab_size : config.model.vocab_size;
+}
+
+std::optional<data::CyclicLayout> cyclic_layout(const plan::DataConfig& config) {
+  if (config.dataloader_type != plan::DataloaderType::kCyclic) return std::nullopt;
+  if (config.cyclic_layout.empty()) return data::CyclicLayout{};
+  return data::CyclicLayout{.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]};
+}
+
 std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets,
                                const MaskOptions& masks, int64_t vocab_size, const Replica& replica) {
   std::vector<Loader> loaders;
@@ -70,7 +84,7 @@ store::ModelFacts model_facts(const plan::RunConfig& config) {
 
 }  // namespace
 
-std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed) {
+std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consumed) {
   Hasher hasher;
   std::vector<int64_t> ids(static_cast<size_t>(dataset.sequence_length()) + 1);
   const auto probe = [&](int64_t number) {
@@ -141,6 +155,7 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   Problems problems;
   saved_table.parse_toml(manifest.config, (checkpoint_->folder() / store::kManifestName).string(), problems);
   plan::resolve(saved, saved_table, problems);
+  saved_micro_batch_size_ = saved.training.micro_batch_size;
   const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
                                 .override_lr_scheduler = config_.schedule.override_lr_scheduler,
                                 .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
@@ -170,15 +185,52 @@ void Job::open_data() {
   data_ = data::GptDataSets::open(options);
   if (!options.cache_path.empty() && grid_.rank == 0) grid_.world.barrier();
   const MaskOptions masks = mask_options(config_.data, *tokenizer_);
-  const int64_t rows = config_.model.padded_vocab_size;
+  const int64_t ids = num_ids(config_);
   const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
-  const bool cyclic = config_.data.dataloader_type == plan::DataloaderType::kCyclic;
-  train_.emplace_back(*data_.train, masks, rows, replica,
-                      cyclic ? data::SamplerKind::kCyclic : data::SamplerKind::kSequential);
-  valid_ = loaders_of(data_.valid, masks, rows, replica);
-  test_ = loaders_of(data_.test, masks, rows, replica);
+  train_.emplace_back(*data_.train, masks, ids, replica, cyclic_layout(config_.data));
+  valid_ = loaders_of(data_.valid, masks, ids, replica);
+  test_ = loaders_of(data_.test, masks, ids, replica);
+  check_data();
+  sample_order_ = data::to_text(data::order_fingerprint(*data_.train, train_.front().order()));
   log_info(data_.train->description());
   log_info("> finished creating GPT datasets ...");
+}
+
+// What `espalier train` has refused before is refused here for those that come without it.
+void Job::check_data() {
+  std::vector<std::string> prefixes;
+  const auto check = [&](const data::GptDataset& set) {
+    set.probe_ids(num_ids(config_));
+    for (const data::GptDataset::Part& part : set.parts()) prefixes.push_back(part.store->prefix());
+  };
+  check(*data_.train);
+  for (const auto& set : data_.valid) check(*set);
+  for (const auto& set : data_.test) check(*set);
+  if (config_.data.allow_other_tokenizer) return;
+  Problems problems;
+  for (const std::string& line : data::describe_other_tokenizers(prefixes, *tokenizer_))
+    problems.add(line, ". Give the tokenizer that made the data, or --allow-other-tokenizer.");
+  problems.raise(ExitCode::kBadData);
+}
+
+// What the checkpoint's run would have read and this one does not.
+std::vector<std::string> Job::order_changes(const store::TrainingState& saved) const {
+  if (saved.sample_order.empty()) return {};  // of another program
+  if (data::is_order_text(saved.sample_order))
+    return data::order_changes(data::parse_order(saved.sample_order), data::parse_order(sample_order_));
+  const std::vector<int64_t> was = {saved_micro_batch_size_, plan::parse_layout(saved.layout).grid.data};
+  if (config_.data.dataloader_type == plan::DataloaderType::kCyclic && config_.data.cyclic_layout != was)
+    return {concat("the checkpoint was saved when the cyclic order still followed the layout, a micro-batch size of ",
+                   was[0], " and a data-parallel size of ", was[1], ": --cyclic-layout ", was[0], " ", was[1],
+                   " goes on in it")};
+  const std::string present = old_order_fingerprint(*data_.train, saved.consumed_train_samples);
+  if (saved.sample_order != present)
+    return {concat("the samples around number ", saved.consumed_train_samples, " have the hash ", present, ", and had ",
+                   saved.sample_order)};
+  log_warning(
+      "the checkpoint holds the older fingerprint of the order of samples, which looks at 16 samples only: a "
+      "small set of the blend may have changed unnoticed. The next checkpoint will hold one of every set.");
+  return {};
 }
 
 void Job::build_model() {
@@ -225,9 +277,8 @@ void Job::load_or_initialize() {
                                   .override_lr_scheduler = false,
                                   .use_checkpoint_lr_scheduler = false,
                                   .finetune = false};
-    store::TrainingState present = training_state(state(), config_);
-    present.sample_order = order_fingerprint(*data_.train, saved.consumed_train_samples);
-    ckpt::check_order(saved, present, flags, problems);
+    const store::TrainingState present = training_state(state(), config_);
+    ckpt::check_order(saved, present, order_changes(saved), flags, problems);
     problems.raise();
     for (const std::string& change : ckpt::environment_changes(saved, present)) log_warning(change);
   }
@@ -289,7 +340,7 @@ void Job::save() {
   store::Manifest manifest;
   manifest.model = model_facts(config_);
   manifest.state = training_state(state(), config_);
-  manifest.state.sample_order = order_fingerprint(*data_.train, manifest.state.consumed_train_samples);
+  manifest.state.sample_order = sample_order_;
   manifest.config = resolved_options_;
   writer_->save(manifest, tensors_to_save(state()));
   if (const auto report = writer_->take_report()) report_save(*report);

@@ -52,6 +52,8 @@ class Job {
   void find_checkpoint(const OptionTable& table);
   void check_options(const OptionTable& table, const store::Manifest& manifest);
   void open_data();
+  void check_data();
+  std::vector<std::string> order_changes(const store::TrainingState& saved) const;
   void build_model();
   void load_or_initialize();
   void prepare_save_folder();
@@ -66,6 +68,8 @@ class Job {
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
+  int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
+  std::string sample_order_;                  // fingerprint of the training set's order
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
   std::vector<spec::ParamSpec> specs_;        // of the whole model
   std::unique_ptr<tensor::ParamSet> params_;
@@ -79,8 +83,8 @@ class Job {
   std::optional<int64_t> saved_step_;
 };
 
-// Names the order of samples by content: a hash of some of the samples before and behind position `consumed`. Moving
-// the files or running longer leaves it as it is; other data, another seed or blend do not.
-std::string order_fingerprint(const data::GptDataset& dataset, int64_t consumed);
+// What checkpoints held before data::OrderFingerprint: a hash of some of the samples before and after position
+// `consumed`.
+std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consumed);
 
 }  // namespace espalier::train

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "data/gpt_dataset.h"
@@ -19,32 +20,32 @@ struct Replica {
 
 class Loader {
  public:
-  // The data set outlives the loader. Ids must be below `vocab_size`; a larger one is a UserError that names the
-  // sample, the data set and both numbers. `order` says which sample of the data set stands at a place of the run.
+  // The data set outlives the loader. Ids must be 0 or more and below `vocab_size`; another is a UserError that names
+  // the sample, the data set and both numbers. `cyclic`: which sample of the data set stands at a place of the run is
+  // decided by --dataloader-type cyclic; else it is the sample of that number.
   Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica,
-         data::SamplerKind order = data::SamplerKind::kSequential);
+         const std::optional<data::CyclicLayout>& cyclic = {});
 
   // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
   // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those behind
   // it. In sequence, numbers beyond the data set start again at its beginning (evaluation only: a training set holds
-  // what was asked for). The numbers in a batch are those of the run, whatever the order. One thread at a time.
+  // what was asked for). The numbers in a batch are those of the run, whatever the order; which sample stands at a
+  // number does not depend on the replicas or the micro-batch size. One thread at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
   const data::GptDataset& dataset() const { return dataset_; }
+  // Of the order in which the data set is read: data::Sampler::description().
+  std::string order() const { return sampler_.description(); }
 
  private:
   // The sample at place `number` of the run, which is `sample` of the data set.
   SampleRow read_row(int64_t number, int64_t sample) const;
-  data::Sampler& sampler(const data::SamplerLayout& layout) const;
 
   const data::GptDataset& dataset_;
   MaskOptions masks_;
   int64_t vocab_size_;
   Replica replica_;
-  data::SamplerKind order_;
-  // Kept from call to call: the cyclic one remembers the permutation of its epoch.
-  mutable std::unique_ptr<data::Sampler> sampler_;
-  mutable int64_t sampler_micro_batch_size_ = 0;
+  mutable data::Sampler sampler_;  // remembers the permutation of an epoch
 };
 
 // Hash of sample numbers and ids, independent of how the samples are divided into micro-batches and ranks: the sum

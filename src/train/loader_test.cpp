@@ -2,6 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
 
 namespace espalier::train {
 namespace loader_test {
@@ -48,29 +53,58 @@ TEST(Loader, TakesTheSamplesOfTheRunInOrder) {
   EXPECT_EQ(ids_in(again[0]), inputs_of({1}));
 }
 
-// Expected: the sampler, which is compared with upstream's own in the data library.
-TEST(Loader, TakesTheSamplesOfTheCyclicOrderAndNumbersThemByTheRun) {
-  const int64_t size = dataset().size(), epoch = size - size % 4;
-  for (const int64_t rank : {0, 1}) {
-    const Loader loader(dataset(), {}, 5000, {.number = rank, .count = 2}, data::SamplerKind::kCyclic);
-    const auto sampler = data::make_sampler(data::SamplerKind::kCyclic, {size, 2, rank, 2});
-    for (const int64_t first : {int64_t{0}, int64_t{8}, epoch - 4, epoch}) {
-      const auto batches = loader.read(first, 2, 2);
-      for (const int64_t micro_batch : {0, 1}) {
-        const int64_t consumed = first + 4 * micro_batch;
-        const tensor::Batch& batch = batches[static_cast<size_t>(micro_batch)];
-        EXPECT_EQ(ids_in(batch), inputs_of(sampler->micro_batch(consumed))) << rank << " " << consumed;
-        EXPECT_EQ(batch.sample_numbers, (std::vector<int64_t>{consumed + 2 * rank, consumed + 2 * rank + 1}));
-      }
+// Expected: the sampler, which is compared with upstream's own in the data library. Whoever reads, in micro-batches of
+// whatever size, place n of the run is the same sample; 6 samples a step are no divisor of the epoch.
+TEST(Loader, ReadsTheSameCyclicSamplesInEveryLayout) {
+  const int64_t size = dataset().size();
+  for (const data::CyclicLayout& order : {data::CyclicLayout{}, data::CyclicLayout{2, 4}}) {
+    data::Sampler sampler = data::Sampler::cyclic(size, order);
+    for (const auto& [replicas, micro_batch_size] : {std::pair{1, 1}, {1, 6}, {2, 3}, {3, 1}, {6, 1}}) {
+      const int64_t num_micro_batches = 6 / (replicas * micro_batch_size);
+      for (int64_t first = 0; first < 2 * size; first += 6)
+        for (int64_t rank = 0; rank < replicas; ++rank) {
+          const Loader loader(dataset(), {}, 5000, {.number = rank, .count = replicas}, order);
+          for (const tensor::Batch& batch : loader.read(first, num_micro_batches, micro_batch_size)) {
+            std::vector<int64_t> expected;
+            for (const int64_t place : batch.sample_numbers) expected.push_back(sampler.sample(place));
+            EXPECT_EQ(ids_in(batch), inputs_of(expected)) << replicas << " x " << micro_batch_size << " " << first;
+          }
+        }
     }
   }
 }
 
-TEST(Loader, RefusesACyclicOrderThatDoesNotFitTheLayout) {
-  const Loader loader(dataset(), {}, 5000, {.number = 0, .count = 2}, data::SamplerKind::kCyclic);
-  EXPECT_THROW(loader.read(1, 1, 2), UserError);
-  const Loader large(dataset(), {}, 5000, {.number = 0, .count = 1000}, data::SamplerKind::kCyclic);
-  EXPECT_THROW(large.read(0, 1, 2), UserError);
+TEST(Loader, RefusesADataSetThatIsTooSmallForTheCyclicOrder) {
+  EXPECT_THROW(Loader(dataset(), {}, 5000, {}, data::CyclicLayout{.micro_batch_size = 2, .data_parallel_size = 1000}),
+               UserError);
+}
+
+// -7 in an int32 store: as an unsigned number it would be above the vocabulary, as a signed one below.
+TEST(Loader, RefusesIdsThatTheVocabularyDoesNotHave) {
+  const std::string prefix = (std::filesystem::temp_directory_path() / concat("espalier-loader-", ::getpid())).string();
+  for (const int32_t bad : {-7, 5000, 4999}) {
+    data::TokenStoreWriter writer(prefix, data::TokenType::kInt32);
+    std::vector<int32_t> ids(200, 3);
+    ids[130] = bad;
+    writer.add_sequence(ids);
+    writer.end_document();
+    writer.finish();
+    data::DataSetOptions options;
+    options.data_path = {prefix}, options.split = "100,0,0";
+    options.sequence_length = 49, options.train_samples = 3;
+    const data::GptDataSets sets = data::GptDataSets::open(options);
+    const Loader loader(*sets.train, {}, 5000, {});
+    std::string error;
+    try {
+      loader.read(0, 4, 1);
+    } catch (const UserError& refused) {
+      error = refused.what();
+      EXPECT_EQ(refused.code(), ExitCode::kBadData);
+    }
+    EXPECT_EQ(error.find(concat("holds token id ", bad, "; expected 0 to 4999")) != std::string::npos, bad != 4999)
+        << error;
+  }
+  for (const char* ending : {".idx", ".bin"}) std::filesystem::remove(prefix + ending);
 }
 
 }  // namespace loader_test

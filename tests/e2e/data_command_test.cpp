@@ -157,6 +157,87 @@ TEST_F(DataCommand, MergesAFolderAndKeepsWhatIsKnownOfIt) {
   EXPECT_EQ(bash("espalier data merge --output-prefix out").exit_code, 2);
 }
 
+TEST_F(DataCommand, InspectShowsTextByTheTokenizerThatTheDataNames) {
+  const std::string made =
+      concat("set -e; cp -r ", data("gpt2-tiny"), " there; espalier preprocess --append-eod --input ",
+             data("owt-20.jsonl"), " --output-prefix d/a --tokenizer-type GPT2BPETokenizer ",
+             "--vocab-file there/vocab.json --merge-file there/merges.txt; ");
+  const std::string inspect = "espalier data inspect --json --documents 1:2 --max-tokens 5 d/a_text_document";
+  const Outcome found =
+      bash(made + "cd d; espalier data inspect --json --documents 1:2 --max-tokens 5 a_text_document");
+  ASSERT_EQ(found.exit_code, 0) << found.errors;
+  const std::string lines = read_file(data("owt-20.jsonl"));
+  const size_t second = lines.find('\n') + 1;
+  const std::string text = nlohmann::json::parse(lines.substr(second, lines.find('\n', second) - second))["text"];
+  EXPECT_EQ(text.find(nlohmann::json::parse(found.output)["shown"][0]["text"].get<std::string>()), 0u) << found.output;
+  // Moved beside the data it is still found; elsewhere or changed it is not, and that is said.
+  const Outcome moved = bash("mv there/*.json there/*.txt d; " + inspect);
+  EXPECT_TRUE(nlohmann::json::parse(moved.output)["shown"][0].contains("text")) << moved.errors;
+  const Outcome changed = bash("head -n 3000 d/merges.txt > m; mv m d/merges.txt; " + inspect);
+  EXPECT_EQ(changed.exit_code, 0) << changed.errors;
+  EXPECT_FALSE(nlohmann::json::parse(changed.output)["shown"][0].contains("text"));
+  EXPECT_NE(changed.errors.find("has the fingerprint"), std::string::npos) << changed.errors;
+  const Outcome gone = bash("rm d/merges.txt; " + inspect);
+  EXPECT_EQ(gone.exit_code, 0) << gone.errors;
+  EXPECT_NE(gone.errors.find("the tokenizer that made it is not where it was, so ids are shown: "), std::string::npos)
+      << gone.errors;
+}
+
+// The data of gpt2-tiny, 5000 ids, twice: once made with half of its merges.
+TEST_F(DataCommand, TwoTokenizersInABlendAreNoticedAndAnotherThanTheDatasIsRefused) {
+  const std::string preprocess =
+      concat("espalier preprocess --append-eod --input ", data("owt-20.jsonl"), " --tokenizer-type GPT2BPETokenizer ");
+  const Outcome blend = bash(concat(
+      "set -e; cp -r ", data("gpt2-tiny"), " other; chmod -R u+w other; head -n 3000 ", data("gpt2-tiny/merges.txt"),
+      " > other/merges.txt; ", preprocess, "--vocab-file ", data("gpt2-tiny/vocab.json"), " --merge-file ",
+      data("gpt2-tiny/merges.txt"), " --output-prefix a; ", preprocess, "--vocab-file other/vocab.json --merge-file ",
+      "other/merges.txt --output-prefix b; espalier data blend a_text_document ", "b_text_document"));
+  EXPECT_EQ(blend.exit_code, 0) << blend.errors;
+  EXPECT_NE(blend.errors.find("'b_text_document' was made with another tokenizer than 'a_text_document': "),
+            std::string::npos)
+      << blend.errors;
+  const std::string train =
+      concat("espalier train gpt --validate-only --recipe ", root(), "/recipes/tiny.toml", tokenizer(), "--data-path ");
+  EXPECT_EQ(bash(train + "a_text_document").exit_code, 0);
+  const Outcome other = bash(train + "b_text_document");
+  EXPECT_EQ(other.exit_code, 65);
+  EXPECT_NE(other.errors.find("Give the tokenizer that made the data, or --allow-other-tokenizer."), std::string::npos)
+      << other.errors;
+  const Outcome allowed = bash(train + "b_text_document --allow-other-tokenizer");
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.errors;
+  EXPECT_NE(allowed.errors.find("was made with another tokenizer: "), std::string::npos) << allowed.errors;
+}
+
+TEST_F(DataCommand, ValidationLooksAtTheTokenFiles) {
+  const auto validate = [&](const std::string& prepare, const std::string& flags) {
+    return bash(concat("for end in bin idx; do cp ", data("owt-20_text_document"), ".$end d.$end; done; ", prepare,
+                       "; espalier train gpt --validate-only --recipe ", root(), "/recipes/tiny.toml ", flags));
+  };
+  const auto expect = [&](const Outcome& outcome, int exit_code, const std::string& part) {
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.errors;
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
+    EXPECT_EQ(outcome.output == "", exit_code != 0);
+  };
+  const std::string flags = tokenizer() + " --data-path d";
+  expect(validate("true", flags), 0, "valid: ");
+  expect(validate("truncate -s 50000 d.bin", flags), 65, "d.bin: file size: expected 50,534 bytes");
+  expect(validate("truncate -s -1 d.idx", flags), 65, "d.idx: file size: expected ");
+  expect(validate(": > d.idx", flags), 65, "d.idx: file size: expected at least 34 bytes, found 0 bytes");
+  expect(validate("printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 77\n' > d.bin", flags), 65,
+         "'d.bin' is a pointer of Git LFS to a file of 77 bytes that was not fetched.");
+  expect(validate("rm d.bin; mkfifo d.bin", flags), 2, "--data-path: 'd.bin' is a pipe (FIFO)");
+  expect(validate("rm d.*; ln -s gone d.idx", flags), 2, "'d.idx' is a link to 'gone', which does not exist");
+  expect(validate("rm d.*; mkdir d; touch d/x.idx", flags), 2, "'d' is a folder. Give a data set in it, without .bin");
+  expect(validate("rm -r d*; echo '{\"text\": 1}' > d", flags), 2,
+         "--data-path: 'd' is text (JSON); training reads token files (.bin with .idx). Make them with: espalier "
+         "preprocess --input 'd' --output-prefix 'd'");
+  // Ids of 5000 with a tokenizer of 1000; the last id of a document is the one that cannot be.
+  const std::string null = "--tokenizer-type NullTokenizer --vocab-size 999 --data-path d";
+  expect(validate("rm -f d", null), 65, ": expected 0 to 999, found ");
+  expect(validate("true", null + " --allow-other-tokenizer --pad-vocab-size-to 5120"), 0, "valid: ");
+  expect(validate("truncate -s 50000 d.bin", flags + " --hidden-size 65"), 2, "d.bin: file size: expected 50,534");
+}
+
 TEST_F(DataCommand, BlendWritesWhatTheSamplesAreReadFrom) {
   const std::string copy = concat("mkdir -p d/en d/sw; cp ", data("owt-20_text_document"), ".* d/en; cp ",
                                   data("owt-20_text_document"), ".* d/sw; ");

@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
+#include "data/gpt_dataset.h"
+#include "store/manifest.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
@@ -68,6 +72,114 @@ TEST(ResumeRecords, StepsBehindTheLoadedOneMoveAside) {
   ASSERT_EQ(records.size(), 6u);
   EXPECT_EQ(records.back().at("step"), 6);
   EXPECT_TRUE(std::filesystem::exists(folder / "run/metrics.superseded.jsonl"));
+}
+
+std::string refusal(const Words& words) {
+  try {
+    train(words);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// A tenth of the samples is of a set of twelve documents: 80 samples take one epoch of it, 400 take more. The large set
+// has one epoch in both runs.
+TEST(ResumeOrder, ALengthThatTakesAnotherEpochOfASmallSetIsRefused) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "large", 900, 5);
+  write_token_files(folder / "small", 12, 6);
+  const Words run =
+      tiny_run("0.9 " + (folder / "large") + " 0.1 " + (folder / "small")) +
+      Words{"--split", "100,0,0", "--eval-iters", "0", "--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "4"});
+  const Words longer = run + Words{"--train-samples", "400", "--exit-interval", "6"};
+  const std::string refused = refusal(longer);
+  EXPECT_NE(refused.find(concat("data set 2 of 2, '", folder / "small", "': it was asked for ")), std::string::npos)
+      << refused;
+  EXPECT_EQ(refused.find("data set 1 of 2"), std::string::npos) << refused;
+  EXPECT_EQ(step_records(folder / "run").size(), 4u);
+  train(run + Words{"--train-samples", "88", "--exit-interval", "5"});
+  train(longer + Words{"--override", "sample_order"});
+  EXPECT_EQ(step_records(folder / "run").size(), 6u);
+}
+
+TEST(ResumeOrder, FilesOfASmallSetThatWereReplacedAreRefused) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "large", 900, 5);
+  write_token_files(folder / "small", 12, 6);
+  const Words run =
+      tiny_run("0.98 " + (folder / "large") + " 0.02 " + (folder / "small")) +
+      Words{"--split", "100,0,0", "--eval-iters", "0", "--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "4"});
+  write_token_files(folder / "small", 12, 8);
+  EXPECT_NE(refusal(run).find(concat("data set 2 of 2, '", folder / "small", "': its documents have other lengths")),
+            std::string::npos)
+      << refusal(run);
+}
+
+// The fingerprint of earlier releases, made here as they made it: eight places up to the checkpoint's, eight after it.
+TEST(ResumeOrder, AnOlderFingerprintStillLoadsAndStillRefuses) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run = tiny_run(folder / "data") + Words{"--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "4"});
+  data::DataSetOptions options;
+  options.data_path = {folder / "data"}, options.split = "90,10,0", options.sequence_length = 33, options.seed = 7;
+  options.train_samples = 80;
+  const data::GptDataSets sets = data::GptDataSets::open(options);
+  Hasher hasher;
+  std::vector<int64_t> ids(34);
+  for (int64_t at = 0; at < 8; ++at)
+    for (const int64_t number : {32 * at / 8, 32 + at}) {
+      sets.train->sample(number, ids);
+      hasher.update(ids.data(), ids.size() * sizeof(int64_t));
+    }
+  const std::filesystem::path manifest = folder.path() / "run/step_00000004/manifest.json";
+  const auto write = [&](const std::string& order) {
+    store::Manifest old = store::read_manifest(manifest.parent_path());
+    old.state.sample_order = order;
+    write_file_atomically(manifest, store::to_json(old));
+  };
+  write("0123456789abcdef");
+  EXPECT_NE(refusal(run).find("the samples around number 32 have the hash "), std::string::npos) << refusal(run);
+  write(hex64(hasher.digest()));
+  train(run + Words{"--exit-interval", "6"});
+  EXPECT_EQ(step_records(folder / "run").size(), 6u);
+}
+
+// Place n of the run holds the same sample whatever reads it, so a run goes on in other micro-batches bit for bit.
+TEST(ResumeOrder, ACyclicRunGoesOnInOtherMicroBatches) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run = tiny_run(folder / "data") + split_blanks("--dataloader-type cyclic --train-samples 240");
+  train(run + Words{"--save", folder / "straight"});
+  const Words stopped = run + Words{"--save", folder / "stopped", "--load", folder / "stopped"};
+  train(stopped + Words{"--exit-interval", "7"});
+  train(stopped + Words{"--micro-batch-size", "4"});
+  const auto straight = step_records(folder / "straight"), other = step_records(folder / "stopped");
+  ASSERT_EQ(straight.size(), 30u);
+  ASSERT_EQ(other.size(), 30u);
+  for (size_t step = 0; step < straight.size(); ++step)
+    EXPECT_EQ(straight[step].at("sample_hash"), other[step].at("sample_hash")) << step;
+  EXPECT_NE(refusal(stopped + Words{"--cyclic-layout", "2", "1", "--train-samples", "248"})
+                .find("the way of reading was cyclic 1 x 1 of "),
+            std::string::npos);
+}
+
+TEST(TokenIds, NegativeOnesInAnInt32StoreAreRefusedAtTheStart) {
+  const TemporaryFolder folder;
+  data::TokenStoreWriter writer(folder / "data", data::TokenType::kInt32);
+  for (int document = 0; document < 90; ++document) {
+    std::vector<int32_t> ids(50, document);
+    if (document == 0) ids[3] = -7;
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+  const std::string refused = refusal(tiny_run(folder / "data") + Words{"--save", folder / "run"});
+  EXPECT_NE(refused.find("data.bin: id of token 3 of sequence 0: expected 0 to 4999, found -7."), std::string::npos)
+      << refused;
 }
 
 TEST(Finetune, TakesTheWeightsAndStartsAtStepOne) {

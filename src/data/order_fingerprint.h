@@ -1,0 +1,53 @@
+// What decides which samples a run reads, part by part of its blend, in a text that a checkpoint keeps.
+//
+//   const OrderFingerprint present = order_fingerprint(*sets.train, loader.order());
+//   state.sample_order = to_text(present);
+//   ... and when the run goes on:
+//   for (const std::string& line : order_changes(parse_order(saved.sample_order), present)) ...
+//
+// Two runs with equal fingerprints read the same samples at every place, but for token files of equal sizes whose ids
+// differ at none of the places that are probed. Where the files lie does not count, and a longer run has the same
+// fingerprint as long as every part has the same arrays.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/gpt_dataset.h"
+
+namespace espalier::data {
+
+struct OrderOfPart {
+  std::string prefix;  // for people
+  double weight = 1;   // in the blend, the sum being 1
+  DocumentRange documents;
+  int64_t num_samples_asked = 0, num_epochs = 0, num_samples = 0;  // for people: what the arrays are made for
+  uint64_t sizes_hash = 0;                                         // of the documents of the range
+  uint64_t arrays_hash = 0;                                        // of the three arrays of the sample index
+  uint64_t tokens_hash = 0;                                        // of the ids at the places of probe_tokens()
+};
+
+struct OrderFingerprint {
+  int64_t sequence_length = 0;
+  int64_t seed = 0;
+  std::string reading;  // Sampler::description()
+  std::vector<OrderOfPart> parts;
+};
+
+// Reads all index arrays and some pages of every token file.
+OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string& reading);
+
+// Lines of words and numbers; they survive to the bit.
+std::string to_text(const OrderFingerprint& fingerprint);
+
+// False for the 16 digits that checkpoints held before: the hash of some samples near the place of the checkpoint.
+bool is_order_text(const std::string& text);
+
+// Throws a UserError (kBadData) with the line that is not to_text()'s.
+OrderFingerprint parse_order(const std::string& text);
+
+// One line for each part that reads other samples now, with what differs; empty when all read the same.
+std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present);
+
+}  // namespace espalier::data

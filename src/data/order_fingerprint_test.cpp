@@ -1,0 +1,158 @@
+#include "data/order_fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "data/internal/test_folder.h"
+
+namespace espalier::data {
+namespace {
+
+using testing::error_of;
+using testing::TestFolder;
+
+// Documents of 1 to 13 tokens, whose ids tell document and place.
+std::string write_store(const std::string& prefix, int32_t num_documents, int32_t first_id) {
+  TokenStoreWriter writer(prefix, TokenType::kInt32);
+  for (int32_t document = 0; document < num_documents; ++document) {
+    std::vector<int32_t> ids(static_cast<size_t>(1 + document * 7 % 13));
+    for (size_t at = 0; at < ids.size(); ++at) ids[at] = first_id + 100 * document + static_cast<int32_t>(at);
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+  return prefix;
+}
+
+std::unique_ptr<const GptDataset> open(const std::vector<std::string>& path, int64_t num_samples, int64_t seed = 5,
+                                       const std::string& split = "100,0,0") {
+  DataSetOptions options;
+  options.data_path = path;
+  options.split = split;
+  options.sequence_length = 6;
+  options.train_samples = num_samples;
+  options.seed = seed;
+  return std::move(GptDataSets::open(options).train);
+}
+
+OrderFingerprint fingerprint(const GptDataset& dataset) { return order_fingerprint(dataset, "single"); }
+
+// The places of the run, of those that both hold, at which the two read other ids.
+std::vector<int64_t> places_that_differ(const GptDataset& a, const GptDataset& b) {
+  std::vector<int64_t> places, ids_a(7), ids_b(7);
+  for (int64_t place = 0; place < std::min(a.size(), b.size()); ++place) {
+    a.sample(place, ids_a), b.sample(place, ids_b);
+    if (ids_a != ids_b) places.push_back(place);
+  }
+  return places;
+}
+
+// A small set beside a large one: at some lengths of the run it takes another epoch and its samples change, which the
+// fingerprint says exactly when reading all of both runs says it.
+TEST(OrderFingerprint, DiffersExactlyWhenALongerRunReadsOtherSamples) {
+  TestFolder folder;
+  const std::vector<std::string> path = {"0.97", write_store(folder / "large", 800, 0), "0.03",
+                                         write_store(folder / "small", 7, 90000)};
+  int num_equal = 0, num_other = 0;
+  const auto before = open(path, 150);
+  for (int64_t num_samples = 151; num_samples < 700; num_samples += 11) {
+    const auto after = open(path, num_samples);
+    const std::vector<std::string> changes = order_changes(fingerprint(*before), fingerprint(*after));
+    const std::vector<int64_t> places = places_that_differ(*before, *after);
+    EXPECT_EQ(changes.empty(), places.empty()) << num_samples << ": " << join(changes, "\n");
+    (places.empty() ? num_equal : num_other) += 1;
+    if (changes.empty()) continue;
+    EXPECT_EQ(changes.size(), 1u);
+    EXPECT_EQ(changes[0].find(concat("data set 2 of 2, '", folder / "small",
+                                     "': it was asked for 5 samples, which took "
+                                     "1 epoch, and is asked for ")),
+              0u)
+        << changes[0];
+  }
+  EXPECT_GT(num_equal, 0);
+  EXPECT_GT(num_other, 0);
+}
+
+TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
+  TestFolder folder;
+  const std::vector<std::string> path = {"0.97", write_store(folder / "large", 800, 0), "0.03",
+                                         write_store(folder / "small", 7, 90000)};
+  const auto before = open(path, 150);
+  write_store(folder / "small", 7, 50000);
+  const auto after = open(path, 150);
+  EXPECT_LT(places_that_differ(*before, *after).size(), 10u) << "of " << before->size();
+  EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)),
+            std::vector<std::string>{concat("data set 2 of 2, '", folder / "small",
+                                            "': it holds other tokens: the files were made again or replaced")});
+  write_store(folder / "small", 8, 90000);
+  const auto longer = open(path, 150);
+  EXPECT_NE(
+      order_changes(fingerprint(*before), fingerprint(*longer))[0].find("its documents were 0 to 7 and are 0 to 8"),
+      std::string::npos);
+}
+
+TEST(OrderFingerprint, NamesEveryPartThatDiffers) {
+  TestFolder folder;
+  const std::string a = write_store(folder / "a", 50, 0), b = write_store(folder / "b", 40, 9000);
+  const auto first = open({"0.5", a, "0.5", b}, 30);
+  const OrderFingerprint saved = fingerprint(*first);
+  const auto changes = [&](const std::unique_ptr<const GptDataset>& present) {
+    return order_changes(saved, fingerprint(*present));
+  };
+  EXPECT_EQ(changes(open({"5", a, "5", b}, 30)), std::vector<std::string>{}) << "weights count as shares";
+  EXPECT_EQ(changes(open({"0.5", a, "0.5", b}, 30, 6)), std::vector<std::string>{"the seed was 5 and is 6"});
+  EXPECT_EQ(changes(open({"1", a}, 30)), std::vector<std::string>{"the number of data sets was 2 and is 1"});
+  const std::vector<std::string> weights = changes(open({"0.25", a, "0.75", b}, 30));
+  ASSERT_EQ(weights.size(), 2u);
+  EXPECT_NE(weights[0].find("its share of the blend was 0.5 and is 0.25"), std::string::npos) << weights[0];
+  EXPECT_NE(weights[1].find("its share of the blend was 0.5 and is 0.75"), std::string::npos) << weights[1];
+  const std::vector<std::string> swapped = changes(open({"0.5", b, "0.5", a}, 30));
+  EXPECT_EQ(swapped.size(), 2u);
+  const std::vector<std::string> split = changes(open({"0.5", a, "0.5", b}, 30, 5, "90,10,0"));
+  EXPECT_NE(split[0].find("its documents were 0 to 50 and are 0 to 45"), std::string::npos) << split[0];
+  OrderFingerprint cyclic = saved;
+  cyclic.reading = "cyclic 1 x 1 of 31 samples";
+  EXPECT_EQ(order_changes(saved, cyclic),
+            std::vector<std::string>{"the way of reading was single and is cyclic 1 x 1 of 31 samples"});
+  EXPECT_EQ(order_changes(cyclic, cyclic), std::vector<std::string>{});
+}
+
+TEST(OrderFingerprint, FilesMayMove) {
+  TestFolder folder;
+  const auto before = open({write_store(folder / "here", 30, 0)}, 30);
+  std::filesystem::create_directories(folder / "there");
+  const auto after = open({write_store(folder / "there/under another name", 30, 0)}, 30);
+  EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)), std::vector<std::string>{});
+}
+
+TEST(OrderFingerprint, SurvivesAsText) {
+  const OrderFingerprint fingerprint{
+      33,
+      4294967295,
+      "cyclic 4 x 8 of 99 samples",
+      {{"data/a set", 0.1 + 0.2, {3, 17}, 5, 2, 9, 0xfedcba9876543210u, 1, 0x8000000000000000u},
+       {"data/line\nbreak", 1e-17, {0, 1}, 0, 1, 1, 0, 0, 0}}};
+  const std::string text = to_text(fingerprint);
+  EXPECT_TRUE(is_order_text(text));
+  EXPECT_FALSE(is_order_text("0123456789abcdef"));
+  const OrderFingerprint read = parse_order(text);
+  EXPECT_EQ(to_text(read), text);
+  EXPECT_EQ(order_changes(fingerprint, read), std::vector<std::string>{});
+  EXPECT_EQ(read.parts[0].weight, 0.1 + 0.2);
+  EXPECT_EQ(read.parts[0].sizes_hash, 0xfedcba9876543210u);
+  EXPECT_EQ(read.parts[0].prefix, "data/a set");
+  EXPECT_EQ(read.seed, 4294967295);
+}
+
+TEST(OrderFingerprint, RefusesALineThatIsNotItsOwn) {
+  const std::string head = "sample order, format 2\nlength 6 seed 5 reading single\n";
+  EXPECT_EQ(parse_order(head).parts.size(), 0u);
+  for (const std::string line : {"weight", "weight x", "weight 1 from 0 to 9 asked", "weight 1 from 0x to 9", "0"})
+    EXPECT_NE(error_of([&] { parse_order(head + line + "\n"); }).find(concat("found the line '", line, "'")),
+              std::string::npos);
+  EXPECT_NE(error_of([] { parse_order("sample order, format 2\n"); }).find("expected 'length' and its value"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace espalier::data
