@@ -117,13 +117,15 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
   std::string text =
       "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
       "`espalier train gpt`: used, without effect\n(said once, with the reason), or not supported (refused, with what "
-      "to use instead). All options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, the common ones of "
-      "NVIDIA's, and our own. [options.md](options.md) says where a\nmeaning differs. Generated: `espalier train gpt "
+      "to use instead). All options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, all of NVIDIA's "
+      "Megatron-LM, and our own. [options.md](options.md) says where a\nmeaning differs. Generated: `espalier train "
+      "gpt "
       "--help-markdown > docs/megatron-arguments.md`.\n";
   text += table.help_markdown();
   text +=
       "\n## DeepSpeed's JSON\n\nThe keys of the file behind `--deepspeed_config`, which stand for options. An option "
-      "that is not given takes the key's\nvalue; where both are there and differ, the run stops and shows both. "
+      "that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
+      "of the loss scale the file's value holds, with a\nwarning. "
       "`\"auto\"` and `null` say nothing. Any other key is\nrefused by name.\n\n";
   text += plan::deepspeed_keys_markdown();
   std::fputs(text.c_str(), stdout);

@@ -43,7 +43,7 @@ class Option {
   Option& alias(const std::string& name);  // another spelling, same meaning
   Option& required();
   Option& choices(std::vector<std::string> names);  // legal values of a string or of each list element
-  // A value of Megatron's that is not a choice here: the message says why, or what to use instead.
+  // A value of Megatron's that is not a choice here ("*": any): the message says why, or what to use instead.
   Option& refuse_value(const std::string& value, const std::string& reason);
   Option& minimum(double value);  // inclusive
   Option& maximum(double value);

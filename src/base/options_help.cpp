@@ -85,7 +85,8 @@ std::string OptionTable::markdown_row(const Option& option) const {
   std::string right = option.help();
   if (option.effect() == OptionEffect::kNoEffect) right = "*no effect*: " + option.effect_reason();
   if (option.effect() == OptionEffect::kRefused) right = "*not supported*: " + option.effect_reason();
-  for (const auto& [name, reason] : option.refused_values_) right += "; `" + name + "` is refused: " + reason;
+  for (const auto& [name, reason] : option.refused_values_)
+    right += (name == "*" ? "; others are refused: " : "; `" + name + "` is refused: ") + reason;
   if (option.required_) right += " (required)";
   const std::string default_text = default_of(option, option.default_text_);
   const bool has_default = option.effect() == OptionEffect::kUsed && !option.required_;

@@ -178,7 +178,8 @@ void OptionTable::read_positionals(const std::vector<std::string>& words, Proble
 void OptionTable::assign(Option& option, const Words& words, const std::string& source, Problems& problems) {
   option.given_ = true;
   option.source_ = source;
-  if (option.effect_ == OptionEffect::kRefused) {
+  const bool is_off = option.is_flag() && words == Words{"false"};
+  if (option.effect_ == OptionEffect::kRefused && !is_off) {
     problems.add(option.name(), " (", source, ") is not supported: ", option.effect_reason_);
     return;
   }
@@ -201,15 +202,21 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
       number = parse_python_float(word);
       if (!number) refuse(word, "is not a number");
     }
+    if (number && !std::isfinite(*number)) {
+      refuse(word, "is not a finite number");
+      continue;
+    }
     if (number && option.minimum_ && !(*number >= *option.minimum_))
       refuse(word, concat("is below the smallest value, ", limit_text(*option.minimum_)));
     if (number && option.maximum_ && !(*number <= *option.maximum_))
       refuse(word, concat("is above the largest value, ", limit_text(*option.maximum_)));
-    const auto refused = option.refused_values_.find(word);
+    const bool is_choice = option.choices_.empty() ||
+                           std::find(option.choices_.begin(), option.choices_.end(), word) != option.choices_.end();
+    auto refused = option.refused_values_.find(word);
+    if (refused == option.refused_values_.end() && !is_choice) refused = option.refused_values_.find("*");
     if (refused != option.refused_values_.end())
       refuse(word, "is not supported: " + refused->second);
-    else if (!option.choices_.empty() &&
-             std::find(option.choices_.begin(), option.choices_.end(), word) == option.choices_.end())
+    else if (!is_choice)
       refuse(word, "is not one of " + join(option.choices_, ", ") + did_you_mean(nearest_names(word, option.choices_)));
   }
   if (good) option.set_(words);

@@ -43,6 +43,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"lr_warmup_fraction", Rule::kLearningRate},
       {"lr_warmup_iters", Rule::kLearningRate},
       {"lr_warmup_samples", Rule::kLearningRate},
+      {"lr_warmup_tokens", Rule::kLearningRate},
 
       // Which samples are seen, and in which steps.
       {"data_path", Rule::kOverride},
@@ -110,6 +111,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"optimizer", Rule::kOverride},
       {"loss_average", Rule::kOverride},
       {"init_method_std", Rule::kOverride},
+      {"init_method_xavier_uniform", Rule::kOverride},
       {"adjust_word_embedding_init", Rule::kOverride},
       {"word_embedding_init_std", Rule::kOverride},
       {"fp16", Rule::kOverride},
@@ -120,6 +122,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"loss_scale_window", Rule::kOverride},
       {"hysteresis", Rule::kOverride},
       {"grad_reduce_type", Rule::kOverride},
+      {"grad_reduce_in_bf16", Rule::kOverride},
 
       // Layout: where the work is done.
       {"micro_batch_size", Rule::kFree},
@@ -155,6 +158,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       // Length and stop conditions. A length that the decay is derived from counts as learning rate (rule_of).
       {"train_iters", Rule::kFree},
       {"train_samples", Rule::kFree},
+      {"train_tokens", Rule::kFree},
       {"skip_train_iteration_range", Rule::kFree},  // what one does behind a spike
       {"train_range_to_skip", Rule::kFree},
       {"train_iters_to_skip", Rule::kFree},

@@ -50,15 +50,12 @@ void expect_messages(const std::vector<Case>& cases) {
 // Intel's choices have no place here and say so by name.
 TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
   expect_messages({
-      {"--distributed-backend ccl",
-       "--distributed-backend ccl (command line) is not supported: oneCCL is not built in; use gloo"},
       {"--distributed-backend=hccl",
        "--distributed-backend hccl (command line) is not supported: HCCL is not built in; use gloo"},
       {"--optimizer ipex.fusedlamb",
        "--optimizer ipex.fusedlamb (command line) is not supported: only AdamW is built in; use --optimizer adam"},
-      {"--transformer-impl transformer_engine",
-       "--transformer-impl transformer_engine (command line) is not supported: its kernels are not built in; leave it "
-       "out"},
+      {"--transformer-impl inference_optimized",
+       "--transformer-impl inference_optimized (command line) is not supported: use `espalier generate`"},
       {"--no-pipeline-parallel --pipeline-model-parallel-size 2",
        "--no-pipeline-parallel and --pipeline-model-parallel-size 2 (command line) exclude each other; leave one out"},
       {"--lr_constant_plus_cooldown",

@@ -69,12 +69,17 @@ class Reader {
   const Json* at(const std::string& path) const;
   std::string source(const std::string& path) const { return file_ + ": " + path; }
   bool given(const char* option) const { return table_.find(option)->given(); }
+  // "auto" stands there: the option says it.
+  bool is_auto(const std::string& path) const;
   bool check_boolean(const Json& value, const char* path);
   std::optional<std::string> number_at(const char* path);
   std::optional<std::string> text_at(const char* path);
   // The key says that `option` is `word`.
   void use_word(const std::string& path, const char* option, const std::string& word);
   void use_number(const char* path, const char* option);
+  // The same where DeepSpeed reads its file alone, or has a default of its own: the option has no say.
+  void use_word_of_file(const std::string& path, const char* option, const std::string& word);
+  void use_number_of_file(const char* path, const char* option, const char* absent);
 
   RunConfig& config_;
   OptionTable& table_;
@@ -173,6 +178,15 @@ const Json* Reader::at(const std::string& path) const {
   return value->is_null() || *value == Json("auto") ? nullptr : value;
 }
 
+bool Reader::is_auto(const std::string& path) const {
+  const Json* value = &content_;
+  for (const std::string& name : split(path, '.')) {
+    if (!value->is_object() || !value->contains(name)) return false;
+    value = &(*value)[name];
+  }
+  return *value == Json("auto");
+}
+
 bool Reader::check_boolean(const Json& value, const char* path) {
   if (!value.is_boolean()) problems_.add(file_, ": ", path, " ", value.dump(), " is neither true nor false");
   return value.is_boolean();
@@ -247,24 +261,38 @@ void Reader::read_precision() {
   if (config_.training.fp16) read_loss_scale();
 }
 
+void Reader::use_word_of_file(const std::string& path, const char* option, const std::string& word) {
+  const Option* row = table_.find(option);
+  const std::vector<std::string> values = row->values();
+  const std::string present = values.empty() && unset_is_zero(option) ? "0" : values.at(0);
+  const bool is_same = parse_python_float(present) == parse_python_float(word);
+  if (is_same && (row->given() || at(path) == nullptr)) return;
+  if (row->given() && table_.says_notes())
+    warn_once(concat(table_.origin(option), " has no effect: DeepSpeed scales the loss by its file alone, where ", path,
+                     " is ", word, " (", file_, ")"));
+  table_.set(option, word, source(path), problems_);
+}
+
+void Reader::use_number_of_file(const char* path, const char* option, const char* absent) {
+  if (is_auto(path)) return;
+  if (at(path) == nullptr) return use_word_of_file(concat(path, ", DeepSpeed's default,"), option, absent);
+  if (const auto number = number_at(path)) use_word_of_file(path, option, *number);
+}
+
 void Reader::read_loss_scale() {
-  use_number("fp16.loss_scale", "--loss-scale");
-  use_number("fp16.loss_scale_window", "--loss-scale-window");
-  use_number("fp16.hysteresis", "--hysteresis");
-  use_number("fp16.min_loss_scale", "--min-loss-scale");
+  use_number_of_file("fp16.loss_scale", "--loss-scale", "0");
+  use_number_of_file("fp16.loss_scale_window", "--loss-scale-window", "1000");
+  use_number_of_file("fp16.hysteresis", "--hysteresis", "2");
+  use_number_of_file("fp16.min_loss_scale", "--min-loss-scale", "1");
   const char* path = "fp16.initial_scale_power";
-  const auto number = number_at(path);
-  if (!number) {
-    if (at(path) == nullptr && !given("--initial-loss-scale"))
-      table_.set("--initial-loss-scale", format_shortest(std::ldexp(1.0, kDefaultScalePower)),
-                 file_ + ": DeepSpeed's default", problems_);
-    return;
-  }
-  const std::optional<int64_t> power = parse_python_int(*number);
+  if (is_auto(path) || (at(path) != nullptr && !number_at(path))) return;
+  const std::string number = at(path) == nullptr ? concat(kDefaultScalePower) : at(path)->dump();
+  const std::optional<int64_t> power = parse_python_int(number);
   if (!power || *power < 0 || *power > kMostScalePower) {
-    problems_.add(file_, ": ", path, " ", *number, " is no integer from 0 to ", kMostScalePower);
+    problems_.add(file_, ": ", path, " ", number, " is no integer from 0 to ", kMostScalePower);
   } else {
-    use_word(path, "--initial-loss-scale", format_shortest(std::ldexp(1.0, static_cast<int>(*power))));
+    use_word_of_file(at(path) == nullptr ? "fp16.initial_scale_power, DeepSpeed's default," : path,
+                     "--initial-loss-scale", format_shortest(std::ldexp(1.0, static_cast<int>(*power))));
   }
 }
 

@@ -19,10 +19,10 @@ struct WithJson {
   Problems problems;
   std::filesystem::path file = std::filesystem::temp_directory_path() / "espalier_deepspeed_config_test.json";
 
-  WithJson(const std::string& flags, const std::string& json, int64_t num_ranks = 2) {
+  WithJson(const std::string& flags, const std::string& json, int64_t num_ranks = 2, bool say_notes = false) {
     write_file_atomically(file, json);
     add_gpt_options(table, config);
-    table.say_notes(false);
+    table.say_notes(say_notes);
     table.parse(split_blanks("--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 "
                              "--max-position-embeddings 33 --train-iters 10 --micro-batch-size 3 --deepspeed "
                              "--deepspeed_config " +
@@ -86,6 +86,38 @@ TEST(DeepSpeedConfig, AbsenceAndAutoAreReadAsDeepSpeedDoes) {
   EXPECT_EQ(flags.messages(), Words{});
   EXPECT_EQ(flags.config.optimizer.clip_grad, 2);
   EXPECT_EQ(flags.config.training.global_batch_size, 18);
+}
+
+// Of the smaller BLOOM models: --loss-scale 12 beside a file with 0. DeepSpeed scales the loss, and never sees the
+// flag.
+TEST(DeepSpeedConfig, ItsLossScaleWinsOverTheOptionsWithAWarning) {
+  testing::internal::CaptureStderr();
+  const WithJson run("--lr 1e-3 --fp16 --loss-scale 12 --hysteresis 4 --min-loss-scale 2 --initial-loss-scale 4096",
+                     "{" + kFp16 + "}", 2, /*say_notes=*/true);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(run.messages(), Words{});
+  EXPECT_EQ(run.config.optimizer.loss_scale, 0);
+  EXPECT_EQ(run.config.optimizer.hysteresis, 3);
+  EXPECT_EQ(run.config.optimizer.initial_loss_scale, 4096);
+  EXPECT_NE(said.find("--loss-scale 12.0 (command line) has no effect: DeepSpeed scales the loss by its file alone, "
+                      "where fp16.loss_scale is 0 ("),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("--hysteresis 4 (command line) has no effect"), std::string::npos) << said;
+  EXPECT_EQ(said.find("--min-loss-scale"), std::string::npos) << said;
+}
+
+// Where the file has no key, DeepSpeed's default holds.
+TEST(DeepSpeedConfig, ItsDefaultsForTheLossScaleWinToo) {
+  testing::internal::CaptureStderr();
+  const WithJson run("--lr 1e-3 --fp16 --loss-scale 128 --initial-loss-scale 8 --loss-scale-window 500",
+                     R"({"fp16": {"enabled": true, "loss_scale_window": "auto"}})", 2, /*say_notes=*/true);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(run.messages(), Words{});
+  EXPECT_EQ(run.config.optimizer.loss_scale, 0);
+  EXPECT_EQ(run.config.optimizer.initial_loss_scale, 65536);
+  EXPECT_EQ(run.config.optimizer.loss_scale_window, 500);
+  EXPECT_NE(said.find("where fp16.loss_scale, DeepSpeed's default, is 0"), std::string::npos) << said;
 }
 
 TEST(DeepSpeedConfig, WhatDisagreesStopsTheRunAndShowsBoth) {

@@ -29,7 +29,11 @@ void LrSchedule::restore(const LrState& state) {
 double LrSchedule::rate() {
   const double max_lr = *config_.lr;
   const auto samples = static_cast<double>(state_.num_samples);
-  if (config_.warmup_samples > 0 && samples <= config_.warmup_samples) {
+  if (config_.lr_warmup_tokens) {
+    const int64_t warmup_tokens = state_.warmup_tokens = *config_.lr_warmup_tokens;
+    if (warmup_tokens > 0 && state_.num_tokens <= warmup_tokens)
+      return max_lr * static_cast<double>(state_.num_tokens) / static_cast<double>(warmup_tokens);
+  } else if (config_.warmup_samples > 0 && samples <= config_.warmup_samples) {
     // The end of the warm-up in tokens is noted only when it falls on the end of a step; else it stays 0, as upstream.
     if (samples == config_.warmup_samples && config_.lr_decay_tokens) state_.warmup_tokens = state_.num_tokens;
     return max_lr * samples / config_.warmup_samples;

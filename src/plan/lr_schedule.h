@@ -2,7 +2,7 @@
 //
 // Positions count samples, whatever unit the options use (ScheduleConfig has them converted). The rate of a step
 // is that of the position before it: the first step of a run with warm-up has rate 0.
-//   position <= warmup:   max * position / warmup
+//   position <= warmup:   max * position / warmup; with lr_warmup_tokens both count tokens
 //   constant:             max
 //   linear, cosine:       min + c (max - min), c = 1 - r or (cos(pi r) + 1) / 2, r = (position - warmup) / (decay -
 //   warmup);
@@ -19,7 +19,7 @@ namespace espalier::plan {
 struct LrState {
   int64_t num_samples = 0;
   int64_t num_tokens = 0;
-  int64_t warmup_tokens = 0;  // tokens consumed when the position was exactly at the end of warm-up
+  int64_t warmup_tokens = 0;  // lr_warmup_tokens, or those consumed when the position was exactly at the end of warm-up
   bool operator==(const LrState&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -127,6 +128,25 @@ TEST(LrSchedule, ResumedEqualsStraight) {
     }
     EXPECT_EQ(resumed.state(), straight.state()) << "stopped after " << stop;
     EXPECT_EQ(resumed.lr(), straight.lr()) << "stopped after " << stop;
+  }
+}
+
+// Argonne's optimizer_param_scheduler.py, written out: a warm-up that counts tokens, and a decay by tokens after it.
+TEST(LrSchedule, WarmupCanCountTokens) {
+  ScheduleConfig config;
+  config.lr = 3e-4, config.min_lr = 1e-5, config.lr_decay_style = DecayStyle::kCosine;
+  config.lr_warmup_tokens = 700, config.lr_decay_tokens = 5001, config.decay_samples = 1000;
+  LrSchedule schedule(config);
+  EXPECT_EQ(schedule.lr(), 0);
+  for (int64_t step = 0; step < 40; ++step) {
+    const int64_t tokens = 198 * step;  // those of a step count from the next one on
+    schedule.step(6, tokens);
+    const double share = static_cast<double>(tokens - 700) / (5001 - 700);
+    const double expected = tokens <= 700   ? 3e-4 * static_cast<double>(tokens) / 700
+                            : tokens > 5001 ? 1e-5
+                                            : 1e-5 + 0.5 * (std::cos(M_PI * share) + 1.0) * (3e-4 - 1e-5);
+    EXPECT_DOUBLE_EQ(schedule.lr(), expected) << tokens << " tokens";
+    EXPECT_EQ(schedule.state().warmup_tokens, 700);
   }
 }
 

@@ -22,9 +22,27 @@ void add_regularization(OptionTable& table, RunConfig& config) {
   Option& names = table.add_choice(
       "--optimizer", optimizer.optimizer,
       {{"adam", OptimizerType::kAdam}, {"adamw", OptimizerType::kAdam}, {"apex.adam", OptimizerType::kAdam}}, "AdamW");
-  for (const char* other : {"sgd", "apex.sgd", "adam8bit", "adamwschedulefree", "ds.fusedlamb", "ds.onebitlamb",
-                            "galoreadamw", "galoreadamw8bit", "galoreadamw8bitperlayer", "ipex.fusedlamb", "ipex.lamb",
-                            "dshampooadamw", "sgdschedulefree", "sophiag", "adopt", "muon", "muonclip"})
+  for (const char* other : {"sgd",
+                            "apex.sgd",
+                            "adam8bit",
+                            "adamwschedulefree",
+                            "ds.fusedlamb",
+                            "ds.onebitlamb",
+                            "galoreadamw",
+                            "galoreadamw8bit",
+                            "galoreadamw8bitperlayer",
+                            "ipex.fusedlamb",
+                            "ipex.lamb",
+                            "dshampooadamw",
+                            "sgdschedulefree",
+                            "sophiag",
+                            "adopt",
+                            "muon",
+                            "muonclip",
+                            "dist_muon",
+                            "adaptive_muon",
+                            "lion",
+                            "soap"})
     names.refuse_value(other, "only AdamW is built in; use --optimizer adam");
   internal::add_regularization_inert(table);
 }
@@ -51,6 +69,11 @@ void add_training(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .maximum(1e18)
       .common();
+  table
+      .add("--train-tokens", training.train_tokens,
+           "end the run earlier, after the step in which it has consumed this many tokens")
+      .minimum(1)
+      .maximum(9e18);
   table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides").minimum(1);
   table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and leave after so many minutes")
       .minimum(0);
@@ -129,6 +152,8 @@ void add_initialization(OptionTable& table, RunConfig& config) {
            "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
       .minimum(0)
       .common();
+  table.add("--init-method-xavier-uniform", config.training.init_method_xavier_uniform,
+            "weights are uniform within sqrt(6 / (rows + columns)) of 0, instead of --init-method-std");
   table.add("--adjust-word-embedding-init", config.training.adjust_word_embedding_init,
             "the word embedding is drawn with --word-embedding-init-std (Argonne)");
   table
@@ -150,6 +175,7 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
           "shape after the warm-up")
       .common()
       .refuse_value("inverse-square-root", "use linear, cosine or constant")
+      .refuse_value("WSD", "a decay has one phase: use linear, cosine or constant")
       .refuse_value("infinite-cosine", "use linear, cosine or constant")
       .refuse_value("infinite-inv-square-root", "use linear, cosine or constant");
   table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor")
@@ -163,6 +189,9 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
       .common();
   table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
       .minimum(1);
+  table.add("--lr-warmup-tokens", schedule.lr_warmup_tokens, "tokens that warm up, instead of the three below")
+      .minimum(0)
+      .maximum(9e18);
   table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up")
       .minimum(0)
       .maximum(1);
@@ -187,6 +216,7 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
   table.group("checkpointing");
   table.add("--save", checkpoint.save, "run folder: checkpoints, logs, metrics").value_name("DIR").common();
   table.add("--save-interval", checkpoint.save_interval, "steps between checkpoints; required with --save")
+      .alias("--persistent-save-interval")
       .minimum(1)
       .common();
   table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
@@ -238,8 +268,10 @@ void add_logging(OptionTable& table, RunConfig& config) {
       .add_negative("--no-log-learnig-rate-to-tensorboard", logging.log_learning_rate_to_tensorboard,
                     "no learning rate in TensorBoard (spelt as upstream)")
       .alias("--no-log-learning-rate-to-tensorboard");
-  table.add_negative("--no-log-loss-scale-to-tensorboard", logging.log_loss_scale_to_tensorboard,
-                     "no loss scale in TensorBoard");
+  table
+      .add_negative("--no-log-loss-scale-to-tensorboard", logging.log_loss_scale_to_tensorboard,
+                    "no loss scale in TensorBoard")
+      .alias("--disable-log-loss-scale-to-tensorboard");
   table.add("--log-validation-ppl-to-tensorboard", logging.log_validation_ppl_to_tensorboard,
             "perplexity of validation sets to TensorBoard");
   table.add("--log-level", logging.log_level, "what is said on stderr")
@@ -273,6 +305,9 @@ void add_gpt_options(OptionTable& table, RunConfig& config) {
   internal::add_argonne_data(table);
   internal::add_argonne_logging(table);
   internal::add_argonne_families(table);
+  internal::add_nvidia_model(table);
+  internal::add_nvidia_training(table);
+  internal::add_nvidia_systems(table);
 }
 
 }  // namespace espalier::plan

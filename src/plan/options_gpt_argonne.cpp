@@ -29,7 +29,9 @@ void add_argonne_model(OptionTable& table) {
                        {"--expert-interval", kOne, kOnlyExperts},
                        {"--disable-mem-efficient-ln", kFlag, "layer norms have one kernel"},
                    });
-  table.add_without_effect("--num-experts", kList, "one expert is a plain MLP").choices({"1"});
+  table.add_without_effect("--num-experts", kList, "one expert is a plain MLP")
+      .choices({"1"})
+      .refuse_value("*", kExpertsRefused);
   refused(table, {{"--num-experts-switch", kOne, kExpertsRefused}});
   table.group("Transformer-Engine");
   no_effect(table, {
@@ -37,25 +39,26 @@ void add_argonne_model(OptionTable& table) {
                        {"--fp8-interval", kOne, kOnlyFp8},
                        {"--fp8-amax-history-len", kOne, kOnlyFp8},
                        {"--fp8-amax-compute-algo", kOne, kOnlyFp8},
-                       {"--no-fp8-wgrad", kFlag, kOnlyFp8},
                    });
-  table.add_without_effect("--transformer-impl", kOne, "layers have one implementation")
-      .choices({"local"})
-      .refuse_value("transformer_engine", "its kernels are not built in; leave it out");
+  table.add_without_effect("--no-fp8-wgrad", kFlag, kOnlyFp8).alias("--disable-fp8-wgrad");
+  table.add_without_effect("--transformer-impl", kOne, "layers have one implementation, which computes the same")
+      .choices({"local", "transformer_engine"})
+      .refuse_value("inference_optimized", "use `espalier generate`");
 }
 
 void add_argonne_optimizers(OptionTable& table) {
   table.group("regularization");
   table.add_without_effect("--weight-decay-incr-style", kOne, "weight decay is constant")
       .choices({"constant"})
-      .refuse_value("linear", "weight decay is constant: use --weight-decay")
-      .refuse_value("cosine", "weight decay is constant: use --weight-decay");
+      .refuse_value("*", "weight decay is constant: use --weight-decay");
   for (const char* name :
        {"--sophiag-beta1", "--sophiag-beta2", "--sophiag-rho", "--dshampooadamw-max-preconditioner-dim",
         "--dshampooadamw-precondition-freq", "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps",
-        "--muon-momentum", "--muon-nesterov", "--muon-ns-steps", "--muonadamw-beta1", "--muonadamw-beta2",
-        "--muonadamw-eps", "--muonclip-t", "--muonclip-alpha"})
+        "--muon-momentum", "--muon-ns-steps", "--muonadamw-beta1", "--muonadamw-beta2", "--muonadamw-eps",
+        "--muonclip-t", "--muonclip-alpha"})
     table.add_without_effect(name, kOne, kOtherOptimizer);
+  // A flag of NVIDIA's, with a word in Argonne's fork.
+  table.add_without_effect("--muon-nesterov", kList, kOtherOptimizer);
   no_effect(table, {
                        {"--ds_fused_adam", kFlag, "the optimizer is always fused"},
                        {"--schedulefree-for-each", kFlag, kOtherOptimizer},
@@ -109,7 +112,9 @@ void add_argonne_distributed(OptionTable& table) {
                        {"--use-ring-exchange-p2p", kFlag, "it steers how stages talk, not what they say"},
                        {"--empty-unused-memory-level", kOne, "freed memory is used again, without gaps between steps"},
                    });
-  table.add_without_effect("--moe-expert-parallel-size", kOne, "one expert is not divided").choices({"1"});
+  table.add_without_effect("--moe-expert-parallel-size", kOne, "one expert is not divided")
+      .choices({"1"})
+      .refuse_value("*", "mixture of experts is not built in; use --tensor-model-parallel-size");
   refused(table, {{"--standalone-embedding-stage", kFlag,
                    "use --pp-partition-method parameters, which counts the embedding"}});
   table.group("ZeRO configurations");

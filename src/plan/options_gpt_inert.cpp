@@ -54,7 +54,6 @@ void add_regularization_inert(OptionTable& table) {
 
 void add_training_inert(OptionTable& table) {
   no_effect(table, {
-                       {"--train-tokens", kOne, "upstream never reads it; use --train-samples"},
                        {"--no-masked-softmax-fusion", kFlag, kFusion},
                        {"--no-bias-dropout-fusion", kFlag, kFusion},
                        {"--no-gradient-accumulation-fusion", kFlag, kFusion},
@@ -67,6 +66,9 @@ void add_training_inert(OptionTable& table) {
                        {"--codecarbon-dir", kOne, "energy is not measured"},
                        {"--exit-signal-handler", kFlag, "SIGTERM and SIGUSR1 always save and leave"},
                    });
+  // A flag of NVIDIA's, with a word in Argonne's fork.
+  table.add_without_effect("--profile", kList, "--profile-step-start and --profile-step-end say what is traced")
+      .choices({"pt", "pt-full"});
   refused(table,
           {
               {"--batch-size", kOne,
@@ -75,7 +77,6 @@ void add_training_inert(OptionTable& table) {
               {"--inference", kFlag, "use `espalier generate`, or --eval-only true for losses"},
               {"--norm-target-loss", kFlag, "it exists on a branch only; leave it out"},
               {"--no-train", kFlag, "use --eval-only true"},
-              {"--profile", kOne, "use --profile-step-start and --profile-step-end"},
               {"--profile-steps", kOne, "use --profile-step-start and --profile-step-end"},
           });
 }
@@ -95,7 +96,6 @@ void add_recompute_inert(OptionTable& table) {
 void add_initialization_inert(OptionTable& table) {
   no_effect(table,
             {
-                {"--init-method-xavier-uniform", kFlag, "upstream does not use it for these layers either"},
                 {"--use-cpu-initialization", kFlag, "weights are always drawn on the CPU, equal in every layout"},
             });
 }
@@ -106,7 +106,6 @@ void add_learning_rate_inert(OptionTable& table) {
                    });
   refused(table, {
                      {"--warmup", kOne, "use --lr-warmup-fraction, --lr-warmup-iters or --lr-warmup-samples"},
-                     {"--lr-warmup-tokens", kOne, "use --lr-warmup-samples"},
                      {"--lr-finder", kFlag, "leave it out"},
                      {"--use-checkpoint-opt_params_scheduler", kFlag, "use --use-checkpoint-lr-scheduler"},
                      {"--reset-progress", kFlag, "use --finetune"},
@@ -157,7 +156,7 @@ void add_distributed_inert(OptionTable& table) {
                        {"--no-async-tensor-model-parallel-allreduce", kFlag,
                         "it steers when tensor ranks talk, not what they say"},
                        {"--local_rank", kOne, "the rank comes from the environment"},
-                       {"--lazy-mpu-init", kOne, "there is no outside manager of processes"},
+                       {"--lazy-mpu-init", kList, "there is no outside manager of processes"},
                    });
   refused(table,
           {
@@ -243,8 +242,7 @@ void add_zero_inert(OptionTable& table) {
                    });
   table.add_without_effect("--remote-device", kOne, "parameters stay where they are")
       .choices({"none"})
-      .refuse_value("cpu", "offload is not built in; leave it out")
-      .refuse_value("nvme", "offload is not built in; leave it out");
+      .refuse_value("*", "offload is not built in; leave it out");
   table.group("Memory optimizations");
   no_effect(
       table,

@@ -72,7 +72,9 @@ void add_rope_scaling(OptionTable& table, RunConfig& config) {
                    {"longrope", Kind::kLongRope}},
                   "how rotary positions are stretched over longer sequences, as Hugging Face's rope_scaling")
       .refuse_value("dynamic", "its frequencies change with the length of each input; use yarn or linear");
-  table.add("--rope-scaling-factor", scaling.factor, "longest sequence / longest before the scaling").minimum(1);
+  table.add("--rope-scaling-factor", scaling.factor, "longest sequence / longest before the scaling")
+      .minimum(1)
+      .alias("--rotary-scaling-factor");
   table.add("--use-rope-scaling", options.use_rope_scaling,
             "the same as --rope-scaling-type llama3, with Llama 3.1's values for what is not given");
   table
@@ -86,6 +88,7 @@ void add_rope_scaling(OptionTable& table, RunConfig& config) {
       .minimum(0)
       .maximum(1e9)
       .alias("--original-max-position-embeddings")
+      .alias("--yarn-original-max-position-embeddings")
       .default_text("none");
   table
       .add("--rope-scaling-low-freq-factor", scaling.low_freq_factor,
@@ -97,10 +100,12 @@ void add_rope_scaling(OptionTable& table, RunConfig& config) {
       .minimum(0);
   table.add("--rope-scaling-beta-fast", scaling.beta_fast, "yarn: channels that turn more often stay")
       .minimum(0)
-      .alias("--beta-fast");
+      .alias("--beta-fast")
+      .alias("--yarn-beta-fast");
   table.add("--rope-scaling-beta-slow", scaling.beta_slow, "yarn: channels that turn less often stretch")
       .minimum(0)
-      .alias("--beta-slow");
+      .alias("--beta-slow")
+      .alias("--yarn-beta-slow");
   table
       .add("--rope-scaling-attention-factor", scaling.attention_factor,
            "yarn, longrope: multiplies rotated queries and keys; 0: as the method derives it from the factor")
@@ -210,6 +215,7 @@ void add_network_size(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .maximum(1e6);
   table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
+      .alias("--padded-vocab-size")
       .minimum(1)
       .maximum(1e9);
   add_norms_and_biases(table, config);

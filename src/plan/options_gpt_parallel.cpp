@@ -52,15 +52,17 @@ void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& 
   table.add_choice("--grad-reduce-type", parallel.grad_reduce_type,
                    {{"fp32", GradReduceType::kFp32}, {"bf16", GradReduceType::kBf16}},
                    "type in which data-parallel ranks exchange gradients");
+  table.add("--grad-reduce-in-bf16", parallel.grad_reduce_in_bf16, "the same as --grad-reduce-type bf16");
   add_replicas(table, parallel);
   table.add_choice("--device", parallel.device,
                    {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
                    "what computes; auto: a GPU for each process where the driver shows any, else the CPU");
   table
       .add_choice("--distributed-backend", parallel.distributed_backend,
-                  {{"nccl", DistributedBackend::kNccl}, {"gloo", DistributedBackend::kGloo}},
-                  "how ranks talk; on the CPU nccl stands for shared memory within one machine, else Gloo")
-      .refuse_value("ccl", "oneCCL is not built in; use gloo")
+                  {{"nccl", DistributedBackend::kNccl},
+                   {"gloo", DistributedBackend::kGloo},
+                   {"ccl", DistributedBackend::kNccl}},
+                  "how ranks talk; on the CPU nccl, and ccl, stand for shared memory within one machine, else Gloo")
       .refuse_value("hccl", "HCCL is not built in; use gloo");
   table
       .add("--distributed-timeout-minutes", parallel.distributed_timeout_minutes,

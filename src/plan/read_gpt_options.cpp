@@ -1,5 +1,6 @@
 #include "plan/deepspeed_config.h"
 #include "plan/run_config.h"
+#include "plan/unused_options.h"
 
 namespace espalier::plan {
 
@@ -9,6 +10,8 @@ bool read_gpt_options(const std::vector<std::string>& arguments, RunConfig& conf
   if (!table.parse(arguments, problems)) return false;
   read_deepspeed_config(config, table, problems);
   resolve(config, table, problems);
+  if (problems.empty() && table.says_notes())
+    for (const std::string& message : unused_options(config, table)) warn_once(message);
   check_files(config, table, problems);
   if (!config.validate_only) check_runnable(config, table, problems);
   return true;

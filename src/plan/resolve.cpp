@@ -126,7 +126,13 @@ void Resolver::resolve_num_steps() {
     return;
   }
   if (!training.train_iters && !training.train_samples) {
-    if (!config_.data.eval_only)
+    if (config_.data.eval_only) return;
+    const int64_t batch = training.global_batch_size.value_or(0), length = config_.data.sequence_length;
+    if (training.train_tokens && batch > 0 && length > 0)
+      problems_.add(origin("--train-tokens"), " ends a run early and does not say how long its data and learning rate ",
+                    "are planned for; add --train-samples ", (*training.train_tokens - 1) / length + 1,
+                    ", which is as many tokens, or --train-iters");
+    else
       problems_.add("one of --train-iters and --train-samples is required: how long to train");
     return;
   }
@@ -143,23 +149,27 @@ void Resolver::resolve_num_steps() {
         format_shortest(std::floor(9e18 / tokens_of_sample / (training.train_iters ? static_cast<double>(batch) : 1))));
     return;
   }
-  if (training.train_iters) {
-    training.num_steps = *training.train_iters;
-    training.num_samples = training.num_steps * batch;
-    return;
-  }
   const std::vector<int64_t>& ramp = training.rampup_batch_size;
   const BatchRamp sizes = ramp.empty() ? BatchRamp(batch) : BatchRamp(ramp[0], ramp[1], ramp[2], batch);
-  training.num_samples = *training.train_samples;
-  training.num_steps = sizes.num_steps(training.num_samples);
+  training.num_samples = training.train_iters ? *training.train_iters * batch : *training.train_samples;
+  training.scheduled_steps = training.train_iters ? *training.train_iters : sizes.num_steps(training.num_samples);
+  training.num_steps = training.scheduled_steps;
   if (training.num_steps == 0)
     problems_.add(origin("--train-samples"), " is less than the first batch of ", sizes.global_batch_size(0),
                   " samples; use ", sizes.global_batch_size(0), " or more");
+  if (training.train_tokens && config_.data.sequence_length > 0) {
+    const int64_t samples_of_tokens = (*training.train_tokens - 1) / config_.data.sequence_length + 1;
+    // After the steps that stay below it comes the one that reaches it.
+    training.num_steps = std::min(training.num_steps, sizes.num_steps(samples_of_tokens - 1) + 1);
+  }
 }
 
 void Resolver::resolve_run() {
   TrainingConfig& training = config_.training;
   if (!training.num_threads) training.num_threads = num_usable_cores();
+  if (given("--profile") && !training.profile_step_start && !training.profile_step_end)
+    problems_.add("--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM ",
+                  "takes 10 and 12");
   if (training.profile_step_end && !training.profile_step_start)
     problems_.add(origin("--profile-step-end"), " needs --profile-step-start; use ",
                   std::max<int64_t>(0, *training.profile_step_end - 2));

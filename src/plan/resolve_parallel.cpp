@@ -128,7 +128,15 @@ void Resolver::resolve_zero() {
   if (parallel.zero_stage >= 2 && config_.grid.pipeline > 1)
     problems_.add(origin("--zero-stage"), " needs one pipeline stage, and ", origin("--pipeline-model-parallel-size"),
                   "; use --zero-stage 1, or --pipeline-model-parallel-size 1");
-  if (parallel.grad_reduce_type == GradReduceType::kBf16 && given("--accumulate-allreduce-grads-in-fp32"))
+  if (parallel.grad_reduce_in_bf16) {
+    if (given("--grad-reduce-type") && parallel.grad_reduce_type != GradReduceType::kBf16)
+      problems_.add("--grad-reduce-in-bf16 and ", origin("--grad-reduce-type"), " exclude each other; give one");
+    parallel.grad_reduce_type = GradReduceType::kBf16;
+    parallel.grad_reduce_in_bf16 = false;
+  }
+  // NVIDIA's flag takes the other one back by itself.
+  if (given("--grad-reduce-type") && parallel.grad_reduce_type == GradReduceType::kBf16 &&
+      given("--accumulate-allreduce-grads-in-fp32"))
     problems_.add("--accumulate-allreduce-grads-in-fp32 and ", origin("--grad-reduce-type"),
                   " exclude each other; give one");
 }

@@ -1,5 +1,7 @@
 // Cross-checks of learning rate, recompute and checkpoint options.
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/format.h"
 #include "plan/internal/resolver.h"
@@ -21,6 +23,21 @@ void Resolver::check_exclusive_schedule() {
     problems_.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
 }
 
+void Resolver::check_warmup_tokens() {
+  const ScheduleConfig& schedule = config_.schedule;
+  if (!schedule.lr_warmup_tokens) return;
+  for (const auto& [name, is_set] : {std::pair("--lr-warmup-fraction", schedule.lr_warmup_fraction.has_value()),
+                                     std::pair("--lr-warmup-iters", schedule.lr_warmup_iters > 0),
+                                     std::pair("--lr-warmup-samples", schedule.lr_warmup_samples > 0)})
+    if (is_set) problems_.add(origin("--lr-warmup-tokens"), " and ", origin(name), " exclude each other; give one");
+  const int64_t length = std::max<int64_t>(1, config_.data.sequence_length);
+  const int64_t end = schedule.lr_decay_tokens.value_or(schedule.decay_samples * length);
+  if (*schedule.lr_warmup_tokens >= end)
+    problems_.add(origin("--lr-warmup-tokens"), " does not end before the decay does, at ", end, " tokens",
+                  schedule.lr_decay_tokens ? concat(" (", origin("--lr-decay-tokens"), ")") : "", "; use at most ",
+                  end - 1, " or a later end");
+}
+
 void Resolver::resolve_schedule() {
   ScheduleConfig& schedule = config_.schedule;
   const TrainingConfig& training = config_.training;
@@ -29,7 +46,6 @@ void Resolver::resolve_schedule() {
   if (!schedule.lr && !config_.data.eval_only)
     problems_.add("--lr is required: the largest learning rate, such as 3e-4");
   if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only: no step takes it
-  if (!std::isfinite(*schedule.lr)) problems_.add(origin("--lr"), " is not finite");
   if (schedule.min_lr > *schedule.lr && given("--lr"))
     problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) {
@@ -46,6 +62,7 @@ void Resolver::resolve_schedule() {
   schedule.warmup_samples =
       static_cast<double>(by_iters ? schedule.lr_warmup_iters * batch : schedule.lr_warmup_samples);
   if (schedule.lr_warmup_fraction) schedule.warmup_samples = *schedule.lr_warmup_fraction * decay;
+  check_warmup_tokens();
   if (schedule.warmup_samples < decay) return;
   const char* warmup = schedule.lr_warmup_fraction ? "--lr-warmup-fraction"
                        : by_iters                  ? "--lr-warmup-iters"

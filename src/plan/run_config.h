@@ -61,6 +61,8 @@ struct TrainingConfig {
   std::vector<int64_t> rampup_batch_size;    // empty, or start, increment, samples (BatchRamp)
   std::optional<int64_t> train_iters, train_samples;  // exactly one
   int64_t seed = 1234;
+  std::optional<int64_t> train_tokens;      // ends the run earlier than those two
+  bool init_method_xavier_uniform = false;  // of every matrix, by its whole shape
   bool adjust_word_embedding_init = false;  // the word embedding's weights have the standard deviation below
   double word_embedding_init_std = 0.02;
   bool fp16 = false, bf16 = false;
@@ -83,7 +85,8 @@ struct TrainingConfig {
   // resolved
   Precision precision = Precision::kFp32;
   Recompute recompute;
-  int64_t num_steps = 0;                 // of the whole run; train_iters, or from train_samples and the ramp
+  int64_t num_steps = 0;                 // of the whole run; scheduled_steps, or fewer where train_tokens ends it
+  int64_t scheduled_steps = 0;           // train_iters, or from train_samples and the ramp
   int64_t num_samples = 0;               // of train_iters full batches, or train_samples
   std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
 };
@@ -103,7 +106,7 @@ struct ScheduleConfig {
   std::optional<double> lr;
   double min_lr = 0;
   DecayStyle lr_decay_style = DecayStyle::kLinear;
-  std::optional<int64_t> lr_decay_iters, lr_decay_samples, lr_decay_tokens;
+  std::optional<int64_t> lr_decay_iters, lr_decay_samples, lr_decay_tokens, lr_warmup_tokens;
   std::optional<double> lr_warmup_fraction;
   int64_t lr_warmup_iters = 0, lr_warmup_samples = 0;
   bool override_lr_scheduler = false, use_checkpoint_lr_scheduler = false;
@@ -178,6 +181,7 @@ struct ParallelConfig {
   std::optional<int64_t> zero_stage_option;  // --zero-stage
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
+  bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
   // Steps between comparisons of what ranks must hold equal; 0: only in the first three steps and before each save,
   // which are always compared.
   int64_t check_replicas = 0;

@@ -205,7 +205,7 @@ TEST(RunConfig, BrokenRulesOfTheLearningRateAreNamed) {
        "--lr-warmup-iters 10 (command line) does not end before the decay does, at 10 steps (the whole run); use at "
        "most 9 or a later --lr-decay-iters"},
       {kGood + "--min-lr 0.01", "--min-lr 0.01 (command line) is above --lr 0.001 (command line); use at most 0.001"},
-      {kGood + "--lr inf", "--lr inf (command line) is not finite"},
+      {kGood + "--lr inf", "--lr inf (command line) is not a finite number"},
       {kGood + "--override-lr-scheduler --use-checkpoint-lr-scheduler",
        "--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one"},
   });

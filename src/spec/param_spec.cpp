@@ -1,8 +1,16 @@
 #include "spec/param_spec.h"
 
+#include <cmath>
+
+#include "base/error.h"
 #include "base/format.h"
 
 namespace espalier::spec {
+
+Init xavier_uniform(const std::vector<int64_t>& shape) {
+  ESPALIER_CHECK(shape.size() == 2, "a matrix has 2 sizes, found ", shape.size());
+  return Init::uniform(std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1])));
+}
 
 int64_t ParamSpec::num_elements() const {
   int64_t count = 1;

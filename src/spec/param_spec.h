@@ -32,12 +32,16 @@ struct Placement {
 
 // How values are drawn at the start of a run (docs/numerics.md: counter-based, the same in every layout).
 struct Init {
-  enum class Kind { kNormal, kConstant };
+  enum class Kind { kNormal, kUniform, kConstant };
   Kind kind = Kind::kConstant;
-  double value = 0;  // standard deviation, or the constant
+  double value = 0;  // standard deviation, the bound of [-bound, bound), or the constant
   static Init normal(double standard_deviation) { return {Kind::kNormal, standard_deviation}; }
+  static Init uniform(double bound) { return {Kind::kUniform, bound}; }
   static Init constant(double value) { return {Kind::kConstant, value}; }
 };
+
+// Glorot and Bengio (2010): uniform within sqrt(6 / (rows + columns)) of 0, for a matrix of that shape.
+Init xavier_uniform(const std::vector<int64_t>& shape);
 
 struct ParamSpec {
   std::string name;            // global: "layers.7.self_attention.query_key_value.weight"

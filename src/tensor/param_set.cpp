@@ -13,10 +13,23 @@ namespace {
 // Elements that one task of a parallel loop draws.
 constexpr int64_t kDrawGrain = 1 << 14;
 
+// Values of a uniform distribution over [-bound, bound): the same 53-bit words as fill_normal's, element i from counter
+// i / 2.
+void fill_uniform(PhiloxKey key, double bound, int64_t first, int64_t count, float* values) {
+  for (int64_t element = first; element < first + count; ++element) {
+    const uint64_t pair = static_cast<uint64_t>(element) / 2;
+    const PhiloxBlock bits = philox4x32(key, {{static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32), 0, 0}});
+    const uint32_t* const words = bits.word + (element % 2 == 0 ? 0 : 2);
+    const double share = static_cast<double>((uint64_t{words[0]} << 21) | (words[1] >> 11)) * 0x1p-53;
+    values[element - first] = static_cast<float>(bound * (2 * share - 1));
+  }
+}
+
 // The local part of a parameter's first values, fp32.
 at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uint64_t seed) {
   at::Tensor values = at::full(spec::local_shape(spec, shard), spec.init.value, at::TensorOptions().dtype(at::kFloat));
-  if (spec.init.kind != spec::Init::Kind::kNormal) return values;
+  if (spec.init.kind == spec::Init::Kind::kConstant) return values;
+  const auto fill = spec.init.kind == spec::Init::Kind::kNormal ? fill_normal : fill_uniform;
   const PhiloxKey key = philox_key(seed, ("init/" + spec.name).c_str());
   std::vector<spec::Extent> runs;  // of even length, so that threads share them well
   for (const spec::Extent& extent : spec::local_extents(spec, shard))
@@ -27,7 +40,7 @@ at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uin
   at::parallel_for(0, static_cast<int64_t>(runs.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t run = begin; run < end; ++run) {
       const spec::Extent& extent = runs[static_cast<size_t>(run)];
-      fill_normal(key, spec.init.value, extent.global_begin, extent.count, data + extent.local_begin);
+      fill(key, spec.init.value, extent.global_begin, extent.count, data + extent.local_begin);
     }
   });
   return values;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -85,6 +86,29 @@ TEST(ParamSet, ValuesComeFromSeedAndNameAlone) {
   EXPECT_TRUE(at::equal(moved.at("b.weight").value, params.at("b.weight").value));
   moved.initialize(43, {});
   EXPECT_FALSE(at::equal(moved.at("a.weight").value, params.at("a.weight").value));
+}
+
+// Of 301 * 97 values within 0.25 the mean is 0 within 5 of its standard deviations, 0.25 / sqrt(3 * count), and the
+// variance 0.25^2 / 3 within 2 %. Two ranks have the halves of one.
+TEST(ParamSet, UniformValuesFillTheirBounds) {
+  const spec::ParamSpec spec{.name = "wide.weight",
+                             .shape = {301, 97 * 2},
+                             .tensor_placement = spec::Placement::split(1, {97 * 2}, 1),
+                             .init = spec::Init::uniform(0.25)};
+  const auto values = [&](int64_t rank, int64_t of) {
+    ParamSet params({spec}, {.size = of, .rank = rank}, at::kFloat, false);
+    params.initialize(7, {});
+    return params.at("wide.weight").value.clone();
+  };
+  const at::Tensor whole = values(0, 1);
+  EXPECT_LT(whole.max().item<double>(), 0.25);
+  EXPECT_GT(whole.max().item<double>(), 0.2499);
+  EXPECT_GE(whole.min().item<double>(), -0.25);
+  EXPECT_LT(whole.min().item<double>(), -0.2499);
+  EXPECT_NEAR(whole.mean().item<double>(), 0, 5 * 0.25 / std::sqrt(3.0 * 301 * 194));
+  EXPECT_NEAR(whole.var().item<double>() / (0.25 * 0.25 / 3), 1, 0.02);
+  EXPECT_TRUE(at::equal(values(0, 2), whole.narrow(1, 0, 97)));
+  EXPECT_TRUE(at::equal(values(1, 2), whole.narrow(1, 97, 97)));
 }
 
 TEST(ParamSet, ShardsHoldTheWholesElements) {

@@ -236,6 +236,10 @@ std::vector<std::string> Job::order_changes(const store::TrainingState& saved) c
 void Job::build_model() {
   log_info("building GPT model ...");
   specs_ = spec::gpt_params(config_.model);
+  if (config_.training.init_method_xavier_uniform) {
+    for (spec::ParamSpec& spec : specs_)
+      if (spec.init.kind == spec::Init::Kind::kNormal) spec.init = spec::xavier_uniform(spec.shape);
+  }
   if (config_.training.adjust_word_embedding_init)
     specs_.front().init = spec::Init::normal(config_.training.word_embedding_init_std);
   const plan::Partition partition = plan::make_partition(config_);

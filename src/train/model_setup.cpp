@@ -76,7 +76,7 @@ data::DataSetOptions data_set_options(const plan::RunConfig& config) {
   to.cache_path = from.data_cache_path;
   const int64_t per_evaluation = from.eval_iters * *config.training.global_batch_size;
   to.train_samples = config.training.num_samples;
-  to.valid_samples = (config.training.num_steps / from.eval_interval + 1) * per_evaluation;
+  to.valid_samples = (config.training.scheduled_steps / from.eval_interval + 1) * per_evaluation;
   to.test_samples = per_evaluation;
   return to;
 }

@@ -97,6 +97,24 @@ TEST(WordEmbedding, IsDrawnWithItsOwnStandardDeviation) {
   EXPECT_NEAR(saved.read("layers.0.mlp.dense_h_to_4h.weight").std().item<double>(), 0.02, 0.002);
 }
 
+// Every matrix within sqrt(6 / (rows + columns)), and close to that bound: of n values the largest is above the bound
+// times 1 - 20 / n but for one case in e^10.
+TEST(XavierUniform, BoundsFollowTheShapes) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  train(tiny_run(folder / "data") + Words{"--save", folder / "run", "--save-interval", "1", "--exit-interval", "1",
+                                          "--lr", "1e-12", "--min-lr", "0", "--init-method-xavier-uniform"});
+  ckpt::LoadedCheckpoint saved(folder / "run/step_00000001");
+  for (const char* name : {"word_embeddings.weight", "layers.0.self_attention.query_key_value.weight",
+                           "layers.0.mlp.dense_h_to_4h.weight", "layers.1.mlp.dense_4h_to_h.weight"}) {
+    const at::Tensor values = saved.read(name);
+    const double bound = std::sqrt(6.0 / static_cast<double>(values.size(0) + values.size(1)));
+    const double largest = values.abs().max().item<double>();
+    EXPECT_LE(largest, bound * (1 + 1e-6)) << name;
+    EXPECT_GE(largest, bound * (1 - 20.0 / static_cast<double>(values.numel()))) << name;
+  }
+}
+
 // Steps 3 and 4 pass without training: weights and moments behind them are those of step 2, and step 5 reads the
 // samples and has the rate that it has without the gap.
 TEST(SkippedSteps, CountTheirSamplesAndTrainNothing) {

@@ -38,6 +38,10 @@ void add_argonne_distributed(OptionTable& table);
 void add_argonne_data(OptionTable& table);
 void add_argonne_logging(OptionTable& table);
 void add_argonne_families(OptionTable& table);
+// What only NVIDIA's Megatron-LM has.
+void add_nvidia_model(OptionTable& table);
+void add_nvidia_training(OptionTable& table);
+void add_nvidia_systems(OptionTable& table);
 
 // The words of --activation.
 const std::vector<std::pair<std::string, spec::Activation>>& activation_names();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <string>
 
 #include "base/options.h"
 
@@ -22,6 +23,32 @@ inline void no_effect(OptionTable& table, std::initializer_list<InertRow> rows) 
 
 inline void refused(OptionTable& table, std::initializer_list<InertRow> rows) {
   for (const InertRow& row : rows) table.add_refused(row.name, row.takes, row.reason);
+}
+
+// Many of one kind.
+using Names = std::initializer_list<const char*>;
+
+inline void no_effect(OptionTable& table, Takes takes, const char* reason, Names names) {
+  for (const char* name : names) table.add_without_effect(name, takes, reason);
+}
+
+inline void refused(OptionTable& table, Takes takes, const char* use_instead, Names names) {
+  for (const char* name : names) table.add_refused(name, takes, use_instead);
+}
+
+// --no-NAME, and --disable-NAME.
+inline void no_effect_negatives(OptionTable& table, const char* reason, Names names) {
+  for (const std::string name : names)
+    table.add_without_effect("--no-" + name, kFlag, reason).alias("--disable-" + name);
+}
+
+inline void refused_negatives(OptionTable& table, const char* use_instead, Names names) {
+  for (const std::string name : names) table.add_refused("--no-" + name, kFlag, use_instead).alias("--disable-" + name);
+}
+
+// --NAME, and --no-NAME.
+inline void no_effect_either(OptionTable& table, const char* reason, Names names) {
+  for (const std::string name : names) table.add_without_effect("--" + name, kFlag, reason).alias("--no-" + name);
 }
 
 }  // namespace espalier::plan::internal

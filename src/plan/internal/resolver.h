@@ -21,6 +21,7 @@ class Resolver {
   void resolve_zero();
   void resolve_batch();
   void resolve_num_steps();
+  void check_warmup_tokens();
   void resolve_skips();
   void resolve_schedule();
   void resolve_recompute();
