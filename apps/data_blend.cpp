@@ -9,6 +9,7 @@
 #include "base/literal.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "data/blend_recipe.h"
 #include "data/store_metadata.h"
 #include "data/token_files.h"
@@ -26,7 +27,7 @@ struct BlendRequest {
   std::optional<int64_t> train_tokens;
   std::string train_range = "0:0.95", valid_range = "0.95:1", test_range;
   std::string output_folder, relative_to;
-  bool valid_per_corpus = false, json = false;
+  bool valid_per_corpus = false, json = false, overwrite = false;
 };
 
 void add_rows(OptionTable& table, BlendRequest& request) {
@@ -46,6 +47,7 @@ void add_rows(OptionTable& table, BlendRequest& request) {
   table.group("output");
   table.add("--output-folder", request.output_folder, "writes train-splits.txt and valid-splits.txt here")
       .value_name("DIR");
+  table.add("--overwrite", request.overwrite, "replace split files that exist in --output-folder");
   table.add("--train-range", request.train_range, "documents for training, as shares").value_name("A:B");
   table.add("--valid-range", request.valid_range, "documents for validation").value_name("A:B");
   table.add("--test-range", request.test_range, "documents for test-splits.txt; none unless given").value_name("A:B");
@@ -154,15 +156,6 @@ void print_table(const Sources& sources, const Amounts& amounts) {
   }
 }
 
-void write_split_file(const Sources& sources, const BlendRequest& request, const std::string& set,
-                      const data::FractionRange& range) {
-  data::SplitFile file{set, range, set != "train" && request.valid_per_corpus,
-                       request.relative_to.empty() ? request.output_folder : request.relative_to};
-  const std::string path = (std::filesystem::path(request.output_folder) / (set + "-splits.txt")).string();
-  write_file_atomically(path, data::split_file_content(sources, file));
-  log_info("wrote ", path, " for --", set, "-weighted-split-paths-path");
-}
-
 // Ids of one tokenizer mean other text in another: no model can learn from both.
 void warn_of_two_tokenizers(const Sources& sources) {
   std::vector<std::string> prefixes;
@@ -174,6 +167,44 @@ struct Ranges {
   data::FractionRange train, valid;
   std::optional<data::FractionRange> test;
 };
+
+using SplitFiles = std::vector<std::pair<std::string, data::FractionRange>>;  // "train", its share
+
+SplitFiles split_files(const Ranges& ranges) {
+  SplitFiles files = {{"train", ranges.train}, {"valid", ranges.valid}};
+  if (ranges.test) files.emplace_back("test", *ranges.test);
+  return files;
+}
+
+std::filesystem::path path_of(const BlendRequest& request, const std::string& set) {
+  return std::filesystem::path(request.output_folder) / (set + "-splits.txt");
+}
+
+// What is in the way of the split files; empty if nothing is.
+std::string describe_existing_files(const BlendRequest& request, const Ranges& ranges) {
+  if (request.overwrite || request.output_folder.empty()) return "";
+  std::vector<std::filesystem::path> paths;
+  for (const auto& [set, range] : split_files(ranges)) paths.push_back(path_of(request, set));
+  const std::string existing = describe_existing(paths);
+  return existing.empty() ? "" : "--output-folder " + request.output_folder + ": " + existing;
+}
+
+void write_split_files(const Sources& sources, const BlendRequest& request, const Ranges& ranges) {
+  PendingFolder folder(request.output_folder);
+  std::vector<PendingFile> files;
+  std::vector<PendingFile*> all;
+  for (const auto& [set, range] : split_files(ranges)) {
+    const data::SplitFile file{set, range, set != "train" && request.valid_per_corpus,
+                               request.relative_to.empty() ? request.output_folder : request.relative_to};
+    files.emplace_back(path_of(request, set));
+    write_synced(files.back(), data::split_file_content(sources, file));
+  }
+  for (PendingFile& file : files) all.push_back(&file);
+  move_into_place(all);
+  folder.keep();
+  for (const auto& [set, range] : split_files(ranges))
+    log_info("wrote ", path_of(request, set).string(), " for --", set, "-weighted-split-paths-path");
+}
 
 Ranges check(const BlendRequest& request, Problems& problems) {
   const int inputs = !request.prefixes.empty() + !request.ratios.empty() + !request.file_list.empty();
@@ -199,6 +230,8 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   if (!table.parse(arguments, problems)) return 0;
   const Ranges ranges = check(request, problems);
   const std::map<std::string, double> epochs = parse_epochs(request.epochs, problems);
+  const std::string existing = describe_existing_files(request, ranges);
+  if (!existing.empty()) problems.add(existing);
   problems.raise();
 
   Sources sources = read_sources(request);
@@ -220,10 +253,8 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   else
     print_table(sources, amounts);
   if (request.output_folder.empty()) return 0;
-  std::filesystem::create_directories(request.output_folder);
-  write_split_file(sources, request, "train", ranges.train);
-  write_split_file(sources, request, "valid", ranges.valid);
-  if (ranges.test) write_split_file(sources, request, "test", *ranges.test);
+  clean_up_when_interrupted();
+  write_split_files(sources, request, ranges);
   return 0;
 }
 

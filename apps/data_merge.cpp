@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "data/merge.h"
 #include "data_commands.h"
 
@@ -10,12 +11,14 @@ namespace espalier {
 int data_merge_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> prefixes;
   std::string folder, output;
+  bool overwrite = false;
   OptionTable table("espalier data merge", "Appends token files to one another, without reading their tokens.");
   table.allow_prefixes();
   table.add("--datasets", prefixes, "prefixes of the data sets, in the order they are to have").value_name("PREFIX");
   table.add("--input", folder, "instead: a folder, of which all data sets are taken in the order of their names")
       .value_name("DIR");
   table.add("--output-prefix", output, "prefix of the new data set").value_name("PREFIX").required();
+  table.add("--overwrite", overwrite, "replace the token files of --output-prefix if they exist");
   const std::string no_processes = "one process copies as fast as the disk writes";
   table.add_without_effect("--merge", OptionTable::Takes::kOne, no_processes);
   table.add_without_effect("--torch-backend", OptionTable::Takes::kOne, no_processes);
@@ -28,7 +31,8 @@ int data_merge_main(const std::vector<std::string>& arguments) {
     prefixes = data::prefixes_in(folder, problems);
   problems.raise();
 
-  const data::MergeSummary summary = data::merge(prefixes, output);
+  clean_up_when_interrupted();
+  const data::MergeSummary summary = data::merge(prefixes, output, overwrite);
   log_info("wrote ", output, ".{bin,idx}: ", format_count(summary.num_documents), " documents, ",
            format_count(summary.num_tokens), " tokens from ", prefixes.size(),
            prefixes.size() == 1 ? " data set" : " data sets");

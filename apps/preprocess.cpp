@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "base/thread_pool.h"
 #include "commands.h"
 #include "data/preprocess.h"
@@ -58,6 +59,7 @@ void add_rows(OptionTable& table, PreprocessRequest& request) {
   table.add("--output-prefix", request.work.output_prefix, "writes PREFIX_KEY_document.bin and .idx for each key")
       .value_name("PREFIX")
       .required();
+  table.add("--overwrite", request.work.overwrite, "replace token files of that name; else they are left, and refused");
   const std::string only_mmap = "token files are written as mmap, which every reader of lazy and cached ones takes too";
   table.add("--dataset-impl", request.dataset_impl, "kind of token files")
       .choices({"mmap"})
@@ -163,6 +165,8 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   add_rows(table, request);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  explain_unexpected_words(problems,
+                           "the input is named by --input: espalier preprocess --input FILE... --output-prefix PREFIX");
   request.work.shard = parse_shard(request.shard, problems);
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (!request.tokenizer.type.empty()) tokenizer = load_tokenizer(request.tokenizer, problems);
@@ -170,6 +174,7 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   problems.raise();
 
   request.work.tokenizer_words = words_of(request.tokenizer);
+  clean_up_when_interrupted();
   const data::PreprocessSummary summary = data::preprocess(request.work, *tokenizer);
   report(summary, request, data::token_type_for(tokenizer->vocab_size()));
   return 0;

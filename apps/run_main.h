@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "base/error.h"
@@ -26,6 +27,11 @@ int run_main(const Body& body) {
     return fail(error.what(), error.code());
   } catch (const std::bad_alloc&) {
     return fail("out of memory", ExitCode::kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(concat("cannot use '", error.path1().string(), "'",
+                       error.path2().empty() ? "" : concat(" and '", error.path2().string(), "'"), ": ",
+                       error.code().message()),
+                ExitCode::kInputOutput);
   } catch (const std::exception& error) {
     return fail(error.what(), ExitCode::kFailed);
   }

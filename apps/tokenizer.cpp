@@ -67,6 +67,12 @@ void for_each_record(Use&& use) {
   }
 }
 
+// Paths may be no UTF-8.
+template <class Json>
+std::string shown(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 void print_ids(const std::vector<int32_t>& ids, bool as_json) {
   std::string text = as_json ? "{\"ids\": [" : "";
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -84,7 +90,11 @@ int encode_main(const Words& arguments) {
   table.add("--jsonl", request.jsonl,
             "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
             "is one text and its ids are one line");
-  if (!table.parse(arguments)) return 0;
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  explain_unexpected_words(
+      problems, "text is read from standard input: printf %s 'some text' | espalier tokenizer encode --tokenizer FILE");
+  problems.raise();
   const auto tokenizer = load(request);
   const auto encoder = tokenizer->new_encoder();
   data::JsonRecord parsed({"text"}, /*replace_lone_surrogates=*/true);
@@ -130,13 +140,17 @@ int decode_main(const Words& arguments) {
             "read {\"ids\": [...]} lines and write {\"text\": ...} lines; else ids are separated "
             "by blanks and make one text");
   table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
-  if (!table.parse(arguments)) return 0;
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  explain_unexpected_words(
+      problems, "ids are read from standard input: echo '15496 995' | espalier tokenizer decode --tokenizer FILE");
+  problems.raise();
   const auto tokenizer = load(request);
   if (request.jsonl) {
     for_each_record([&](std::string_view record, int64_t line) {
       const nlohmann::json parsed = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
       const std::string text = tokenizer->decode(parse_ids(parsed, line), request.skip_special_tokens);
-      std::puts(nlohmann::json{{"text", text}}.dump().c_str());
+      std::puts(shown(nlohmann::json{{"text", text}}).c_str());
     });
     return 0;
   }
@@ -155,7 +169,11 @@ int tokenizer_inspect_main(const Words& arguments) {
   OptionTable table("espalier tokenizer inspect", "Shows what a tokenizer is.");
   add_tokenizer_row(table, request);
   table.add("--json", request.json, "as one JSON object");
-  if (!table.parse(arguments)) return 0;
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  explain_unexpected_words(problems,
+                           "the tokenizer is named by --tokenizer: espalier tokenizer inspect --tokenizer FILE");
+  problems.raise();
   const auto tokenizer = load(request);
   nlohmann::ordered_json special = nlohmann::json::array();
   for (const int32_t id : tokenizer->special_ids())
@@ -172,7 +190,7 @@ int tokenizer_inspect_main(const Words& arguments) {
                                           {"special_tokens", special},
                                           {"chat_template", tokenizer->chat_template()},
                                           {"files", files}};
-    std::puts(facts.dump().c_str());
+    std::puts(shown(facts).c_str());
     return 0;
   }
   std::printf("%s\n  kind              %s\n  vocabulary        %s ids\n", tokenizer->description().c_str(),

@@ -35,6 +35,14 @@ Option& add_tokenizer_options(OptionTable& table, text::TokenizerOptions& option
   return type;
 }
 
+void explain_unexpected_words(Problems& problems, const std::string& what_works) {
+  for (const std::string& message : problems.messages()) {
+    if (!message.starts_with("unexpected word ")) continue;
+    problems.add(what_works);
+    return;
+  }
+}
+
 std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems) {
   try {
     return text::load_tokenizer(options);

@@ -15,6 +15,9 @@ namespace espalier {
 // a command can require it.
 Option& add_tokenizer_options(OptionTable& table, text::TokenizerOptions& options);
 
+// Adds `what_works` if a word was found where options are expected.
+void explain_unexpected_words(Problems& problems, const std::string& what_works);
+
 // Null, with the reason among the problems, if it cannot be loaded.
 std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems);
 

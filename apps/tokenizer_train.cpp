@@ -9,14 +9,18 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/document_reader.h"
+#include "data/input_check.h"
 #include "data/line_reader.h"
 #include "data/preprocess.h"
 #include "data/record_reader.h"
 #include "text/bpe_trainer.h"
 #include "text/tokenizer_writer.h"
+#include "text/utf8.h"
+#include "tokenizer_options.h"
 
 namespace espalier {
 namespace {
@@ -25,7 +29,7 @@ struct TrainRequest {
   text::BpeTrainingOptions training;
   std::vector<std::string> inputs;
   std::string json_key = "text", output, memory = "1GiB", eod_token;
-  bool plain_text = false, json = false;
+  bool plain_text = false, json = false, overwrite = false;
 };
 
 void add_rows(OptionTable& table, TrainRequest& request) {
@@ -58,6 +62,8 @@ void add_rows(OptionTable& table, TrainRequest& request) {
   table.add("--output", request.output, "folder for tokenizer.json, tokenizer_config.json, vocab.json and merges.txt")
       .value_name("DIR")
       .required();
+  table.add("--overwrite", request.overwrite,
+            "replace a tokenizer that is in that folder; else it is left, and refused");
   table.add("--json", request.json, "the summary as one JSON object on standard output");
   table.group("run");
   table.add("--memory", request.memory, "for word counts and learning; counts beyond it go to files in --output")
@@ -74,6 +80,9 @@ void check_special_tokens(TrainRequest& request, Problems& problems) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
   if (is_given("")) problems.add("--special-tokens: a token cannot be empty");
+  for (const std::string& token : tokens)
+    if (text::valid_utf8_prefix(token) != token.size())
+      problems.add("--special-tokens: byte ", text::valid_utf8_prefix(token) + 1, " of '", token, "' is no UTF-8");
   if (!request.eod_token.empty()) {
     if (!is_given(request.eod_token))
       problems.add("--eod-token ", request.eod_token, " is none of --special-tokens ", join(tokens, " "));
@@ -109,7 +118,11 @@ void check(TrainRequest& request, Problems& problems) {
   std::error_code error;
   const std::filesystem::path folder = request.output;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
-    problems.add("--output ", request.output, " is a file; it must be a folder, or not there yet");
+    problems.add("--output ", request.output, " is a file; it must be a folder, or not exist yet");
+  if (!request.overwrite && !request.output.empty()) {
+    const std::string existing = describe_existing(text::tokenizer_files_written(training.rule, folder));
+    if (!existing.empty()) problems.add("--output ", request.output, ": ", existing);
+  }
   if (training.rule != text::PieceRule::kGpt2) {
     for (const char* name : {"vocab.json", "merges.txt"}) {
       if (std::filesystem::exists(folder / name, error))
@@ -153,6 +166,10 @@ Result train(const TrainRequest& request) {
     });
     result.malformed = documents.malformed();
   }
+  const int64_t num_records = result.bpe.num_documents + result.malformed.count;
+  const int64_t num_with_text = result.bpe.num_words > 0 ? result.bpe.num_documents : 0;
+  const std::vector<std::string> keys = request.plain_text ? std::vector<std::string>() : std::vector{request.json_key};
+  data::refuse_fruitless_input({request.inputs, keys, num_records, num_with_text, result.malformed});
   result.seconds = progress.seconds();
   return result;
 }
@@ -214,6 +231,12 @@ void report(const Result& result, const std::vector<std::filesystem::path>& file
   std::puts(summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
+// Another process may have ended between the check of the options and the taking of the files.
+void refuse_finished_meanwhile(const std::vector<std::filesystem::path>& files) {
+  const std::string existing = describe_existing(files);
+  if (!existing.empty()) throw UserError("--output: " + existing, ExitCode::kUsage);
+}
+
 }  // namespace
 
 int tokenizer_train_main(const std::vector<std::string>& arguments) {
@@ -224,14 +247,18 @@ int tokenizer_train_main(const std::vector<std::string>& arguments) {
   add_rows(table, request);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  explain_unexpected_words(problems,
+                           "the input is named by --input: espalier tokenizer train --input FILE... --output DIR");
   check(request, problems);
   problems.raise();
 
-  std::error_code error;
-  std::filesystem::create_directories(request.output, error);
-  if (error) throw UserError(concat("--output ", request.output, ": ", error.message()), ExitCode::kCannotCreate);
+  clean_up_when_interrupted();
+  text::TokenizerWriter writer(request.training.rule, request.output);
+  const std::vector<std::filesystem::path> files = text::tokenizer_files_written(request.training.rule, request.output);
+  if (!request.overwrite) refuse_finished_meanwhile(files);
   const Result result = train(request);
-  report(result, text::write_tokenizer(result.bpe, request.training.rule, request.eod_token, request.output), request);
+  writer.write(result.bpe, request.eod_token);
+  report(result, files, request);
   return 0;
 }
 

@@ -29,7 +29,7 @@ measure() {  # measure FILE WORKERS
         now=$(awk "/VmHWM/{print \$2}" /proc/$child/status 2> /dev/null); peak=${now:-$peak}; sleep 0.02
       done; wait $child || exit 1; echo "$peak"' - \
       build/bin/espalier preprocess --input "$file" --output-prefix "$work/out" --tokenizer-type GPT2BPETokenizer \
-      --vocab-file "$vocabulary/vocab.json" --merge-file "$vocabulary/merges.txt" --append-eod --workers "$workers")
+      --vocab-file "$vocabulary/vocab.json" --merge-file "$vocabulary/merges.txt" --append-eod --overwrite --workers "$workers")
     ended=$(date +%s.%N)
     seconds=$(awk "BEGIN{print $ended-$started}")
     if [ -z "$best" ] || awk "BEGIN{exit !($seconds < $best)}"; then best=$seconds; fi

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/terminal.h"
+
 namespace espalier {
 namespace {
 
@@ -26,9 +28,14 @@ LogState& state() {
 
 constexpr const char* kEraseLine = "\r\033[K";
 
+// One column is left free: many terminals go to the next line after the last.
+std::string shown(const std::string& live_line) {
+  return live_line.empty() ? "" : fit_columns(live_line, terminal_columns() - 1);
+}
+
 void print_locked(LogState& log, const std::string& message) {
   std::string text = log.live_line.empty() ? "" : kEraseLine;
-  text += log.prefix + message + "\n" + log.live_line;
+  text += log.prefix + message + "\n" + shown(log.live_line);
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
@@ -65,7 +72,7 @@ void set_live_line(const std::string& text) {
   const std::lock_guard lock(log.mutex);
   if (log.level < LogLevel::kInfo) return;
   log.live_line = text;
-  const std::string output = kEraseLine + text;
+  const std::string output = kEraseLine + shown(text);
   std::fwrite(output.data(), 1, output.size(), stderr);
   std::fflush(stderr);
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/json_place.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -59,9 +60,9 @@ Json parse_json(const std::string& content, const std::string& file_name) {
   try {
     return Json::parse(content, watch);
   } catch (const Json::parse_error& error) {
-    fail(concat(file_name, ": byte ", error.byte, ": expected JSON, found something else (", error.what(), ")"));
-  } catch (const Json::out_of_range& error) {
-    fail(concat(file_name, ": a number is too large (", error.what(), ")"));
+    fail(concat(file_name, ": expected JSON: ", json_place(content, error.byte)));
+  } catch (const Json::out_of_range&) {
+    fail(concat(file_name, ": a number is too large"));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "data/input_check.h"
 
 namespace espalier::data {
 
@@ -36,7 +37,9 @@ MalformedRecord oversized_record(const RecordBlock& block, int64_t line) {
 }
 
 DocumentReader::DocumentReader(std::vector<std::string> files, const std::string& key)
-    : reader_(files, slices_of_shard(files, Shard{})), record_({key}, /*replace_lone_surrogates=*/false) {}
+    : files_(std::move(files)),
+      reader_(files_, slices_of_shard(files_, Shard{})),
+      record_({key}, /*replace_lone_surrogates=*/false) {}
 
 bool DocumentReader::next(Document& document) {
   std::string_view record;
@@ -53,6 +56,7 @@ bool DocumentReader::next(Document& document) {
     first_line_ += cursor_.count() + (block_.skipped_bytes > 0 ? 1 : 0);
     if (!reader_.next(block_)) return false;
     if (block_.file != file) first_line_ = 1;
+    if (block_.first_byte == 0) refuse_other_formats(block_, files_[block_.file]);
     consumed_bytes_ += block_.input_bytes;
     cursor_ = RecordCursor(block_.bytes);
     if (block_.skipped_bytes > 0) malformed_.add(oversized_record(block_, first_line_));

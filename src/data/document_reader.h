@@ -5,8 +5,9 @@
 //   while (reader.next(document)) train_on(document.text);
 //   report(reader.malformed());
 //
-// Records that Megatron's tool would fail on are passed over and counted, the first few with file, line and reason.
-// `preprocess` reads the same records with many threads; this is the plain loop for everyone else.
+// A file that is no JSONL (input_check.h) is an error; records that Megatron's tool would fail on are passed over and
+// counted, the first few with file, line and reason. `preprocess` reads the same records with many threads; this is the
+// plain loop for everyone else.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,7 @@ class DocumentReader {
   int64_t consumed_bytes() const { return consumed_bytes_; }
 
  private:
+  std::vector<std::string> files_;
   RecordReader reader_;
   JsonRecord record_;
   RecordBlock block_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr size_t kCompressedBufferBytes = 256 << 10;
 constexpr size_t kMagicBytes = 6;
+constexpr uint64_t kMostMemoryBytes = (uint64_t{1} << 31) + (uint64_t{1} << 27);  // for 'zstd --long=31' and 'xz -9'
 
 // A file or standard input, as it lies on disk.
 class RawInput {
@@ -109,10 +111,16 @@ class CompressedInput : public InputStream {
   std::string_view refill() { return {buffer_.data(), raw_->read(buffer_.data(), buffer_.size())}; }
 
   // `unread`: bytes of the buffer that the decoder has not taken.
-  [[noreturn]] void fail_damaged(size_t unread, const std::string& reason) const {
+  [[noreturn]] void fail_damaged(size_t unread) const {
     throw UserError(concat("'", raw_->name(), "': damaged ", format_, " data at byte ",
                            format_count(raw_->consumed_bytes() - static_cast<int64_t>(unread)),
-                           " of the compressed file: ", reason, ". Copy or compress the file again."),
+                           " of the compressed file. Copy or compress the file again."),
+                    ExitCode::kBadData);
+  }
+  [[noreturn]] void fail_too_large() const {
+    throw UserError(concat("'", raw_->name(), "': to decompress this ", format_, " data takes more than ",
+                           format_bytes(static_cast<double>(kMostMemoryBytes)), " of memory. Compress the file again ",
+                           "with a smaller window or dictionary."),
                     ExitCode::kBadData);
   }
   [[noreturn]] void fail_truncated() const {
@@ -150,8 +158,8 @@ class GzipInput : public CompressedInput {
       inside_member_ = status != Z_STREAM_END;
       output_pending_ = inside_member_ && stream_.avail_out == 0;
       if (status == Z_STREAM_END) continue;
-      if (status != Z_OK && status != Z_BUF_ERROR)
-        fail_damaged(stream_.avail_in, stream_.msg != nullptr ? stream_.msg : "unknown error");
+      if (status == Z_MEM_ERROR) throw std::bad_alloc();
+      if (status != Z_OK && status != Z_BUF_ERROR) fail_damaged(stream_.avail_in);
     }
     return wanted - stream_.avail_out;
   }
@@ -199,7 +207,12 @@ class ZstdInput : public CompressedInput {
         }
       }
       const size_t status = ZSTD_decompressStream(stream_, &out, &in_);
-      if (ZSTD_isError(status)) fail_damaged(in_.size - in_.pos, ZSTD_getErrorName(status));
+      if (ZSTD_isError(status)) {
+        const ZSTD_ErrorCode error = ZSTD_getErrorCode(status);
+        if (error == ZSTD_error_frameParameter_windowTooLarge) fail_too_large();
+        if (error == ZSTD_error_memory_allocation) throw std::bad_alloc();
+        fail_damaged(in_.size - in_.pos);
+      }
       inside_frame_ = status != 0;
       output_pending_ = out.pos == out.size && status != 0;
     }
@@ -215,7 +228,7 @@ class ZstdInput : public CompressedInput {
 class XzInput : public CompressedInput {
  public:
   explicit XzInput(std::unique_ptr<RawInput> raw) : CompressedInput(std::move(raw), "xz") {
-    if (lzma_stream_decoder(&stream_, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) throw std::bad_alloc();
+    if (lzma_stream_decoder(&stream_, kMostMemoryBytes, LZMA_CONCATENATED) != LZMA_OK) throw std::bad_alloc();
   }
   ~XzInput() override { lzma_end(&stream_); }
 
@@ -234,10 +247,12 @@ class XzInput : public CompressedInput {
         finished_ = true;
       else if (status == LZMA_BUF_ERROR && at_end_)
         fail_truncated();
+      else if (status == LZMA_MEMLIMIT_ERROR)
+        fail_too_large();
+      else if (status == LZMA_MEM_ERROR)
+        throw std::bad_alloc();
       else if (status != LZMA_OK && status != LZMA_BUF_ERROR)
-        fail_damaged(stream_.avail_in, status == LZMA_DATA_ERROR     ? "corrupt data"
-                                       : status == LZMA_FORMAT_ERROR ? "not an xz stream"
-                                                                     : concat("lzma error ", static_cast<int>(status)));
+        fail_damaged(stream_.avail_in);
     }
     return capacity - stream_.avail_out;
   }

@@ -90,8 +90,7 @@ TEST(InputStream, SaysWhereACompressedFileIsDamaged) {
   write_text(folder / "a", packed);
   const std::string message = error_of([&] { read_all(folder / "a"); });
   EXPECT_EQ(message.find(concat("'", folder / "a", "': damaged gzip data at byte ")), 0u) << message;
-  EXPECT_NE(message.find(" of the compressed file: incorrect data check. Copy or compress"), std::string::npos)
-      << message;
+  EXPECT_NE(message.find(" of the compressed file. Copy or compress"), std::string::npos) << message;
 
   packed = zstandard(sample_text());
   packed[packed.size() / 2] ^= 0x55;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "data/input_check.h"
 #include "data/record_reader.h"
 
 namespace espalier::data {
@@ -36,6 +37,8 @@ bool LineReader::fill() {
   buffer_.resize(kept + static_cast<size_t>(kBlockBytes));
   const size_t count = stream_->read(buffer_.data() + kept, static_cast<size_t>(kBlockBytes));
   buffer_.resize(kept + count);
+  if (kept == 0 && is_at_start_) refuse_byte_order_mark(buffer_, files_[next_file_ - 1]);
+  is_at_start_ = false;
   return count > 0;
 }
 
@@ -43,6 +46,7 @@ bool LineReader::open_next_file() {
   if (next_file_ == files_.size()) return false;
   if (stream_ != nullptr) finished_bytes_ += stream_->consumed_bytes();
   stream_ = open_input(files_[next_file_++]);
+  is_at_start_ = true;
   return true;
 }
 

@@ -20,7 +20,8 @@ class LineReader {
  public:
   explicit LineReader(std::vector<std::string> files) : files_(std::move(files)) {}
 
-  // Valid until the next call; false at the end. A line of over kMaxRecordBytes is a UserError.
+  // Valid until the next call; false at the end. A line of over kMaxRecordBytes is a UserError, as is a byte-order
+  // mark.
   bool next(std::string_view& line);
   // Bytes of the files, as they lie on disk, that were read so far.
   int64_t consumed_bytes() const { return finished_bytes_ + (stream_ != nullptr ? stream_->consumed_bytes() : 0); }
@@ -35,6 +36,7 @@ class LineReader {
   std::string buffer_;
   size_t at_ = 0;  // of the next line in the buffer
   int64_t finished_bytes_ = 0;
+  bool is_at_start_ = false;  // of a file
 };
 
 }  // namespace espalier::data

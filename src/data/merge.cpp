@@ -27,6 +27,11 @@ void refuse_output_among_inputs(const std::vector<TokenStore>& stores, const std
                       ExitCode::kUsage);
 }
 
+void refuse_existing(const std::string& output_prefix, bool overwrite) {
+  const std::string existing = overwrite ? "" : describe_existing(files_written_for(output_prefix));
+  if (!existing.empty()) throw UserError("--output-prefix " + output_prefix + ": " + existing, ExitCode::kUsage);
+}
+
 void refuse_other_types(const std::vector<TokenStore>& stores) {
   for (const TokenStore& store : stores)
     if (store.type() != stores.front().type())
@@ -83,7 +88,7 @@ std::vector<std::string> prefixes_in(const std::string& folder, Problems& proble
   return {prefixes.begin(), prefixes.end()};
 }
 
-MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
+MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite) {
   ESPALIER_CHECK(!prefixes.empty());
   std::vector<TokenStore> stores;
   int64_t num_bytes = 0;
@@ -93,10 +98,14 @@ MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& 
   }
   refuse_output_among_inputs(stores, output_prefix);
   refuse_other_types(stores);
+  refuse_existing(output_prefix, overwrite);
   Progress progress("merge", num_bytes, Progress::Unit::kBytes);
   TokenStoreWriter writer(output_prefix, stores.front().type());
+  refuse_existing(output_prefix, overwrite);  // another process may have just finished
   for (const TokenStore& store : stores) writer.append(store, [&](int64_t bytes) { progress.advance(bytes); });
   const StoreMetadata metadata = merged_metadata(stores, writer);
+  writer.prepare();
+  const UninterruptedSteps together;
   writer.finish();
   write_metadata(output_prefix, metadata);
   progress.finish();

@@ -23,6 +23,6 @@ struct MergeSummary {
 };
 
 // Shows progress on stderr. All inputs are opened and compared before anything is written. At least one prefix.
-MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& output_prefix);
+MergeSummary merge(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite = false);
 
 }  // namespace espalier::data

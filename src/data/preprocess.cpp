@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
+#include "data/input_check.h"
 #include "data/store_metadata.h"
 #include "data/token_store.h"
 
@@ -127,16 +128,33 @@ class EncoderShelf {
   std::vector<std::unique_ptr<BlockEncoder>> idle_;
 };
 
+std::string prefix_of(const PreprocessOptions& options, const std::string& key) {
+  return options.output_prefix + "_" + key + "_document";
+}
+
+// What is in the way of the output; empty if nothing is.
+std::string describe_existing_output(const PreprocessOptions& options) {
+  if (options.overwrite) return "";
+  std::vector<std::filesystem::path> files;
+  for (const std::string& key : options.json_keys)
+    for (const std::filesystem::path& file : files_written_for(prefix_of(options, key))) files.push_back(file);
+  const std::string existing = describe_existing(files);
+  return existing.empty() ? "" : "--output-prefix " + options.output_prefix + ": " + existing;
+}
+
 // Takes the blocks in the order of the input: writes them, numbers the lines, sums up.
 class OrderedWriter {
  public:
   OrderedWriter(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
       : options_(options), tokenizer_(tokenizer) {
     for (const std::string& key : options.json_keys) {
-      summary_.keys.push_back({key, options.output_prefix + "_" + key + "_document", 0, 0, 0});
+      summary_.keys.push_back({key, prefix_of(options, key), 0, 0, 0});
       writers_.push_back(
           std::make_unique<TokenStoreWriter>(summary_.keys.back().prefix, token_type_for(tokenizer.vocab_size())));
     }
+    // Again, now that nobody else writes them: another process may have just finished.
+    const std::string existing = describe_existing_output(options);
+    if (!existing.empty()) throw UserError(existing, ExitCode::kUsage);
   }
 
   void write(const EncodedBlock& block) {
@@ -166,7 +184,9 @@ class OrderedWriter {
       summary_.keys[key].num_documents = writers_[key]->num_documents();
       summary_.keys[key].num_tokens = writers_[key]->num_tokens();
     }
-    refuse_if_nothing_was_usable();
+    refuse_if_fruitless();
+    for (const auto& writer : writers_) writer->prepare();
+    const UninterruptedSteps together;
     for (const auto& writer : writers_) writer->finish();
     for (size_t key = 0; key < writers_.size(); ++key) write_metadata(summary_.keys[key].prefix, metadata(key));
     return summary_;
@@ -212,13 +232,13 @@ class OrderedWriter {
     lines_ += block.num_records;
   }
 
-  void refuse_if_nothing_was_usable() const {
-    if (summary_.num_records == 0 || summary_.malformed.count < summary_.num_records || options_.shard.count > 1)
-      return;
-    throw UserError(
-        concat("none of the ", format_count(summary_.num_records), " records can be used; no token files were ",
-               "written. The first: ", describe(summary_.malformed.first.front(), options_.inputs)),
-        ExitCode::kBadData);
+  // Of a part nothing may be left, of the whole not.
+  void refuse_if_fruitless() const {
+    if (options_.shard.count > 1) return;
+    int64_t num_documents = 0;
+    for (const KeySummary& key : summary_.keys) num_documents += key.num_documents;
+    refuse_fruitless_input(
+        {options_.inputs, options_.json_keys, summary_.num_records, num_documents, summary_.malformed});
   }
 
   const PreprocessOptions& options_;
@@ -256,6 +276,10 @@ void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, P
   std::sort(keys.begin(), keys.end());
   for (size_t at = 1; at < keys.size(); ++at)
     if (keys[at] == keys[at - 1]) problems.add("--json-keys names '", keys[at], "' more than once");
+  if (keys.end() == std::adjacent_find(keys.begin(), keys.end()) && !options.output_prefix.empty()) {
+    const std::string existing = describe_existing_output(options);
+    if (!existing.empty()) problems.add(existing);
+  }
   if (options.append_eod && tokenizer != nullptr && !tokenizer->eod())
     problems.add("--append-eod: ", tokenizer->description(), " has no end-of-document token");
 }
@@ -286,6 +310,7 @@ PreprocessSummary preprocess(const PreprocessOptions& options, const text::Token
 
   RecordBlock block;
   while (reader.next(block)) {
+    if (block.first_byte == 0) refuse_other_formats(block, options.inputs[block.file]);
     const int64_t bytes = static_cast<int64_t>(block.bytes.size());
     while (!in_flight.empty() && bytes_in_flight + bytes > limit_bytes) write_oldest();
     bytes_in_flight += bytes;

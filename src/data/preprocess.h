@@ -30,6 +30,7 @@ struct PreprocessOptions {
   bool replace_lone_surrogates = false;  // else a record that holds one is malformed
   // Of a command line that names the tokenizer: kept in the metadata, so that it can be found again.
   std::vector<std::string> tokenizer_words = {};
+  bool overwrite = false;                // else token files that exist are an error
 };
 
 struct KeySummary {
@@ -50,11 +51,12 @@ struct PreprocessSummary {
   std::vector<KeySummary> keys;
 };
 
-// Adds everything that would stop preprocess() after it began: inputs that are not there, keys given twice, a tokenizer
-// without the wanted token (no tokenizer, if it could not be loaded: its problems are known then).
+// Adds everything that would stop preprocess() after it began: inputs that do not exist, outputs that do, keys given
+// twice, a tokenizer without the wanted token (no tokenizer, if it could not be loaded: its problems are known then).
 void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, Problems& problems);
 
-// Shows progress on stderr. A UserError leaves no token files, and those of an earlier run as they were.
+// Shows progress on stderr. A UserError leaves no token files, and those of an earlier run as they were. One process at
+// a time writes to a prefix.
 PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer);
 
 }  // namespace espalier::data

@@ -190,6 +190,7 @@ TEST(Preprocess, CountsReplacedBytesAndSurrogates) {
   EXPECT_EQ(summary.num_replaced_bytes, 2);
   EXPECT_EQ(summary.malformed.count, 1) << "upstream's tokenizer fails on half a pair";
   options.replace_lone_surrogates = true;
+  options.overwrite = true;
   summary = preprocess(options, tiny());
   EXPECT_EQ(summary.malformed.count, 0);
   EXPECT_EQ(summary.num_replaced_surrogates, 1);
@@ -216,8 +217,9 @@ TEST(Preprocess, RefusesAnInputWithoutAUsableRecord) {
   TestFolder folder;
   write_text(folder / "a", "{\"body\": \"x\"}\n{\"body\": \"y\"}\n");
   EXPECT_EQ(error_of([&] { preprocess(options_for({folder / "a"}, folder / "out"), tiny()); }),
-            "none of the 2 records can be used; no token files were written. The first: " + (folder / "a") +
-                ":1: No key 'text'");
+            "none of the 2 records can be used. The first: " + (folder / "a") +
+                ":1: No key 'text'. Expected JSONL, one object a line: {\"text\": \"...\"}. Nothing was written.");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a file is left";
 }
 
 TEST(Preprocess, ReportsADamagedFileAndLeavesTheOldTokens) {
@@ -225,9 +227,68 @@ TEST(Preprocess, ReportsADamagedFileAndLeavesTheOldTokens) {
   preprocess(options_for({"tests/data/owt-20.jsonl"}, folder / "out"), tiny());
   std::string packed = gzipped(large_corpus());
   write_text(folder / "a", packed.substr(0, packed.size() / 2));
-  const std::string message = error_of([&] { preprocess(options_for({folder / "a"}, folder / "out"), tiny()); });
+  PreprocessOptions options = options_for({folder / "a"}, folder / "out");
+  options.overwrite = true;
+  const std::string message = error_of([&] { preprocess(options, tiny()); });
   EXPECT_EQ(message.find("'" + (folder / "a") + "': the gzip data is cut off after "), 0u) << message;
   expect_same_store(folder / "out_text_document", "tests/data/owt-20_text_document");
+}
+
+TEST(Preprocess, LeavesTokenFilesThatExist) {
+  TestFolder folder;
+  write_text(folder / "a", "{\"text\": \"one\"}\n");
+  write_text(folder / "out_text_document.bin", "something dear");
+  PreprocessOptions options = options_for({folder / "a"}, folder / "out");
+  const std::string expected = concat("--output-prefix ", folder / "out", ": '", folder / "out_text_document.bin",
+                                      "' (14 B) exists. Give another name, or replace it with --overwrite.");
+  Problems problems;
+  check(options, &tiny(), problems);
+  EXPECT_EQ(problems.messages(), std::vector<std::string>{expected});
+  EXPECT_EQ(error_of([&] { preprocess(options, tiny()); }), expected);
+  EXPECT_EQ(read_file(folder / "out_text_document.bin"), "something dear");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "a file is left";
+  options.overwrite = true;
+  preprocess(options, tiny());
+  EXPECT_EQ(TokenStore(folder / "out_text_document").num_documents(), 1);
+}
+
+// What was expected is said, and nothing stays: neither a file nor the folder that was made for it.
+TEST(Preprocess, RefusesInputThatIsNoJsonl) {
+  TestFolder folder;
+  const std::string expected = " Expected JSONL, one object a line: {\"text\": \"...\"}. Nothing was written.";
+  const std::string file = folder / "a", name = "'" + file + "'";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "there is no text in " + name + "." + expected},
+      {"{\"text\": \"\"}\n{\"text\": \"\"}\n", "the 2 documents in " + name + " are all empty." + expected},
+      {"[\n{\"text\": \"one\"},\n{\"text\": \"two\"}\n]\n", name + " is a JSON array: line 1 begins one"},
+      {"\n  [{\"text\": \"one\"},\n{\"text\": \"two\"}]\n", name + " is a JSON array: line 2 begins one"},
+      {"[{\"text\": \"one\"}]\n", "none of the 1 records can be used. The first: " + file + ":1: The record is not"},
+      {"\xef\xbb\xbf{\"text\": \"one\"}\n{\"text\": \"two\"}\n", name + " begins with a byte-order mark (EF BB BF)."},
+      {std::string("\xff\xfe{\0", 4), name + " is UTF-16: it begins with a byte-order mark (FF FE)."},
+      {"one\ntwo\n", "none of the 2 records can be used. The first: " + file + ":1: Expecting value (column 1)."}};
+  for (const auto& [content, message] : cases) {
+    write_text(file, content);
+    try {
+      preprocess(options_for({file}, folder / "new/folder/out"), tiny());
+      ADD_FAILURE() << "taken: " << content;
+    } catch (const UserError& error) {
+      EXPECT_EQ(std::string(error.what()).substr(0, message.size()), message) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Expected "), std::string::npos) << error.what();
+      EXPECT_EQ(error.code(), ExitCode::kBadData) << content;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder / "new")) << "a folder is left: " << content;
+  }
+}
+
+TEST(Preprocess, IsTheOnlyOneThatWritesToAPrefix) {
+  TestFolder folder;
+  write_text(folder / "a", "{\"text\": \"one\"}\n");
+  const TokenStoreWriter other(folder / "out_text_document", TokenType::kUint16);
+  EXPECT_EQ(
+      error_of([&] { preprocess(options_for({folder / "a"}, folder / "out"), tiny()); }),
+      concat("'", folder / "out_text_document.bin.tmp", "' is being written by another process. Wait until it has ",
+             "ended, or give another name for the output."));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out_text_document.bin.tmp")) << "the other's";
 }
 
 TEST(Preprocess, FindsEveryProblemOfItsOptionsAtOnce) {
@@ -267,6 +328,12 @@ TEST(Preprocess, LooksUnfinishedWhenKilled) {
   EXPECT_TRUE(std::filesystem::exists(folder / "out_text_document.idx.tmp"));
   const std::string unfinished = read_file(folder / "out_text_document.idx.tmp").substr(0, 7);
   EXPECT_NE(unfinished, "MMIDIDX") << "not even under its real name would it be an index";
+
+  // The lock died with the child: the next run takes its files over.
+  preprocess(options_for({"tests/data/owt-20.jsonl"}, folder / "out"), tiny());
+  expect_same_store(folder / "out_text_document", "tests/data/owt-20_text_document");
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
 }
 
 }  // namespace

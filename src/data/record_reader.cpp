@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format.h"
 
 namespace espalier::data {
 namespace {
@@ -86,11 +87,12 @@ int64_t total_bytes(const std::vector<std::string>& files, const std::vector<Inp
 }
 
 RecordReader::RecordReader(std::vector<std::string> files, std::vector<InputSlice> slices, int64_t block_bytes,
-                           int64_t max_record_bytes)
+                           int64_t max_record_bytes, int64_t most_skipped_bytes)
     : files_(std::move(files)),
       slices_(std::move(slices)),
       block_bytes_(static_cast<size_t>(block_bytes)),
-      max_record_bytes_(static_cast<size_t>(max_record_bytes)) {}
+      max_record_bytes_(static_cast<size_t>(max_record_bytes)),
+      most_skipped_bytes_(most_skipped_bytes) {}
 
 bool RecordReader::open_next_slice() {
   if (next_slice_ == slices_.size()) return false;
@@ -153,6 +155,13 @@ void RecordReader::skip_record(RecordBlock& block) {
     position_ += static_cast<int64_t>(passed);
     block.skipped_bytes += static_cast<int64_t>(passed);
     if (done) return;
+    if (block.skipped_bytes > most_skipped_bytes_)
+      throw UserError(
+          concat("'", shown_name(files_[slice_.file]), "': the record at byte ", format_count(block.first_byte),
+                 " goes on for more than ", format_count(most_skipped_bytes_),
+                 " bytes without the end of a line, after ", format_count(stream_->consumed_bytes()),
+                 " bytes of the file. Expected JSONL, one object a ", "line; leave the file out."),
+          ExitCode::kBadData);
   }
 }
 

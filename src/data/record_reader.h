@@ -17,6 +17,9 @@ namespace espalier::data {
 
 // A record longer than this is malformed: it is passed over without being held in memory.
 inline constexpr int64_t kMaxRecordBytes = int64_t{256} << 20;
+// A record longer than this ends the reading of its file: what goes on so long (a decompression bomb, a disk image) is
+// no JSONL, and passing over it would take for ever.
+inline constexpr int64_t kMostSkippedBytes = int64_t{4} << 30;
 inline constexpr int64_t kBlockBytes = int64_t{256} << 10;
 
 // The records of file `file` (an index into the list of inputs) whose first byte lies in [begin, end).
@@ -49,7 +52,7 @@ struct RecordBlock {
 class RecordReader {
  public:
   RecordReader(std::vector<std::string> files, std::vector<InputSlice> slices, int64_t block_bytes = kBlockBytes,
-               int64_t max_record_bytes = kMaxRecordBytes);
+               int64_t max_record_bytes = kMaxRecordBytes, int64_t most_skipped_bytes = kMostSkippedBytes);
 
   // False at the end of the last slice. A block never spans files.
   bool next(RecordBlock& block);
@@ -64,6 +67,7 @@ class RecordReader {
   std::vector<std::string> files_;
   std::vector<InputSlice> slices_;
   size_t block_bytes_, max_record_bytes_;
+  int64_t most_skipped_bytes_;
   size_t next_slice_ = 0;
   InputSlice slice_;
   std::unique_ptr<InputStream> stream_;

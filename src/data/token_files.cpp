@@ -199,6 +199,10 @@ void refuse_git_lfs_pointers(const TokenFiles& files) {
     if (is_git_lfs_pointer(path)) throw UserError(describe_pointer(path), ExitCode::kBadData);
 }
 
+std::vector<std::filesystem::path> files_written_for(const std::string& prefix) {
+  return {prefix + ".bin", prefix + ".idx"};
+}
+
 std::string format_problem(const TokenFiles& files, const std::string& data_impl) {
   if (data_impl.empty() || data_impl == "infer") return "";
   char magic[8] = {};

@@ -6,8 +6,10 @@
 // or '_' for '-'.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace espalier::data {
 
@@ -30,6 +32,8 @@ std::string describe_no_file(const std::string& path);
 // Throws a UserError (kBadData) where one of the two is a pointer of Git LFS, that is a small text that stands for a
 // file which was not fetched.
 void refuse_git_lfs_pointers(const TokenFiles& files);
+// What writing a data set under this prefix replaces, where it exists: PREFIX.bin and PREFIX.idx.
+std::vector<std::filesystem::path> files_written_for(const std::string& prefix);
 
 // What is wrong with reading the set as `data_impl` (infer, mmap, lazy or cached, of --data-impl); empty if nothing.
 // Reads eight bytes of the index.

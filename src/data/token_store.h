@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/pending_file.h"
 #include "data/document_sizes.h"
 #include "data/token_files.h"
 #include "data/token_index.h"
@@ -91,6 +92,9 @@ class TokenStoreWriter {
   // Appends all of another store; its type must be the same. Its tokens are copied by the system, 64 MiB at a time;
   // `copied` is told how many bytes each time.
   void append(const TokenStore& other, const std::function<void(int64_t)>& copied = nullptr);
+  // Writes what is left, which may take a while; nothing can be added any more.
+  void prepare();
+  // The same, if that was not done, and puts the files into their places.
   void finish();
 
   int64_t num_sequences() const { return num_sequences_; }
@@ -108,11 +112,13 @@ class TokenStoreWriter {
 
   std::string prefix_;
   TokenType type_;
+  PendingFolder folder_;
+  PendingFile token_file_, index_file_, mark_file_;
   std::unique_ptr<Buffered> tokens_;          // becomes .bin
   std::unique_ptr<Buffered> index_;           // becomes .idx: the sizes are written as they come, the rest at the end
   std::unique_ptr<Buffered> document_marks_;  // appended to .idx at the end
   int64_t num_sequences_ = 0, num_documents_ = 0, num_tokens_ = 0;
-  bool finished_ = false;
+  bool prepared_ = false, finished_ = false;
   std::vector<uint16_t> narrow_;
 };
 

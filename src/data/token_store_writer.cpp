@@ -30,23 +30,6 @@ std::string header(TokenType type, int64_t num_sequences, int64_t num_marks) {
   return bytes;
 }
 
-void rename_file(const std::string& from, const std::string& to) {
-  std::error_code error;
-  std::filesystem::rename(from, to, error);
-  if (error)
-    throw UserError(concat("cannot rename '", from, "' to '", to, "': ", error.message()), ExitCode::kInputOutput);
-}
-
-void create_folder_of(const std::string& prefix) {
-  const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
-  if (folder.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw UserError(concat("cannot create the folder '", folder.string(), "': ", error.message()),
-                    ExitCode::kCannotCreate);
-}
-
 }  // namespace
 
 class TokenStoreWriter::Buffered {
@@ -86,23 +69,23 @@ class TokenStoreWriter::Buffered {
   std::string buffer_;
 };
 
-TokenStoreWriter::TokenStoreWriter(const std::string& prefix, TokenType type) : prefix_(prefix), type_(type) {
-  create_folder_of(prefix);
-  tokens_ = std::make_unique<Buffered>(prefix + ".bin.tmp");
-  index_ = std::make_unique<Buffered>(prefix + ".idx.tmp");
-  document_marks_ = std::make_unique<Buffered>(prefix + ".documents.tmp");
+TokenStoreWriter::TokenStoreWriter(const std::string& prefix, TokenType type)
+    : prefix_(prefix),
+      type_(type),
+      folder_(std::filesystem::path(prefix).parent_path()),
+      token_file_(prefix + ".bin"),
+      index_file_(prefix + ".idx"),
+      mark_file_(prefix + ".documents") {
+  tokens_ = std::make_unique<Buffered>(token_file_.temporary());
+  index_ = std::make_unique<Buffered>(index_file_.temporary());
+  document_marks_ = std::make_unique<Buffered>(mark_file_.temporary());
   const std::string room(kIndexHeaderBytes, '\0');  // no magic: the file is no index before finish()
   index_->write(room.data(), room.size());
   const int64_t first_mark = 0;
   document_marks_->write(&first_mark, sizeof first_mark);
 }
 
-TokenStoreWriter::~TokenStoreWriter() {
-  if (finished_) return;
-  std::error_code ignored;  // a file left behind carries .tmp in its name and is overwritten by the next run
-  for (const char* ending : {".bin.tmp", ".idx.tmp", ".documents.tmp"})
-    std::filesystem::remove(prefix_ + ending, ignored);
-}
+TokenStoreWriter::~TokenStoreWriter() = default;
 
 void TokenStoreWriter::add_size(int64_t num_tokens) {
   if (num_tokens > std::numeric_limits<int32_t>::max())
@@ -174,19 +157,19 @@ void TokenStoreWriter::copy_document_marks() {
 void TokenStoreWriter::rename_into_place() {
   // The old index goes first: at no moment does it stand beside the new tokens.
   // What is known of the old pair goes with it.
+  const UninterruptedSteps together;
   std::error_code error;
   std::filesystem::remove(prefix_ + ".meta.json", error);
   std::filesystem::remove(prefix_ + ".idx", error);
   if (error) throw UserError(concat("cannot replace '", prefix_, ".idx': ", error.message()), ExitCode::kCannotCreate);
-  rename_file(prefix_ + ".bin.tmp", prefix_ + ".bin");
-  rename_file(prefix_ + ".idx.tmp", prefix_ + ".idx");
-  std::filesystem::remove(prefix_ + ".documents.tmp", error);
-  const std::filesystem::path folder = std::filesystem::path(prefix_).parent_path();
-  fsync_directory(folder.empty() ? "." : folder);
+  move_into_place({&token_file_, &index_file_});
+  const PendingFile not_needed = std::move(mark_file_);
+  folder_.keep();
 }
 
-void TokenStoreWriter::finish() {
-  ESPALIER_CHECK(!finished_, prefix_);
+void TokenStoreWriter::prepare() {
+  ESPALIER_CHECK(!prepared_, prefix_);
+  prepared_ = true;
   write_starts();
   copy_document_marks();
   index_->flush();
@@ -195,6 +178,11 @@ void TokenStoreWriter::finish() {
   tokens_->close();
   index_->close();
   document_marks_.reset();
+}
+
+void TokenStoreWriter::finish() {
+  ESPALIER_CHECK(!finished_, prefix_);
+  if (!prepared_) prepare();
   rename_into_place();
   finished_ = true;
 }

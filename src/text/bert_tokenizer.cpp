@@ -3,9 +3,9 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "text/internal/bert_words.h"
 #include "text/internal/strings.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/internal/word_cache.h"
 #include "text/internal/word_piece.h"
 
@@ -17,7 +17,7 @@ using namespace internal;
 
 // By id. Lines end with \n, \r\n or \r, as Python reads a text file.
 std::vector<std::string> read_word_list(const std::filesystem::path& path) {
-  const std::string content = read_file(path);
+  const std::string content = internal::read_tokenizer_file(path);
   const size_t valid = valid_utf8_prefix(content);
   if (valid != content.size()) {
     throw UserError(concat("'", path.string(), "' at byte ", valid, ": expected UTF-8"), ExitCode::kBadData);

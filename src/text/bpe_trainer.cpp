@@ -121,18 +121,25 @@ bool is_learned(std::string_view word, int64_t count, const BpeTrainingOptions& 
   return word.size() >= 2 && count >= options.min_word_frequency;
 }
 
+void pass_over(const char* title, std::span<WordCounter> counters,
+               const std::function<void(std::string_view, int64_t)>& use) {
+  int64_t num_entries = 0;
+  for (const WordCounter& counter : counters) num_entries += counter.num_entries();
+  Progress progress(title, num_entries, Progress::Unit::kItems, "words");
+  for_each_word(counters, use, &progress);
+  progress.finish();
+}
+
 WordTotals sum_up(std::span<WordCounter> counters, const BpeTrainingOptions& options) {
   WordTotals totals;
-  Progress progress("merge word counts", 0, Progress::Unit::kItems, "words");
-  for_each_word(counters, [&](std::string_view word, int64_t count) {
+  const auto use = [&](std::string_view word, int64_t count) {
     ++totals.num_distinct;
     if (is_learned(word, count, options)) {
       ++totals.num_learned;
       totals.learned_bytes += static_cast<int64_t>(word.size());
     }
-    progress.advance(1);
-  });
-  progress.finish();
+  };
+  pass_over("merge word counts", counters, use);
   return totals;
 }
 
@@ -174,7 +181,7 @@ TrainedBpe train_bpe(const NextDocument& next, const BpeTrainingOptions& options
     fit_into_memory(crew.counters(), totals, options);
     for (const WordCounter& counter : crew.counters()) result.spilled_bytes += counter.spilled_bytes();
     learner.reserve(totals.num_learned, totals.learned_bytes);
-    for_each_word(crew.counters(), [&](std::string_view word, int64_t count) {
+    pass_over("collect words", crew.counters(), [&](std::string_view word, int64_t count) {
       if (is_learned(word, count, options)) learner.add_word(word, count);
     });
   }

@@ -3,7 +3,7 @@
 //
 //   BpeTrainingOptions options{.vocab_size = 50'000, .special_tokens = {"<|endoftext|>"}, .spill_folder = folder};
 //   const TrainedBpe bpe = train_bpe([&](std::string_view& text) { return documents.next(text); }, options);
-//   write_tokenizer(bpe, options.rule, "<|endoftext|>", folder);   // text/tokenizer_writer.h
+//   TokenizerWriter(options.rule, folder).write(bpe, "<|endoftext|>");   // text/tokenizer_writer.h
 //
 // The result depends on the documents (not on their order) and on the settings that are marked so, not on memory or
 // workers.

@@ -86,7 +86,7 @@ TEST(BpeTrainer, WritesTheFilesOfTokenizersByteForByte) {
     std::filesystem::create_directories(folder);
     const BpeTrainingOptions options = options_of(settings);
     const TrainedBpe bpe = train(settings.at("documents").get<Documents>(), options);
-    write_tokenizer(bpe, options.rule, "", folder);
+    TokenizerWriter(options.rule, folder).write(bpe, "");
     for (const auto& [name, content] : settings.at("files").items()) {
       EXPECT_EQ(read_file(folder / name), content.get<std::string>()) << settings.at("name") << " " << name;
       ++num_files;
@@ -103,7 +103,7 @@ TEST(BpeTrainer, BothTypesOfTokenizerLoadTheFilesAndKeepEveryByte) {
   const std::string text = one_of_each_language();
   const TrainedBpe bpe = train({text}, {.vocab_size = 450, .special_tokens = {"<pad>", "<|endoftext|>"}});
   ASSERT_EQ(bpe.pieces.size(), 450u);
-  write_tokenizer(bpe, PieceRule::kGpt2, "<|endoftext|>", folder);
+  TokenizerWriter(PieceRule::kGpt2, folder).write(bpe, "<|endoftext|>");
   const auto from_hf = load_tokenizer({.type = "PretrainedFromHF", .name_or_path = folder});
   const auto from_gpt2 = load_tokenizer(
       {.type = "GPT2BPETokenizer", .vocab_file = folder / "vocab.json", .merge_file = folder / "merges.txt"});

@@ -4,11 +4,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "text/internal/byte_bpe.h"
 #include "text/internal/byte_level.h"
 #include "text/internal/json_file.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/utf8.h"
 
 namespace espalier::text {
@@ -142,7 +142,7 @@ class Symbols {
 };
 
 void read_merges(const std::filesystem::path& path, Symbols& symbols, internal::BpeMerges& merges) {
-  const std::vector<std::string> lines = split(read_file(path), '\n');
+  const std::vector<std::string> lines = split(internal::read_tokenizer_file(path), '\n');
   // The first line is a comment; what follows the last line feed is no line.
   for (size_t number = 1; number + 1 < lines.size(); ++number) {
     const std::vector<std::string> words = split_blanks(lines[number]);

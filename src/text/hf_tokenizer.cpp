@@ -8,11 +8,13 @@
 #include "base/log.h"
 #include "text/internal/added_tokens.h"
 #include "text/internal/bert_words.h"
+#include "text/internal/byte_level.h"
 #include "text/internal/decoder.h"
 #include "text/internal/hf_model.h"
 #include "text/internal/normalizer.h"
 #include "text/internal/post_processor.h"
 #include "text/internal/pre_tokenizer_steps.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/internal/word_cache.h"
 #include "text/utf8.h"
 
@@ -73,7 +75,7 @@ class HfEncoder final : public Encoder {
   void encode_raw(std::string_view text, bool at_origin, std::vector<int32_t>& ids) {
     if (parts_.bert) return encode_bert(text, ids);
     if (!parts_.normalizer && parts_.added.normalized().empty()) return encode_normalized(text, at_origin, ids);
-    Piece piece{std::string(text), -1, at_origin};
+    Piece piece{std::string(text), at_origin};
     if (parts_.normalizer) parts_.normalizer->apply(piece);
     normalized_parts_.clear();
     parts_.added.normalized().cut(piece.text, normalized_parts_);
@@ -101,19 +103,18 @@ class HfEncoder final : public Encoder {
       prefixed_.assign(1, ' ').append(text);
       return bytes_->encode(*steps.rule, prefixed_, ids);
     }
-    Pieces pieces;
-    pieces.push_back({std::string(text), -1, at_origin});
-    for (const auto& step : steps.steps) step->apply(pieces);
-    if (steps.bytes_last && !bytes_) change_bytes_to_chars(pieces);
-    for (const Piece& piece : pieces) {
-      if (bytes_) {
-        bytes_->encode_piece(piece.text, ids);
-      } else if (!piece.text.empty()) {
-        words_->append(piece.text, ids, [&](std::vector<int32_t>& made) {
-          parts_.model.words->encode_word(piece.text, scratch_, made);
-        });
-      }
-    }
+    if (text.empty()) return;
+    steps.cut({text, at_origin}, [&](const PieceView& piece) {
+      if (bytes_) return bytes_->encode_piece(piece.text, ids);
+      if (!steps.bytes_last) return encode_word(piece.text, ids);
+      encode_word(piece_of_bytes(piece.text),
+                  ids);  // bytes into their characters: the model is not byte-level after all
+    });
+  }
+
+  void encode_word(std::string_view word, std::vector<int32_t>& ids) {
+    words_->append(word, ids,
+                   [&](std::vector<int32_t>& made) { parts_.model.words->encode_word(word, scratch_, made); });
   }
 
   const HfParts& parts_;
@@ -280,7 +281,7 @@ std::optional<int32_t> find_eod(const std::filesystem::path& folder, const Token
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids) {
-  const std::filesystem::path file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+  const std::filesystem::path file = tokenizer_json_of(path);
   const nlohmann::json content = read_json_file(file);
   auto tokenizer = std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string()), extra_ids));
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();

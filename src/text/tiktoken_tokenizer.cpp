@@ -60,18 +60,15 @@ class TiktokenEncoder final : public Encoder {
   void encode(std::string_view text, std::vector<int32_t>& ids) override {
     const std::string_view valid = repair_utf8(text, repaired_, num_replaced_);
     if (parts_.rule) return bytes_.encode(*parts_.rule, valid, ids);
-    stretches_.clear();
-    parts_.pattern->find(valid, stretches_);
-    for (const Stretch& stretch : stretches_) {  // what no match covers has no ids
+    parts_.pattern->for_each(valid, [&](const Stretch& stretch) {  // what no match covers has no ids
       if (stretch.is_match) bytes_.encode_piece(valid.substr(stretch.begin, stretch.end - stretch.begin), ids);
-    }
+    });
   }
 
  private:
   const TiktokenParts& parts_;
   ByteBpeEncoder bytes_;
   std::string repaired_;
-  std::vector<Stretch> stretches_;
 };
 
 class TiktokenTokenizer final : public Tokenizer {

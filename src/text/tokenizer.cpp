@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "text/bert_tokenizer.h"
 #include "text/gpt2_tokenizer.h"
 #include "text/hf_tokenizer.h"
 #include "text/internal/sentencepiece_model.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/null_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tiktoken_tokenizer.h"
@@ -65,18 +65,19 @@ bool takes_extra_ids(const std::string& type) {
 bool bert_is_lower_case(const fs::path& vocab_file) {
   const fs::path config = vocab_file.parent_path() / "tokenizer_config.json";
   if (!fs::exists(config)) return true;
-  const auto read = nlohmann::json::parse(read_file(config), nullptr, /*allow_exceptions=*/false);
+  const auto read = nlohmann::json::parse(internal::read_tokenizer_file(config), nullptr, /*allow_exceptions=*/false);
   const auto found = read.is_object() ? read.find("do_lower_case") : read.end();
   return !read.is_object() || found == read.end() || !found->is_boolean() || found->get<bool>();
 }
 
 // What a folder holds, or the path itself.
 fs::path tokenizer_file(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
   for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "vocab.tiktoken"}) {
     if (fs::exists(path / name)) return path / name;
   }
-  return path / "tokenizer.json";  // whose reader says that it is not there
+  return path;  // whose reader says what is missing
 }
 
 }  // namespace
@@ -203,7 +204,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   if (extension == ".tiktoken") return load_tiktoken_tokenizer({.file = file});
   if (extension == ".model") {
     // Llama 3 calls its ranks tokenizer.model as well.
-    if (internal::looks_like_sentencepiece_model(read_file(file)))
+    if (internal::looks_like_sentencepiece_model(internal::read_tokenizer_file(file)))
       return load_sentencepiece_tokenizer(file, SentencePieceWrapper::kGpt);
     return load_tiktoken_tokenizer({.file = file});
   }

@@ -3,8 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/file.h"
-
 namespace espalier::text {
 namespace {
 
@@ -98,20 +96,26 @@ std::string config_json(const std::string& eod) {
 
 }  // namespace
 
-std::vector<std::filesystem::path> write_tokenizer(const TrainedBpe& bpe, PieceRule rule, const std::string& eod,
-                                                   const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  const auto write = [&](const char* name, const std::string& content) {
-    files.push_back(folder / name);
-    write_file_atomically(files.back(), content);
-  };
-  write("tokenizer.json", tokenizer_json(bpe, rule));
-  write("tokenizer_config.json", config_json(eod));
-  if (rule == PieceRule::kGpt2) {
-    write("vocab.json", vocab_json(bpe));
-    write("merges.txt", merges_txt(bpe));
-  }
+std::vector<std::filesystem::path> tokenizer_files_written(PieceRule rule, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = {folder / "tokenizer.json", folder / "tokenizer_config.json"};
+  if (rule == PieceRule::kGpt2) files.insert(files.end(), {folder / "vocab.json", folder / "merges.txt"});
   return files;
+}
+
+TokenizerWriter::TokenizerWriter(PieceRule rule, const std::filesystem::path& folder) : rule_(rule), folder_(folder) {
+  for (const std::filesystem::path& file : tokenizer_files_written(rule, folder)) files_.emplace_back(file);
+}
+
+void TokenizerWriter::write(const TrainedBpe& bpe, const std::string& eod) {
+  std::vector<std::string> contents = {tokenizer_json(bpe, rule_), config_json(eod)};
+  if (rule_ == PieceRule::kGpt2) contents.insert(contents.end(), {vocab_json(bpe), merges_txt(bpe)});
+  std::vector<PendingFile*> all;
+  for (size_t at = 0; at < files_.size(); ++at) {
+    write_synced(files_[at], contents[at]);
+    all.push_back(&files_[at]);
+  }
+  move_into_place(all);
+  folder_.keep();
 }
 
 }  // namespace espalier::text

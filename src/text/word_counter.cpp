@@ -118,6 +118,7 @@ void WordCounter::spill() {
   }
   file_->flush();
   runs_.push_back({begin, file_->size()});
+  spilled_words_ += static_cast<int64_t>(num_words_);
   clear();
   sorted_ = closed;
 }
@@ -183,7 +184,8 @@ class WordCounter::RunCursor : public Cursor {
   std::string bytes_;
 };
 
-void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use) {
+void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use,
+                   Progress* progress) {
   using Cursor = WordCounter::Cursor;
   size_t num_runs = 0;
   int64_t max_bytes = 0;
@@ -212,6 +214,7 @@ void for_each_word(std::span<WordCounter> counters, const std::function<void(std
     int64_t count = 0;
     while (!heap.empty() && heap.front()->word == word) {
       count += heap.front()->count;
+      if (progress != nullptr) progress->advance(1);
       std::pop_heap(heap.begin(), heap.end(), later);
       if (heap.back()->next())
         std::push_heap(heap.begin(), heap.end(), later);

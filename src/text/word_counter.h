@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/progress.h"
 #include "text/internal/spill_file.h"
 
 namespace espalier::text {
@@ -34,10 +35,13 @@ class WordCounter {
   void spill();
 
   int64_t table_bytes() const { return arena_bytes_ + static_cast<int64_t>(slots_.capacity() * sizeof(Entry*)); }
+  // Words of the table and of all runs; those of a run may be in others too.
+  int64_t num_entries() const { return static_cast<int64_t>(num_words_) + spilled_words_; }
   int64_t spilled_bytes() const { return file_ ? file_->size() : 0; }
 
  private:
-  friend void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use);
+  friend void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use,
+                            Progress* progress);
   // The head of a word in the arena; its bytes follow.
   struct Entry {
     int64_t count;
@@ -68,10 +72,12 @@ class WordCounter {
   int64_t arena_bytes_ = 0;
   std::optional<internal::SpillFile> file_;
   std::vector<Run> runs_;
+  int64_t spilled_words_ = 0;
 };
 
 // Calls use(word, count) once for every distinct word of all counters, in ascending order of bytes. May be called
-// again; the counters take no more words afterwards.
-void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use);
+// again; the counters take no more words afterwards. `progress` is advanced by the counters' entries.
+void for_each_word(std::span<WordCounter> counters, const std::function<void(std::string_view, int64_t)>& use,
+                   Progress* progress = nullptr);
 
 }  // namespace espalier::text

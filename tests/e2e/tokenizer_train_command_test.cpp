@@ -1,6 +1,7 @@
 // espalier tokenizer train as a user meets it.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/command.h"
@@ -44,6 +45,105 @@ TEST_F(Command, EveryProblemOfATrainingIsNamedAndNothingIsWritten) {
         "which of --special-tokens a b", "--memory 1MX: expected a size of at least 1MiB"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+constexpr const char* kTrain = "espalier tokenizer train --input a.jsonl --vocab-size 261 --output out";
+
+// Names and contents of a folder, with those of folders in it.
+std::map<std::string, std::string> contents_of(const fs::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    contents[fs::relative(entry.path(), folder)] = entry.is_directory() ? "folder" : read_file(entry.path());
+  return contents;
+}
+
+TEST_F(Command, ATokenizerThatExistsIsLeftUnlessToldOtherwise) {
+  const std::string corpus = "printf '{\"text\": \"low lower lowest\"}\\n' > a.jsonl\n";
+  ASSERT_EQ(bash(corpus + kTrain).exit_code, 0);
+  const auto before = contents_of(folder_ / "work");
+  const Outcome refused =
+      bash("printf '{\"text\": \"other words\"}\\n' > b.jsonl\n" + std::string(kTrain) + " --input b.jsonl");
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const char* part :
+       {"--output out: 'out/tokenizer.json' (", "'out/tokenizer_config.json' (", "'out/vocab.json' (",
+        "and 'out/merges.txt' (", "exist. Give another name, or replace them with --overwrite."})
+    EXPECT_NE(refused.errors.find(part), std::string::npos) << part << " in\n" << refused.errors;
+  fs::remove(folder_ / "work/b.jsonl");
+  EXPECT_EQ(contents_of(folder_ / "work"), before);
+  const Outcome replaced =
+      bash("printf '{\"text\": \"other words\"}\\n' > a.jsonl\n" + std::string(kTrain) + " --overwrite");
+  EXPECT_EQ(replaced.exit_code, 0) << replaced.errors;
+  EXPECT_NE(read_file(folder_ / "work/out/tokenizer.json"), before.at("out/tokenizer.json"));
+}
+
+// Each signal ends a command that waits for its input; nothing of what it began stays, and a second command is refused
+// while the first runs.
+TEST_F(Command, InterruptedWritersLeaveNothing) {
+  const std::string writers[] = {
+      "espalier tokenizer train --input - --vocab-size 300 --output new/out",
+      "espalier preprocess --input - --output-prefix new/out --tokenizer-type GPT2BPETokenizer --vocab-file " + root() +
+          "/tests/data/gpt2-tiny/vocab.json --merge-file " + root() + "/tests/data/gpt2-tiny/merges.txt"};
+  for (const std::string& writer : writers) {
+    for (const auto& [signal, number] : std::map<std::string, int>{{"INT", 2}, {"TERM", 15}, {"HUP", 1}}) {
+      // An interactive shell gives its jobs a SIGINT that is not ignored; so does env.
+      const Outcome outcome = bash(
+          "mkfifo pipe; exec 3<>pipe; printf '{\"text\": \"some words\"}\\n' >&3\n"
+          "env --default-signal=INT " +
+          writer +
+          " <pipe 2>first & job=$!\n"
+          "for i in $(seq 600); do ls new/*.tmp new/out/*.tmp >ls 2>/dev/null; [ -s ls ] && break; sleep 0.1; done\n"
+          "cat ls; echo '{\"text\": \"x\"}' | " +
+          writer +
+          " 2>second; echo second $?\n"
+          "kill -" +
+          signal + " $job; wait $job; echo first $?; rm pipe ls; cat first second >&2; rm first second");
+      EXPECT_NE(outcome.output.find(".tmp"), std::string::npos) << outcome.output << outcome.errors;
+      EXPECT_NE(outcome.output.find("second 73\n"), std::string::npos) << outcome.output << outcome.errors;
+      EXPECT_NE(outcome.output.find(concat("first ", 128 + number, "\n")), std::string::npos) << outcome.output;
+      EXPECT_NE(outcome.errors.find("what was begun is removed again"), std::string::npos) << outcome.errors;
+      EXPECT_NE(outcome.errors.find("is being written by another process"), std::string::npos) << outcome.errors;
+      EXPECT_TRUE(fs::is_empty(folder_ / "work")) << contents_of(folder_ / "work").begin()->first;
+    }
+  }
+}
+
+TEST_F(Command, TrainingRefusesInputThatIsNoJsonl) {
+  const std::map<std::string, std::string> cases = {
+      {"", "there is no text in 'a.jsonl'. Expected JSONL, one object a line: {\"text\": \"...\"}"},
+      {"[\\n{\"text\": \"one\"}\\n]\\n", "'a.jsonl' is a JSON array: line 1 begins one"},
+      {"\\xef\\xbb\\xbf{\"text\": \"one\"}\\n", "'a.jsonl' begins with a byte-order mark"},
+      {"one\\ntwo\\n", "none of the 2 records can be used. The first: a.jsonl:1: "},
+      {"{\"text\": \"\"}\\n", "the only document in 'a.jsonl' is empty."}};
+  for (const auto& [content, message] : cases) {
+    const Outcome outcome = bash("printf '" + content + "' > a.jsonl; " + kTrain);
+    EXPECT_EQ(outcome.exit_code, 65) << content << outcome.errors;
+    EXPECT_NE(outcome.errors.find(message), std::string::npos) << content << outcome.errors;
+    EXPECT_FALSE(fs::exists(folder_ / "work/out")) << content;
+  }
+  const Outcome plain = bash("printf '\\xff\\xfeo\\0' > a.jsonl; " + std::string(kTrain) + " --plain-text");
+  EXPECT_EQ(plain.exit_code, 65) << plain.errors;
+  EXPECT_NE(plain.errors.find("'a.jsonl' is UTF-16"), std::string::npos) << plain.errors;
+}
+
+TEST_F(Command, WordsThatAreNoOptionsAreToldWhatWorks) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"espalier tokenizer encode 'some text' --tokenizer x",
+       "text is read from standard input: printf %s 'some text' |"},
+      {"espalier tokenizer decode 12 13 --tokenizer x", "ids are read from standard input: echo '15496 995' |"},
+      {"espalier tokenizer inspect gpt2", "the tokenizer is named by --tokenizer:"},
+      {"espalier tokenizer train a.jsonl", "the input is named by --input: espalier tokenizer train --input FILE"},
+      {"espalier preprocess a.jsonl", "the input is named by --input: espalier preprocess --input FILE"}};
+  for (const auto& [command, message] : cases) {
+    const Outcome outcome = bash(command);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
+    EXPECT_NE(outcome.errors.find(message), std::string::npos) << outcome.errors;
+  }
+}
+
+TEST_F(Command, ASpecialTokenIsUtf8) {
+  const Outcome outcome = bash(std::string(kTrain) + " --special-tokens $'a\\xff' --eod-token $'a\\xff'");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("--special-tokens: byte 2 of "), std::string::npos) << outcome.errors;
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void AddedTokens::add(AddedToken token, const Context& context, int32_t& next_id
   token.id = again != ids_.end() ? again->second : in_model != context.vocabulary.end() ? in_model->second : next_id++;
   token.searched = token.content;
   if (token.normalized && context.normalizer != nullptr) {
-    Piece piece{token.content, -1, true};
+    Piece piece{token.content, true};
     context.normalizer->apply(piece);
     token.searched = piece.text;
   }

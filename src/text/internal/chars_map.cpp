@@ -45,6 +45,37 @@ CharsMap::CharsMap(std::string_view blob, const std::string& where) : where_(whe
                          " of its replacements, where no character begins"));
     }
   }
+  check_length_of_keys();
+}
+
+// Goes down from the root, all ways to one depth at a time. A trie may share what several keys end with, so a unit can
+// be at several depths; it is followed again only where it is deeper, and there are few depths.
+void CharsMap::check_length_of_keys() const {
+  constexpr size_t kLongestKeyBytes = 256;  // of the maps in use: 12
+  // The units by the place of their parent's children, which is their own place less their label.
+  const size_t num_places = (units_.size() + 255) / 256 * 256;
+  std::vector<uint32_t> next(units_.size(), 0), first(num_places, 0);  // chains; 0, the root, ends one
+  for (size_t unit = units_.size() - 1; unit > 0; --unit) {
+    const uint32_t label = label_of(units_[unit]);
+    if (label == 0 || label > 0xFF) continue;
+    const size_t place = unit ^ label;
+    next[unit] = first[place];
+    first[place] = static_cast<uint32_t>(unit);
+  }
+  std::vector<uint32_t> level = {0}, below;
+  std::vector<uint32_t> followed_at(num_places, UINT32_MAX);
+  for (uint32_t depth = 0; !level.empty(); ++depth) {
+    if (depth > kLongestKeyBytes)
+      fail(where_, concat("its trie has keys of more than ", kLongestKeyBytes, " bytes, or a loop"));
+    below.clear();
+    for (const uint32_t unit : level) {
+      const size_t place = unit ^ offset_of(units_[unit]);
+      if (place >= num_places || followed_at[place] == depth) continue;
+      followed_at[place] = depth;
+      for (uint32_t child = first[place]; child != 0; child = next[child]) below.push_back(child);
+    }
+    level.swap(below);
+  }
 }
 
 CharsMap::Match CharsMap::find(std::string_view text, bool first_only) const {

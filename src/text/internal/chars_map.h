@@ -21,9 +21,11 @@ class CharsMap {
   };
 
   CharsMap() = default;  // replaces nothing
-  // Throws UserError, `where` being the file and the key, for what cannot be such a map.
+  // Throws UserError, `where` being the file and the key, for what cannot be such a map, or has a key so long (or, by a
+  // loop, without end) that every place of a text would be followed far.
   CharsMap(std::string_view blob, const std::string& where);
 
+  const std::string& where() const { return where_; }
   bool empty() const { return units_.empty(); }
   // Of the keys that `text` begins with: the longest, as SentencePiece takes it, and the shortest, as tokenizers does.
   // Throws UserError if that one ends inside a character of `text` (valid UTF-8), which would leave half of it.
@@ -34,6 +36,7 @@ class CharsMap {
 
  private:
   Match find(std::string_view text, bool first_only) const;
+  void check_length_of_keys() const;
 
   std::string where_;
   std::vector<uint32_t> units_;

@@ -45,5 +45,23 @@ TEST(CharsMap, RefusesARuleThatEndsInsideACharacter) {
   }
 }
 
+// The child of 'a' is 'a' again, by the same unit.
+TEST(CharsMap, RefusesALoop) {
+  std::vector<uint32_t> units(257, 0);
+  // The place of its children is its own place less the offset: 0 again, as the root's.
+  units['a'] = 'a' | static_cast<uint32_t>('a') << 10;
+  const auto trie_bytes = static_cast<uint32_t>(4 * units.size());
+  std::string blob(reinterpret_cast<const char*>(&trie_bytes), 4);
+  blob.append(reinterpret_cast<const char*>(units.data()), trie_bytes);
+  blob.append("x").append(1, '\0');
+  try {
+    const CharsMap map(blob, "x.model");
+    FAIL() << "taken";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "x.model: its trie has keys of more than 256 bytes, or a loop");
+    EXPECT_EQ(error.code(), ExitCode::kBadData);
+  }
+}
+
 }  // namespace chars_map_test
 }  // namespace espalier::text::internal

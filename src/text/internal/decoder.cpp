@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/internal/byte_level.h"
+#include "text/internal/growth_limit.h"
 #include "text/internal/pattern.h"
 #include "text/internal/strings.h"
 #include "text/utf8.h"
@@ -14,6 +15,12 @@ namespace espalier::text::internal {
 namespace {
 
 using Strings = std::vector<std::string>;
+
+size_t num_bytes_of(const Strings& pieces) {
+  size_t num_bytes = 0;
+  for (const std::string& piece : pieces) num_bytes += piece.size();
+  return num_bytes;
+}
 
 // What English tokenizers leave between words and punctuation.
 std::string clean_up(std::string text) {
@@ -106,27 +113,28 @@ class StripDecoder final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content, std::string where)
+      : pattern_(std::move(pattern)), content_(std::move(content)), where_(std::move(where)) {}
   void apply(Strings& pieces) const override {
-    std::vector<Stretch> stretches;
+    const GrowthLimit limit(where_, num_bytes_of(pieces));
+    size_t num_bytes = 0;  // of all pieces so far
     for (std::string& piece : pieces) {
-      stretches.clear();
-      pattern_->find(piece, stretches);
       std::string replaced;
-      for (const Stretch& stretch : stretches) {
+      pattern_->for_each(piece, [&](const Stretch& stretch) {
         if (stretch.is_match)
           replaced += content_;
         else
           replaced.append(piece, stretch.begin, stretch.end - stretch.begin);
-      }
+        limit.check(num_bytes + replaced.size());
+      });
+      num_bytes += replaced.size();
       piece = std::move(replaced);
     }
   }
 
  private:
   std::unique_ptr<Pattern> pattern_;
-  std::string content_;
+  std::string content_, where_;
 };
 
 // The replacement is a blank; in the first piece it is nothing where one was prepended.
@@ -199,13 +207,19 @@ class CtcDecoder final : public Decoder {
 
 class SequenceDecoder final : public Decoder {
  public:
-  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> steps) : steps_(std::move(steps)) {}
+  SequenceDecoder(std::vector<std::unique_ptr<Decoder>> steps, std::string where)
+      : steps_(std::move(steps)), where_(std::move(where)) {}
   void apply(Strings& pieces) const override {
-    for (const auto& step : steps_) step->apply(pieces);
+    const GrowthLimit limit(where_, num_bytes_of(pieces));
+    for (const auto& step : steps_) {
+      step->apply(pieces);
+      limit.check(num_bytes_of(pieces));
+    }
   }
 
  private:
   std::vector<std::unique_ptr<Decoder>> steps_;
+  std::string where_;
 };
 
 }  // namespace
@@ -220,7 +234,7 @@ std::unique_ptr<Decoder> make_decoder(const JsonPart& part) {
                                           part.whole_number("stop"));
   }
   if (type == "Replace")
-    return std::make_unique<ReplaceDecoder>(make_pattern(part.part("pattern")), part.text("content"));
+    return std::make_unique<ReplaceDecoder>(make_pattern(part.part("pattern")), part.text("content"), part.where());
   if (type == "Metaspace") {
     const bool prepended = part.flag("add_prefix_space", true) && part.text("prepend_scheme", "always") != "never";
     return std::make_unique<MetaspaceDecoder>(part.character("replacement"), prepended);
@@ -236,7 +250,7 @@ std::unique_ptr<Decoder> make_decoder(const JsonPart& part) {
   }
   std::vector<std::unique_ptr<Decoder>> steps;
   for (size_t i = 0; i < part.list("decoders").size(); ++i) steps.push_back(make_decoder(part.element("decoders", i)));
-  return std::make_unique<SequenceDecoder>(std::move(steps));
+  return std::make_unique<SequenceDecoder>(std::move(steps), part.where());
 }
 
 }  // namespace espalier::text::internal

@@ -1,13 +1,15 @@
 #include "text/internal/json_file.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "text/internal/serde_json.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/utf8.h"
 
 namespace espalier::text::internal {
 
-nlohmann::json read_json_file(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }
+nlohmann::json read_json_file(const std::filesystem::path& path) {
+  return parse_json(read_tokenizer_file(path), path.string());
+}
 
 JsonPart::JsonPart(const nlohmann::json& value, std::string where) : value_(value), where_(std::move(where)) {
   if (!value_.is_object()) fail(concat("expected an object, found ", value_.dump().substr(0, 40)));

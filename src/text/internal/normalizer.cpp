@@ -7,6 +7,7 @@
 #include "text/internal/byte_level.h"
 #include "text/internal/chars_map.h"
 #include "text/internal/grapheme.h"
+#include "text/internal/growth_limit.h"
 #include "text/internal/normal_form.h"
 #include "text/internal/pattern.h"
 #include "text/unicode_table.h"
@@ -85,30 +86,32 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(std::unique_ptr<Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  Replace(std::unique_ptr<Pattern> pattern, std::string content, std::string where)
+      : pattern_(std::move(pattern)), content_(std::move(content)), where_(std::move(where)) {}
   void apply(Piece& piece) const override {
-    std::vector<Stretch> stretches;
-    pattern_->find(piece.text, stretches);
+    const GrowthLimit limit(where_, piece.text.size());
     std::string replaced;
     replaced.reserve(piece.text.size());
-    for (const Stretch& stretch : stretches) {
+    bool first = true;
+    pattern_->for_each(piece.text, [&](const Stretch& stretch) {
+      // What replaces a match counts as coming from the last character of it.
+      if (first && stretch.is_match && stretch.end > 0) {
+        const auto first_end = static_cast<size_t>(decode_utf8(piece.text.data()).num_bytes);
+        if (content_.empty() || stretch.end > first_end) piece.at_origin = false;
+      }
+      first = false;
       if (stretch.is_match)
         replaced += content_;
       else
         replaced.append(piece.text, stretch.begin, stretch.end - stretch.begin);
-    }
-    // What replaces a match counts as coming from the last character of it.
-    if (!stretches.empty() && stretches[0].is_match && stretches[0].end > 0) {
-      const auto first_end = static_cast<size_t>(decode_utf8(piece.text.data()).num_bytes);
-      if (content_.empty() || stretches[0].end > first_end) piece.at_origin = false;
-    }
+      limit.check(replaced.size());
+    });
     piece.text = std::move(replaced);
   }
 
  private:
   std::unique_ptr<Pattern> pattern_;
-  std::string content_;
+  std::string content_, where_;
 };
 
 class BytesToChars final : public Normalizer {
@@ -163,13 +166,15 @@ class Bert final : public Normalizer {
 // replaced as a whole by what the shortest key becomes; of others every character is taken by itself.
 class Precompiled final : public Normalizer {
  public:
-  explicit Precompiled(CharsMap map) : map_(std::move(map)) {}
+  Precompiled(CharsMap map, std::string where) : map_(std::move(map)), where_(std::move(where)) {}
   void apply(Piece& piece) const override {
+    const GrowthLimit limit(where_, piece.text.size());
     std::string replaced;
     replaced.reserve(piece.text.size());
     for (std::string_view left = piece.text; !left.empty();) {
       const size_t bytes = is_alone(left) ? 1 : grapheme_bytes(left);
       append_grapheme(left.substr(0, bytes), replaced);
+      limit.check(replaced.size());
       left.remove_prefix(bytes);
     }
     piece.text = std::move(replaced);
@@ -199,6 +204,7 @@ class Precompiled final : public Normalizer {
   }
 
   CharsMap map_;
+  std::string where_;
 };
 
 std::unique_ptr<Normalizer> make_bert(const JsonPart& part) {
@@ -211,18 +217,25 @@ std::unique_ptr<Normalizer> make_bert(const JsonPart& part) {
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
   const auto blob = decode_base64(part.text("precompiled_charsmap"));
   if (!blob) part.fail("'precompiled_charsmap' is no base64");
-  return std::make_unique<Precompiled>(CharsMap(*blob, part.where() + ".precompiled_charsmap"));
+  const std::string where = part.where() + ".precompiled_charsmap";
+  return std::make_unique<Precompiled>(CharsMap(*blob, where), where);
 }
 
 class SequenceNormalizer final : public Normalizer {
  public:
-  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+  SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps, std::string where)
+      : steps_(std::move(steps)), where_(std::move(where)) {}
   void apply(Piece& piece) const override {
-    for (const auto& step : steps_) step->apply(piece);
+    const GrowthLimit limit(where_, piece.text.size());
+    for (const auto& step : steps_) {
+      step->apply(piece);
+      limit.check(piece.text.size());
+    }
   }
 
  private:
   std::vector<std::unique_ptr<Normalizer>> steps_;
+  std::string where_;
 };
 
 }  // namespace
@@ -237,7 +250,9 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonPart& part) {
   if (type == "StripAccents") return std::make_unique<StripAccents>();
   if (type == "Strip") return std::make_unique<Strip>(part.flag("strip_left"), part.flag("strip_right"));
   if (type == "Prepend") return std::make_unique<Prepend>(part.text("prepend"));
-  if (type == "Replace") return std::make_unique<Replace>(make_pattern(part.part("pattern")), part.text("content"));
+  if (type == "Replace") {
+    return std::make_unique<Replace>(make_pattern(part.part("pattern")), part.text("content"), part.where());
+  }
   if (type == "ByteLevel") return std::make_unique<BytesToChars>();
   if (type == "Nmt") return std::make_unique<Nmt>();
   if (type == "BertNormalizer") return make_bert(part);
@@ -251,7 +266,7 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonPart& part) {
   for (size_t i = 0; i < part.list("normalizers").size(); ++i) {
     steps.push_back(make_normalizer(part.element("normalizers", i)));
   }
-  return std::make_unique<SequenceNormalizer>(std::move(steps));
+  return std::make_unique<SequenceNormalizer>(std::move(steps), part.where());
 }
 
 }  // namespace espalier::text::internal

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,8 +21,14 @@ struct Stretch {
 class Pattern {
  public:
   virtual ~Pattern() = default;
-  // Any thread.
-  virtual void find(std::string_view text, std::vector<Stretch>& stretches) const = 0;
+  // Any thread. Gives the stretches one after another, so that a long text's need not be held; `use` may call any
+  // pattern, this one too.
+  using Use = std::function<void(const Stretch&)>;
+  virtual void for_each(std::string_view text, const Use& use) const = 0;
+  // The same as a list.
+  void find(std::string_view text, std::vector<Stretch>& stretches) const {
+    for_each(text, [&stretches](const Stretch& stretch) { stretches.push_back(stretch); });
+  }
 };
 
 std::unique_ptr<Pattern> literal_pattern(const std::string& literal);
@@ -37,7 +44,20 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 SplitBehavior make_behavior(const JsonPart& part, const char* key);
 
-// The stretches that remain (all of them: is_match has no meaning any more).
-std::vector<Stretch> apply_behavior(SplitBehavior behavior, const std::vector<Stretch>& stretches);
+// Puts stretches together as the behaviour wants them and gives on what remains (is_match has no meaning any more).
+class StretchJoiner {
+ public:
+  StretchJoiner(SplitBehavior behavior, const Pattern::Use& use) : behavior_(behavior), use_(use) {}
+  void add(const Stretch& stretch);
+  void finish();  // after the last
+
+ private:
+  void hold(const Stretch& stretch);
+
+  SplitBehavior behavior_;
+  const Pattern::Use& use_;
+  Stretch held_{0, 0, false};  // what the next may join
+  bool holds_ = false, after_match_ = false;
+};
 
 }  // namespace espalier::text::internal

@@ -1,18 +1,21 @@
-// What a text is while the steps of a tokenizer.json work on it: a list of pieces.
+// A text, or a part of one, while the rules of a tokenizer.json work on it.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace espalier::text::internal {
 
+// What normalizers change.
 struct Piece {
-  std::string text;        // valid UTF-8, never empty between steps
-  int32_t id = -1;         // 0 or more: an added token, which later steps leave alone
+  std::string text;        // valid UTF-8
   bool at_origin = false;  // its first character comes from the first one of the whole text
 };
 
-using Pieces = std::vector<Piece>;
+// What pre-tokenizers cut.
+struct PieceView {
+  std::string_view text;  // never empty
+  bool at_origin = false;
+};
 
 }  // namespace espalier::text::internal

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "text/internal/byte_level.h"
+#include "text/internal/growth_limit.h"
 #include "text/internal/pattern.h"
 #include "text/internal/piece_scanner.h"
 #include "text/unicode_table.h"
@@ -13,39 +14,22 @@ namespace espalier::text::internal {
 
 namespace {
 
-// Replaces every piece by the stretches of it.
-template <class Cut>
-void cut_pieces_of(Pieces& pieces, Cut&& cut) {
-  Pieces cut_pieces;
-  std::vector<Stretch> stretches;
-  for (Piece& piece : pieces) {
-    if (piece.id >= 0) {
-      cut_pieces.push_back(std::move(piece));
-      continue;
-    }
-    stretches.clear();
-    cut(piece, stretches);
-    for (const Stretch& stretch : stretches) {
-      if (stretch.begin == stretch.end) continue;
-      cut_pieces.push_back(
-          {piece.text.substr(stretch.begin, stretch.end - stretch.begin), -1, piece.at_origin && stretch.begin == 0});
-    }
-  }
-  pieces = std::move(cut_pieces);
+// Gives on the part of a piece that a stretch is.
+void give(const PieceView& piece, size_t begin, size_t end, const UsePiece& use) {
+  if (begin < end) use({piece.text.substr(begin, end - begin), piece.at_origin && begin == 0});
 }
 
 class SplitStep final : public PreTokenizerStep {
  public:
   SplitStep(std::unique_ptr<Pattern> pattern, SplitBehavior behavior, bool invert = false)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
-  void apply(Pieces& pieces) const override {
-    cut_pieces_of(pieces, [this](const Piece& piece, std::vector<Stretch>& stretches) {
-      pattern_->find(piece.text, stretches);
-      if (invert_) {
-        for (Stretch& stretch : stretches) stretch.is_match = !stretch.is_match;
-      }
-      stretches = apply_behavior(behavior_, stretches);
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    const Pattern::Use give_on = [&](const Stretch& kept) { give(piece, kept.begin, kept.end, use); };
+    StretchJoiner joiner(behavior_, give_on);
+    pattern_->for_each(piece.text, [&](const Stretch& found) {
+      joiner.add({found.begin, found.end, found.is_match != invert_});
     });
+    joiner.finish();
   }
 
  private:
@@ -57,12 +41,10 @@ class SplitStep final : public PreTokenizerStep {
 class RuleStep final : public PreTokenizerStep {
  public:
   explicit RuleStep(PieceRule rule) : rule_(rule) {}
-  void apply(Pieces& pieces) const override {
-    cut_pieces_of(pieces, [this](const Piece& piece, std::vector<Stretch>& stretches) {
-      const char* text = piece.text.data();
-      for_each_piece(rule_, piece.text, [&](const char* begin, const char* end) {
-        stretches.push_back({static_cast<size_t>(begin - text), static_cast<size_t>(end - text), true});
-      });
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    const char* const text = piece.text.data();
+    for_each_piece(rule_, piece.text, [&](const char* begin, const char* end) {
+      give(piece, static_cast<size_t>(begin - text), static_cast<size_t>(end - text), use);
     });
   }
   StepKind kind() const override { return StepKind::kRule; }
@@ -75,17 +57,20 @@ class RuleStep final : public PreTokenizerStep {
 class PrefixBlankStep final : public PreTokenizerStep {
  public:
   StepKind kind() const override { return StepKind::kPrefixBlank; }
-  void apply(Pieces& pieces) const override {
-    for (Piece& piece : pieces) {
-      if (piece.id < 0 && piece.text[0] != ' ') piece.text.insert(0, 1, ' ');
-    }
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    if (piece.text[0] == ' ') return use(piece);
+    const std::string prefixed = " " + std::string(piece.text);
+    use({prefixed, piece.at_origin});
   }
 };
 
 class BytesToCharsStep final : public PreTokenizerStep {
  public:
   StepKind kind() const override { return StepKind::kBytesToChars; }
-  void apply(Pieces& pieces) const override { change_bytes_to_chars(pieces); }
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    const std::string characters = piece_of_bytes(piece.text);
+    use({characters, piece.at_origin});
+  }
 };
 
 class MetaspaceStep final : public PreTokenizerStep {
@@ -95,29 +80,28 @@ class MetaspaceStep final : public PreTokenizerStep {
     append_utf8(replacement, replacement_);
     pattern_ = literal_pattern(replacement_);
   }
-  void apply(Pieces& pieces) const override {
-    for (Piece& piece : pieces) {
-      if (piece.id < 0) replace(piece);
-    }
-    if (!split_) return;
-    cut_pieces_of(pieces, [this](const Piece& piece, std::vector<Stretch>& stretches) {
-      pattern_->find(piece.text, stretches);
-      stretches = apply_behavior(SplitBehavior::kMergedWithNext, stretches);
-    });
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    const std::string replaced = replace(piece);
+    const PieceView whole{replaced, piece.at_origin};
+    if (!split_) return use(whole);
+    const Pattern::Use give_on = [&](const Stretch& kept) { give(whole, kept.begin, kept.end, use); };
+    StretchJoiner joiner(SplitBehavior::kMergedWithNext, give_on);
+    pattern_->for_each(replaced, [&](const Stretch& found) { joiner.add(found); });
+    joiner.finish();
   }
 
  private:
-  void replace(Piece& piece) const {
-    std::string replaced;
+  std::string replace(const PieceView& piece) const {
+    const bool wanted = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_origin);
+    const bool begins_so = piece.text[0] == ' ' || piece.text.starts_with(replacement_);
+    std::string replaced = wanted && !begins_so ? replacement_ : "";
     for (const char byte : piece.text) {
       if (byte == ' ')
         replaced += replacement_;
       else
         replaced += byte;
     }
-    const bool wanted = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_origin);
-    if (wanted && replaced.compare(0, replacement_.size(), replacement_) != 0) replaced.insert(0, replacement_);
-    piece.text = std::move(replaced);
+    return replaced;
   }
 
   std::string replacement_;
@@ -129,18 +113,16 @@ class MetaspaceStep final : public PreTokenizerStep {
 class FixedLengthStep final : public PreTokenizerStep {
  public:
   explicit FixedLengthStep(int64_t length) : length_(length) {}
-  void apply(Pieces& pieces) const override {
-    cut_pieces_of(pieces, [this](const Piece& piece, std::vector<Stretch>& stretches) {
-      size_t begin = 0;
-      int64_t count = 0;
-      for (size_t at = 0; at < piece.text.size();) {
-        at += static_cast<size_t>(decode_utf8(piece.text.data() + at).num_bytes);
-        if (++count < length_ && at < piece.text.size()) continue;
-        stretches.push_back({begin, at, true});
-        begin = at;
-        count = 0;
-      }
-    });
+  void apply(const PieceView& piece, const UsePiece& use) const override {
+    size_t begin = 0;
+    int64_t count = 0;
+    for (size_t at = 0; at < piece.text.size();) {
+      at += static_cast<size_t>(decode_utf8(piece.text.data() + at).num_bytes);
+      if (++count < length_ && at < piece.text.size()) continue;
+      give(piece, begin, at, use);
+      begin = at;
+      count = 0;
+    }
   }
 
  private:
@@ -226,17 +208,29 @@ void add_steps(const JsonPart& part, std::vector<std::unique_ptr<PreTokenizerSte
 
 }  // namespace
 
-void change_bytes_to_chars(Pieces& pieces) {
-  for (Piece& piece : pieces) {
-    if (piece.id < 0) piece.text = piece_of_bytes(piece.text);
-  }
+void PreTokenizerSteps::cut(const PieceView& text, const UsePiece& use) const {
+  const GrowthLimit limit(where, text.text.size());
+  std::vector<size_t> given(steps.size(), 0);  // bytes that each step gave on
+  const std::function<void(size_t, const PieceView&)> take = [&](size_t step, const PieceView& piece) {
+    if (step == steps.size()) return use(piece);
+    steps[step]->apply(piece, [&, step](const PieceView& made) {
+      given[step] += made.text.size();
+      limit.check(given[step]);
+      take(step + 1, made);
+    });
+  };
+  take(0, text);
 }
 
 PreTokenizerSteps make_pre_tokenizer(const std::optional<JsonPart>& part) {
   PreTokenizerSteps made;
   if (!part) return made;
+  made.where = part->where();
   std::vector<std::unique_ptr<PreTokenizerStep>>& steps = made.steps;
   add_steps(*part, steps);
+  constexpr size_t kMostSteps = 64;  // each is a few frames of the stack
+  if (steps.size() > kMostSteps)
+    part->fail(concat("it has ", steps.size(), " steps; at most ", kMostSteps, " are read"));
   made.is_bert = part->type() == "BertPreTokenizer";
   if (!steps.empty() && steps.back()->kind() == StepKind::kBytesToChars) {
     made.bytes_last = true;

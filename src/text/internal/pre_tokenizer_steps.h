@@ -5,6 +5,7 @@
 // byte-level vocabulary takes the bytes themselves.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,13 +18,15 @@ namespace espalier::text::internal {
 
 enum class StepKind { kPrefixBlank, kRule, kBytesToChars, kOther };
 
+using UsePiece = std::function<void(const PieceView&)>;
+
 class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
   virtual StepKind kind() const { return StepKind::kOther; }
   virtual PieceRule rule() const { return PieceRule::kGpt2; }  // of kRule
-  // Any thread. Cuts or changes every piece that is no added token.
-  virtual void apply(Pieces& pieces) const = 0;
+  // Any thread. Cuts or changes a piece; what comes of it goes to `use`, in order, and is valid during the call.
+  virtual void apply(const PieceView& piece, const UsePiece& use) const = 0;
 };
 
 struct PreTokenizerSteps {
@@ -33,12 +36,14 @@ struct PreTokenizerSteps {
   bool prefix_blank = false;
   bool is_bert = false;     // `steps` are BertPreTokenizer's
   bool bytes_last = false;  // afterwards bytes stand for characters
+  std::string where;        // the file and the place in it
+
+  // Takes a text through all steps. Each piece goes through all before the next is made, so that no list of them is
+  // ever held. `text` is not empty.
+  void cut(const PieceView& text, const UsePiece& use) const;
 };
 
 // `part` may be absent: nothing is cut.
 PreTokenizerSteps make_pre_tokenizer(const std::optional<JsonPart>& part);
-
-// Bytes into their characters, where the model is not byte-level after all.
-void change_bytes_to_chars(Pieces& pieces);
 
 }  // namespace espalier::text::internal

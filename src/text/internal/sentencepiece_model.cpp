@@ -4,9 +4,9 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "text/internal/protobuf_reader.h"
+#include "text/internal/tokenizer_file.h"
 
 namespace espalier::text::internal {
 
@@ -118,7 +118,7 @@ int byte_of_piece(std::string_view piece) {
 }
 
 SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path) {
-  const std::string content = read_file(path);
+  const std::string content = read_tokenizer_file(path);
   Model model;
   ProtobufReader fields(content, path.string());
   while (fields.next()) {

@@ -1,5 +1,6 @@
 #include "text/internal/sentencepiece_normalizer.h"
 
+#include "text/internal/growth_limit.h"
 #include "text/utf8.h"
 
 namespace espalier::text::internal {
@@ -67,6 +68,7 @@ void SentencePieceNormalizer::apply(std::string_view text, std::string& normaliz
   normalized.reserve(text.size() + text.size() / 2 + 16);
   if (rules_.add_dummy_prefix && !rules_.prefix_is_suffix) normalized += blank_;
   bool after_blank = trims;
+  const GrowthLimit limit(rules_.chars_map.where(), text.size());
   while (!text.empty()) {
     const size_t run = plain_run(text);
     if (run > 0) {
@@ -82,6 +84,7 @@ void SentencePieceNormalizer::apply(std::string_view text, std::string& normaliz
       after_blank = trims && next.replacement.back() == ' ';
     }
     text.remove_prefix(next.num_bytes);
+    limit.check(normalized.size());
   }
   while (trims && normalized.size() >= blank_.size() &&
          normalized.compare(normalized.size() - blank_.size(), blank_.size(), blank_) == 0) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_place.h"
 
 namespace espalier::text::internal {
 
@@ -55,7 +56,7 @@ int64_t exponent_of(std::string_view digits) {
 // Builds the value from the parser's events.
 class Builder final : public nlohmann::json_sax<json> {
  public:
-  explicit Builder(std::string_view where) : where_(where) {}
+  Builder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
   json take() { return std::move(root_); }
 
   bool null() override { return put(nullptr); }
@@ -73,8 +74,8 @@ class Builder final : public nlohmann::json_sax<json> {
     key_ = std::move(value);
     return true;
   }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    throw UserError(concat("'", where_, "' is no JSON: ", error.what()), ExitCode::kBadData);
+  bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
+    throw UserError(concat("'", where_, "' is no JSON: ", json_place(text_, byte)), ExitCode::kBadData);
   }
 
  private:
@@ -99,7 +100,7 @@ class Builder final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  std::string_view where_;
+  std::string_view text_, where_;
   json root_;
   std::vector<json*> open_;  // from the root; only the last one grows, so that the others stay where they are
   std::string key_;
@@ -135,7 +136,7 @@ double serde_number(std::string_view text) {
 }
 
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
-  Builder builder(where);
+  Builder builder(text, where);
   json::sax_parse(text, &builder);
   return builder.take();
 }

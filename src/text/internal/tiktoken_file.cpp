@@ -4,11 +4,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "text/internal/base64.h"
 #include "text/internal/json_file.h"
 #include "text/internal/serde_json.h"
+#include "text/internal/tokenizer_file.h"
 #include "text/pretokenizer.h"
 
 namespace espalier::text::internal {
@@ -142,7 +142,7 @@ const std::unordered_map<std::string, TiktokenEncoding>& encodings() {
 }  // namespace
 
 TiktokenRanks read_tiktoken_file(const std::filesystem::path& path) {
-  const std::string content = read_file(path);
+  const std::string content = read_tokenizer_file(path);
   const size_t first = content.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && (content[first] == '[' || content[first] == '{');
   Collector collector(path.string());

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "text/utf8.h"
 
 namespace espalier::text::internal {
@@ -42,11 +43,34 @@ void Unigram::add_user_defined(std::string_view piece, int32_t id) {
   add(piece, id, static_cast<double>(static_cast<float>(0.1 * static_cast<double>(piece.size() - 1))));
 }
 
+// Of a text in which long pieces begin everywhere, every one of their bytes is looked at from every place.
+class Unigram::StepLimit {
+ public:
+  explicit StepLimit(size_t num_bytes) : num_bytes_(num_bytes), left_(kAlways + kPerByte * num_bytes) {}
+  void take(size_t steps) {
+    if (steps <= left_) {
+      left_ -= steps;
+      return;
+    }
+    throw UserError(
+        concat("a word of ", format_count(static_cast<int64_t>(num_bytes_)), " bytes takes more than ",
+               format_count(static_cast<int64_t>(kAlways + kPerByte * num_bytes_)),
+               " steps to cut with this Unigram vocabulary: long pieces begin nearly everywhere in it. Leave ",
+               "the document out, or break the word."),
+        ExitCode::kBadData);
+  }
+
+ private:
+  static constexpr size_t kAlways = 100'000'000, kPerByte = 64;
+  size_t num_bytes_, left_;
+};
+
 template <class Score>
 void Unigram::cut_as(std::string_view text, double& total, Scratch& scratch, std::vector<Node>& nodes) const {
   std::vector<Scratch::Best>& best = scratch.best;
   best.assign(text.size() + 1, {0, -1, kUnreached});
   best[0].total = total;
+  StepLimit steps(text.size());
   size_t frontier = 0;  // the last place that some path has reached
   const auto rounded = [](double sum) { return static_cast<double>(static_cast<Score>(sum)); };
   const auto offer = [&](size_t end, double candidate, int32_t id, size_t begin) {
@@ -58,6 +82,7 @@ void Unigram::cut_as(std::string_view text, double& total, Scratch& scratch, std
   for (size_t begin = 0; begin < text.size();) {
     if (sums_ == Sums::kFloat && is_large(best[begin].total)) {
       const double offset = best[begin].total;
+      steps.take(frontier - begin);
       for (size_t place = begin; place <= frontier; ++place) {
         if (place == begin || best[place].begin != kUnreached) best[place].total = rounded(best[place].total - offset);
       }
@@ -66,13 +91,15 @@ void Unigram::cut_as(std::string_view text, double& total, Scratch& scratch, std
     const size_t character_end = begin + character_bytes(text, begin);
     bool is_covered = false;
     PieceTrie::Walk walk = trie_.walk();
-    for (size_t end = begin; end < text.size() && walk.step(text[end]);) {
+    size_t end = begin;
+    while (end < text.size() && walk.step(text[end])) {
       ++end;
       const int32_t id = walk.value();
       if (id < 0) continue;
       offer(end, rounded(scores_[static_cast<size_t>(id)] + before), id, begin);
       is_covered = is_covered || end == character_end;
     }
+    steps.take(end - begin);
     if (!is_covered) offer(character_end, rounded(unknown_score_ + before), -1, begin);
     begin = character_end;
   }

@@ -45,7 +45,8 @@ class Unigram {
   // One that is taken wherever it stands: a longer one scores better, and all better than other pieces.
   void add_user_defined(std::string_view piece, int32_t id);
 
-  // Appends the pieces of `text` (valid UTF-8). `total` is the sum before the text and becomes the one behind it.
+  // Appends the pieces of `text` (valid UTF-8). `total` is the sum before the text and becomes the one after it. Throws
+  // a UserError for a text that would take very long: 64 steps a byte, and 100 million.
   void cut(std::string_view text, double& total, Scratch& scratch, std::vector<Node>& nodes) const;
 
   // The same for a sum of 0 and exact additions; returns how large a sum before the text may be (in absolute value) for
@@ -63,6 +64,7 @@ class Unigram {
  private:
   static bool is_large(double total) { return total < -kLargestSum || total > kLargestSum; }
   static constexpr double kLargestSum = 100'000;
+  class StepLimit;
   template <class Score>
   void cut_as(std::string_view text, double& total, Scratch& scratch, std::vector<Node>& nodes) const;
 
