@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -17,6 +18,10 @@ std::string path_beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
+void let_waiting_threads_sleep() {
+  if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+}
+
 namespace {
 
 // What execv takes.
@@ -24,6 +29,7 @@ struct EngineWords {
   EngineWords(const std::string& command, const std::vector<std::string>& arguments)
       : words({path_beside_this_program("espalier-engine"), command}) {
     words.insert(words.end(), arguments.begin(), arguments.end());
+    let_waiting_threads_sleep();
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
   }

@@ -6,6 +6,10 @@
 
 namespace espalier {
 
+// Makes the threads of programs that this one starts or becomes sleep where they wait for work (OMP_WAIT_POLICY
+// passive): libgomp reads the variable when it is loaded. What the user has set stays.
+void let_waiting_threads_sleep();
+
 // Replaces this process by `espalier-engine COMMAND ARGUMENTS`. Returns only by throwing.
 [[noreturn]] void become_engine(const std::string& command, const std::vector<std::string>& arguments);
 

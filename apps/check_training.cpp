@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 #include "become_engine.h"
@@ -12,17 +13,29 @@
 
 namespace espalier {
 
-int check_training(const std::vector<std::string>& words, int64_t world_size) {
+bool asks_for_validation(const std::vector<std::string>& words) {
+  constexpr std::string_view kOption = "--validate-only", kShortest = "--valida";  // --valid-data-path is another
+  for (const std::string& word : words)
+    if (const std::string name = word.substr(0, word.find('='));
+        kOption.starts_with(name) && name.starts_with(kShortest))
+      return true;
+  return false;
+}
+
+int check_training(const std::vector<std::string>& words, const TrainingCheck& what) {
   launch::Worker check;
   check.command = {path_beside_this_program("espalier")};
   check.command.insert(check.command.end(), words.begin(), words.end());
-  check.command.push_back("--validate-only");
+  if (!what.shows_options) check.command.push_back("--validate-only");
+  if (!what.runs_here) check.command.push_back("--allow-memory-overcommit");
   check.variables = launch::process_variables();
-  const std::string world = std::to_string(world_size);
-  const launch::Variables place = {
-      {"ESPALIER_LAUNCH", "1"}, {"RANK", "0"}, {"WORLD_SIZE", world}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", world}};
+  const launch::Variables place = {{"ESPALIER_LAUNCH", "1"},
+                                   {"RANK", "0"},
+                                   {"WORLD_SIZE", std::to_string(what.num_nodes * what.ranks_of_node)},
+                                   {"LOCAL_RANK", "0"},
+                                   {"LOCAL_WORLD_SIZE", std::to_string(what.ranks_of_node)}};
   for (const auto& [name, value] : place) check.variables[name] = value;
-  check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (!what.shows_options) check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
   launch::WorkerGroup group({check});
   while (group.num_running() > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

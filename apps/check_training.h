@@ -7,8 +7,17 @@
 
 namespace espalier {
 
-// Runs `espalier WORDS --validate-only`, words being train gpt ..., for that many ranks; problems go to stderr.
-// Returns its exit code.
-int check_training(const std::vector<std::string>& words, int64_t world_size);
+struct TrainingCheck {
+  int64_t num_nodes = 1, ranks_of_node = 1;
+  bool runs_here = true;       // on this machine or its like: its memory has to suffice
+  bool shows_options = false;  // on stdout, as --validate-only does
+};
+
+// Runs `espalier WORDS --validate-only`, words being train gpt ..., for the ranks of one of those machines; problems go
+// to stderr. Returns its exit code.
+int check_training(const std::vector<std::string>& words, const TrainingCheck& check);
+
+// Whether the words ask for nothing but that check.
+bool asks_for_validation(const std::vector<std::string>& words);
 
 }  // namespace espalier

@@ -6,14 +6,17 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/shell.h"
+#include "base/stop_signals.h"
 #include "cuda/cuda.h"
 #include "dist/grid.h"
 #include "dist/rendezvous.h"
+#include "kernels/amx_permission.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/peer_watch.h"
 #include "plan/run_config.h"
 #include "store/run_folder.h"
+#include "train/job_state.h"
 #include "train/run.h"
 
 namespace espalier {
@@ -48,6 +51,12 @@ void say_transport(const plan::RunConfig& config, const OptionTable& table, cons
     log_info("--distributed-backend nccl: this run is on the CPU, its ranks talk by ", grid.transport);
   else
     log_info("ranks talk by ", grid.transport);
+}
+
+void say_instruction_set() {
+  log_info("instruction set: ", train::instruction_set(),
+           kernels::lacks_amx_permission() ? " (the processor has AMX, and the system does not let this process use it)"
+                                           : "");
 }
 
 // Where ranks share a machine each keeps to its part of the cores; before any thread starts.
@@ -109,7 +118,10 @@ void train_from_whole_checkpoint(const plan::RunConfig& config, const OptionTabl
 
 int train_rank(const Words& arguments) {
   ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
+  const StopSignals signals;
+  set_awaited("the start of the run");
   const launch::RankEnvironment place = launch::detect_environment();
+  acknowledge_signals(place.rank == 0);
   plan::RunConfig config;
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
   OptionTable table("espalier train gpt", "");
@@ -121,10 +133,12 @@ int train_rank(const Words& arguments) {
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
+  if (place.world_size > 1) set_awaited("the other processes, all of which must be there for the run to begin");
   const dist::Grid grid = make_grid(config, place);
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
+  say_instruction_set();
   train_from_whole_checkpoint(config, table, command_line_of("train", arguments), grid, place);
   grid.world.barrier();  // nobody's connections close under another
   return 0;

@@ -41,12 +41,19 @@ launch::RankProgram program_of(const launch::LaunchOptions& options) {
 }  // namespace
 
 int launch_main(const Words& arguments) {
+  let_waiting_threads_sleep();
   const auto options = launch::read_launch_options(arguments, launch::process_variables());
   if (!options) return 0;
   const launch::RankProgram program = program_of(*options);
-  if (program.command.front().ends_with("espalier-engine") && options->min_nodes == options->max_nodes) {
-    const int code = check_training(canonical_words(options->program), options->max_nodes * options->num_local_ranks);
-    if (code != 0) return code;
+  if (program.command.front().ends_with("espalier-engine")) {
+    const Words words = canonical_words(options->program);
+    const bool only_checks = asks_for_validation(words);
+    if (only_checks || options->min_nodes == options->max_nodes) {
+      const TrainingCheck check{
+          .num_nodes = options->max_nodes, .ranks_of_node = options->num_local_ranks, .shows_options = only_checks};
+      const int code = check_training(words, check);
+      if (code != 0 || only_checks) return code;
+    }
   }
   return launch::run_launcher(*options, program);
 }

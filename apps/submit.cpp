@@ -115,7 +115,10 @@ int submit_main(const Words& arguments) {
   if (trains && job.array_size > 1) check_chain(job.command, problems);
   problems.raise();
   if (trains && flags.check)
-    if (const int code = check_training(job.command, job.num_nodes * job.ranks_per_node); code != 0) return code;
+    if (const int code = check_training(
+            job.command, {.num_nodes = job.num_nodes, .ranks_of_node = job.ranks_per_node, .runs_here = false});
+        code != 0)
+      return code;
   job.program = path_beside_this_program("espalier");
   const std::string script = launch::batch_script(job);
   std::string path = flags.script, id;

@@ -1,15 +1,18 @@
 // espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 
 #include "base/format.h"
+#include "base/stop_signals.h"
 #include "become_engine.h"
 #include "commands.h"
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
 #include "data/token_probe.h"
 #include "launch/environment.h"
+#include "memory_check.h"
 #include "plan/deepspeed_config.h"
 #include "plan/flops.h"
 #include "plan/run_config.h"
@@ -132,7 +135,29 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
   return 0;
 }
 
+// With --validate-only alone the run may be meant for another machine.
+void check_memory(const std::vector<std::string>& arguments, const plan::RunConfig& config,
+                  const launch::RankEnvironment& place) {
+  if (config.allow_memory_overcommit) return;
+  const std::string lack = lack_of_memory({arguments.begin() + 1, arguments.end()}, config, place);
+  if (lack.empty()) return;
+  if (config.validate_only && place.kind == launch::LaunchKind::kSingle) return log_warning(lack);
+  throw UserError(lack, ExitCode::kUsage);
+}
+
+// Becomes the engine, unless a signal has come in the meantime; one that comes later finds the engine.
+int start_engine(const std::vector<std::string>& arguments, const StopSignals& signals) {
+  hold_stop_signals();
+  if (const auto signal = signals.received()) {
+    log_info("received ", *signal, " before the run began: nothing was started");
+    return 0;
+  }
+  become_engine("train", arguments);
+}
+
 int train_gpt(const std::vector<std::string>& arguments) {
+  std::optional<StopSignals> signals(std::in_place);
+  set_awaited("the checks of options, data and tokenizer, before the run begins");
   plan::RunConfig config;
   const launch::RankEnvironment place = launch::detect_environment();
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
@@ -140,15 +165,18 @@ int train_gpt(const std::vector<std::string>& arguments) {
                     "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
   if (arguments.size() == 2 && arguments[1] == "--help-markdown") return print_markdown(table, config);
   table.say_notes(place.rank == 0);
+  acknowledge_signals(place.rank == 0);
   Problems problems;
   if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  if (config.validate_only) signals.reset();  // a check just ends
   const std::vector<std::string> prefixes = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
   const Problems of_data = check_data(config, prefixes, tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);
   for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();
-  if (!config.validate_only) become_engine("train", arguments);
+  check_memory(arguments, config, place);
+  if (!config.validate_only) return start_engine(arguments, *signals);
   print_validated(config, table);
   return 0;
 }

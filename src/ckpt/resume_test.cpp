@@ -375,4 +375,20 @@ TEST(Resume, WhatMovesTheLastBitsIsSaidOnce) {
             (Words{"threads: 2 when saved, now 4", "CPU: A when saved, now B"}));
 }
 
+TEST(Resume, AnotherTransportOrInstructionSetIsSaid) {
+  store::TrainingState saved;
+  saved.random_scheme = 1;
+  saved.layout = "tp1pp1dp4", saved.transport = "shared memory", saved.instruction_set = "amx; libtorch AVX512";
+  store::TrainingState present = saved;
+  EXPECT_EQ(ckpt::environment_changes(saved, present), Words{});
+  present.transport = "Gloo", present.instruction_set = "avx2; libtorch AVX512";
+  const std::string isa = "instruction set: amx; libtorch AVX512 when saved, now avx2; libtorch AVX512";
+  EXPECT_EQ(ckpt::environment_changes(saved, present),
+            (Words{isa, "exchange between processes: shared memory when saved, now Gloo"}));
+  present.layout = "tp1pp1dp1", present.transport = "none";
+  EXPECT_EQ(ckpt::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1", isa}));
+  saved.transport = saved.instruction_set = "";  // a checkpoint that does not say
+  EXPECT_EQ(ckpt::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1"}));
+}
+
 }  // namespace resume_test

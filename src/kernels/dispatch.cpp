@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernels/amx_permission.h"
 
 namespace espalier::kernels {
 namespace {
@@ -28,6 +29,8 @@ bool has_amx_bf16() {
   return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
 }
 
+bool amx_was_refused = false;
+
 CpuIsa detect() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
@@ -38,7 +41,9 @@ CpuIsa detect() {
     return CpuIsa::kAvx2;
   }
   if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
-  return has_amx_bf16() && permit_amx_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
+  if (!has_amx_bf16()) return CpuIsa::kAvx512Bf16;
+  amx_was_refused = !permit_amx_tiles();
+  return amx_was_refused ? CpuIsa::kAvx512Bf16 : CpuIsa::kAmx;
 }
 
 CpuIsa chosen() {
@@ -56,6 +61,11 @@ std::atomic<CpuIsa>& in_force() {
 CpuIsa best_cpu_isa() {
   static const CpuIsa best = detect();
   return best;
+}
+
+bool lacks_amx_permission() {
+  best_cpu_isa();
+  return amx_was_refused;
 }
 
 CpuIsa cpu_isa() { return in_force().load(std::memory_order_relaxed); }

@@ -111,6 +111,31 @@ INSTANTIATE_TEST_SUITE_P(Others, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, 7),
                                           testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
 
+// With the identity for x, logits are the weights and the gradient of the weights is that of the logits, to the bit.
+TEST(LinearCrossEntropy, GradientsOfLogitsAreRoundedWhereProductsTakeBf16AndNowhereElse) {
+  const Case size{33, 33, 129};
+  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx})
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      if (isa > best_cpu_isa()) continue;
+      const ForceCpuIsa force(isa);
+      TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
+      tensor::GradQueue queue;
+      const at::Tensor x = at::eye(size.tokens).to(type).requires_grad_(true), labels = labels_for(size);
+      linear_cross_entropy(x, weight.param, {labels, at::ones({size.tokens}, at::kFloat)}, queue).sum.backward();
+      const at::Tensor target =
+          at::zeros({size.tokens, size.vocabulary}, at::kDouble).scatter_(1, labels.unsqueeze(1), 1);
+      const at::Tensor wanted = (at::softmax(wide(weight.param.value).t(), 1) - target).t();
+      const at::Tensor found = weight.added().to(at::kFloat);
+      const double error = (wide(found) - wanted).abs().div(wanted.abs()).max().item<double>();
+      if (type == at::kBFloat16 && isa >= CpuIsa::kAvx512Bf16) {
+        EXPECT_TRUE(at::equal(found, found.to(type).to(at::kFloat))) << cpu_isa_name(isa);
+        EXPECT_LT(error, rounding(type) * 1.01) << cpu_isa_name(isa);
+      } else {
+        EXPECT_LT(error, 1e-5) << cpu_isa_name(isa) << " " << type;
+      }
+    }
+}
+
 TEST(LinearCrossEntropy, GradientMatchesFiniteDifferences) {
   const Case size{33, 7, 129};
   TestParam weight(random({size.vocabulary, size.hidden}, at::kFloat, 1));

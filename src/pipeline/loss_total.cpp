@@ -15,8 +15,10 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
   total.name = term.name;
   total.sum += sum;
   total.count += count;
-  total.num_micro_batches += 1;
-  if (count > 0) total.sum_of_means += sum / count;
+  if (count > 0) {
+    total.num_means += 1;
+    total.sum_of_means += sum / count;
+  }
   const at::Tensor row_sums = term.row_sums.to(at::kDouble).cpu(), row_counts = term.row_counts.to(at::kDouble).cpu();
   for (int64_t row = 0; row < row_sums.size(0); ++row) {
     const size_t source = batch.sources.empty() ? 0 : static_cast<size_t>(batch.sources[static_cast<size_t>(row)]);
@@ -31,7 +33,7 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
 constexpr size_t kFixedNumbers = 4;
 
 std::vector<double> numbers_of(const LossTotal& total) {
-  std::vector<double> numbers = {total.sum, total.count, total.num_micro_batches, total.sum_of_means};
+  std::vector<double> numbers = {total.sum, total.count, total.num_means, total.sum_of_means};
   for (const LossTotal::Source& source : total.by_source) numbers.insert(numbers.end(), {source.sum, source.count});
   return numbers;
 }
@@ -63,7 +65,7 @@ std::vector<LossTotal> from_bytes(const std::string& text) {
     std::memcpy(numbers.data(), text.data() + at + sizeof sizes + sizes[0], sizes[1] * sizeof(double));
     total.sum = numbers.at(0);
     total.count = numbers.at(1);
-    total.num_micro_batches = numbers.at(2);
+    total.num_means = numbers.at(2);
     total.sum_of_means = numbers.at(3);
     for (size_t i = kFixedNumbers; i + 1 < numbers.size(); i += 2)
       total.by_source.push_back({numbers[i], numbers[i + 1]});
@@ -76,7 +78,7 @@ std::vector<LossTotal> from_bytes(const std::string& text) {
 void add(const LossTotal& from, LossTotal& to) {
   to.sum += from.sum;
   to.count += from.count;
-  to.num_micro_batches += from.num_micro_batches;
+  to.num_means += from.num_means;
   to.sum_of_means += from.sum_of_means;
   to.by_source.resize(std::max(to.by_source.size(), from.by_source.size()));
   for (size_t source = 0; source < from.by_source.size(); ++source) {

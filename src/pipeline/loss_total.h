@@ -13,8 +13,8 @@ namespace espalier::pipeline {
 struct LossTotal {
   std::string name;
   double sum = 0, count = 0;
-  double num_micro_batches = 0;
-  double sum_of_means = 0;  // of sum / count of each micro-batch, as Megatron-DeepSpeed averages
+  double num_means = 0;     // micro-batches with a target
+  double sum_of_means = 0;  // of sum / count of each of them, as Megatron-DeepSpeed averages
   // By source of the blend (Batch::sources); one entry per source number up to the largest that occurred.
   struct Source {
     double sum = 0, count = 0;

@@ -28,13 +28,24 @@ double model_flops(const spec::GptConfig& model, int64_t sequence_length) {
               output_forward_flops(model, sequence_length));
 }
 
-double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute) {
+double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, int64_t num_recomputed_layers) {
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double l = static_cast<double>(model.num_layers), v = static_cast<double>(model.padded_vocab_size);
-  double recomputed_share = 0;
-  if (recompute.kind == Recompute::Kind::kUniform) recomputed_share = 1;
-  if (recompute.kind == Recompute::Kind::kBlock) recomputed_share = static_cast<double>(recompute.num_layers) / l;
+  const double recomputed_share = static_cast<double>(num_recomputed_layers) / l;
   return 24 * (3 + recomputed_share) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+}
+
+int64_t num_recomputed_layers(const Recompute& recompute, int64_t num_layers_of_part) {
+  if (recompute.kind == Recompute::Kind::kUniform) return num_layers_of_part;
+  return recompute.kind == Recompute::Kind::kBlock ? std::min(recompute.num_layers, num_layers_of_part) : 0;
+}
+
+int64_t num_recomputed_layers(const Recompute& recompute, const Partition& partition) {
+  int64_t count = 0;
+  for (int64_t stage = 0; stage < partition.num_stages; ++stage)
+    for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk)
+      count += num_recomputed_layers(recompute, partition.layers(stage, chunk).count());
+  return count;
 }
 
 int64_t num_parameters(const spec::GptConfig& model) { return spec::num_elements(spec::gpt_params(model)); }

@@ -10,13 +10,19 @@
 
 #include <cstdint>
 
+#include "plan/partition.h"
 #include "plan/run_config.h"
 
 namespace espalier::plan {
 
 // Of one sample of so many tokens, forward and backward.
 double model_flops(const spec::GptConfig& model, int64_t sequence_length);
-double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, const Recompute& recompute);
+double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, int64_t num_recomputed_layers);
+
+// Layers of the whole model whose forward pass runs again in the backward pass. "block" takes the first N of every part
+// of the model, that is of every virtual stage, as Megatron does.
+int64_t num_recomputed_layers(const Recompute& recompute, const Partition& partition);
+int64_t num_recomputed_layers(const Recompute& recompute, int64_t num_layers_of_part);
 
 // Of the forward pass of one sample: the products of one transformer layer, and of the output layer.
 double layer_forward_flops(const spec::GptConfig& model, int64_t sequence_length);

@@ -73,9 +73,21 @@ TEST(Flops, GroupsGatesAndWindowsCostWhatAPlainWalkCounts) {
 TEST(Flops, HardwareFlopsAreThoseOfBloomsLog) {
   // megatron/utils.py by hand for the 176B model: 24 * 4 * s * l * h^2 = 2.82857e15, times 1 + s/6h + V/16lh.
   const double expected = 96.0 * 2048 * 70 * 14336.0 * 14336.0 * (1 + 2048 / 86016.0 + 250880 / 16056320.0);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, {Recompute::Kind::kUniform, 1}), expected);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, {}), expected * 3 / 4);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, {Recompute::Kind::kBlock, 35}), expected * 3.5 / 4);
+  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 70), expected);
+  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 0), expected * 3 / 4);
+  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 35), expected * 3.5 / 4);
+}
+
+// Megatron: "the number of individual Transformer layers to recompute within each pipeline stage", and each virtual
+// one.
+TEST(Flops, BlockRecomputesSoManyLayersOfEveryPart) {
+  const Recompute block{Recompute::Kind::kBlock, 2};
+  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 1, 1)), 2);
+  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 4, 1)), 8);
+  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 4, 3)), 24);
+  EXPECT_EQ(num_recomputed_layers(block, partition_by_counts({1, 5, 3})), 5);
+  EXPECT_EQ(num_recomputed_layers({Recompute::Kind::kUniform, 3}, partition_evenly(24, 4, 1)), 24);
+  EXPECT_EQ(num_recomputed_layers({}, partition_evenly(24, 4, 1)), 0);
 }
 
 }  // namespace

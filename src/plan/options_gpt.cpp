@@ -100,6 +100,10 @@ void add_training(OptionTable& table, RunConfig& config) {
   table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
       .minimum(1)
       .default_text("start + 2");
+  table
+      .add("--allow-memory-overcommit", config.allow_memory_overcommit,
+           "start although this machine has less memory than its processes of the run need")
+      .not_in_recipe();
   table.add("--validate-only", config.validate_only, "check everything, print the resolved options, start nothing")
       .not_in_recipe()
       .common();

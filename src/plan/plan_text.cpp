@@ -55,12 +55,14 @@ std::string step_text(const RunPlan& plan) {
   const TrainingConfig& training = plan.config.training;
   const int64_t batch = *training.global_batch_size, length = plan.config.data.sequence_length;
   const double samples = static_cast<double>(batch);
-  return concat("step         ", format_count(batch), " samples of ", format_count(length),
-                " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", training.micro_batch_size,
-                " on each data-parallel rank\n", "             ",
-                format_printf("%.3g", samples * model_flops(plan.config.model, length)), " model FLOPs, ",
-                format_printf("%.3g", samples * hardware_flops(plan.config.model, length, training.recompute)),
-                " as BLOOM's log counts them\n");
+  return concat(
+      "step         ", format_count(batch), " samples of ", format_count(length),
+      " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", training.micro_batch_size,
+      " on each data-parallel rank\n", "             ",
+      format_printf("%.3g", samples * model_flops(plan.config.model, length)), " model FLOPs, ",
+      format_printf("%.3g", samples * hardware_flops(plan.config.model, length,
+                                                     num_recomputed_layers(training.recompute, plan.partition))),
+      " as BLOOM's log counts them\n");
 }
 
 std::string closed_form(const RunPlan& plan) {

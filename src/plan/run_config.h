@@ -228,8 +228,9 @@ struct RunConfig {
   LoggingConfig logging;
   spec::GridShape grid;  // data is resolved from num_ranks
   ParallelConfig parallel;
-  std::optional<int64_t> num_ranks;  // not an option: the launcher's; tensor * context * pipeline when unset
-  bool validate_only = false;        // check everything, print the resolved options, start nothing
+  std::optional<int64_t> num_ranks;      // not an option: the launcher's; tensor * context * pipeline when unset
+  bool allow_memory_overcommit = false;  // start although the machine has less memory than the run needs
+  bool validate_only = false;            // check everything, print the resolved options, start nothing
 };
 
 // Every option of BigScience's Megatron-DeepSpeed (used, accepted without effect, or refused with what to use

@@ -8,12 +8,6 @@
 namespace espalier::plan {
 namespace {
 
-// Layers of a part that the backward pass computes again.
-int64_t num_recomputed(const Recompute& recompute, int64_t num_layers) {
-  if (recompute.kind == Recompute::Kind::kUniform) return num_layers;
-  return recompute.kind == Recompute::Kind::kBlock ? std::min(recompute.num_layers, num_layers) : 0;
-}
-
 // Times of each part in forward passes of one layer.
 std::vector<ActionTimes> part_times(const RunConfig& config, const Partition& partition) {
   const int64_t length = config.data.sequence_length;
@@ -24,7 +18,7 @@ std::vector<ActionTimes> part_times(const RunConfig& config, const Partition& pa
       const int64_t layers = partition.layers(stage, chunk).count();
       const double forward =
           static_cast<double>(layers) + (partition.part(stage, chunk).contains(partition.num_layers + 1) ? output : 0);
-      const double again = static_cast<double>(num_recomputed(config.training.recompute, layers));
+      const double again = static_cast<double>(num_recomputed_layers(config.training.recompute, layers));
       times.push_back(
           {.forward = forward, .backward_input = forward + again, .backward_weight = forward, .message = 0});
     }

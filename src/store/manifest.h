@@ -66,8 +66,8 @@ struct ModelFacts {
 
 // Where a run stands. Everything that decides the next step and is no tensor and no option is here.
 //
-// A field is added by one member and one line of visit_fields. After a release a new line also needs a new format
-// version, and reading an older version leaves the member at its default.
+// A field is added by one member and one line of visit_fields, and by its name in may_be_missing() (manifest.cpp), so
+// that older checkpoints leave it at its default.
 struct TrainingState {
   int64_t step = 0;  // optimizer steps tried, skipped ones included (Megatron's iteration)
   int64_t consumed_train_samples = 0;
@@ -91,6 +91,8 @@ struct TrainingState {
   int64_t num_threads = 0;
   std::string cpu_type;
   std::string libtorch_version;
+  std::string transport;        // by what ranks exchange, which decides the order of sums: "shared memory", "Gloo"
+  std::string instruction_set;  // of the kernels, and libtorch's: "amx; libtorch AVX512"
   std::string run_id;
   // Sums that are running when the checkpoint is taken, by name (losses per data set since the last log line).
   std::map<std::string, int64_t> counts;
@@ -117,6 +119,8 @@ struct TrainingState {
     visit("num_threads", self.num_threads);
     visit("cpu_type", self.cpu_type);
     visit("libtorch_version", self.libtorch_version);
+    visit("transport", self.transport);
+    visit("instruction_set", self.instruction_set);
     visit("run_id", self.run_id);
     visit("counts", self.counts);
     visit("sums", self.sums);

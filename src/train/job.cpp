@@ -15,6 +15,7 @@
 #include "data/store_metadata.h"
 #include "dist/shared_folder.h"
 #include "plan/layout.h"
+#include "plan/flops.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "train/model_setup.h"
@@ -106,7 +107,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Gr
   extra_files_ = tokenizer_files(*tokenizer_);
   plan::set_vocabulary(config_, tokenizer_->vocab_size());
   const std::string& save = config_.checkpoint.save;
-  if (!save.empty() && grid_.rank == 0) lock_.emplace(save);
+  if (!save.empty() && grid_.rank == 0) held_.emplace(save);
   find_checkpoint(table);
   log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ",
            config_.model.padded_vocab_size - config_.model.vocab_size,
@@ -114,6 +115,7 @@ Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Gr
   open_data();
   build_model();
   load_or_initialize();
+  saved_step_ = trainer_->position().step;
   if (!save.empty()) {
     if (grid_.rank == 0) prepare_save_folder();
     dist::check_folder_is_shared(save, grid_.world);
@@ -260,8 +262,9 @@ void Job::build_model() {
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
   lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
-  trainer_ =
-      std::make_unique<Trainer>(config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front()});
+  trainer_ = std::make_unique<Trainer>(
+      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(),
+                              plan::num_recomputed_layers(config_.training.recompute, partition)});
   const double count = static_cast<double>(spec::num_elements(specs_));
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
@@ -307,7 +310,7 @@ void Job::load_or_initialize() {
     restore_numbers(numbers, state());
     if (weights_only) optimizer_->set_num_steps(0);
   }
-  saved_step_ = finetune ? std::nullopt : std::optional(saved.step);
+  newest_saved_ = finetune ? std::nullopt : std::optional(saved.step);
   log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
            config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
            : finetune                  ? " (weights only, to be evaluated)"
@@ -347,26 +350,29 @@ void Job::save() {
   manifest.state.sample_order = sample_order_;
   manifest.config = resolved_options_;
   writer_->save(manifest, tensors_to_save(state()));
-  if (const auto report = writer_->take_report()) report_save(*report);
+  saving_ = true;
   saved_step_ = step;
 }
 
 void Job::report_save(const ckpt::SaveReport& report) {
+  newest_saved_ = report.step;
   log_info("  successfully saved checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(report.step)),
            " to ", config_.checkpoint.save, " (", format_bytes(static_cast<double>(report.bytes)), " in ",
            format_duration(report.write_seconds), ", training stood for ", format_duration(report.stall_seconds), ")");
 }
 
 void Job::check_saving() {
-  if (!writer_) return;
-  writer_->check();
-  if (const auto report = writer_->take_report()) report_save(*report);
-}
-
-void Job::finish_saving() {
-  if (!writer_) return;
-  writer_->wait();
-  if (const auto report = writer_->take_report()) report_save(*report);
+  if (!writer_ || !saving_) return;
+  try {
+    writer_->check();
+  } catch (...) {
+    saving_ = false;
+    throw;
+  }
+  const auto report = writer_->take_report();
+  if (!report) return;
+  saving_ = false;
+  report_save(*report);
 }
 
 }  // namespace espalier::train

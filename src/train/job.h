@@ -14,6 +14,7 @@
 #include "plan/run_config.h"
 #include "store/run_folder.h"
 #include "text/tokenizer.h"
+#include "train/held_folder.h"
 #include "train/job_state.h"
 #include "train/loader.h"
 #include "train/trainer.h"
@@ -40,12 +41,21 @@ class Job {
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
 
-  // Starts a save of the present state; it goes on behind training. Does nothing without --save.
+  // Starts a save of the present state; it goes on behind training. Does nothing without --save, and where no step was
+  // trained since the last save or the checkpoint that the run began from.
   void save();
-  // Ends the save in progress.
-  void finish_saving();
-  // Reports a save that has ended behind training, and its failure.
+  bool is_saving() const { return saving_; }  // by what check_saving has heard
+  // Reports a save that has ended behind training; throws why it failed.
   void check_saving();
+  std::optional<int64_t> newest_saved() const { return newest_saved_; }
+  // The present state counts as not saved; with `all`, no state does.
+  void forget_saved(bool all = false) {
+    saved_step_.reset();
+    if (all) newest_saved_.reset();
+  }
+  // Of --save; null without it, and on all ranks but the first.
+  HeldFolder* held_folder() { return held_ ? &*held_ : nullptr; }
+  const std::string& resolved_options() const { return resolved_options_; }
 
  private:
   std::optional<store::StepEntry> agree_on_checkpoint() const;
@@ -64,7 +74,7 @@ class Job {
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::vector<store::ExtraFile> extra_files_;  // of every checkpoint
-  std::optional<store::RunLock> lock_;
+  std::optional<HeldFolder> held_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   data::GptDataSets data_;
@@ -80,7 +90,9 @@ class Job {
   std::unique_ptr<plan::LrSchedule> lr_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ckpt::CheckpointWriter> writer_;
-  std::optional<int64_t> saved_step_;
+  std::optional<int64_t> saved_step_;  // whose state needs no save
+  std::optional<int64_t> newest_saved_;
+  bool saving_ = false;
 };
 
 // What checkpoints held before data::OrderFingerprint: a hash of some of the samples before and after position

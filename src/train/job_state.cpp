@@ -2,12 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 
 #include "base/format.h"
+#include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "spec/shard.h"
 #include "tensor/rng.h"
@@ -20,6 +23,12 @@ std::string cpu_type() {
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return strip(line.substr(line.find(':') + 1));
   return "unknown";
+}
+
+// By what ranks exchange, without why.
+std::string transport_of(const dist::Grid& grid) {
+  if (grid.world.size() == 1) return "none";
+  return grid.device.is_cpu() ? grid.transport.substr(0, grid.transport.find(" (")) : "NCCL";
 }
 
 // What this rank owns of a tensor of the checkpoint: pieces of it, in order.
@@ -97,6 +106,13 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt
 
 }  // namespace
 
+std::string instruction_set() {
+  std::string text = concat(kernels::cpu_isa_name(kernels::cpu_isa()), "; libtorch ", at::get_cpu_capability());
+  for (const char* name : {"ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"})
+    if (const char* value = std::getenv(name)) text += concat("; ", name, "=", value);
+  return text;
+}
+
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   const int64_t num_layers = job.specs.back().depth - 1;
   std::vector<ckpt::TensorToSave> tensors;
@@ -143,6 +159,8 @@ store::TrainingState training_state(const JobState& job, const plan::RunConfig& 
   state.num_threads = at::get_num_threads();
   state.cpu_type = cpu_type();
   state.libtorch_version = concat(TORCH_VERSION_MAJOR, ".", TORCH_VERSION_MINOR, ".", TORCH_VERSION_PATCH);
+  state.transport = transport_of(job.grid);
+  state.instruction_set = instruction_set();
   return state;
 }
 

@@ -23,6 +23,9 @@ struct JobState {
   RunPosition& position;
 };
 
+// Of the kernels and of libtorch, with the variables that lower it: "amx; libtorch AVX512".
+std::string instruction_set();
+
 // Weights in the compute type, master weights and moments in fp32, by group of layers.
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
 

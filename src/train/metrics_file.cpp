@@ -1,13 +1,13 @@
 #include "train/metrics_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "train/log_line.h"
 
 namespace espalier::train {
@@ -20,11 +20,6 @@ std::string key_of(std::string name) {  // "lm loss" -> "lm_loss"
   return name;
 }
 
-void append_line(std::ofstream& file, const std::string& path, const std::string& text) {
-  file << text << "\n" << std::flush;
-  if (!file) throw UserError(concat("cannot write '", path, "': ", std::strerror(errno)), ExitCode::kInputOutput);
-}
-
 template <class T>
 void set_if(OrderedJson& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
@@ -32,12 +27,7 @@ void set_if(OrderedJson& json, const char* key, const std::optional<T>& value) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& run_folder)
-    : file_(run_folder / "metrics.jsonl", std::ios::app), path_((run_folder / "metrics.jsonl").string()) {
-  if (!file_) throw UserError(concat("cannot open '", path_, "': ", std::strerror(errno)), ExitCode::kCannotCreate);
-}
-
-void MetricsFile::line(const std::string& text) { append_line(file_, path_, text); }
+MetricsFile::MetricsFile(const std::filesystem::path& run_folder) : file_(run_folder / "metrics.jsonl") {}
 
 void MetricsFile::step(const StepReport& report) {
   const double tokens = static_cast<double>(report.global_batch_size * report.sequence_length);
@@ -63,25 +53,41 @@ void MetricsFile::step(const StepReport& report) {
   json["tflops"] = report.model_flops / report.step_seconds / 1e12;
   json["hardware_tflops"] = report.hardware_flops / report.step_seconds / 1e12;
   json["sample_hash"] = hex64(report.sample_hash);
-  line(json.dump());
+  file_.append(json.dump() + "\n");
 }
 
-void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets) {
+void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets, bool at_end) {
   OrderedJson json = {{"step", step}};
+  if (at_end) json["end"] = true;
   for (const SetLosses& set : sets)
     for (const NamedLoss& loss : set.losses) {
       json[kind][set.name][key_of(loss.name)] = loss.value;
       json[kind][set.name]["ppl"] = perplexity(loss.value);
     }
-  line(json.dump());
+  file_.append(json.dump() + "\n");
+}
+
+bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, const std::string& kind) {
+  std::ifstream file(run_folder / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"" + kind + "\"") == std::string::npos) continue;
+    const OrderedJson json = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains(kind)) continue;
+    if (json.value("step", int64_t{-1}) == step && json.value("end", false)) return true;
+  }
+  return false;
 }
 
 void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
                   const std::string& detail) {
-  const std::string path = (run_folder / "events.jsonl").string();
-  std::ofstream file(path, std::ios::app);
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  append_line(file, path, OrderedJson({{"time", now}, {"event", event}, {"step", step}, {"detail", detail}}).dump());
+  const OrderedJson json = {{"time", now}, {"event", event}, {"step", step}, {"detail", detail}};
+  try {
+    AppendedFile(run_folder / "events.jsonl")
+        .append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  } catch (const UserError& error) {
+    log_warning(error.what(), ". The event was: ", event, " at step ", step, ": ", detail);
+  }
 }
 
 }  // namespace espalier::train

@@ -1,11 +1,12 @@
-// metrics.jsonl and events.jsonl of a run folder: one JSON object a line, flushed at once.
+// metrics.jsonl and events.jsonl of a run folder: one JSON object a line, flushed at once. A line that cannot be
+// written is said and does not end the run.
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "train/appended_file.h"
 #include "train/step_report.h"
 
 namespace espalier::train {
@@ -15,20 +16,23 @@ class MetricsFile {
   // Appends to <run folder>/metrics.jsonl.
   explicit MetricsFile(const std::filesystem::path& run_folder);
   void step(const StepReport& report);
-  // {"step": N, "valid": {name: {"lm_loss": x, "ppl": y}}}; `kind` is "valid" or "test".
+  // {"step": N, "valid": {name: {"lm_loss": x, "ppl": y}}}; `kind` is "valid" or "test". Of the evaluations at the end
+  // of training also "end": true.
   struct SetLosses {
     std::string name;
     std::vector<NamedLoss> losses;
   };
-  void evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets);
+  void evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets, bool at_end = false);
 
  private:
-  void line(const std::string& text);
-  std::ofstream file_;
-  std::string path_;
+  AppendedFile file_;
 };
 
-// Appends {"time", "event", "step", "detail"} to <run folder>/events.jsonl: starts, saves, alerts, stops.
+// Whether <run folder>/metrics.jsonl has the evaluation of this kind at the end of training at this step.
+bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, const std::string& kind);
+
+// Appends {"time", "event", "step", "detail"} to <run folder>/events.jsonl: starts, alerts, failed saves, stops,
+// errors.
 void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
                   const std::string& detail);
 

@@ -9,13 +9,14 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "base/stop_signals.h"
 #include "train/evaluate.h"
+#include "train/finite_check.h"
 #include "train/job.h"
 #include "train/replica_check.h"
 #include "train/run_log.h"
-#include "train/signals.h"
+#include "train/saving.h"
 #include "train/step_trace.h"
 
 namespace espalier::train {
@@ -28,32 +29,50 @@ class Loop {
         job_(config, table, grid),
         config_(job_.config()),
         log_(config_, table, job_.trainer().position().step, grid.rank == 0),
-        replicas_(job_, log_) {}
+        replicas_(job_, log_),
+        finite_(job_, log_),
+        saving_(job_, log_) {}
 
+  // The run is one from here on: its folder stays.
+  void keep_folder(const std::string& command_line) {
+    if (job_.held_folder() != nullptr) job_.held_folder()->keep(job_.resolved_options(), command_line + "\n");
+  }
   void run();
+  // What is still to be done when the run ends by this error.
+  void end_by(const std::exception& error);
 
  private:
+  enum class When { kDuring, kAtEnd };  // of training
+
   void train();
+  void train_step();
+  void end();
   bool skip_steps();
-  // Why the run has to stop behind this step, if it has to: on this rank, and on any of them (the first that has a
+  // Why the run has to stop after this step, if it has to: on this rank, and on any of them (the first that has a
   // reason).
   std::optional<std::string> own_reason_to_stop() const;
-  std::optional<std::string> reason_to_stop() const;
+  std::optional<std::string> reason_to_stop(std::optional<std::string> own);
+  bool restored_folder();
   void stop(const std::string& reason);
   void save();
-  void evaluate_sets(const std::string& kind, const std::string& when);
+  void evaluate_sets(const std::string& kind, const std::string& when, When moment);
+  void evaluate_at_end(const std::string& kind);
+  bool has_evaluated_at_end(const std::string& kind) const;
   void trace_before_step(int64_t next_step);
   void trace_after_step(int64_t step);
   TensorBoardLog::Position position() const;
 
-  StopSignals signals_;
+  const StopSignals signals_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const dist::Grid& grid_;
   Job job_;
   const plan::RunConfig& config_;
   RunLog log_;
   ReplicaCheck replicas_;
+  FiniteCheck finite_;
+  Saving saving_;
   StepTrace trace_;
+  bool was_over_ = false;  // nothing was left to train when this run began
 };
 
 bool kill_switch_present(const plan::RunConfig& config) {
@@ -64,11 +83,14 @@ std::string kill_switch_reason(const plan::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
 }
 
-bool on_any_rank(const dist::Grid& grid, bool here) {
+std::vector<bool> on_any_rank(const dist::Grid& grid, const std::vector<bool>& here) {
   if (grid.world.size() == 1) return here;
-  const at::Tensor any = at::full({1}, here ? 1 : 0, at::kInt);
+  const at::Tensor any = at::zeros({static_cast<int64_t>(here.size())}, at::kInt);
+  for (size_t i = 0; i < here.size(); ++i) any[static_cast<int64_t>(i)] = here[i] ? 1 : 0;
   grid.world.all_reduce_max(any);
-  return any.item<int>() != 0;
+  std::vector<bool> result;
+  for (size_t i = 0; i < here.size(); ++i) result.push_back(any[static_cast<int64_t>(i)].item<int>() != 0);
+  return result;
 }
 
 TensorBoardLog::Position Loop::position() const {
@@ -77,48 +99,80 @@ TensorBoardLog::Position Loop::position() const {
 }
 
 void Loop::run() {
-  log_.event("start", job_.trainer().position().step, concat("of ", config_.training.num_steps, " steps"));
+  const int64_t step = position().step;
   if (config_.data.eval_only) {
-    evaluate_sets("valid", "the end of training for val data");
-    evaluate_sets("test", "the end of training for test data");
+    log_.event("start", step, "to evaluate");
+    evaluate_sets("valid", "the end of training for val data", When::kDuring);
+    evaluate_sets("test", "the end of training for test data", When::kDuring);
     return;
   }
-  const int64_t steps_left = config_.training.num_steps - job_.trainer().position().step;
-  if (steps_left <= 0)
-    log_info("nothing is left to train: the checkpoint stands at iteration ", job_.trainer().position().step, " of ",
-             config_.training.num_steps);
+  was_over_ = step >= config_.training.num_steps;
+  if (was_over_)
+    log_info("nothing is left to train: the checkpoint stands at iteration ", step, " of ", config_.training.num_steps);
+  else
+    log_.event("start", step, concat("of ", config_.training.num_steps, " steps"));
   log_info("training ...");
   log_info(datetime_line("before the start of training step"));
   train();
 }
 
+void Loop::end_by(const std::exception& error) {
+  const auto* user = dynamic_cast<const UserError*>(&error);
+  if (user != nullptr && user->code() == kNotFinite) saving_.settle();  // of a state before it went wrong
+  // What all ranks throw alike the first one notes, and what is but a consequence nobody else.
+  const bool only_first = user != nullptr && (user->code() == ExitCode::kLostPeer || user->code() == kNotFinite ||
+                                              user->code() == ExitCode::kInputOutput);
+  if (config_.checkpoint.save.empty() || (grid_.rank != 0 && only_first)) return;
+  record_event(config_.checkpoint.save, "error", position().step,
+               concat(grid_.rank == 0 ? "" : concat("rank ", grid_.rank, ": "), error.what()));
+}
+
 void Loop::train() {
-  Trainer& trainer = job_.trainer();
-  while (trainer.position().step < config_.training.num_steps) {
+  if (const auto signal = reason_to_stop(signals_.received())) return stop(*signal);  // it came while the run was built
+  while (position().step < config_.training.num_steps) {
     if (skip_steps()) continue;
-    trace_before_step(trainer.position().step + 1);
-    const StepReport report = trainer.step();
-    trace_after_step(report.step);
-    log_.step(report);
-    if (report.skipped || report.nan)
-      log_.event(
-          "alert", report.step,
-          concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
-    replicas_.after_step();
-    job_.check_saving();
-    if (config_.data.eval_iters > 0 && report.step % config_.data.eval_interval == 0)
-      evaluate_sets("valid", concat("iteration ", report.step));
-    if (config_.checkpoint.save_interval && report.step % *config_.checkpoint.save_interval == 0) save();
-    if (const auto reason = reason_to_stop()) return stop(*reason);
+    train_step();
+    const int64_t step = position().step;
+    if (config_.data.eval_iters > 0 && step % config_.data.eval_interval == 0)
+      evaluate_sets("valid", concat("iteration ", step), When::kDuring);
+    if (saving_.due(step)) save();
+    if (const auto reason = reason_to_stop(own_reason_to_stop())) return stop(*reason);
   }
+  end();
+}
+
+void Loop::train_step() {
+  const int64_t next = position().step + 1;
+  set_awaited(concat("step ", next, " of ", config_.training.num_steps,
+                     config_.checkpoint.save.empty() ? "" : ", and its checkpoint"));
+  trace_before_step(next);
+  const StepReport report = job_.trainer().step();
+  trace_after_step(report.step);
+  log_.step(report);
+  if (report.skipped || report.nan)
+    log_.event(
+        "alert", report.step,
+        concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+  finite_.after_step(report);
+  replicas_.after_step();
+  saving_.after_step();
+}
+
+// The save comes before the evaluations, which read beyond the state that a longer run would go on from.
+void Loop::end() {
   log_.flush();
   set_live_line("");
   log_info(datetime_line("after training is done"));
-  if (config_.data.eval_iters > 0) evaluate_sets("valid", "the end of training for val data");
+  set_awaited("the last checkpoint, and the evaluations at the end");
+  reason_to_stop({});  // hears of a folder that was removed
   save();
-  if (config_.data.eval_iters > 0) evaluate_sets("test", "the end of training for test data");
-  job_.finish_saving();
-  log_.event("end", trainer.position().step, "all steps done");
+  if (config_.data.eval_iters > 0) {
+    evaluate_at_end("valid");
+    evaluate_at_end("test");
+  }
+  saving_.save_at_end();
+  if (!was_over_) log_.event("end", position().step, "all steps done");
+  finite_.at_end();
 }
 
 // When the next step is one that is to be skipped: passes over it and those behind it.
@@ -138,14 +192,27 @@ bool Loop::skip_steps() {
   return false;
 }
 
-std::optional<std::string> Loop::reason_to_stop() const {
-  if (position().step >= config_.training.num_steps) return std::nullopt;
-  const std::optional<std::string> own = own_reason_to_stop();
-  if (!on_any_rank(grid_, own.has_value())) return std::nullopt;
-  if (grid_.world.size() == 1) return own;
+std::optional<std::string> Loop::reason_to_stop(std::optional<std::string> own) {
+  if (position().step >= config_.training.num_steps) own.reset();  // it ends anyway
+  const std::vector<bool> any = on_any_rank(grid_, {own.has_value(), restored_folder()});
+  if (any[1]) saving_.forget_saved();
+  if (!any[0] || grid_.world.size() == 1) return own;
   for (const std::string& reason : grid_.world.gather_texts(own.value_or("")))
     if (!reason.empty()) return reason;
   return std::nullopt;
+}
+
+// Whether the folder of --save had been removed, and is there again.
+bool Loop::restored_folder() {
+  HeldFolder* const folder = job_.held_folder();
+  if (folder == nullptr || !folder->is_gone() || !folder->restore()) return false;
+  const std::string what =
+      concat("'", config_.checkpoint.save,
+             "' was removed while this run used it, or config.toml in it: made again. "
+             "Checkpoints and records that were in it are lost; the present state is saved at the next chance.");
+  log_warning(what);
+  log_.event("alert", position().step, what);
+  return true;
 }
 
 std::optional<std::string> Loop::own_reason_to_stop() const {
@@ -164,21 +231,37 @@ void Loop::stop(const std::string& reason) {
   log_.flush();
   set_live_line("");
   if (config_.checkpoint.save.empty()) log_warning("stopping without a checkpoint: there is no --save");
+  set_awaited(concat("the checkpoint of step ", position().step));
   save();
-  job_.finish_saving();
+  saving_.save_at_end();
   log_.event("stop", position().step, reason);
   log_info(datetime_line(reason));
 }
 
 void Loop::save() {
   replicas_.before_save();
-  job_.save();
+  finite_.before_save();
+  saving_.save();
 }
 
-void Loop::evaluate_sets(const std::string& kind, const std::string& when) {
+void Loop::evaluate_at_end(const std::string& kind) {
+  if (has_evaluated_at_end(kind)) return;
+  evaluate_sets(kind, kind == "valid" ? "the end of training for val data" : "the end of training for test data",
+                When::kAtEnd);
+}
+
+// A run that had ended and is started again does not say it all a second time.
+bool Loop::has_evaluated_at_end(const std::string& kind) const {
+  const bool found = grid_.rank == 0 && !config_.checkpoint.save.empty() &&
+                     has_last_evaluation(config_.checkpoint.save, position().step, kind);
+  return on_any_rank(grid_, {found})[0];
+}
+
+void Loop::evaluate_sets(const std::string& kind, const std::string& when, When moment) {
   const bool valid = kind == "valid";
   const std::vector<Loader>& loaders = valid ? job_.valid_loaders() : job_.test_loaders();
   if (loaders.empty()) return;
+  set_awaited(concat("the evaluation at ", when));
   RunPosition& run = job_.trainer().position();
   Evaluation what{.first_sample = 0,
                   .num_iterations = config_.data.eval_iters,
@@ -189,11 +272,11 @@ void Loop::evaluate_sets(const std::string& kind, const std::string& when) {
   for (const Loader& loader : loaders) {
     const std::string& name = loader.dataset().name();
     sets.push_back({name, evaluate(config_, {grid_, job_.runner(), loader}, what, "evaluate " + name)});
-    if (valid)
+    if (valid && moment == When::kDuring)
       run.consumed_valid_samples +=
           what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size * grid_.shape.data;
   }
-  log_.evaluation(kind, when, sets, position());
+  log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets, position());
 }
 
 void Loop::trace_before_step(int64_t next_step) {
@@ -205,7 +288,11 @@ void Loop::trace_after_step(int64_t step) {
   const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
   const std::string rank = grid_.world.size() > 1 ? concat("_rank_", grid_.rank) : "";
   const std::filesystem::path path = folder / "logs" / concat("trace_step_", step, rank, ".json");
-  trace_.write(path);
+  try {
+    trace_.write(path);
+  } catch (const std::exception& error) {  // a full disk; the run needs no trace
+    return log_warning("no trace of step ", step, ": ", error.what());
+  }
   log_info("wrote ", path.string(), ": open it at ui.perfetto.dev or in chrome://tracing");
 }
 
@@ -213,19 +300,22 @@ void Loop::trace_after_step(int64_t step) {
 
 void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid) {
-  if (on_any_rank(grid, kill_switch_present(config))) {
+  if (on_any_rank(grid, {kill_switch_present(config)})[0]) {
     log_info(datetime_line(kill_switch_reason(config)));
     return;
   }
   if (config.checkpoint.save.empty() && !config.data.eval_only)
     log_warning("there is no --save: what is learnt is lost when the run ends");
+  const StopSignals signals;
+  set_awaited("tokenizer, data and model, before the first step");
   Loop loop(config, table, grid);
-  if (!config.checkpoint.save.empty() && grid.rank == 0) {
-    const std::filesystem::path folder = config.checkpoint.save;
-    write_file_atomically(folder / "config.toml", table.to_toml());
-    write_file_atomically(folder / "command.txt", command_line + "\n");
+  loop.keep_folder(command_line);
+  try {
+    loop.run();
+  } catch (const std::exception& error) {
+    loop.end_by(error);
+    throw;
   }
-  loop.run();
 }
 
 }  // namespace espalier::train

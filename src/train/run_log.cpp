@@ -69,13 +69,13 @@ void RunLog::show_live_line(const StepReport& report) {
                               format_duration(left).c_str()));
 }
 
-void RunLog::evaluation(const std::string& kind, const std::string& when,
-                        const std::vector<MetricsFile::SetLosses>& sets, const TensorBoardLog::Position& at) {
+void RunLog::evaluation(const Evaluated& what, const std::vector<MetricsFile::SetLosses>& sets,
+                        const TensorBoardLog::Position& at) {
   for (const MetricsFile::SetLosses& set : sets) {
-    log_info(evaluation_block(set.name, when, set.losses));
+    log_info(evaluation_block(set.name, what.when, set.losses));
     if (tensorboard_) tensorboard_->evaluation(set.name, set.losses, at);
   }
-  if (metrics_) metrics_->evaluation(at.step, kind, sets);
+  if (metrics_) metrics_->evaluation(at.step, what.kind, sets, what.at_end);
 }
 
 void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {

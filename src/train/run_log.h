@@ -24,7 +24,11 @@ class RunLog {
   void step(const StepReport& report);
   // Prints the line of the steps since the last one, if any.
   void flush();
-  void evaluation(const std::string& kind, const std::string& when, const std::vector<MetricsFile::SetLosses>& sets,
+  struct Evaluated {
+    std::string kind, when;  // "valid", "iteration 100"
+    bool at_end = false;     // of training
+  };
+  void evaluation(const Evaluated& what, const std::vector<MetricsFile::SetLosses>& sets,
                   const TensorBoardLog::Position& at);
   void event(const std::string& name, int64_t step, const std::string& detail);
 

@@ -59,13 +59,27 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
          format_printf("events.out.tfevents.%010lld.%s.%d.%d", static_cast<long long>(now), host, getpid(), writers++);
 }
 
-}  // namespace
+std::string record_of(const std::string& event) {
+  std::string length;
+  put_raw(length, static_cast<uint64_t>(event.size()));
+  std::string record = length;
+  put_raw(record, masked_crc(length));
+  record += event;
+  put_raw(record, masked_crc(event));
+  return record;
+}
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory) : file_(new_event_file(directory)) {
+// The first of a file.
+std::string version_event() {
   std::string event = event_at(0);
   put_bytes(event, 3, "brain.Event:2");
-  write_event(event);
+  return event;
 }
+
+}  // namespace
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory)
+    : file_(new_event_file(directory), record_of(version_event())) {}
 
 void TensorBoardWriter::add_scalar(const std::string& tag, double value, int64_t x) {
   std::string entry;
@@ -75,7 +89,7 @@ void TensorBoardWriter::add_scalar(const std::string& tag, double value, int64_t
   std::string summary, event = event_at(x);
   put_bytes(summary, 1, entry);
   put_bytes(event, 5, summary);
-  write_event(event);
+  file_.append(record_of(event));
 }
 
 void TensorBoardWriter::add_text(const std::string& tag, const std::string& text, int64_t x) {
@@ -96,17 +110,7 @@ void TensorBoardWriter::add_text(const std::string& tag, const std::string& text
   put_bytes(summary, 1, entry);
   std::string event = event_at(x);
   put_bytes(event, 5, summary);
-  write_event(event);
-}
-
-void TensorBoardWriter::write_event(const std::string& event) {
-  std::string length;
-  put_raw(length, static_cast<uint64_t>(event.size()));
-  std::string record = length;
-  put_raw(record, masked_crc(length));
-  record += event;
-  put_raw(record, masked_crc(event));
-  file_.write(record.data(), record.size());
+  file_.append(record_of(event));
 }
 
 }  // namespace espalier::train

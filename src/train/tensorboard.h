@@ -1,14 +1,14 @@
 // TensorBoard event files (TFRecord framing, hand-written protobuf), readable by stock tensorboard.
 //
 // One writer per run start; a restart begins a new file, as Megatron does, and writes no purge event (it would drop
-// the points of tags whose x axis is samples or tokens).
+// the points of tags whose x axis is samples or tokens). Points that cannot be written wait (appended_file.h).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
-#include "base/file.h"
+#include "train/appended_file.h"
 
 namespace espalier::train {
 
@@ -20,8 +20,7 @@ class TensorBoardWriter {
   void add_text(const std::string& tag, const std::string& text, int64_t x);
 
  private:
-  void write_event(const std::string& event);
-  OutputFile file_;
+  AppendedFile file_;
 };
 
 }  // namespace espalier::train

@@ -21,7 +21,7 @@ plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
 }  // namespace
 
 double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average) {
-  return average == plan::LossAverage::kToken ? total.sum / total.count : total.sum_of_means / total.num_micro_batches;
+  return average == plan::LossAverage::kToken ? total.sum / total.count : total.sum_of_means / total.num_means;
 }
 
 Trainer::Trainer(const plan::RunConfig& config, const Parts& parts)
@@ -32,15 +32,27 @@ int64_t Trainer::num_micro_batches() const {
          (config_.training.micro_batch_size * parts_.grid.shape.data);
 }
 
-// Backward runs on sum / nominal tokens, known before the first forward pass; the optimizer corrects to the actual
-// count.
+// Backward runs on sum / nominal tokens, or on means / micro-batches: both are known before the first forward pass. The
+// optimizer corrects to the tokens, or the micro-batches with tokens, that there were (correction).
 double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
   const double scale = parts_.optimizer.loss_scale();
   const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
-  if (config_.training.loss_average == plan::LossAverage::kMicroBatch)
-    return scale / (term.count.item<double>() * static_cast<double>(of_all_replicas));
+  if (config_.training.loss_average == plan::LossAverage::kMicroBatch) {
+    const double count = term.count.item<double>();
+    return count > 0 ? scale / (count * static_cast<double>(of_all_replicas)) : 0;
+  }
   return scale /
          static_cast<double>(of_all_replicas * config_.training.micro_batch_size * config_.data.sequence_length);
+}
+
+// Tokens of a step (or its micro-batches) by those that count; the others are masked.
+double Trainer::correction(const pipeline::LossTotal& total, const StepReport& report) const {
+  const bool by_token = config_.training.loss_average == plan::LossAverage::kToken;
+  const int64_t samples = report.global_batch_size;
+  const double nominal = static_cast<double>(by_token ? samples * config_.data.sequence_length
+                                                      : samples / config_.training.micro_batch_size);
+  const double actual = by_token ? total.count : total.num_means;
+  return actual > 0 ? nominal / actual : 1.0;
 }
 
 std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
@@ -85,18 +97,17 @@ StepReport Trainer::step() {
   }
   {
     RECORD_USER_SCOPE("optimizer");
-    const double nominal = static_cast<double>(report.global_batch_size * config_.data.sequence_length);
-    const bool by_token = config_.training.loss_average == plan::LossAverage::kToken;
-    const double correction = by_token && totals[0].count > 0 ? nominal / totals[0].count : 1.0;
     if (parts_.optimizer.loss_scaler() != nullptr) report.loss_scale = parts_.optimizer.loss_scale();
-    const optim::StepResult result = parts_.optimizer.step(parts_.lr.lr(), correction);
+    const optim::StepResult result = parts_.optimizer.step(parts_.lr.lr(), correction(totals[0], report));
     report.learning_rate = result.lr;
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
     report.skipped = result.skipped;
   }
   report.losses = named_losses(totals);
-  for (const NamedLoss& loss : report.losses) report.nan = report.nan || !std::isfinite(loss.value);
+  // A step whose targets are all masked has no loss; nothing went wrong.
+  for (size_t at = 0; at < totals.size(); ++at)
+    report.nan = report.nan || (totals[at].count > 0 && !std::isfinite(report.losses[at].value));
   count(report);
   report.step = position_.step;
   report.num_steps = config_.training.num_steps;
@@ -110,7 +121,7 @@ StepReport Trainer::step() {
   const double samples = static_cast<double>(report.global_batch_size);
   report.model_flops = samples * plan::model_flops(config_.model, report.sequence_length);
   report.hardware_flops =
-      samples * plan::hardware_flops(config_.model, report.sequence_length, config_.training.recompute);
+      samples * plan::hardware_flops(config_.model, report.sequence_length, parts_.num_recomputed_layers);
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

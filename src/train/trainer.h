@@ -34,6 +34,7 @@ class Trainer {
     optim::Optimizer& optimizer;
     plan::LrSchedule& lr;
     const Loader& loader;
+    int64_t num_recomputed_layers = 0;  // of the whole model
   };
   Trainer(const plan::RunConfig& config, const Parts& parts);
 
@@ -50,6 +51,7 @@ class Trainer {
 
  private:
   double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const;
+  double correction(const pipeline::LossTotal& total, const StepReport& report) const;
   std::vector<NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
   void count(const StepReport& report);
 
@@ -59,7 +61,8 @@ class Trainer {
   RunPosition position_;
 };
 
-// The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means.
+// The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means, of those that have
+// targets. NaN where nothing has.
 double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average);
 
 }  // namespace espalier::train

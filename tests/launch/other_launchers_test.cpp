@@ -35,6 +35,36 @@ TEST_F(OtherLaunchers, ByHandRankZeroHostsTheStore) {
   expect_same_bits("hand");
 }
 
+// Nobody watches these ranks but they themselves.
+TEST_F(OtherLaunchers, ByHandARankThatDiesDuringTheLastSaveIsMissedSoon) {
+  const std::string save = folder_ / "dying";
+  const Shell result = shell(
+      folder_, "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 9000)); RANK=1 espalier " +
+                   training("dying") + " & victim=$!; RANK=0 espalier " + training("dying") +
+                   " & other=$!; until [ -d " + save + "/step_00000010.partial -o -d " + save +
+                   "/step_00000010 ]; do :; done; kill -STOP $victim; sleep 1; kill -KILL $victim; wait $other");
+  EXPECT_EQ(result.exit_code, 69) << result.errors;
+  EXPECT_NE(result.errors.find("Usually another process has ended"), std::string::npos) << result.errors;
+}
+
+// The second half of a run exchanges by another transport, and in another instruction set: told once, by the first
+// rank.
+TEST_F(OtherLaunchers, WhatMovesTheLastBitsIsToldOnResuming) {
+  const std::string launch = "espalier launch --nproc-per-node 2 ", words = training("moved");
+  const Shell first = shell(folder_, launch + words + " --exit-interval 4");
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  EXPECT_NE(first.errors.find("ranks talk by shared memory"), std::string::npos) << first.errors;
+  EXPECT_NE(first.errors.find("instruction set: "), std::string::npos) << first.errors;
+  const Shell second = shell(folder_, "ESPALIER_CPU_ISA=generic " + launch + words +
+                                          " --distributed-backend gloo --exit-interval 8 --load " + folder_ / "moved");
+  ASSERT_EQ(second.exit_code, 0) << second.errors;
+  const std::string said = "exchange between processes: shared memory when saved, now Gloo";
+  const size_t at = second.errors.find(said);
+  ASSERT_NE(at, std::string::npos) << second.errors;
+  EXPECT_EQ(second.errors.find(said, at + 1), std::string::npos) << "once";
+  EXPECT_NE(second.errors.find("now generic; libtorch "), std::string::npos) << second.errors;
+}
+
 TEST_F(OtherLaunchers, MegatronsLineWithOnlyTheInterpreterReplaced) {
   const Shell result =
       shell(folder_, "espalier -u -m torch.distributed.run --nproc_per_node 2 --tee 3 pretrain_gpt.py" +

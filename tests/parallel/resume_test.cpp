@@ -5,7 +5,9 @@
 
 #include "base/format.h"
 #include "dist/local_ranks.h"
+#include "kernels/dispatch.h"
 #include "plan/layout.h"
+#include "store/manifest.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
@@ -15,7 +17,8 @@ class ParallelResume : public ::testing::TestWithParam<const char*> {
  protected:
   ParallelResume() { write_token_files(folder_ / "data", 200, 3); }
 
-  void run(const std::string& layout_text, const std::string& save, const Words& more) const {
+  void run(const std::string& layout_text, const std::string& save, const Words& more,
+           const dist::LocalRanksOptions& options = {}) const {
     const plan::Layout layout = plan::parse_layout(layout_text);
     const Words words = tiny_run(folder_ / "data") +
                         split_blanks(
@@ -23,10 +26,11 @@ class ParallelResume : public ::testing::TestWithParam<const char*> {
                             " --max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to"
                             " 5001 --num-threads 1 --save-interval 1000 --eval-iters 0 --log-level error") +
                         plan::layout_flags(layout, 4) + Words{"--save", folder_ / save} + more;
-    dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
+    const auto rank = [&](const dist::Grid& grid) {
       train(words, grid);
       return std::string();
-    });
+    };
+    dist::run_ranks(layout.grid, rank, options);
   }
   std::string step(const std::string& save, int number) const {
     return folder_ / (save + format_printf("/step_%08d", number));
@@ -45,6 +49,23 @@ TEST_P(ParallelResume, InTheSameLayoutHasTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(, ParallelResume,
                          ::testing::Values("tp2dp2zero1", "tp2pp2sp", "pp2vp2dp2", "dp4zero2", "dp2zero3", "pp4zb"),
                          [](const auto& info) { return std::string(info.param); });
+
+using Transport = ParallelResume;
+
+// Each adds in an order of its own: what was in force stands in the checkpoint.
+TEST_F(Transport, AndInstructionSetAreInTheCheckpoint) {
+  dist::LocalRanksOptions gloo;
+  gloo.shared_memory = false;
+  run("dp2", "run", {"--exit-interval", "2"});
+  run("dp2", "run", {"--load", folder_ / "run", "--exit-interval", "4"}, gloo);
+  run("tp1", "run", {"--load", folder_ / "run", "--exit-interval", "6"});
+  const auto state = [&](int number) { return store::read_manifest(step("run", number)).state; };
+  EXPECT_EQ(state(2).transport, "shared memory");
+  EXPECT_EQ(state(4).transport, "Gloo");
+  EXPECT_EQ(state(6).transport, "none");
+  const std::string isa = kernels::cpu_isa_name(kernels::cpu_isa());
+  EXPECT_EQ(state(2).instruction_set.find(isa + "; libtorch "), 0u) << state(2).instruction_set;
+}
 
 using AnotherLayout = ParallelResume;
 

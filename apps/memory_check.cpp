@@ -1,0 +1,147 @@
+#include "memory_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/format.h"
+#include "launch/machine_memory.h"
+#include "plan/deepspeed_config.h"
+#include "plan/memory.h"
+#include "plan/partition.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr size_t kMostSuggestions = 4;
+
+struct Part {
+  const char* name;
+  double bytes;
+};
+
+// Of the processes of one machine together; where machines differ, of the one that needs most.
+struct Need {
+  std::vector<Part> parts;
+  double total = 0, largest_process = 0;
+};
+
+Need need_of_ranks(const plan::RunConfig& config, const plan::MemoryPlan& memory, int64_t begin, int64_t end) {
+  Need need;
+  plan::StageMemory sum;
+  for (int64_t rank = begin; rank < end; ++rank) {
+    const auto stage = static_cast<size_t>(spec::position_of(config.grid, rank).pipeline);
+    const plan::StageMemory& one = memory.stages[stage];
+    sum.weights += one.weights, sum.gradients += one.gradients, sum.optimizer += one.optimizer;
+    sum.activations += one.activations, sum.workspace += one.workspace;
+    sum.gathered += one.gathered, sum.batches += one.batches;
+    need.largest_process = std::max(need.largest_process, one.peak());
+  }
+  // Ranks divide a checkpoint about equally.
+  const double copies = config.checkpoint.save.empty()
+                            ? 0
+                            : plan::checkpoint_bytes(config) * static_cast<double>(end - begin) /
+                                  static_cast<double>(config.grid.num_ranks());
+  need.parts = {{"weights", sum.weights},     {"gradients", sum.gradients},
+                {"optimizer", sum.optimizer}, {"activations", sum.activations},
+                {"workspace", sum.workspace}, {"gathered layers", sum.gathered},
+                {"batches", sum.batches},     {"the copy that is being saved", copies}};
+  for (const Part& part : need.parts) need.total += part.bytes;
+  std::stable_sort(need.parts.begin(), need.parts.end(),
+                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  return need;
+}
+
+Need need_of_machine(const plan::RunConfig& config, int64_t ranks_of_machine) {
+  const plan::Partition partition = plan::make_partition(config);
+  const plan::TrainingConfig& training = config.training;
+  const int64_t num_micro_batches = *training.global_batch_size / (training.micro_batch_size * config.grid.data);
+  const plan::MemoryPlan memory =
+      plan::plan_memory(config, partition, num_micro_batches, plan::default_products(training.precision));
+  Need most;
+  for (int64_t begin = 0; begin < config.grid.num_ranks(); begin += ranks_of_machine) {
+    const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());
+    if (Need need = need_of_ranks(config, memory, begin, end); need.total > most.total) most = std::move(need);
+  }
+  return most;
+}
+
+// With other flags after its own, if that is a legal run.
+std::optional<Need> need_with(Words arguments, const std::string& flags, const plan::RunConfig& run,
+                              int64_t ranks_of_machine) {
+  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
+  plan::RunConfig config;
+  config.num_ranks = run.num_ranks;
+  OptionTable table("espalier train gpt", "");
+  plan::add_gpt_options(table, config);
+  table.say_notes(false);
+  Problems problems;
+  try {
+    if (!table.parse(arguments, problems)) return std::nullopt;
+    plan::read_deepspeed_config(config, table, problems);
+    plan::resolve(config, table, problems);
+    if (!problems.empty()) return std::nullopt;
+    plan::set_vocabulary(config, run.model.vocab_size);
+    return need_of_machine(config, ranks_of_machine);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// Those that change least first.
+Words candidates(const plan::RunConfig& config) {
+  Words batches = {""}, recomputes = {""}, stages = {""};
+  for (int64_t size = config.training.micro_batch_size / 2; size >= 1; size /= 2)
+    if (config.training.micro_batch_size % size == 0) batches.push_back(concat("--micro-batch-size ", size));
+  if (config.training.recompute.kind == plan::Recompute::Kind::kNone)
+    recomputes.push_back("--recompute-granularity full");
+  for (int64_t stage = config.parallel.zero_stage + 1; stage <= 3 && config.grid.data * config.grid.context > 1;
+       ++stage)
+    stages.push_back(concat("--zero-stage ", stage));
+  Words list;
+  for (const std::string& stage : stages)
+    for (const std::string& recompute : recomputes)
+      for (const std::string& batch : batches)
+        list.push_back(join(split_blanks(join({batch, recompute, stage}, " ")), " "));
+  return list;
+}
+
+bool goes_to_gpu(const plan::RunConfig& config) {
+  if (config.parallel.device != plan::Device::kAuto) return config.parallel.device == plan::Device::kCuda;
+  return std::filesystem::exists("/dev/nvidiactl");
+}
+
+}  // namespace
+
+std::string lack_of_memory(const Words& arguments, const plan::RunConfig& config,
+                           const launch::RankEnvironment& place) {
+  if (goes_to_gpu(config) || config.model.vocab_size == 0) return "";
+  const int64_t here = std::min(place.local_world_size, config.grid.num_ranks());
+  const Need need = need_of_machine(config, here);
+  const launch::MachineMemory machine = launch::machine_memory();
+  const auto available = static_cast<double>(machine.available_bytes);
+  if (need.total <= available) return "";
+  std::string text = concat(
+      "this run needs ", format_bytes(need.total), " of memory on one machine (",
+      here == 1 ? "one process" : concat(here, " processes, ", format_bytes(need.largest_process), " for the largest"),
+      "), and this machine has ", format_bytes(available), " to give (", machine.source, "):");
+  for (const Part& part : need.parts)
+    if (part.bytes >= 0.02 * need.total) text += concat("\n    ", part.name, " ", format_bytes(part.bytes));
+  size_t num_choices = 0;
+  for (const std::string& flags : candidates(config)) {
+    if (flags.empty() || num_choices == kMostSuggestions) continue;
+    const auto tried = need_with(arguments, flags, config, here);
+    if (!tried || tried->total > available) continue;
+    text += concat(num_choices++ == 0 ? "\n  What fits, after the same flags:" : "", "\n    ", flags, "   (",
+                   format_bytes(tried->total), ")");
+  }
+  if (num_choices == 0)
+    text +=
+        "\n  Neither smaller micro-batches nor recompute nor ZeRO make it fit: use more machines (`espalier plan gpt` "
+        "tells how many), or a smaller model.";
+  return text + "\n  --allow-memory-overcommit starts it all the same.";
+}
+
+}  // namespace espalier

@@ -1,0 +1,98 @@
+// Records of a run on a disk that fails: none is lost in silence, none is there in half.
+#include "train/appended_file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace espalier::train {
+namespace appended_file_test {
+
+namespace fs = std::filesystem;
+
+// A limit on the size of files is a disk that is full at that size.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_;
+  void (*handler_)(int);
+};
+
+class AppendedFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "espalier-appended-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string content() const { return read_file(folder_ / "records"); }
+  fs::path folder_;
+};
+
+TEST_F(AppendedFileTest, WhatAFullDiskRefusesIsWrittenInOrderWhenThereIsRoom) {
+  AppendedFile file(folder_ / "records");
+  file.append("first\n");
+  {
+    const FileSizeLimit limit(9);  // room for half of the next record
+    testing::internal::CaptureStderr();
+    file.append("second\n");
+    file.append("third\n");
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("records: File too large"), std::string::npos) << said;
+    EXPECT_EQ(said.find("File too large"), said.rfind("File too large")) << "once";
+    EXPECT_EQ(content(), "first\n");
+    EXPECT_EQ(file.num_waiting(), 2u);
+  }
+  testing::internal::CaptureStderr();
+  file.append("fourth\n");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("2 late records"), std::string::npos);
+  EXPECT_EQ(content(), "first\nsecond\nthird\nfourth\n");
+}
+
+TEST_F(AppendedFileTest, AFileThatIsRemovedBeginsAnewWithItsHeader) {
+  AppendedFile file(folder_ / "deep/er/records", "header\n");
+  file.append("first\n");
+  fs::remove_all(folder_ / "deep");
+  testing::internal::CaptureStderr();
+  file.append("second\n");
+  file.append("third\n");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("was removed or replaced"), std::string::npos);
+  EXPECT_EQ(read_file(folder_ / "deep/er/records"), "header\nsecond\nthird\n");
+}
+
+TEST_F(AppendedFileTest, GoesOnWhereItEndedAndRefusesAtTheStartOnly) {
+  AppendedFile(folder_ / "records", "header\n").append("first\n");
+  AppendedFile(folder_ / "records", "header\n").append("second\n");
+  EXPECT_EQ(content(), "header\nfirst\nsecond\n");
+  EXPECT_THROW(AppendedFile(folder_ / "records/below"), UserError);
+}
+
+TEST_F(AppendedFileTest, RecordsThatCameToNothingAreCounted) {
+  testing::internal::CaptureStderr();
+  {
+    AppendedFile file(folder_ / "records");
+    const FileSizeLimit limit(0);
+    file.append("a\n");
+    file.append("b\n");
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("2 records of"), std::string::npos);
+}
+
+}  // namespace appended_file_test
+}  // namespace espalier::train

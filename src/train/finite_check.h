@@ -1,0 +1,41 @@
+// A run whose weights are not numbers any more ends, and does not leave a checkpoint that looks like a good one.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "train/job.h"
+#include "train/run_log.h"
+#include "train/step_report.h"
+
+namespace espalier::train {
+
+// Megatron's code for "failed on result validation".
+inline constexpr ExitCode kNotFinite{17};
+
+// Collective; all ranks decide alike.
+class FiniteCheck {
+ public:
+  FiniteCheck(Job& job, RunLog& log) : job_(job), log_(log) {}
+
+  // Says a loss that is NaN or infinite on stderr, and looks at the weights where the step gives reason to.
+  void after_step(const StepReport& report);
+  // UserError (kNotFinite) when weights or moments hold NaN or infinity.
+  void before_save();
+  // UserError (kNotFinite) when the last step that was trained had no finite loss.
+  void at_end() const;
+
+ private:
+  void check();
+
+  Job& job_;
+  RunLog& log_;
+  int64_t num_in_a_row_ = 0;  // steps without a finite loss
+  std::optional<int64_t> first_bad_step_;
+};
+
+// The first of the tensors of this rank that is not finite, by name; empty if all are.
+std::string tensor_not_finite(const JobState& state);
+
+}  // namespace espalier::train

@@ -1,0 +1,113 @@
+#include "train/saving.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace espalier::train {
+namespace {
+
+constexpr int kTriesAtEnd = 3;
+constexpr auto kPauseBetweenTries = std::chrono::seconds(2);
+constexpr auto kLongestPause = std::chrono::milliseconds(200);
+
+}  // namespace
+
+bool Saving::agree(bool here) const {
+  const dist::Group& world = job_.grid().world;
+  if (world.size() == 1) return here;
+  const at::Tensor any = at::full({1}, here ? 1 : 0, at::kInt);
+  world.all_reduce_max(any);
+  return any.item<int>() != 0;
+}
+
+void Saving::note_failure(const std::string& reason) {
+  const int64_t step = job_.trainer().position().step;
+  failure_ = reason;
+  log_warning("NOT SAVED: ", reason, "\nTraining goes on, and saves again at the next chance.");
+  log_.event("save failed", step, reason);
+}
+
+// What the thread that writes has to tell on this rank.
+void Saving::hear() {
+  try {
+    job_.check_saving();
+  } catch (const UserError& error) {
+    if (error.code() == ExitCode::kLostPeer) throw;
+    note_failure(error.what());
+  }
+}
+
+void Saving::agree_on_failure() {
+  if (!agree(failure_.has_value())) return;
+  const int64_t step = job_.trainer().position().step;
+  if (!failure_) failure_ = "another rank could not write its part";
+  job_.forget_saved();
+  const int64_t interval = job_.config().checkpoint.save_interval.value_or(0);
+  if (interval > 0) retry_step_ = step + std::max<int64_t>(1, interval / 10);
+}
+
+void Saving::after_step() {
+  if (!writing_) return;
+  hear();
+  writing_ = agree(job_.is_saving());
+  if (!writing_) agree_on_failure();
+}
+
+bool Saving::due(int64_t step) const {
+  const auto interval = job_.config().checkpoint.save_interval;
+  return (interval && step % *interval == 0) || (retry_step_ && step >= *retry_step_);
+}
+
+void Saving::settle() {
+  if (!writing_) return;
+  auto pause = std::chrono::milliseconds(1);
+  for (hear(); agree(job_.is_saving()); hear()) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::milliseconds(kLongestPause));
+  }
+  writing_ = false;
+  agree_on_failure();
+}
+
+void Saving::save() {
+  settle();
+  retry_step_.reset();
+  failure_.reset();
+  try {
+    job_.save();
+    writing_ = true;
+  } catch (const UserError& error) {  // on all ranks
+    if (error.code() == ExitCode::kLostPeer) throw;
+    note_failure(error.what());
+    agree_on_failure();
+  }
+}
+
+void Saving::save_at_end() {
+  for (int tries = 0; tries < kTriesAtEnd; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(kPauseBetweenTries);
+    save();
+    settle();
+    if (!failure_) return;
+  }
+  const auto newest = job_.newest_saved();
+  const int64_t step = job_.trainer().position().step;
+  throw UserError(concat("the last save failed: ", *failure_, "\n",
+                         newest ? concat("The newest checkpoint of this run is that of step ", *newest, ": ",
+                                         step - *newest, " steps are lost.")
+                                : concat("This run has saved nothing: all ", step, " steps are lost.")),
+                  ExitCode::kInputOutput);
+}
+
+void Saving::forget_saved() {
+  job_.forget_saved(/*all=*/true);
+  retry_step_ = job_.trainer().position().step;
+}
+
+}  // namespace espalier::train

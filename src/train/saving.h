@@ -1,0 +1,47 @@
+// Checkpoints of a run in spite of a disk that fails now and then: a save that fails is said loudly and tried again,
+// and only a run that ends without its last one has failed.
+//
+// Collective: all ranks call these methods alike, and decide alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "train/job.h"
+#include "train/run_log.h"
+
+namespace espalier::train {
+
+class Saving {
+ public:
+  Saving(Job& job, RunLog& log) : job_(job), log_(log) {}
+
+  // Hears of saves that have ended behind training.
+  void after_step();
+  // By --save-interval, or because a save failed or the run folder was removed.
+  bool due(int64_t step) const;
+  void save();
+  // Saves, waits until every rank has written, and tries again a few times. UserError (kInputOutput) when the last save
+  // failed.
+  void save_at_end();
+  // The folder of --save was removed and made again (on any rank): its checkpoints are gone.
+  void forget_saved();
+
+  // Waits until no rank writes any more; a rank that dies meanwhile is an error of kLostPeer within seconds.
+  void settle();
+
+ private:
+  void hear();
+  void note_failure(const std::string& reason);
+  bool agree(bool here) const;
+  void agree_on_failure();
+
+  Job& job_;
+  RunLog& log_;
+  bool writing_ = false;                // the same on all ranks: a save that was started is not known to have ended
+  std::optional<std::string> failure_;  // of the last save, on this rank
+  std::optional<int64_t> retry_step_;   // the same on all ranks
+};
+
+}  // namespace espalier::train
