@@ -159,7 +159,9 @@ int diff_main(const Words& arguments) {
   return difference.tensors.empty() ? 0 : 1;
 }
 
-const std::vector<Command>& verbs() {
+}  // namespace
+
+const std::vector<Command>& checkpoint_commands() {
   static const std::vector<Command> list = {
       {"inspect", "state, sizes and tensors of a checkpoint", checkpoint_inspect_main},
       {"verify", "read everything and compare the checksums", verify_main},
@@ -173,29 +175,8 @@ const std::vector<Command>& verbs() {
   return list;
 }
 
-std::string checkpoint_usage() {
-  std::string text = "usage: espalier checkpoint VERB [arguments]\n\n";
-  for (const Command& verb : verbs()) text += format_printf("  %-15s  %s\n", verb.name, verb.summary);
-  return text + "\nespalier checkpoint VERB --help explains a verb.\n";
-}
-
-}  // namespace
-
 int checkpoint_main(const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
-    std::fputs(checkpoint_usage().c_str(), stdout);
-    return 0;
-  }
-  Words names;
-  for (const Command& verb : verbs()) {
-    if (!arguments.empty() && arguments[0] == verb.name) return verb.run({arguments.begin() + 1, arguments.end()});
-    names.push_back(verb.name);
-  }
-  if (arguments.empty()) throw UserError("no verb\n" + checkpoint_usage(), ExitCode::kUsage);
-  const Words near = nearest_names(arguments[0], names);
-  throw UserError(concat("unknown verb ", arguments[0], near.empty() ? "" : "; did you mean " + join(near, ", ") + "?",
-                         ". Verbs: ", join(names, ", ")),
-                  ExitCode::kUsage);
+  return run_subcommand("espalier checkpoint", checkpoint_commands(), arguments);
 }
 
 }  // namespace espalier

@@ -1,6 +1,12 @@
 #include "commands.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <map>
+
+#include "base/console.h"
+#include "base/error.h"
+#include "base/format.h"
 
 namespace espalier {
 namespace {
@@ -13,6 +19,11 @@ const std::map<std::string, Words> kAliases = {
     {"pretrain_llama", {"train", "gpt"}}, {"pretrain_bert", {"train", "bert"}},
     {"pretrain_t5", {"train", "t5"}},     {"preprocess_data", {"preprocess"}},
 };
+
+const std::vector<Command>& families() {
+  static const std::vector<Command> list = {{"gpt", "GPT-2, BLOOM, Llama and models like them", nullptr}};
+  return list;
+}
 
 // "tools/preprocess_data.py" -> "preprocess_data"
 std::string script_name(const std::string& word) {
@@ -28,6 +39,8 @@ std::vector<std::string> canonical_words(Words words) {
     words.erase(words.begin());
     if (words[0] == "torch.distributed.run" || words[0] == "torch.distributed.launch") words[0] = "launch";
   }
+  // "launch espalier train gpt": the name of this program is no command, but it is what people write.
+  if (words.size() > 1 && script_name(words[0]) == "espalier") words.erase(words.begin());
   if (words.empty()) return words;
   if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
     words.erase(words.begin());
@@ -36,19 +49,70 @@ std::vector<std::string> canonical_words(Words words) {
   return words;
 }
 
+std::string describe(const std::vector<Command>& list) {
+  constexpr size_t kWidth = 100;
+  size_t longest = 0;
+  for (const Command& command : list) longest = std::max(longest, std::string(command.name).size());
+  const size_t indent = longest + 4;
+  std::string text;
+  for (const Command& command : list) {
+    const std::string name = command.name;
+    text += "  " + name + std::string(indent - 2 - name.size(), ' ') +
+            wrap_text(command.summary, indent, indent, kWidth) + "\n";
+  }
+  return text;
+}
+
+int run_subcommand(const std::string& program, const std::vector<Command>& list, const Words& arguments) {
+  const std::string usage = "usage: " + program + " COMMAND [arguments]\n\n" + describe(list) + "\n" + program +
+                            " COMMAND --help explains a command.\n";
+  if (arguments.empty()) throw UserError("no command\n" + usage, ExitCode::kUsage);
+  Words names;
+  for (const Command& command : list) {
+    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    names.push_back(command.name);
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help" || arguments[0] == "--help-all") {
+    std::fputs(usage.c_str(), stdout);
+    return 0;
+  }
+  const Words near = nearest_names(arguments[0], names);
+  throw UserError(
+      concat("unknown command ", arguments[0], near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
+             near.empty() ? "; " : " ", "the commands of ", program, " are ", join(names, ", ")),
+      ExitCode::kUsage);
+}
+
+std::vector<Words> all_command_words() {
+  std::vector<Words> all;
+  for (const Command& command : commands()) {
+    if (command.subcommands == nullptr) {
+      all.push_back({command.name});
+      continue;
+    }
+    for (const Command& below : command.subcommands()) all.push_back({command.name, below.name});
+  }
+  return all;
+}
+
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      {"tokenizer", "text to ids and back, what a tokenizer is, and a new one from text", tokenizer_main},
+      {"tokenizer", "text to ids and back, what a tokenizer is, and a new one from text", tokenizer_main,
+       tokenizer_commands},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
-      {"data", "look into token files, check and merge them", data_main},
-      {"train", "train a model: train gpt OPTIONS", train_main},
+      {"data", "look into token files, check and merge them", data_main, data_commands},
+      {"train", "train a model: train gpt OPTIONS", train_main, families},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
-      {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main},
+      {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main, families},
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
-      {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main},
-      {"checkpoint", "inspect, verify, compare and prune checkpoints", checkpoint_main},
+      {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main, families},
+      {"runs", "list, show and compare runs from what they recorded", runs_main, runs_commands},
+      {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
-      {"completion", "print completion for a shell: completion bash", completion_main},
+      {"doctor", "what this machine has for training, what works here and what does not", doctor_main},
+      {"completion", "print completion for a shell: completion bash, zsh or fish", completion_main},
+      {"version", "versions of the program and of what it was built with", version_main},
+      {"help", "this list; help COMMAND explains a command", help_main},
   };
   return list;
 }

@@ -4,6 +4,7 @@
 // Errors are thrown: main catches and prints them (run_main.h).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,30 @@ namespace espalier {
 struct Command {
   const char* name;
   const char* summary;  // one line of `espalier help`
+  // Null for a word that the command above takes itself: the families of `espalier train`.
   int (*run)(const std::vector<std::string>& arguments);
+  // The commands below, for those that have some.
+  const std::vector<Command>& (*subcommands)() = nullptr;
 };
 
 // In the order in which `espalier help` shows them.
 const std::vector<Command>& commands();
+
+// A list of commands as help shows it.
+std::string describe(const std::vector<Command>& list);
+
+// Runs the command of `list` that the first word names, with the others. `program` is what stands before it:
+// "espalier data". Prints the list where help is asked for; anything else that is none of them is a UserError that
+// names those that are near.
+int run_subcommand(const std::string& program, const std::vector<Command>& list,
+                   const std::vector<std::string>& arguments);
+
+// The words of each command that takes options, as "train gpt": one man page and one help text each.
+std::vector<std::vector<std::string>> all_command_words();
+
+// How many of the first words are options of `espalier submit` or `espalier launch` and their values; what follows is
+// the command that they start.
+size_t num_submit_option_words(const std::vector<std::string>& arguments);
 
 // Words of a Python command line that mean a command of ours: pretrain_gpt.py, tools/preprocess_data.py, -m
 // pretrain_gpt, -u, -m torch.distributed.run. Others come back as they are.
@@ -32,6 +52,15 @@ int plan_main(const std::vector<std::string>& arguments);
 int submit_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
+int runs_main(const std::vector<std::string>& arguments);
+int doctor_main(const std::vector<std::string>& arguments);
 int completion_main(const std::vector<std::string>& arguments);
+int version_main(const std::vector<std::string>& arguments);
+int help_main(const std::vector<std::string>& arguments);
+
+const std::vector<Command>& tokenizer_commands();
+const std::vector<Command>& data_commands();
+const std::vector<Command>& checkpoint_commands();
+const std::vector<Command>& runs_commands();
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 #include "engine_compare_hf.h"
 #include "engine_generate.h"
 #include "engine_parity.h"
+#include "engine_probe.h"
 #include "engine_train.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
@@ -21,10 +22,7 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_rank},
-    {"parity", parity},
-    {"generate", generate},
-    {"compare-hf", compare_hf},
+    {"train", train_rank}, {"parity", parity}, {"generate", generate}, {"compare-hf", compare_hf}, {"probe", probe},
 };
 
 int dispatch(const Words& words) {

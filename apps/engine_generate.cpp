@@ -5,51 +5,17 @@
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "generate_options.h"
 #include "infer/generate.h"
 #include "infer/load_model.h"
 
 namespace espalier {
 namespace {
-
-struct GenerateOptions {
-  std::string load;
-  std::optional<int64_t> ckpt_step, num_threads;
-  std::vector<std::string> prompts;
-  int64_t tokens_to_generate = 64, top_k = 0, seed = 1234;
-  double temperature = 1.0, top_p = 0;
-  bool greedy = false, stop_at_eod = true, json = false;
-};
-
-void add_options(OptionTable& table, GenerateOptions& options) {
-  table.group("model");
-  table.add("--load", options.load, "run folder or step folder").required();
-  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
-  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
-  table.group("text");
-  table.add("--prompt", options.prompts, "texts to continue; without it every line of standard input is one");
-  table.add("--tokens-to-generate", options.tokens_to_generate, "new tokens for each prompt")
-      .minimum(1)
-      .alias("--out-seq-length");
-  table.add_negative("--no-stop-at-eod", options.stop_at_eod, "go on behind the end-of-document token");
-  table.add("--json", options.json, "one JSON object a prompt: prompt, text, prompt_ids, generated_ids, logprobs");
-  table.group("sampling");
-  table.add("--temperature", options.temperature, "divides the logits").minimum(1e-6).maximum(100);
-  table.add("--top-k", options.top_k, "only the so many likeliest tokens; 0 takes all").minimum(0);
-  table.add("--top-p", options.top_p, "only the likeliest tokens that together reach this probability; 0 takes all")
-      .minimum(0)
-      .maximum(1);
-  table.add("--greedy", options.greedy, "always the likeliest token");
-  table.add("--seed", options.seed, "of the draws; the same seed gives the same texts")
-      .minimum(0)
-      .alias("--random-seed");
-}
 
 std::vector<std::string> lines_of_stdin() {
   std::vector<std::string> lines;
@@ -92,15 +58,13 @@ void print(const std::string& prompt, const infer::Generated& result, const text
 
 int generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
-  OptionTable table("espalier generate", "Continues texts with a trained model.");
-  add_options(table, options);
-  if (!table.parse(arguments)) return 0;
+  if (!read_generate_options(arguments, options)) return 0;
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   const std::vector<std::string> prompts = options.prompts.empty() ? lines_of_stdin() : options.prompts;
   const infer::LoadedModel loaded = infer::load_model(options.load, options.ckpt_step);
   infer::GenerateConfig config{.tokens_to_generate = options.tokens_to_generate,
-                               .sampling = {.temperature = options.temperature,
-                                            .top_k = options.greedy ? 1 : options.top_k,
+                               .sampling = {.temperature = options.is_greedy() ? 1 : options.temperature,
+                                            .top_k = options.is_greedy() ? 1 : options.top_k,
                                             .top_p = options.top_p,
                                             .seed = static_cast<uint64_t>(options.seed)},
                                .stop_ids = {}};

@@ -1,9 +1,14 @@
-// espalier generate: needs tensors, so it is all the engine's.
+// espalier generate: checks the options, then becomes the engine, which has the tensors.
 #include "become_engine.h"
 #include "commands.h"
+#include "generate_options.h"
 
 namespace espalier {
 
-int generate_main(const std::vector<std::string>& arguments) { become_engine("generate", arguments); }
+int generate_main(const std::vector<std::string>& arguments) {
+  GenerateOptions options;
+  if (!read_generate_options(arguments, options)) return 0;
+  become_engine("generate", arguments);
+}
 
 }  // namespace espalier

@@ -30,7 +30,7 @@ launch::RankProgram our_program(const Words& words) {
 launch::RankProgram program_of(const launch::LaunchOptions& options) {
   if (options.runs_other_program) return {options.program, options.program.front(), false};
   const Words words = canonical_words(options.program);
-  if (words.empty() || !is_command(words[0]) || words[0] == "launch")
+  if (words.empty() || !is_command(words[0]) || words[0] == "launch" || words[0] == "submit")
     throw UserError(concat("cannot start ", options.program.front(),
                            " as ranks: it is no command of Espalier (train gpt ..., pretrain_gpt.py ...). Any other "
                            "program is started with --no-python."),

@@ -83,6 +83,7 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
   table.say_notes(say_notes);
   if (!table.parse(arguments, problems)) return false;
   request.config.num_ranks = request.gpus;
+  request.config.plan_only = true;
   plan::read_deepspeed_config(request.config, table, problems);
   plan::resolve(request.config, table, problems);
   if (!request.gpu_memory.empty()) {

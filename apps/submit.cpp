@@ -100,6 +100,14 @@ void check_chain(const Words& command, Problems& problems) {
 
 }  // namespace
 
+size_t num_submit_option_words(const Words& arguments) {
+  BatchJob job;
+  SubmitFlags flags;
+  OptionTable table("espalier submit", "");
+  add_rows(table, job, flags);
+  return launch::num_option_words(table, arguments);
+}
+
 int submit_main(const Words& arguments) {
   BatchJob job;
   SubmitFlags flags;

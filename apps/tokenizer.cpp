@@ -204,32 +204,20 @@ int tokenizer_inspect_main(const Words& arguments) {
   return 0;
 }
 
-constexpr Command kCommands[] = {
-    {"train", "a byte-level BPE from text", tokenizer_train_main},
-    {"encode", "text to ids", encode_main},
-    {"decode", "ids to text", decode_main},
-    {"inspect", "what a tokenizer is", tokenizer_inspect_main},
-};
-
 }  // namespace
 
+const std::vector<Command>& tokenizer_commands() {
+  static const std::vector<Command> list = {
+      {"train", "a byte-level BPE from text", tokenizer_train_main},
+      {"encode", "text to ids", encode_main},
+      {"decode", "ids to text", decode_main},
+      {"inspect", "what a tokenizer is", tokenizer_inspect_main},
+  };
+  return list;
+}
+
 int tokenizer_main(const std::vector<std::string>& arguments) {
-  Words names;
-  for (const Command& command : kCommands) {
-    if (!arguments.empty() && arguments[0] == command.name)
-      return command.run({arguments.begin() + 1, arguments.end()});
-    names.push_back(command.name);
-  }
-  std::string usage = "usage: espalier tokenizer COMMAND [arguments]\n\n";
-  for (const Command& command : kCommands) usage += format_printf("  %-12s %s\n", command.name, command.summary);
-  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
-    std::fputs(usage.c_str(), stdout);
-    return 0;
-  }
-  const Words near = arguments.empty() ? Words{} : nearest_names(arguments[0], names);
-  throw UserError(concat(arguments.empty() ? "no command" : "unknown command '" + arguments[0] + "'",
-                         near.empty() ? "" : "; did you mean " + join(near, ", ") + "?", "\n", usage),
-                  ExitCode::kUsage);
+  return run_subcommand("espalier tokenizer", tokenizer_commands(), arguments);
 }
 
 }  // namespace espalier

@@ -127,7 +127,9 @@ std::vector<std::string> nearest_names(const std::string& word, const std::vecto
   std::vector<std::pair<int, std::string>> near;
   for (const std::string& candidate : candidates) {
     const int distance = edit_distance(word, candidate);
-    if (distance <= max_distance) near.emplace_back(distance, candidate);
+    // In a short word two changes leave nothing that is like it.
+    const int most = std::min(max_distance, static_cast<int>(std::min(word.size(), candidate.size())) / 3);
+    if (distance <= std::max(1, most)) near.emplace_back(distance, candidate);
   }
   std::sort(near.begin(), near.end());
   std::vector<std::string> names;

@@ -1,13 +1,11 @@
 #include "base/log.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <set>
 
+#include "base/console.h"
 #include "base/terminal.h"
 
 namespace espalier {
@@ -33,9 +31,16 @@ std::string shown(const std::string& live_line) {
   return live_line.empty() ? "" : fit_columns(live_line, terminal_columns() - 1);
 }
 
+// What a message begins with stands out on a terminal.
+std::string with_colour(const std::string& message) {
+  if (message.starts_with("error: ")) return styled(Stream::kError, Style::kRed, "error:") + message.substr(6);
+  if (message.starts_with("warning: ")) return styled(Stream::kError, Style::kYellow, "warning:") + message.substr(8);
+  return message;
+}
+
 void print_locked(LogState& log, const std::string& message) {
   std::string text = log.live_line.empty() ? "" : kEraseLine;
-  text += log.prefix + message + "\n" + shown(log.live_line);
+  text += log.prefix + with_colour(message) + "\n" + shown(log.live_line);
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
@@ -59,10 +64,7 @@ void warn_once(const std::string& message) {
 }
 
 bool stderr_is_terminal() {
-  static const bool terminal = [] {
-    const char* term = std::getenv("TERM");
-    return isatty(STDERR_FILENO) && term != nullptr && std::strcmp(term, "dumb") != 0;
-  }();
+  static const bool terminal = is_terminal(Stream::kError);
   return terminal;
 }
 

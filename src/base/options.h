@@ -57,6 +57,7 @@ class Option {
   std::string key() const;                           // recipe key: "hidden_size"
   const std::vector<std::string>& aliases() const { return aliases_; }
   const std::string& group() const { return group_; }
+  const std::string& value_name() const { return value_name_; }  // empty: derived from the type
   const std::string& help() const { return help_; }
   OptionEffect effect() const { return effect_; }
   OptionKind kind() const { return kind_; }
@@ -80,6 +81,7 @@ class Option {
   OptionEffect effect_ = OptionEffect::kUsed;
   OptionKind kind_ = OptionKind::kText;
   bool is_list_ = false, required_ = false, given_ = false, in_recipe_ = true, common_ = false;
+  bool perhaps_meant_ = false;  // a misspelt name is near: that is said, not that this one is missing
   std::optional<size_t> count_;
   // Takes checked words (a flag gets "true" or "false") into the bound variable.
   std::function<void(const std::vector<std::string>&)> set_;
@@ -139,6 +141,9 @@ class OptionTable {
   // Words that are no option, for `espalier data inspect PREFIX`.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
                   size_t minimum, size_t maximum);
+  // What a word that belongs to no option was probably meant for: the option whose value it is ("--prompt"), or a
+  // sentence ("the text is read from standard input").
+  void stray_words_mean(const std::string& option) { stray_option_ = option; }
 
   // Unique prefixes of names are accepted (as upstream's stand-alone tools do; never in training).
   void allow_prefixes() { allow_prefixes_ = true; }
@@ -151,18 +156,25 @@ class OptionTable {
 
   // Reads recipes and flags, checks types, choices and ranges, and leaves every problem found in `problems` (so that
   // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed. May
-  // be called once. -h, --help, --help=GROUP, --help=OPTION and --help-all print to stdout.
+  // be called once. -h, --help, --help=GROUP, --help=OPTION and --help-all print to stdout; so do, for programs,
+  // --help-man and, as the first word, --complete-words WORD... A recipe that cannot be read raises at once, with the
+  // problems of the flags: what is missing without it would be no news.
   bool parse(const std::vector<std::string>& arguments, Problems& problems);
   // The same, raising at once.
   bool parse(const std::vector<std::string>& arguments);
   // Applies recipe text as if read from a file of that name (for tests and for config.toml of a checkpoint).
-  void parse_toml(const std::string& content, const std::string& file_name, Problems& problems);
+  // False where it is not TOML at all.
+  bool parse_toml(const std::string& content, const std::string& file_name, Problems& problems);
   // Gives one option a value that comes from elsewhere, checked as any other; `source` is what messages name.
   void set(const std::string& name, const std::string& word, const std::string& source, Problems& problems);
 
   std::string help(bool all = true) const;                        // all: also rows that are not common()
   std::string help_of(const std::string& option_or_group) const;  // UserError if there is none of that name
   std::string help_markdown() const;                              // all of it, as a table for each group
+  std::string man_page() const;                                   // roff, section 1
+  // What can stand in the place of the last word, one a line: "WORD<TAB>what it is"; or one line ":files" or
+  // ":folders", where the shell knows better; or nothing.
+  std::string completions(const std::vector<std::string>& words) const;
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
   std::string to_toml() const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
@@ -189,9 +201,14 @@ class OptionTable {
   Option* find_row(const std::string& name, bool exact, std::vector<std::string>* ambiguous) const;
   std::vector<std::string> known_names() const;
   std::string suggestion(const std::string& unknown, bool as_key) const;
+  void excuse_neighbours(const std::string& unknown);
+  std::string unknown_option(const std::string& name);
+  std::string stray_word(const std::string& word, const std::string& last_flag) const;
+  std::string value_completions(const Option& option, const std::string& before, const std::string& typed) const;
+  std::string usage_line() const;
   bool print_help_if_asked(const std::vector<std::string>& arguments) const;
   bool is_option_word(const std::string& word) const;
-  void read_recipes(const std::vector<std::string>& arguments, Problems& problems);
+  bool read_recipes(const std::vector<std::string>& arguments, Problems& problems);  // false: one cannot be read
   void read_option(Reading& reading, const std::string& word);
   void read_positionals(const std::vector<std::string>& words, Problems& problems);
   void assign(Option& option, const std::vector<std::string>& words, const std::string& source, Problems& problems);
@@ -202,7 +219,7 @@ class OptionTable {
   std::string help_group(const std::string& group, bool all) const;
   std::vector<std::string> groups() const;
 
-  std::string program_, summary_, current_group_ = "options";
+  std::string program_, summary_, stray_option_, current_group_ = "options";
   std::vector<std::unique_ptr<Option>> options_;
   std::map<std::string, Option*> rows_by_name_;  // "hidden-size", aliases too
   std::optional<Positional> positional_;

@@ -1,30 +1,14 @@
 // The help of a table: -h, --help-all, --help=GROUP, --help=OPTION.
 #include <algorithm>
 
+#include "base/console.h"
 #include "base/format.h"
 #include "base/options.h"
 
 namespace espalier {
 namespace {
 
-constexpr size_t kWidth = 110, kIndent = 42;
-
-// Words of `text` in lines of kWidth, all but the first behind kIndent blanks; `column` is where the first begins.
-std::string wrapped(const std::string& text, size_t column) {
-  std::string result;
-  bool line_is_empty = true;
-  for (const std::string& word : split_blanks(text)) {
-    if (!line_is_empty && column + 1 + word.size() > kWidth) {
-      result += "\n" + std::string(kIndent, ' ');
-      column = kIndent;
-      line_is_empty = true;
-    }
-    result += (line_is_empty ? "" : " ") + word;
-    column += word.size() + (line_is_empty ? 0 : 1);
-    line_is_empty = false;
-  }
-  return result;
-}
+constexpr size_t kWidth = 100, kIndent = 42;
 
 std::string value_word(const Option& option, const std::string& value_name) {
   if (option.is_flag()) return "";
@@ -58,22 +42,23 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 std::string OptionTable::help_row(const Option& option) const {
-  std::string left = "  " + option.name();
+  std::string left = option.name();
   for (const std::string& alias : option.aliases()) left += ", " + alias;
   const std::string value = value_word(option, option.value_name_);
   if (!value.empty()) left += " " + value + (option.is_list() ? "..." : "");
+  left = "  " + wrap_text(left, 2, 6, kWidth);
   std::string right = option.help();
   if (option.effect() == OptionEffect::kNoEffect) right = "(no effect: " + option.effect_reason() + ")";
   if (option.effect() == OptionEffect::kRefused) right = "(not supported: " + option.effect_reason() + ")";
   if (option.required_) right += " (required)";
   const std::string default_text = default_of(option, option.default_text_);
   if (!option.required_ && !default_text.empty()) right += " [" + default_text + "]";
-  if (left.size() + 2 > kIndent) {
+  if (left.size() + 2 > kIndent || left.find('\n') != std::string::npos) {
     left += "\n" + std::string(kIndent, ' ');
   } else {
     left += std::string(kIndent - left.size(), ' ');
   }
-  return left + wrapped(right, kIndent) + "\n";
+  return left + wrap_text(right, kIndent, kIndent, kWidth) + "\n";
 }
 
 std::string OptionTable::markdown_row(const Option& option) const {
@@ -118,22 +103,31 @@ std::string OptionTable::help_group(const std::string& group, bool all) const {
   return rows.empty() ? "" : "\n" + group + ":\n" + rows;
 }
 
+std::string OptionTable::usage_line() const {
+  std::string text = "usage: " + program_;
+  if (positional_) {
+    const std::string word = positional_->value_name + (positional_->maximum > 1 ? "..." : "");
+    text += positional_->minimum == 0 ? " [" + word + "]" : " " + word;
+  }
+  return text + " [options]";
+}
+
 std::string OptionTable::help(bool all) const {
   const auto is_common = [](const std::unique_ptr<Option>& option) { return option->common_; };
   const bool has_common = std::any_of(options_.begin(), options_.end(), is_common);
-  std::string text = "usage: " + program_;
+  std::string text = usage_line() + "\n\n" + wrap_text(summary_, 0, 0, kWidth) + "\n";
   if (positional_) {
-    const std::string dots = positional_->maximum > 1 ? "..." : "";
-    text +=
-        positional_->minimum == 0 ? " [" + positional_->value_name + dots + "]" : " " + positional_->value_name + dots;
+    const size_t indent = positional_->value_name.size() + 4;
+    text += "\n  " + positional_->value_name + "  " + wrap_text(positional_->help, indent, indent, kWidth) + "\n";
   }
-  text += " [options]\n\n" + summary_ + "\n";
-  if (positional_) text += "\n  " + positional_->value_name + "  " + positional_->help + "\n";
   for (const std::string& group : groups()) text += help_group(group, all || !has_common);
   text += "\nhelp:\n  -h, --help, --help-all, --help=GROUP, --help=OPTION\n";
   if (has_common && !all)
-    text += "\nThese are the common options; --help-all shows all " + std::to_string(options_.size()) +
-            ". Groups: " + join(groups(), ", ") + ".\n";
+    text += "\n" +
+            wrap_text(concat("These are the common options; --help-all shows all ", options_.size(),
+                             ". Groups: ", join(groups(), ", "), "."),
+                      0, 0, kWidth) +
+            "\n";
   return text;
 }
 

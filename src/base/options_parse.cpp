@@ -3,7 +3,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <initializer_list>
 
+#include "base/console.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/literal.h"
@@ -25,6 +28,20 @@ bool is_negative_number(const std::string& word) {
   return dot == std::string::npos || (word.find('.', dot + 1) == std::string::npos && dot + 1 < word.size());
 }
 
+// On a terminal the lines that head something stand out.
+std::string with_bold_headings(const std::string& text) {
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const bool is_heading = line.ends_with(":") && !line.starts_with(" ");
+    result += is_heading || line.starts_with("usage: ") ? styled(Stream::kOutput, Style::kBold, line) : line;
+    if (end < text.size()) result += "\n";
+    begin = end + 1;
+  }
+  return result;
+}
+
 std::string option_part(const std::string& word) { return word.substr(0, word.find('=')); }
 
 std::string quoted_word(const std::string& word) {
@@ -42,6 +59,22 @@ std::string did_you_mean(const Words& names) {
 std::string limit_text(double limit) {
   const bool is_integer = limit == std::floor(limit) && std::abs(limit) < 1e15;
   return is_integer ? std::to_string(static_cast<int64_t>(limit)) : format_shortest(limit);
+}
+
+bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* other) { return word == other; });
+}
+
+// A pipe or a device in the place of a recipe may never end.
+void check_is_recipe_file(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    throw UserError(concat("there is no file '", path, "'"), ExitCode::kMissingInput);
+  }
+  if (std::filesystem::is_directory(status)) throw UserError(concat("'", path, "' is a folder; name the .toml file"));
+  if (!std::filesystem::is_regular_file(status))
+    throw UserError(concat("'", path, "' is a pipe or a device, not a file"));
 }
 
 std::string integer_problem(const std::string& word) {
@@ -70,7 +103,7 @@ bool OptionTable::parse(const std::vector<std::string>& arguments) {
 
 bool OptionTable::parse(const std::vector<std::string>& arguments, Problems& problems) {
   if (print_help_if_asked(arguments)) return false;
-  if (allow_recipes_) read_recipes(arguments, problems);
+  const bool has_recipes = !allow_recipes_ || read_recipes(arguments, problems);
   Reading reading{arguments, problems, 0, {}, ""};
   bool only_words = false;
   while (reading.at < arguments.size()) {
@@ -79,17 +112,45 @@ bool OptionTable::parse(const std::vector<std::string>& arguments, Problems& pro
       only_words = true;
     } else if (!only_words && is_option_word(word)) {
       read_option(reading, word);
-    } else if (!positional_ && !reading.last_flag.empty()) {
-      problems.add("unexpected word ", quoted_word(word), ": ", reading.last_flag, " takes no value");
     } else if (!positional_) {
-      problems.add("unexpected word ", quoted_word(word), ": options begin with --");
+      problems.add("unexpected word ", quoted_word(word), ": ", stray_word(word, reading.last_flag));
     } else {
       reading.words.push_back(word);
     }
   }
+  if (!has_recipes) problems.raise();
   if (positional_) read_positionals(reading.words, problems);
   finish(problems);
   return true;
+}
+
+// What a word that belongs to no option should have been.
+std::string OptionTable::stray_word(const std::string& word, const std::string& last_flag) const {
+  const bool is_truth = is_one_of(word, {"true", "True", "1", "yes", "on"});
+  const bool is_false = is_one_of(word, {"false", "False", "0", "no", "off"});
+  if (!last_flag.empty() && is_truth) return concat(last_flag, " is a switch: alone it is on; leave the word out");
+  if (!last_flag.empty() && is_false)
+    return concat(last_flag, " is a switch: leave it out, or write ", last_flag, "=false");
+  if (stray_option_.starts_with("--")) return concat("write ", stray_option_, " ", quoted_word(word));
+  if (!stray_option_.empty()) return stray_option_;
+  if (!last_flag.empty()) return last_flag + " takes no value";
+  const Option* option = find(word);
+  if (option != nullptr) return concat("the option is ", option->name());
+  return "options begin with --";
+}
+
+// "unknown option --x", and what is there instead.
+std::string OptionTable::unknown_option(const std::string& name) {
+  excuse_neighbours(name);
+  const std::string normal = normal_option_name(name);
+  const Option* positive = normal.starts_with("no-") ? find(normal.substr(3)) : nullptr;
+  if (positive != nullptr && positive->is_flag())
+    return concat("unknown option ", name, ": ", positive->name(), " is a switch: leave it out, or write ",
+                  positive->name(), "=false");
+  const Option* negative = find("no-" + normal);
+  if (negative != nullptr && negative->is_flag())
+    return concat("unknown option ", name, ": it is on unless ", negative->name(), " is given");
+  return concat("unknown option ", name, suggestion(name, /*as_key=*/false));
 }
 
 bool OptionTable::is_option_word(const std::string& word) const {
@@ -109,7 +170,7 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   Option* option = find_row(name, !allow_prefixes_, &ambiguous);
   if (option == nullptr) {
     if (ambiguous.empty()) {
-      reading.problems.add("unknown option ", name, suggestion(name, /*as_key=*/false));
+      reading.problems.add(unknown_option(name));
     } else {
       reading.problems.add("option ", name, " is the beginning of ", join(ambiguous, ", "),
                            "; write one of them in full");
@@ -138,7 +199,7 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   if (!is_recipe) assign(*option, words, kCommandLine, reading.problems);  // recipes were read before
 }
 
-void OptionTable::read_recipes(const std::vector<std::string>& arguments, Problems& problems) {
+bool OptionTable::read_recipes(const std::vector<std::string>& arguments, Problems& problems) {
   const Option* recipe = find("--recipe");
   Words files;
   bool taking = false;
@@ -153,14 +214,18 @@ void OptionTable::read_recipes(const std::vector<std::string>& arguments, Proble
     if (is_recipe && equals != std::string::npos) files.push_back(word.substr(equals + 1));
     taking = is_recipe && equals == std::string::npos;
   }
+  bool all_read = true;
   for (const std::string& file : files) {
     try {
-      parse_toml(read_file(file), file, problems);
+      check_is_recipe_file(file);
+      all_read = parse_toml(read_file(file), file, problems) && all_read;
     } catch (const UserError& error) {
       problems.add("--recipe: ", error.what());
+      all_read = false;
     }
   }
   recipes_ = files;
+  return all_read;
 }
 
 void OptionTable::read_positionals(const std::vector<std::string>& words, Problems& problems) {
@@ -234,7 +299,8 @@ void OptionTable::note(const Option& option) {
 
 void OptionTable::finish(Problems& problems) {
   for (const auto& option : options_) {
-    if (option->required_ && (!option->given_ || (option->is_list_ && option->values().empty())))
+    const bool is_missing = !option->given_ || (option->is_list_ && option->values().empty());
+    if (option->required_ && is_missing && !option->perhaps_meant_)
       problems.add(option->name(), " is required: ", option->help());
     if (option->given_ && option->effect_ == OptionEffect::kNoEffect && say_notes_) note(*option);
   }
@@ -244,6 +310,11 @@ std::vector<std::string> OptionTable::known_names() const {
   Words names;
   for (const auto& row : rows_by_name_) names.push_back(row.first);
   return names;
+}
+
+void OptionTable::excuse_neighbours(const std::string& unknown) {
+  for (const std::string& name : nearest_names(normal_option_name(unknown), known_names()))
+    rows_by_name_.at(name)->perhaps_meant_ = true;
 }
 
 std::string OptionTable::suggestion(const std::string& unknown, bool as_key) const {
@@ -260,6 +331,12 @@ std::string OptionTable::suggestion(const std::string& unknown, bool as_key) con
 }
 
 bool OptionTable::print_help_if_asked(const std::vector<std::string>& arguments) const {
+  const bool completes = !arguments.empty() && arguments.front() == "--complete-words";
+  if (completes) {
+    const std::string text = completions({arguments.begin() + 1, arguments.end()});
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return true;
+  }
   for (const std::string& word : arguments) {
     if (word == "--") return false;
     const std::string name = normal_option_name(option_part(word));
@@ -268,16 +345,15 @@ bool OptionTable::print_help_if_asked(const std::vector<std::string>& arguments)
       text = help(false);
     } else if (word.starts_with("--help=") || word.starts_with("--help-all=") || word.starts_with("--help_all=")) {
       text = help_of(word.substr(word.find('=') + 1));
-    } else if (word == "--help-names") {  // for completion
-      for (const auto& option : options_)
-        if (option->effect() == OptionEffect::kUsed) text += option->name() + "\n";
+    } else if (word == "--help-man") {
+      text = man_page();
     } else if (word.starts_with("--") && name == "help-all") {
       text = help(true);
     } else {
       continue;
     }
+    if (word != "--help-man") text = with_bold_headings(text);
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
     return true;
   }
   return false;

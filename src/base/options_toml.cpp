@@ -62,6 +62,20 @@ std::string words_of(const Option& option, const toml::node& node, Words& words)
   return "";
 }
 
+// A line of a file, as a message shows it.
+std::string line_of_text(const std::string& content, int64_t number) {
+  size_t begin = 0;
+  for (int64_t line = 1; line < number && begin != std::string::npos; ++line) {
+    const size_t end = content.find('\n', begin);
+    begin = end == std::string::npos ? end : end + 1;
+  }
+  if (begin == std::string::npos || begin >= content.size()) return "the file ends there";
+  std::string text;
+  for (const char c : content.substr(begin, std::min<size_t>(content.find('\n', begin) - begin, 80)))
+    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return text.empty() ? "an empty line" : text;
+}
+
 std::string quoted_toml(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -89,13 +103,16 @@ std::string table_name(const std::string& group) {
 
 }  // namespace
 
-void OptionTable::parse_toml(const std::string& content, const std::string& file_name, Problems& problems) {
+bool OptionTable::parse_toml(const std::string& content, const std::string& file_name, Problems& problems) {
   toml::table table;
   try {
     table = toml::parse(content, file_name);
   } catch (const toml::parse_error& error) {
-    problems.add(file_name, ":", error.source().begin.line, ": not TOML: ", error.description());
-    return;
+    const auto place = error.source().begin;
+    problems.add(file_name, ":", place.line, ": not TOML from column ", place.column,
+                 " on: ", line_of_text(content, place.line),
+                 "\n    expected KEY = VALUE (text in \"quotes\"), [TABLE] or # comment");
+    return false;
   }
   std::vector<Entry> entries;
   collect_entries(table, entries);
@@ -105,6 +122,7 @@ void OptionTable::parse_toml(const std::string& content, const std::string& file
     const std::string place = concat(file_name, ":", entry.line);
     Option* option = find_row(entry.key, /*exact=*/true, nullptr);
     if (option == nullptr) {
+      excuse_neighbours(entry.key);
       problems.add(place, ": unknown key ", entry.key, suggestion(entry.key, /*as_key=*/true));
       continue;
     }
@@ -121,6 +139,7 @@ void OptionTable::parse_toml(const std::string& content, const std::string& file
       assign(*option, words, place, problems);
     }
   }
+  return true;
 }
 
 std::string Option::toml_value() const {

@@ -245,6 +245,13 @@ size_t num_option_words(const OptionTable& table, const Words& arguments) {
   return at;
 }
 
+size_t num_launch_option_words(const Words& arguments) {
+  LaunchFlags flags;
+  OptionTable table("espalier launch", "");
+  add_rows(table, flags);
+  return num_option_words(table, arguments);
+}
+
 StreamRule parse_stream_rule(const std::string& option, const std::string& text, Problems& problems) {
   StreamRule rule;
   if (const auto streams = parse_streams(text)) {

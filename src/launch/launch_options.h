@@ -60,6 +60,9 @@ std::optional<LaunchOptions> read_launch_options(const std::vector<std::string>&
 // How many of `arguments` are options of `table` and their values: what follows is a program with words of its own.
 size_t num_option_words(const OptionTable& table, const std::vector<std::string>& arguments);
 
+// The same for the options of `espalier launch` itself.
+size_t num_launch_option_words(const std::vector<std::string>& arguments);
+
 StreamRule parse_stream_rule(const std::string& option, const std::string& text, Problems& problems);
 
 }  // namespace espalier::launch

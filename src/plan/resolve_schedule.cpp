@@ -43,13 +43,13 @@ void Resolver::resolve_schedule() {
   const TrainingConfig& training = config_.training;
   if (schedule.override_lr_scheduler && schedule.use_checkpoint_lr_scheduler)
     problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
-  if (!schedule.lr && !config_.data.eval_only)
+  if (!schedule.lr && !config_.data.eval_only && !config_.plan_only)
     problems_.add("--lr is required: the largest learning rate, such as 3e-4");
-  if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only: no step takes it
+  if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only, or a plan: no step takes it
   if (schedule.min_lr > *schedule.lr && given("--lr"))
     problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) {
-    schedule.decay_samples = 1;  // --eval-only, or a problem that is told elsewhere
+    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is told elsewhere
     return;
   }
   check_exclusive_schedule();

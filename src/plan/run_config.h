@@ -229,6 +229,7 @@ struct RunConfig {
   spec::GridShape grid;  // data is resolved from num_ranks
   ParallelConfig parallel;
   std::optional<int64_t> num_ranks;      // not an option: the launcher's; tensor * context * pipeline when unset
+  bool plan_only = false;                // espalier plan: neither a learning rate nor a number of steps is asked for
   bool allow_memory_overcommit = false;  // start although the machine has less memory than the run needs
   bool validate_only = false;            // check everything, print the resolved options, start nothing
 };

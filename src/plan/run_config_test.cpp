@@ -250,7 +250,7 @@ TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
       {kGood + "--save x", "--save x (command line) needs --save-interval: steps between checkpoints"},
       {kGood + "--ckpt-step 5", "--ckpt-step 5 (command line) needs --load: the folder to load from"},
       {kGood + "--finetune", "--finetune (command line) needs --load: the folder to load from"},
-      {kGood + "--override sead", "--override sead names no option; did you mean seed, load?"},
+      {kGood + "--override sead", "--override sead names no option; did you mean seed?"},
       {kGood + "--optimizer sgd",
        "--optimizer sgd (command line) is not supported: only AdamW is built in; use --optimizer adam"},
   });

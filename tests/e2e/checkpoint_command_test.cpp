@@ -195,7 +195,7 @@ TEST_F(CheckpointCommand, PruneSaysInJsonWhatGoes) {
 TEST_F(CheckpointCommand, AnUnknownVerbAndAFolderWithoutCheckpointAreErrors) {
   const CheckpointOutcome verb = espalier("verfy x");
   EXPECT_EQ(verb.exit_code, 2);
-  EXPECT_NE(verb.errors.find("unknown verb verfy; did you mean verify?"), std::string::npos) << verb.errors;
+  EXPECT_NE(verb.errors.find("unknown command verfy; did you mean verify?"), std::string::npos) << verb.errors;
   const CheckpointOutcome folder = espalier("verify " + run_.string());
   EXPECT_EQ(folder.exit_code, 66);
   EXPECT_NE(folder.errors.find("holds no complete checkpoint: it is empty"), std::string::npos) << folder.errors;

@@ -93,14 +93,5 @@ TEST_F(Command, HelpGoesToStandardOutput) {
   EXPECT_EQ(bash("espalier help train gpt").output, common.output);
 }
 
-TEST_F(Command, BashCompletesCommandsAndOptions) {
-  const Outcome outcome = bash(
-      "source <(espalier completion bash)\n"
-      "COMP_WORDS=(espalier tra); COMP_CWORD=1; _espalier; echo ${COMPREPLY[@]}\n"
-      "COMP_WORDS=(espalier train gpt --lr-w); COMP_CWORD=3; _espalier; echo ${COMPREPLY[@]}");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
-  EXPECT_EQ(outcome.output, "train\n--lr-warmup-fraction --lr-warmup-iters --lr-warmup-samples\n");
-}
-
 }  // namespace
 }  // namespace espalier

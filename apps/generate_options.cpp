@@ -1,0 +1,45 @@
+#include "generate_options.h"
+
+namespace espalier {
+namespace {
+
+void add_options(OptionTable& table, GenerateOptions& options) {
+  table.group("model");
+  table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
+  table.group("text");
+  table.add("--prompt", options.prompts, "texts to continue; without it every line of standard input is one");
+  table.add("--tokens-to-generate", options.tokens_to_generate, "new tokens for each prompt")
+      .minimum(1)
+      .alias("--out-seq-length");
+  table.add_negative("--no-stop-at-eod", options.stop_at_eod, "go on after the end-of-document token");
+  table.add("--json", options.json, "one JSON object a prompt: prompt, text, prompt_ids, generated_ids, logprobs");
+  table.group("sampling");
+  table.add("--temperature", options.temperature, "divides the logits; 0 is --greedy").minimum(0).maximum(100);
+  table.add("--top-k", options.top_k, "only the K likeliest tokens; 0 takes all").value_name("K").minimum(0);
+  table.add("--top-p", options.top_p, "only the likeliest tokens that together reach this probability; 0 takes all")
+      .minimum(0)
+      .maximum(1);
+  table.add("--greedy", options.greedy, "always the likeliest token");
+  table.add("--seed", options.seed, "of the draws; the same seed gives the same texts")
+      .minimum(0)
+      .alias("--random-seed");
+  table.stray_words_mean("--prompt");
+}
+
+}  // namespace
+
+bool read_generate_options(const std::vector<std::string>& arguments, GenerateOptions& options) {
+  OptionTable table("espalier generate", "Continues texts with a trained model.");
+  add_options(table, options);
+  Problems problems;
+  if (!table.parse(arguments, problems)) return false;
+  // Below this exp(logit / temperature) leaves the range of numbers.
+  if (options.temperature > 0 && options.temperature < 1e-6)
+    problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the likeliest token");
+  problems.raise();
+  return true;
+}
+
+}  // namespace espalier

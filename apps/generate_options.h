@@ -1,0 +1,28 @@
+// The options of `espalier generate`, which espalier checks before it becomes the engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace espalier {
+
+struct GenerateOptions {
+  std::string load;
+  std::optional<int64_t> ckpt_step, num_threads;
+  std::vector<std::string> prompts;
+  int64_t tokens_to_generate = 64, top_k = 0, seed = 1234;
+  double temperature = 1.0, top_p = 0;
+  bool greedy = false, stop_at_eod = true, json = false;
+
+  // Temperature 0 is the limit in which the likeliest token has all the probability.
+  bool is_greedy() const { return greedy || temperature == 0; }
+};
+
+// Throws a UserError with every problem; false when help was printed.
+bool read_generate_options(const std::vector<std::string>& arguments, GenerateOptions& options);
+
+}  // namespace espalier

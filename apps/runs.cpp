@@ -1,0 +1,20 @@
+// espalier runs: list, show and compare runs by what they recorded.
+#include "commands.h"
+#include "runs_commands.h"
+
+namespace espalier {
+
+const std::vector<Command>& runs_commands() {
+  static const std::vector<Command> list = {
+      {"list", "one line a run: status, steps, loss, speed", runs_list_main},
+      {"show", "one run: its state, its figures, and its loss as a curve", runs_show_main},
+      {"compare", "several runs: which options differ, and what came of it", runs_compare_main},
+  };
+  return list;
+}
+
+int runs_main(const std::vector<std::string>& arguments) {
+  return run_subcommand("espalier runs", runs_commands(), arguments);
+}
+
+}  // namespace espalier

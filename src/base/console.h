@@ -1,0 +1,31 @@
+// What stdout and stderr are shown on: how wide it is, and whether it takes colours.
+#pragma once
+
+#include <string>
+
+namespace espalier {
+
+enum class Stream { kOutput, kError };  // stdout, stderr
+
+// A terminal that understands escape sequences (not TERM=dumb).
+bool is_terminal(Stream stream);
+
+// NO_COLOR (set, not empty) forbids, then CLICOLOR_FORCE (set, not 0) demands; else on a terminal.
+bool shows_colours(Stream stream);
+
+// Columns of the terminal; `otherwise` where there is none.
+int terminal_width(Stream stream, int otherwise = 100);
+
+enum class Style { kBold, kRed, kYellow, kGreen, kFaint };
+
+// The text in that style where the stream shows colours; else as it is.
+std::string styled(Stream stream, Style style, const std::string& text);
+
+// Columns that the text takes: of UTF-8, two for the wide characters of East Asia, none for combining marks.
+size_t display_width(const std::string& text);
+
+// A text for people: lines of at most `width` columns, broken at blanks, or behind | , / where one word is longer.
+// The first begins in column `column`, the others behind `indent` blanks.
+std::string wrap_text(const std::string& text, size_t column, size_t indent, size_t width);
+
+}  // namespace espalier
