@@ -1,7 +1,10 @@
 #include "checkpoint_hf.h"
 
 #include <chrono>
+#include <cstdio>
 #include <optional>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -58,6 +61,24 @@ void say_moved(const char* what, int64_t num_tensors, int64_t bytes, const Stopw
            format_bytes(size / std::max(1e-9, watch.seconds())), "/s)");
 }
 
+// What both directions say of a model.
+nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors, int64_t bytes, const Stopwatch& watch,
+                             const std::vector<std::string>& notes) {
+  return {{"model_type", convert::names_of(model.family).model_type},
+          {"num_parameters", spec::num_elements(spec::gpt_params(model.config))},
+          {"vocab_rows", model.config.padded_vocab_size},
+          {"num_tensors", num_tensors},
+          {"bytes", bytes},
+          {"seconds", watch.seconds()},
+          {"notes", notes}};
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+constexpr const char* kJsonHelp = "one JSON object: what was read and written, and every note";
+
 }  // namespace
 
 int import_hf_main(const Words& arguments) {
@@ -81,6 +102,8 @@ int import_hf_main(const Words& arguments) {
       .maximum(1e9);
   table.add_negative("--no-check-logits", check,
                      "do not compare logits with the source (saves time, and memory for the model in fp32)");
+  bool json = false;
+  table.add("--json", json, kJsonHelp);
   if (!table.parse(arguments)) return 0;
   options.input = input, options.save = save, options.dtype = dtype_of(type);
 
@@ -90,9 +113,14 @@ int import_hf_main(const Words& arguments) {
   for (const std::string& note : report.notes) log_warning(note);
   say_moved(concat("imported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
             report.num_tensors, report.bytes, watch);
+  nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
   if (check) check_logits(report.step_folder, input, "import");
   folder.commit();
   log_info("saved to ", save);
+  found["run_folder"] = save;
+  found["step_folder"] = (fs::path(save) / report.step_folder.filename()).string();
+  found["logits_compared"] = check;
+  if (json) print_json(found);
   return 0;
 }
 
@@ -116,6 +144,8 @@ int export_hf_main(const Words& arguments) {
   table.add("--keep-vocab-padding", options.keep_vocab_padding, "write the rows that pad the vocabulary, too");
   table.add_negative("--no-check-logits", check,
                      "do not compare logits with the checkpoint (saves time, and memory for the model in fp32)");
+  bool json = false;
+  table.add("--json", json, kJsonHelp);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   const std::optional<int64_t> shard_bytes = parse_bytes(max_shard_size);
@@ -132,9 +162,15 @@ int export_hf_main(const Words& arguments) {
   for (const std::string& note : report.notes) log_warning(note);
   say_moved(concat("exported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
             report.num_tensors, report.bytes, watch);
+  nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
   if (check) check_logits(options.step_folder, folder.path(), "export");
   folder.commit();
   log_info("saved to ", output);
+  found["step_folder"] = options.step_folder.string();
+  found["output"] = output;
+  found["files"] = report.files;
+  found["logits_compared"] = check;
+  if (json) print_json(found);
   return 0;
 }
 

@@ -136,10 +136,21 @@ int export_megatron_main(const Words& arguments) {
       .minimum(1)
       .maximum(1e5);
   table.add("--no-save-optim", weights_only, "weights only");
+  bool json = false;
+  table.add("--json", json, "one JSON object: what was written");
   if (!table.parse(arguments)) return 0;
   request.load = load, request.output = output;
   request.with_optimizer = !weights_only;
   const convert::MegatronExportReport report = convert::export_megatron(request);
+  if (json) {
+    const nlohmann::ordered_json written = {{"folder", report.folder.string()},
+                                            {"step", report.step},
+                                            {"num_files", report.num_files},
+                                            {"bytes", report.num_bytes},
+                                            {"has_optimizer", report.has_optimizer}};
+    std::printf("%s\n", written.dump().c_str());
+    return 0;
+  }
   std::printf("%s: step %s, %s files%s, %s\n", report.folder.c_str(), format_count(report.step).c_str(),
               format_count(report.num_files).c_str(), report.has_optimizer ? " with optimizer state" : "",
               format_bytes(static_cast<double>(report.num_bytes)).c_str());

@@ -1,8 +1,12 @@
 #include "convert/tokenizer_files.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "convert/hf/input_files.h"
+#include "text/utf8.h"
 
 namespace espalier::convert {
 namespace {
@@ -26,6 +30,20 @@ text::TokenizerOptions options_for(const fs::path& folder) {
   return options;
 }
 
+// What goes into the checkpoint is what its name says.
+void check_content(const fs::path& file, const std::string& content) {
+  const std::string extension = file.extension();
+  if (extension == ".json" && !nlohmann::json::accept(content))
+    throw UserError(
+        concat("'", file.string(), "': expected JSON, and these ", format_count(static_cast<int64_t>(content.size())),
+               " bytes are none; take the model's own file"),
+        ExitCode::kBadData);
+  if ((extension == ".txt" || extension == ".jinja") && text::valid_utf8_prefix(content) != content.size())
+    throw UserError(concat("'", file.string(), "': expected UTF-8, and at byte ", text::valid_utf8_prefix(content),
+                           " there is something else; take the model's own file"),
+                    ExitCode::kBadData);
+}
+
 text::TokenizerOptions null_tokenizer(int64_t rows) {
   text::TokenizerOptions options;
   options.type = "NullTokenizer";
@@ -39,8 +57,11 @@ FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::pa
   FoundTokenizer found;
   found.vocab_size = rows;
   for (const char* name : kTokenizerFiles)
-    if (fs::is_regular_file(folder / name))
-      found.files.push_back({std::string("tokenizer/") + name, read_file(folder / name)});
+    if (const auto file = file_of_folder(folder, name)) {
+      const std::string content = read_file(*file);
+      check_content(*file, content);
+      found.files.push_back({std::string("tokenizer/") + name, content});
+    }
   found.options = options_for(folder);
   if (found.options.type.empty()) {
     found.options = null_tokenizer(rows);

@@ -6,6 +6,7 @@
 #include "text/internal/bert_words.h"
 #include "text/internal/strings.h"
 #include "text/internal/tokenizer_file.h"
+#include "text/internal/tokenizer_json.h"
 #include "text/internal/word_cache.h"
 #include "text/internal/word_piece.h"
 
@@ -84,6 +85,7 @@ class BertTokenizer final : public Tokenizer {
     }
     // Pieces that are added later come out of no text.
     model_ = std::make_unique<WordPiece>(pieces_, WordPiece::Options{"##", ids_.at("[UNK]"), kMaxCharacters});
+    num_lines_ = pieces_.size();
     add("[BOS]");
     add("[EOS]");
     for (int64_t i = 0; i < extra_ids; ++i) add("<extra_id_" + std::to_string(i) + ">");
@@ -113,6 +115,35 @@ class BertTokenizer final : public Tokenizer {
   std::optional<int32_t> piece_to_id(std::string_view piece) const override {
     const auto found = ids_.find(std::string(piece));
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+  NamedIds named_ids() const override {
+    return {.bos = ids_.at("[BOS]"), .eos = ids_.at("[EOS]"), .pad = ids_.at("[PAD]")};
+  }
+  TokenizerJson tokenizer_json() const override {
+    TokenizerJson made;
+    std::vector<std::string> model_pieces(pieces_.begin(), pieces_.begin() + static_cast<int64_t>(num_lines_));
+    std::optional<nlohmann::json> vocabulary = vocabulary_json(model_pieces, made.why_not);
+    if (!vocabulary) return made;
+    TokenizerJsonParts parts;
+    parts.normalizer = {{"type", "BertNormalizer"},
+                        {"clean_text", true},
+                        {"handle_chinese_chars", true},
+                        {"strip_accents", lowercase_},
+                        {"lowercase", lowercase_}};
+    parts.pre_tokenizer = {{"type", "BertPreTokenizer"}};
+    parts.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    parts.model = {{"type", "WordPiece"},
+                   {"unk_token", "[UNK]"},
+                   {"continuing_subword_prefix", "##"},
+                   {"max_input_chars_per_word", kMaxCharacters},
+                   {"vocab", *vocabulary}};
+    for (const int32_t id : special_ids())
+      parts.added_tokens.push_back(added_token_json(id, pieces_[static_cast<size_t>(id)], true));
+    made.text = tokenizer_json_text(std::move(parts));
+    made.notes.push_back(
+        "tokenizers knows another version of Unicode than Megatron's WordPiece, and in lower case no final sigma: rare "
+        "characters and Greek words may get other ids");
+    return made;
   }
   std::string description() const override {
     return concat("BertWordPiece", lowercase_ ? "LowerCase" : "Case", " from ", file_.string());
@@ -147,6 +178,7 @@ class BertTokenizer final : public Tokenizer {
 
   std::filesystem::path file_;
   bool lowercase_;
+  size_t num_lines_ = 0;             // of vocab.txt, which come first in pieces_
   std::vector<std::string> pieces_;  // by id
   std::unordered_map<std::string, int32_t> ids_;
   BertWords words_;

@@ -9,6 +9,7 @@
 #include "text/internal/byte_level.h"
 #include "text/internal/json_file.h"
 #include "text/internal/tokenizer_file.h"
+#include "text/internal/tokenizer_json.h"
 #include "text/utf8.h"
 
 namespace espalier::text {
@@ -72,6 +73,9 @@ class Gpt2Tokenizer final : public Tokenizer {
     const auto found = ids_.find(piece);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
+  // transformers gives GPT-2's end of a document as the beginning, too.
+  NamedIds named_ids() const override { return {.bos = eod(), .eos = eod(), .pad = std::nullopt}; }
+  TokenizerJson tokenizer_json() const override;
   std::string kind() const override { return "byte-level BPE; pieces of GPT-2's pattern"; }
   std::vector<int32_t> special_ids() const override {
     const std::optional<int32_t> end = eod();
@@ -141,7 +145,9 @@ class Symbols {
   std::vector<int32_t> ids_;
 };
 
-void read_merges(const std::filesystem::path& path, Symbols& symbols, internal::BpeMerges& merges) {
+// The pairs of pieces that are joined, in their order.
+std::vector<std::pair<std::string, std::string>> read_merges(const std::filesystem::path& path) {
+  std::vector<std::pair<std::string, std::string>> merges;
   const std::vector<std::string> lines = split(internal::read_tokenizer_file(path), '\n');
   // The first line is a comment; what follows the last line feed is no line.
   for (size_t number = 1; number + 1 < lines.size(); ++number) {
@@ -152,8 +158,39 @@ void read_merges(const std::filesystem::path& path, Symbols& symbols, internal::
                              " ('", lines[number], "')"),
                       ExitCode::kBadData);
     }
-    merges.add(symbols.at(words[0]), symbols.at(words[1]), symbols.at(words[0] + words[1]));
+    merges.emplace_back(words[0], words[1]);
   }
+  return merges;
+}
+
+TokenizerJson Gpt2Tokenizer::tokenizer_json() const {
+  using nlohmann::json;
+  TokenizerJson made;
+  json merges = json::array();
+  for (const auto& [left, right] : read_merges(merge_file_)) {
+    for (const std::string& piece : {left, right, left + right}) {
+      if (ids_.count(piece) > 0) continue;
+      made.why_not = concat(merge_file_.filename().string(), " joins '", left, "' and '", right, "', and ",
+                            vocab_file_.filename().string(), " has no '", piece, "'");
+      return made;
+    }
+    merges.push_back({left, right});
+  }
+  // Bytes without a piece have id 0 here.
+  json unknown;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char character = static_cast<char>(byte);
+    if (!piece_to_id(internal::piece_of_bytes({&character, 1}))) unknown = pieces_[kUnknownPieceId];
+  }
+  std::optional<json> vocabulary = internal::vocabulary_json(pieces_, made.why_not);
+  if (!vocabulary) return made;
+  internal::TokenizerJsonParts parts;
+  parts.pre_tokenizer = parts.decoder = internal::byte_level_json(/*use_regex=*/true);
+  parts.model = {{"type", "BPE"},          {"dropout", nullptr},     {"unk_token", unknown}, {"fuse_unk", false},
+                 {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", *vocabulary}, {"merges", merges}};
+  if (const auto end = eod()) parts.added_tokens.push_back(internal::added_token_json(*end, kEndOfText, true));
+  made.text = internal::tokenizer_json_text(std::move(parts));
+  return made;
 }
 
 }  // namespace
@@ -168,7 +205,8 @@ std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::filesystem::path& voca
     const char character = static_cast<char>(byte);
     source.byte_symbols[static_cast<size_t>(byte)] = symbols.at(internal::piece_of_bytes({&character, 1}));
   }
-  read_merges(merge_file, symbols, source.merges);
+  for (const auto& [left, right] : read_merges(merge_file))
+    source.merges.add(symbols.at(left), symbols.at(right), symbols.at(left + right));
   source.symbol_bytes = symbols.take_bytes();
   source.id_of_symbol = symbols.take_ids();
   return std::make_unique<Gpt2Tokenizer>(vocab_file, merge_file, std::move(pieces), std::move(source));

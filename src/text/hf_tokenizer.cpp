@@ -15,6 +15,7 @@
 #include "text/internal/post_processor.h"
 #include "text/internal/pre_tokenizer_steps.h"
 #include "text/internal/tokenizer_file.h"
+#include "text/internal/tokenizer_json.h"
 #include "text/internal/word_cache.h"
 #include "text/utf8.h"
 
@@ -37,6 +38,8 @@ struct HfParts {
   std::unique_ptr<Decoder> decoder;  // null: pieces are joined by blanks
   const BertWords* bert = nullptr;   // the normalizer's, where words can be cut and looked up in one go
 };
+
+std::string extra_token(int64_t number) { return "<extra_id_" + std::to_string(number) + ">"; }
 
 class HfEncoder final : public Encoder {
  public:
@@ -127,7 +130,8 @@ class HfEncoder final : public Encoder {
 
 class HfTokenizer final : public Tokenizer {
  public:
-  HfTokenizer(std::filesystem::path file, HfParts parts) : file_(std::move(file)), parts_(std::move(parts)) {
+  HfTokenizer(std::filesystem::path file, HfParts parts, int64_t extra_ids)
+      : file_(std::move(file)), parts_(std::move(parts)), extra_ids_(extra_ids) {
     vocab_size_ = static_cast<int64_t>(parts_.model.pieces.size());
     const auto& added = parts_.added.by_id();
     if (!added.empty()) vocab_size_ = std::max<int64_t>(vocab_size_, added.rbegin()->first + 1);
@@ -153,8 +157,24 @@ class HfTokenizer final : public Tokenizer {
   }
 
   int64_t vocab_size() const override { return vocab_size_; }
-  std::optional<int32_t> eod() const override { return eod_; }
-  void set_eod(std::optional<int32_t> eod) { eod_ = eod; }
+  std::optional<int32_t> eod() const override { return named_.eos; }
+  NamedIds named_ids() const override { return named_; }
+  void set_named_ids(NamedIds named) { named_ = named; }
+  // The file itself, and what --vocab-extra-ids added to it.
+  TokenizerJson tokenizer_json() const override {
+    if (extra_ids_ == 0) return {.text = read_file(file_), .why_not = "", .notes = {}};
+    nlohmann::json content = read_json_file(file_);
+    nlohmann::json& added = content["added_tokens"];
+    if (added.is_null()) added = nlohmann::json::array();
+    for (int64_t i = 0; i < extra_ids_; ++i) {
+      const std::string token = extra_token(i);
+      const std::optional<int32_t> id = piece_to_id(token);
+      const bool is_listed = std::any_of(added.begin(), added.end(),
+                                         [&](const auto& entry) { return entry.value("content", "") == token; });
+      if (!is_listed) added.push_back(added_token_json(id.value(), token, true));
+    }
+    return {.text = content.dump(1) + "\n", .why_not = "", .notes = {}};
+  }
   std::string chat_template() const override { return chat_template_; }
   void set_chat_template(std::string text) { chat_template_ = std::move(text); }
 
@@ -204,8 +224,8 @@ class HfTokenizer final : public Tokenizer {
 
   std::filesystem::path file_;
   HfParts parts_;
-  int64_t vocab_size_ = 0;
-  std::optional<int32_t> eod_;
+  int64_t extra_ids_ = 0, vocab_size_ = 0;
+  NamedIds named_;
   std::string chat_template_;
 };
 
@@ -222,7 +242,7 @@ HfParts read_parts(const JsonPart& file, int64_t extra_ids) {
   parts.model = read_hf_model(file.part("model"), parts.pre_tokenizer.bytes_last);
   if (const auto part = optional_part(file, "normalizer")) parts.normalizer = make_normalizer(*part);
   AddedTokens::Context context = {*parts.model.vocabulary, parts.model.num_ids, parts.normalizer.get(), {}};
-  for (int64_t i = 0; i < extra_ids; ++i) context.more.push_back("<extra_id_" + std::to_string(i) + ">");
+  for (int64_t i = 0; i < extra_ids; ++i) context.more.push_back(extra_token(i));
   parts.added = AddedTokens(file, context);
   const bool bert_cuts = parts.pre_tokenizer.is_bert && parts.normalizer && parts.added.normalized().empty();
   if (bert_cuts && parts.model.is_word_piece) parts.bert = parts.normalizer->bert_words();
@@ -231,13 +251,13 @@ HfParts read_parts(const JsonPart& file, int64_t extra_ids) {
   return parts;
 }
 
-// "</s>" or {"content": "</s>", ...}; empty if the file or the key is not there.
-std::string eos_content(const std::filesystem::path& path) {
+// Of the key "eos_token": "</s>" or {"content": "</s>", ...}; empty if the file or the key is not there.
+std::string content_of(const char* key, const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return "";
   const nlohmann::json config = read_json_file(path);
   const JsonPart part(config, path.string());
-  if (!part.has("eos_token")) return "";
-  return config.at("eos_token").is_string() ? part.text("eos_token") : part.part("eos_token").text("content");
+  if (!part.has(key)) return "";
+  return config.at(key).is_string() ? part.text(key) : part.part(key).text("content");
 }
 
 // chat_template.jinja, or "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}.
@@ -267,15 +287,28 @@ std::optional<int32_t> eos_id_of_generation(const std::filesystem::path& path) {
   return first.get<int32_t>();
 }
 
-std::optional<int32_t> find_eod(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
+// `named`: whether a file says what the token is, known or not.
+std::optional<int32_t> find_named(const char* key, const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                  bool& named) {
   for (const char* name : {kCompanions[0], kCompanions[1]}) {
-    const std::string content = eos_content(folder / name);
+    const std::string content = content_of(key, folder / name);
     if (content.empty()) continue;
     const std::optional<int32_t> id = tokenizer.piece_to_id(content);
-    if (!id) log_warning((folder / name).string(), ": eos_token '", content, "' is not in the vocabulary");
+    if (!id) log_warning((folder / name).string(), ": ", key, " '", content, "' is not in the vocabulary");
+    named = true;
     return id;
   }
-  return eos_id_of_generation(folder / kCompanions[2]);
+  return std::nullopt;
+}
+
+NamedIds find_named_ids(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
+  bool has_bos = false, has_eos = false, has_pad = false;
+  NamedIds ids;
+  ids.bos = find_named("bos_token", folder, tokenizer, has_bos);
+  ids.eos = find_named("eos_token", folder, tokenizer, has_eos);
+  ids.pad = find_named("pad_token", folder, tokenizer, has_pad);
+  if (!has_eos) ids.eos = eos_id_of_generation(folder / kCompanions[2]);
+  return ids;
 }
 
 }  // namespace
@@ -283,9 +316,10 @@ std::optional<int32_t> find_eod(const std::filesystem::path& folder, const Token
 std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids) {
   const std::filesystem::path file = tokenizer_json_of(path);
   const nlohmann::json content = read_json_file(file);
-  auto tokenizer = std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string()), extra_ids));
+  auto tokenizer =
+      std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string()), extra_ids), extra_ids);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  tokenizer->set_eod(find_eod(folder, *tokenizer));
+  tokenizer->set_named_ids(find_named_ids(folder, *tokenizer));
   tokenizer->set_chat_template(find_chat_template(folder));
   return tokenizer;
 }

@@ -57,6 +57,9 @@ class NullTokenizer final : public Tokenizer {
     const int64_t id = parse_id(piece, size_);
     return id < 0 ? std::nullopt : std::optional(static_cast<int32_t>(id));
   }
+  TokenizerJson tokenizer_json() const override {
+    return {.text = "", .why_not = "the ids of NullTokenizer stand for no text", .notes = {}};
+  }
   std::string description() const override { return "NullTokenizer of " + format_count(size_) + " ids"; }
   std::string kind() const override { return "ids as text"; }
   bool encodes_any_text() const override { return false; }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/internal/sentencepiece_encoder.h"
+#include "text/internal/sentencepiece_json.h"
 #include "text/utf8.h"
 
 namespace espalier::text {
@@ -159,6 +160,21 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<int32_t> piece_to_id(std::string_view piece) const override {
     if (parts_.wrapper == SentencePieceWrapper::kMegatron) return parts_.special.find(std::string(piece));
     return parts_.processor.find(piece);
+  }
+  NamedIds named_ids() const override {
+    const SentencePieceModel& model = parts_.processor.model();
+    const auto id_of = [&](const std::string& piece, const char* added) -> std::optional<int32_t> {
+      if (const auto id = parts_.processor.control_id(piece)) return id;
+      return parts_.special.find(added);
+    };
+    return {.bos = id_of(model.bos_piece, "<BOS>"), .eos = eod(), .pad = id_of(model.pad_piece, "<PAD>")};
+  }
+  TokenizerJson tokenizer_json() const override {
+    const SentencePieceModel& model = parts_.processor.model();
+    SentencePieceUse use;
+    if (parts_.wrapper == SentencePieceWrapper::kLlama2) use.first = parts_.processor.control_id(model.bos_piece);
+    for (const SpecialToken& token : parts_.special.list()) use.special.emplace_back(token.id, token.text);
+    return sentencepiece_json(model, use);
   }
   std::string description() const override {
     static constexpr const char* kNames[] = {"GPTSentencePieceTokenizer", "Llama2Tokenizer", "SentencePieceTokenizer"};

@@ -10,6 +10,7 @@
 #include "text/internal/byte_level.h"
 #include "text/internal/pattern.h"
 #include "text/internal/tiktoken_file.h"
+#include "text/internal/tokenizer_json.h"
 #include "text/utf8.h"
 
 namespace espalier::text {
@@ -93,6 +94,9 @@ class TiktokenTokenizer final : public Tokenizer {
       if (pieces_[id].empty()) pieces_[id] = std::move(ranks.tokens[rank]);
     }
     for (size_t id = 0; id < pieces_.size(); ++id) ids_.emplace(pieces_[id], static_cast<int32_t>(id));
+    expression_ = parts_.rule ? std::string(pattern_of_rule(*parts_.rule)) : encoding.expression;
+    first_id_ = static_cast<size_t>(first_id);
+    num_ranks_ = ranks.tokens.size();
   }
 
   std::unique_ptr<Encoder> new_encoder() const override { return std::make_unique<TiktokenEncoder>(parts_); }
@@ -121,6 +125,17 @@ class TiktokenTokenizer final : public Tokenizer {
     }
     return std::nullopt;
   }
+  NamedIds named_ids() const override {
+    const auto special = [&](std::initializer_list<const char*> names) -> std::optional<int32_t> {
+      for (const char* name : names) {
+        const std::optional<int32_t> id = piece_to_id(name);
+        if (id && special_.count(*id) > 0) return id;
+      }
+      return std::nullopt;
+    };
+    return {.bos = special({"<|begin_of_text|>", "<s>"}), .eos = eod_, .pad = special({"<pad>"})};
+  }
+  TokenizerJson tokenizer_json() const override;
   std::string description() const override { return "TikTokenizer from " + file_.string(); }
   std::string kind() const override {
     return "byte-level BPE of tiktoken; pieces of " +
@@ -191,7 +206,50 @@ class TiktokenTokenizer final : public Tokenizer {
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_set<int32_t> special_;
   std::optional<int32_t> eod_;
+  std::string expression_;
+  size_t first_id_ = 0, num_ranks_ = 0;
 };
+
+TokenizerJson TiktokenTokenizer::tokenizer_json() const {
+  using nlohmann::json;
+  TokenizerJson made;
+  const auto token = [&](size_t rank) -> std::string_view { return pieces_[first_id_ + rank]; };
+  const auto is_rank = [&](int32_t id) {
+    const auto index = static_cast<size_t>(id);
+    return index >= first_id_ && index < first_id_ + num_ranks_ && special_.count(id) == 0;
+  };
+  std::vector<std::string> names;
+  for (size_t id = 0; id < pieces_.size(); ++id) names.push_back(id_to_piece(static_cast<int32_t>(id)));
+  std::optional<json> vocabulary = vocabulary_json(names, made.why_not);
+  if (!vocabulary) return made;
+  // Any two tokens that make a third one are joined, the one of the lowest rank first.
+  json merges = json::array();
+  for (size_t rank = 0; rank < num_ranks_; ++rank) {
+    const std::string_view whole = token(rank);
+    if (!is_rank(static_cast<int32_t>(first_id_ + rank))) continue;
+    for (size_t cut = 1; cut < whole.size(); ++cut) {
+      const auto left = ids_.find(std::string(whole.substr(0, cut)));
+      const auto right = ids_.find(std::string(whole.substr(cut)));
+      if (left == ids_.end() || right == ids_.end() || !is_rank(left->second) || !is_rank(right->second)) continue;
+      merges.push_back({names[static_cast<size_t>(left->second)], names[static_cast<size_t>(right->second)]});
+    }
+  }
+  TokenizerJsonParts parts;
+  // What no match covers has no ids.
+  const json cut = {
+      {"type", "Split"}, {"pattern", {{"Regex", expression_}}}, {"behavior", "Removed"}, {"invert", true}};
+  const json cut_everywhere = {
+      {"type", "Split"}, {"pattern", {{"Regex", expression_}}}, {"behavior", "Isolated"}, {"invert", false}};
+  parts.pre_tokenizer =
+      sequence_json("pretokenizers", {parts_.rule ? cut_everywhere : cut, byte_level_json(/*use_regex=*/false)});
+  parts.decoder = byte_level_json(/*use_regex=*/false);
+  parts.model = {{"type", "BPE"},          {"dropout", nullptr},    {"unk_token", nullptr}, {"fuse_unk", false},
+                 {"byte_fallback", false}, {"ignore_merges", true}, {"vocab", *vocabulary}, {"merges", merges}};
+  for (const int32_t id : special_ids())
+    parts.added_tokens.push_back(added_token_json(id, pieces_[static_cast<size_t>(id)], true));
+  made.text = tokenizer_json_text(std::move(parts));
+  return made;
+}
 
 }  // namespace
 

@@ -35,6 +35,18 @@ class Encoder {
   int64_t num_replaced_ = 0;
 };
 
+// Ids that a model's configuration names.
+struct NamedIds {
+  std::optional<int32_t> bos, eos, pad;
+};
+
+// A tokenizer.json, as Hugging Face's tokenizers and transformers read it.
+struct TokenizerJson {
+  std::string text;                // empty where there can be none of the same ids,
+  std::string why_not;             // which this then tells
+  std::vector<std::string> notes;  // where ids may differ all the same
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -50,6 +62,11 @@ class Tokenizer {
   // The piece as it stands in the vocabulary ("\u0120the"); empty for an unused id.
   virtual std::string id_to_piece(int32_t id) const = 0;
   virtual std::optional<int32_t> piece_to_id(std::string_view piece) const = 0;
+  // What begins a text, ends one, and fills one up. The end is eod().
+  virtual NamedIds named_ids() const { return {.bos = std::nullopt, .eos = eod(), .pad = std::nullopt}; }
+  // The same tokenizer in Hugging Face's form. There, special tokens that stand in a text are found; here, those of
+  // most types are plain text.
+  virtual TokenizerJson tokenizer_json() const = 0;
   // "GPT2BPETokenizer from vocab.json", for people.
   virtual std::string description() const = 0;
   // For people: what it does ("byte-level BPE; pieces of BLOOM's pattern").

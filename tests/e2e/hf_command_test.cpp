@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "store/manifest.h"
@@ -75,6 +77,46 @@ TEST_F(HfCommand, ComparesLogitsOfAnImportAndOfAnExport) {
   const HfOutcome again = export_to(back);
   EXPECT_EQ(again.exit_code, 73);
   EXPECT_NE(again.errors.find("is there and not empty; nothing is overwritten"), std::string::npos) << again.errors;
+}
+
+TEST_F(HfCommand, TellsInJsonWhatItDid) {
+  const Outcome in = import_of("tests/data/hf/gpt2", "--no-check-logits --json");
+  ASSERT_EQ(in.exit_code, 0) << in.errors;
+  const auto imported = nlohmann::json::parse(in.output);
+  EXPECT_EQ(imported.at("model_type"), "gpt2");
+  EXPECT_EQ(imported.at("run_folder"), run_.string());
+  EXPECT_EQ(imported.at("logits_compared"), false);
+  EXPECT_TRUE(fs::exists(imported.at("step_folder").get<std::string>() + "/manifest.json"));
+  const Outcome out = export_to(folder_ / "back", "--no-check-logits --json");
+  ASSERT_EQ(out.exit_code, 0) << out.errors;
+  const auto exported = nlohmann::json::parse(out.output);
+  EXPECT_EQ(exported.at("files"), nlohmann::json::array({"model.safetensors"}));
+  EXPECT_EQ(exported.at("num_parameters"), imported.at("num_parameters"));
+}
+
+TEST_F(HfCommand, AnExportHasATokenizerThatTransformersReadsAndItsIds) {
+  const fs::path model = copy_of("gpt2");
+  for (const char* name : {"vocab.json", "merges.txt"})
+    fs::copy_file(fs::path("tests/data/gpt2-tiny") / name, model / name);
+  replace(model / "config.json", "\"eos_token_id\": 2", "\"eos_token_id\": null");
+  ASSERT_EQ(import_of(model.string(), "--no-check-logits").exit_code, 0);
+  const fs::path back = folder_ / "back";
+  const Outcome out = export_to(back, "--no-check-logits");
+  ASSERT_EQ(out.exit_code, 0) << out.errors;
+  const auto vocabulary = nlohmann::json::parse(read_file(back / "vocab.json"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(back / "config.json")).at("eos_token_id"), vocabulary.at("<|endoftext|>"));
+  EXPECT_TRUE(fs::exists(back / "tokenizer.json"));
+  EXPECT_TRUE(fs::exists(back / "tokenizer_config.json"));
+}
+
+TEST_F(HfCommand, ALinkToAFileElsewhereIsNotCopied) {
+  const fs::path model = copy_of("gpt2");
+  fs::create_symlink("/etc/passwd", model / "tokenizer.json");
+  const Outcome outcome = import_of(model.string(), "--no-check-logits");
+  EXPECT_EQ(outcome.exit_code, 65);
+  EXPECT_NE(outcome.errors.find("tokenizer.json' is a link to '/etc/passwd', outside of the folder"), std::string::npos)
+      << outcome.errors;
+  EXPECT_FALSE(fs::exists(run_));
 }
 
 TEST_F(HfCommand, GeneratesWithWhatWasImported) {

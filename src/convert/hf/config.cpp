@@ -258,8 +258,13 @@ Json parse(const std::string& text, const std::string& origin) {
     Json json = Json::parse(text, watch);
     if (json.is_object()) return json;
     throw UserError(concat(origin, ": expected a JSON object, found ", json.type_name()), ExitCode::kBadData);
-  } catch (const Json::exception& error) {
-    throw UserError(concat(origin, ": expected JSON, found ", error.what()), ExitCode::kBadData);
+  } catch (const Json::parse_error& error) {
+    throw UserError(error.byte > text.size()
+                        ? concat(origin, ": expected JSON; it ends in the middle, after ", text.size(), " bytes")
+                        : concat(origin, ": expected JSON; at byte ", error.byte, " of ", text.size(), " it is none"),
+                    ExitCode::kBadData);
+  } catch (const Json::exception&) {
+    throw UserError(concat(origin, ": expected JSON; it has a number that is too large"), ExitCode::kBadData);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "convert/copy_pieces.h"
 #include "convert/hf/import.h"
 #include "convert/hf/tensors.h"
+#include "convert/hf/tokenizer.h"
 #include "convert/mapped_tensors.h"
 #include "convert/model_config.h"
 #include "store/step_reader.h"
@@ -135,30 +136,19 @@ std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sour
   return files;
 }
 
-// The tokenizer's files, and generation_config.json, which lies among them.
-void write_tokenizer(const store::StepReader& reader, const fs::path& folder) {
-  const std::string prefix = "tokenizer/";
-  bool has_config = false, has_json = false;
-  for (const store::StoredFile& file : reader.manifest().files) {
-    if (!file.path.starts_with(prefix)) continue;
-    const std::string name = file.path.substr(prefix.size());
-    write_file_atomically(folder / name, reader.read_extra_file(file.path));
-    has_config = has_config || name == "tokenizer_config.json";
-    has_json = has_json || name == "tokenizer.json";
-  }
-  // Without it, transformers picks a class by the model's family, which may be another tokenizer.
-  if (has_json && !has_config)
-    write_file_atomically(folder / "tokenizer_config.json",
-                          "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
-}
-
-void write_generation_config(const fs::path& folder, const std::string& config_json) {
-  if (fs::exists(folder / "generation_config.json")) return;
+void write_generation_config(const fs::path& folder, const std::string& config_json, const text::NamedIds& ids) {
+  const fs::path file = folder / "generation_config.json";
+  if (fs::exists(file)) return write_file_atomically(file, with_named_ids(read_file(file), ids));
   const auto config = nlohmann::ordered_json::parse(config_json);
   nlohmann::ordered_json json = {{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (config.contains(key)) json[key] = config[key];
-  write_file_atomically(folder / "generation_config.json", json.dump(2) + "\n");
+  write_file_atomically(file, json.dump(2) + "\n");
+}
+
+// NullTokenizer stands for "none" in what was imported without one; what was trained with it has an end of its own.
+text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptions& options, const std::string& kept) {
+  return options.type == "NullTokenizer" && !kept.empty() ? text::NamedIds() : ids;
 }
 
 }  // namespace
@@ -166,7 +156,8 @@ void write_generation_config(const fs::path& folder, const std::string& config_j
 ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   store::StepReader reader(options.step_folder);
   const store::Manifest& manifest = reader.manifest();
-  const spec::GptConfig config = stored_config(manifest, options.step_folder).model;
+  const plan::RunConfig run = stored_config(manifest, options.step_folder);
+  const spec::GptConfig& config = run.model;
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
   const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
 
@@ -187,10 +178,13 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
     check_blocks(*stored.tensors[tensor], data, options.step_folder);
   });
   report.files = write_tensors(map, sources, dtype, folder, options.max_shard_bytes, report.bytes);
-  const std::string config_json = hf_config_json(report.model, kept);
+  const text::TokenizerOptions tokenizer_options = text::tokenizer_options_of(run.tokenizer);
+  const ExportedTokenizer tokenizer = export_tokenizer(reader, tokenizer_options, folder);
+  report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
+  const text::NamedIds ids = ids_to_name(tokenizer.ids, tokenizer_options, kept);
+  const std::string config_json = with_named_ids(hf_config_json(report.model, kept), ids);
   write_file_atomically(folder / "config.json", config_json);
-  write_tokenizer(reader, folder);
-  write_generation_config(folder, config_json);
+  write_generation_config(folder, config_json, ids);
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "convert/copy_pieces.h"
+#include "convert/hf/input_files.h"
 #include "convert/hf/tensors.h"
 #include "convert/mapped_tensors.h"
 #include "convert/model_config.h"
@@ -150,6 +151,7 @@ void write_step(const fs::path& run_folder, const store::Manifest& manifest,
 }  // namespace
 
 ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder) {
+  check_files_of_folder(options.input);
   const fs::path config_file = options.input / "config.json";
   const std::string config_text = read_file(config_file);
   ImportReport report{.model = read_hf_config(config_text, config_file.string()), .step_folder = {}, .notes = {}};

@@ -305,6 +305,8 @@ store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable&
   return pairs;
 }
 
+constexpr const char* kRopeScaling = "--rope-scaling-";
+
 std::vector<std::string> unsaid_options(const plan::RunConfig& config, const OptionTable& table) {
   const TorchValue args = TorchValue::record("argparse.Namespace", {}, TorchValue::dict(namespace_of(config, table)));
   plan::RunConfig found;
@@ -319,7 +321,14 @@ std::vector<std::string> unsaid_options(const plan::RunConfig& config, const Opt
   for (const auto& row : table.options()) {
     if (row->group() != table.find("--num-layers")->group() || row->effect() != OptionEffect::kUsed) continue;
     if (row->name() == "--pad-vocab-size-to" || row->values() == found_table.find(row->name())->values()) continue;
-    unsaid.push_back(concat(row->name(), " ", join(row->values(), " ")));
+    const std::string option = concat(row->name(), " ", join(row->values(), " "));
+    // One scaling of positions is one problem, however many options it has.
+    const bool goes_on =
+        row->name().starts_with(kRopeScaling) && !unsaid.empty() && unsaid.back().starts_with(kRopeScaling);
+    if (goes_on)
+      unsaid.back() += " " + option;
+    else
+      unsaid.push_back(option);
   }
   if (unsaid.empty()) unsaid.push_back("a part of the model");
   return unsaid;

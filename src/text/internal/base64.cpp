@@ -1,5 +1,6 @@
 #include "text/internal/base64.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace espalier::text::internal {
@@ -35,6 +36,19 @@ std::optional<std::string> decode_base64(std::string_view text) {
     if (unused != 0) return std::nullopt;
   }
   return bytes;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  static constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t given = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < given ? static_cast<uint8_t>(bytes[at + i]) : 0u);
+    for (size_t i = 0; i < 4; ++i) text += i <= given ? kLetters[group >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
 }
 
 }  // namespace espalier::text::internal

@@ -112,4 +112,38 @@ bool CharsMap::has_prefix(std::string_view bytes) const {
   return true;
 }
 
+std::vector<std::pair<std::string, std::string>> CharsMap::rules() const {
+  std::vector<std::pair<std::string, std::string>> found;
+  if (units_.empty()) return found;
+  struct Place {
+    std::string key;
+    size_t base;  // of its children
+  };
+  std::vector<Place> open = {{"", offset_of(units_[0])}};
+  size_t num_reached = 0;
+  while (!open.empty()) {
+    const Place place = std::move(open.back());
+    open.pop_back();
+    for (size_t byte = 255; byte >= 1; --byte) {
+      const size_t child = place.base ^ byte;
+      if (child >= units_.size() || label_of(units_[child]) != byte) continue;
+      open.push_back({place.key + static_cast<char>(byte), child ^ offset_of(units_[child])});
+      // In a trie no unit is reached twice.
+      if (++num_reached > units_.size()) fail(where_, "the units of the trie point back to one another");
+    }
+    if (place.key.empty() || place.base >= units_.size() || (units_[place.base] & kValueBit) == 0) continue;
+    found.emplace_back(place.key, replacements_.data() + (units_[place.base] & ~kValueBit));
+  }
+  return found;
+}
+
+std::string CharsMap::blob() const {
+  if (units_.empty()) return "";
+  const auto trie_bytes = static_cast<uint32_t>(units_.size() * sizeof(uint32_t));
+  std::string blob(4 + trie_bytes, '\0');
+  std::memcpy(blob.data(), &trie_bytes, 4);
+  std::memcpy(blob.data() + 4, units_.data(), trie_bytes);
+  return blob + replacements_;
+}
+
 }  // namespace espalier::text::internal

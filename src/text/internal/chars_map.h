@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace espalier::text::internal {
@@ -33,6 +34,10 @@ class CharsMap {
   Match shortest(std::string_view text) const { return find(text, /*first_only=*/true); }
   // True if some key begins with these bytes.
   bool has_prefix(std::string_view bytes) const;
+  // Every key with what takes its place, in the order of the keys' bytes.
+  std::vector<std::pair<std::string, std::string>> rules() const;
+  // The map as it was read.
+  std::string blob() const;
 
  private:
   Match find(std::string_view text, bool first_only) const;

@@ -1,0 +1,106 @@
+#include "convert/hf/tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "text/hf_tokenizer.h"
+
+namespace espalier::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kJson = "tokenizer.json";
+constexpr const char* kConfig = "tokenizer_config.json";
+
+// Texts that the written file is tried with: blanks, line ends, digits, accents apart, other scripts, emoji.
+constexpr const char* kTrials[] = {"",
+                                   "a",
+                                   "Hello, world!",
+                                   " two  blanks and a tab\tat the end ",
+                                   "one\ntwo\r\n\r\nthree\n",
+                                   "It's 1,234.5% of x_1+y[2]; don't (ever) \"quote\" <tags/>",
+                                   "Stra\u00dfe na\u00efve e\u0301 \u00c5ngstr\u00f6m",
+                                   "\u041f\u0440\u0438\u0432\u0435\u0442 \u4e16\u754c \u3053\u3093\u306b\u3061\u306f",
+                                   "\u0645\u0631\u062d\u0628\u0627 \u0928\u092e\u0938\u094d\u0924\u0947",
+                                   "\U0001f600\U0001f44d\U0001f3fd end",
+                                   "def f(x):\n    return x ** 2  # square\n"};
+
+// The first text that two tokenizers cut differently, or null.
+const char* first_difference(const text::Tokenizer& a, const text::Tokenizer& b) {
+  for (const char* trial : kTrials)
+    if (a.encode(trial) != b.encode(trial)) return trial;
+  return nullptr;
+}
+
+// Which class transformers makes, and its named tokens. Without it, the class is that of the model's family, which may
+// be another tokenizer.
+std::string config_json(const text::Tokenizer& tokenizer) {
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  const text::NamedIds ids = tokenizer.named_ids();
+  if (ids.bos) config["bos_token"] = tokenizer.id_to_piece(*ids.bos);
+  if (ids.eos) config["eos_token"] = tokenizer.id_to_piece(*ids.eos);
+  if (ids.pad) config["pad_token"] = tokenizer.id_to_piece(*ids.pad);
+  return config.dump(2) + "\n";
+}
+
+void write_json(const text::Tokenizer& tokenizer, const fs::path& folder, std::vector<std::string>& notes) {
+  const text::TokenizerJson made = tokenizer.tokenizer_json();
+  const std::string lacking = concat("no tokenizer.json is written, so transformers' AutoTokenizer has none: ");
+  if (made.text.empty()) {
+    notes.push_back(lacking + made.why_not);
+    return;
+  }
+  write_file_atomically(folder / kJson, made.text);
+  const char* different = first_difference(tokenizer, *text::load_hf_tokenizer(folder));
+  if (different == nullptr) {
+    notes.insert(notes.end(), made.notes.begin(), made.notes.end());
+    return;
+  }
+  fs::remove(folder / kJson);
+  notes.push_back(concat(lacking, "it would give other ids to '", different, "'"));
+}
+
+void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOptions& options, const fs::path& folder,
+                   std::vector<std::string>& notes) {
+  // What --vocab-extra-ids adds is in no file.
+  if (!fs::exists(folder / kJson) || options.extra_ids > 0) write_json(tokenizer, folder, notes);
+  if (fs::exists(folder / kJson) && !fs::exists(folder / kConfig))
+    write_file_atomically(folder / kConfig, config_json(tokenizer));
+}
+
+}  // namespace
+
+ExportedTokenizer export_tokenizer(const store::StepReader& reader, const text::TokenizerOptions& options,
+                                   const fs::path& folder) {
+  const std::string prefix = "tokenizer/";
+  for (const store::StoredFile& file : reader.manifest().files)
+    if (file.path.starts_with(prefix))
+      write_file_atomically(folder / file.path.substr(prefix.size()), reader.read_extra_file(file.path));
+  ExportedTokenizer exported;
+  try {
+    const auto tokenizer = text::load_tokenizer(text::moved_to(options, folder));
+    exported.ids = tokenizer->named_ids();
+    make_readable(*tokenizer, options, folder, exported.notes);
+  } catch (const UserError& error) {
+    exported.notes.push_back(
+        concat("the tokenizer's files are written as they are, but cannot be read: ", error.what()));
+  }
+  return exported;
+}
+
+std::string with_named_ids(const std::string& config_json, const text::NamedIds& ids) {
+  Json json = Json::parse(config_json);
+  const auto add = [&](const char* key, const std::optional<int32_t>& id) {
+    if (id && (!json.contains(key) || json[key].is_null())) json[key] = *id;
+  };
+  add("bos_token_id", ids.bos);
+  add("eos_token_id", ids.eos);
+  add("pad_token_id", ids.pad);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace espalier::convert
