@@ -213,9 +213,11 @@ TEST(MegatronArguments, OfOurModelsHaveNvidiasNamesToo) {
 TEST(MegatronArguments, NameTheOptionsThatTheyCannotSay) {
   const Ours linear(std::string(kRotary) + "rope_scaling_type = \"linear\"\nrope_scaling_factor = 4.0\n");
   EXPECT_EQ(unsaid_options(linear.config, linear.table),
-            (std::vector<std::string>{"--rope-scaling-type linear", "--rope-scaling-factor 4.0"}));
+            (std::vector<std::string>{"--rope-scaling-type linear --rope-scaling-factor 4.0"}));
   const Ours llama(std::string(kRotary) + "use_rope_scaling = true\n");
-  EXPECT_EQ(unsaid_options(llama.config, llama.table).at(0), "--rope-scaling-type llama3");
+  EXPECT_EQ(
+      unsaid_options(llama.config, llama.table).at(0),
+      "--rope-scaling-type llama3 --rope-scaling-factor 8.0 --rope-scaling-original-max-position-embeddings 8192");
 }
 
 }  // namespace
