@@ -73,7 +73,7 @@ nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors,
           {"notes", notes}};
 }
 
-void print_json(const nlohmann::ordered_json& json) {
+void print_found(const nlohmann::ordered_json& json) {
   std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
@@ -120,7 +120,7 @@ int import_hf_main(const Words& arguments) {
   found["run_folder"] = save;
   found["step_folder"] = (fs::path(save) / report.step_folder.filename()).string();
   found["logits_compared"] = check;
-  if (json) print_json(found);
+  if (json) print_found(found);
   return 0;
 }
 
@@ -170,7 +170,7 @@ int export_hf_main(const Words& arguments) {
   found["output"] = output;
   found["files"] = report.files;
   found["logits_compared"] = check;
-  if (json) print_json(found);
+  if (json) print_found(found);
   return 0;
 }
 

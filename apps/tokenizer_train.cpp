@@ -192,7 +192,7 @@ void report_problems(const Result& result, const TrainRequest& request) {
   }
 }
 
-void report(const Result& result, const std::vector<std::filesystem::path>& files, const TrainRequest& request) {
+void report_training(const Result& result, const std::vector<std::filesystem::path>& files, const TrainRequest& request) {
   const text::TrainedBpe& bpe = result.bpe;
   log_info(
       "read ", format_counted(bpe.num_documents, "document"), ", ", format_bytes(static_cast<double>(bpe.num_bytes)),
@@ -258,7 +258,7 @@ int tokenizer_train_main(const std::vector<std::string>& arguments) {
   if (!request.overwrite) refuse_finished_meanwhile(files);
   const Result result = train(request);
   writer.write(result.bpe, request.eod_token);
-  report(result, files, request);
+  report_training(result, files, request);
   return 0;
 }
 

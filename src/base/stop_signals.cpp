@@ -92,7 +92,7 @@ void take(int number) {
   }
 }
 
-void handle(int number) {
+void note_stop_signal(int number) {
   const int kept = errno;
   take(number);
   errno = kept;
@@ -113,7 +113,7 @@ StopSignals::StopSignals() {
   asked = false;
   erases_line = stderr_is_terminal();
   struct sigaction action = {};
-  action.sa_handler = handle;
+  action.sa_handler = note_stop_signal;
   action.sa_mask = stop_signals();
   action.sa_flags = SA_RESTART;
   for (size_t index = 0; index < std::size(kSignals); ++index) {

@@ -40,9 +40,9 @@ std::string one_line(std::string text) {
 }
 
 // Reads "NAME VALUE" pairs of a line, in order.
-class LineReader {
+class FingerprintLine {
  public:
-  explicit LineReader(const std::string& line) : line_(line), stream_(line) {}
+  explicit FingerprintLine(const std::string& line) : line_(line), stream_(line) {}
 
   template <class Value>
   void read(const char* name, Value& value, int base = 10) {
@@ -140,12 +140,12 @@ OrderFingerprint parse_order(const std::string& text) {
   std::string line;
   std::getline(lines, line);  // is_order_text()
   std::getline(lines, line);
-  LineReader head(line);
+  FingerprintLine head(line);
   head.read("length", fingerprint.sequence_length);
   head.read("seed", fingerprint.seed);
   fingerprint.reading = head.rest("reading");
   while (std::getline(lines, line)) {
-    LineReader words(line);
+    FingerprintLine words(line);
     OrderOfPart part;
     words.read("weight", part.weight);
     words.read("from", part.documents.begin);

@@ -8,15 +8,11 @@ namespace {
 
 constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 constexpr const char* kOnlyLatent = "only multi-latent attention reads it";
-constexpr const char* kOnlyMamba = "only Mamba layers read it";
 constexpr const char* kOnlyFp8 = "only fp8 and fp4 read it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
-constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
 constexpr const char* kOnlyMtp = "only multi-token prediction reads it";
 constexpr const char* kOnlyMup = "only muP reads it";
 constexpr const char* kOnlyHyper = "only hyper-connections read it";
-constexpr const char* kOnlyWeightShards =
-    "only weights that tensor ranks share out once more read it, which are refused";
 constexpr const char* kOnlyQkClip = "only --qk-clip reads it, which is refused";
 constexpr const char* kOnlyInvariant = "only --batch-invariant-mode reads it, which is refused";
 constexpr const char* kMlpChunks = "it divides the work of an MLP, not what it computes";

@@ -8,9 +8,7 @@ namespace {
 
 constexpr const char* kOnlyInference = "only text generation reads it";
 constexpr const char* kOnlyReinforcement = "only reinforcement learning reads it";
-constexpr const char* kOnlyMamba = "only Mamba layers read it";
 constexpr const char* kOnlyFsdp = "only FSDP reads it";
-constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
 constexpr const char* kWhen = "it steers when ranks talk, not what they say";
 constexpr const char* kHow = "it steers how ranks talk, not what they say";
 constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
@@ -26,8 +24,6 @@ constexpr const char* kFaults = "faults are not injected; leave it out";
 constexpr const char* kOnlyDistillation = "only distillation reads it";
 constexpr const char* kPartition = "use --pp-partition-method list:N,N,... or parameters";
 constexpr const char* kOnlyLocal = "only checkpoints outside of --save read it, which are refused";
-constexpr const char* kOnlyWeightShards =
-    "only weights that tensor ranks share out once more read it, which are refused";
 constexpr const char* kOnlySft = "only fine-tuning on prompts reads it";
 constexpr const char* kConfigToml = "the options of a run are in config.toml of its --save folder";
 constexpr const char* kOnlyHybrid = "only --hybrid-context-parallel reads it, which is refused";

@@ -6,9 +6,7 @@
 namespace espalier::plan::internal {
 namespace {
 
-constexpr const char* kOnlyMamba = "only Mamba layers read it";
 constexpr const char* kNoGraphs = "steps are not captured as CUDA graphs";
-constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
 constexpr const char* kTrace = "--profile-step-start and --profile-step-end write a trace for Perfetto";
 constexpr const char* kOffload = "offload is not built in; use --recompute-granularity full, or leave it out";
 constexpr const char* kOnlyOffload = "only offload reads it, which is refused";

@@ -152,8 +152,6 @@ TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
        "use --zero-stage 1, or --pipeline-model-parallel-size 1"},
       {"--accumulate-allreduce-grads-in-fp32 --grad-reduce-type bf16", 1,
        "--accumulate-allreduce-grads-in-fp32 and --grad-reduce-type bf16 (command line) exclude each other; give one"},
-      {"--distributed-backend ccl", 1,
-       "--distributed-backend ccl (command line) is not supported: oneCCL is not built in; use gloo"},
   });
 }
 

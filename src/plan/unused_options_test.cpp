@@ -93,7 +93,7 @@ TEST(UnusedOptions, OfModelLayoutAndTokenizerAreNamed) {
        {"--sequence-parallel (command line) has no effect: one tensor rank has the whole sequence"}},
       {"--pp-partition-method uniform",
        {"--pp-partition-method uniform (command line) has no effect: one pipeline stage has all layers"}},
-      {"--pp-partition-method uniform --pipeline-model-parallel-size 2", {}},
+      {"--pp-partition-method list:1,1 --pipeline-model-parallel-size 2", {}},
       {"--tokenizer-type PretrainedFromHF --tokenizer-name-or-path t --merge-file m",
        {"--merge-file m (command line) has no effect: --tokenizer-type PretrainedFromHF does not read it"}},
       {"--vocab-file v --merge-file m", {}},

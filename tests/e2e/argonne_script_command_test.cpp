@@ -34,14 +34,12 @@ TEST_F(ArgonneScriptCommand, Agpt7BIsPlannedAsItStands) {
   EXPECT_EQ(planned.at("zero_stage"), 1);
 }
 
-// On Aurora its backend is oneCCL, which there is none of here.
-TEST_F(ArgonneScriptCommand, TheBackendOfIntelsMachinesIsRefusedByName) {
-  const Outcome outcome = bash(agpt({{kLaunch, "espalier plan gpt --gpus ${WORLD_SIZE}"}, {"BE=nccl", "BE=ccl"}}));
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.errors.find("--distributed-backend ccl (command line) is not supported: oneCCL is not built in; "
-                                "use gloo"),
-            std::string::npos)
-      << outcome.errors;
+// On Aurora its backend is oneCCL: ranks talk as they do for nccl, and the plan is the same.
+TEST_F(ArgonneScriptCommand, TheBackendOfIntelsMachinesIsTaken) {
+  const Replacements plan = {{kLaunch, "espalier plan gpt --gpus ${WORLD_SIZE}"}};
+  const Outcome nccl = bash(agpt(plan)), ccl = bash(agpt({plan[0], {"BE=nccl", "BE=ccl"}}));
+  EXPECT_EQ(ccl.exit_code, 0) << ccl.errors;
+  EXPECT_EQ(ccl.output, nccl.output);
 }
 
 }  // namespace argonne_script_command_test

@@ -43,7 +43,7 @@ Misses count_misses(const std::vector<std::pair<std::string, std::string>>& rule
   Misses misses;
   for (const auto& [key, replacement] : rules) {
     if (valid_utf8_prefix(key) != key.size()) continue;  // no text has it
-    Piece piece{key, -1, true};
+    Piece piece{key, true};
     normalizer->apply(piece);
     if (piece.text == replacement) continue;
     if (misses.count++ == 0) misses.example = concat("'", key, "' to '", replacement, "'");
