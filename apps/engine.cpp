@@ -1,8 +1,11 @@
 // espalier-engine: the commands that need tensors. `espalier` checks their arguments and becomes this program.
+#include <c10/util/Exception.h>
+
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "cuda/cuda.h"
 #include "engine_compare_hf.h"
 #include "engine_generate.h"
 #include "engine_parity.h"
@@ -38,6 +41,10 @@ int dispatch(const Words& words) {
 int main(int argc, char** argv) {
   return espalier::run_main([&] {
     espalier::tensor::install_cpu_allocator();
-    return espalier::dispatch({argv + 1, argv + argc});
+    try {
+      return espalier::dispatch({argv + 1, argv + argc});
+    } catch (const c10::OutOfMemoryError& error) {
+      throw espalier::cuda::out_of_memory(error.what_without_backtrace());
+    }
   });
 }

@@ -68,6 +68,15 @@ void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>
   log_info("each rank: ", share.explanation);
 }
 
+// A scheduler may show each process one GPU; it must not be the same one.
+void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place, c10d::Store& store) {
+  if (gpu.empty() || store.add(concat("gpu/", place.restart_count, "/", gpu), 1) == 1) return;
+  throw UserError(
+      concat("process ", place.local_rank, " of this machine was given a GPU that another process has. Give ",
+             "each its own (CUDA_VISIBLE_DEVICES, or the scheduler's GPUs per task), or start fewer."),
+      ExitCode::kUsage);
+}
+
 dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
@@ -85,6 +94,7 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
   options.device = compute.device;
   options.make_device_backend = compute.make_nccl;
   options.store = dist::connect_rendezvous(place);
+  check_own_gpu(compute.gpu, place, *options.store);
   options.tied_embedding = config.model.tie_output;
   options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
   options.backend.one_machine = place.local_world_size == place.world_size;

@@ -1,7 +1,7 @@
 # libespalier_cuda.so, wherever nvcc is found: the CUDA kernels, NCCL, and the table that src/cuda/cuda.cpp loads.
 #
-# The rest of the build does not depend on it. Libtorch's CUDA part is linked where it is installed (scripts/setup
-# --cuda); where it is not, its symbols are left to be found when the plugin is loaded.
+# The rest of the build does not depend on it, nor it on a GPU. Libtorch's CUDA part is linked where it is installed
+# (scripts/setup --cuda); where it is not, its symbols are left to be found when the plugin is loaded.
 
 # What program and plugin must agree on: the headers whose types cross the border.
 set(interface_headers
@@ -18,19 +18,86 @@ string(SUBSTRING ${interface_hash} 0 12 interface_hash)
 set(ESPALIER_CUDA_INTERFACE "espalier ${PROJECT_VERSION} ${interface_hash}")
 
 find_program(ESPALIER_NVCC nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
-if(NOT ESPALIER_NVCC)
-  message(STATUS "CUDA plugin: left out, there is no nvcc in the path or in /usr/local/cuda/bin")
-endif()
 
-# Called once the libraries are there.
-function(espalier_cuda_plugin)
+# Why there is no plugin; empty where there is one. Structures of the toolkit and of NCCL cross into libtorch, so their
+# versions are those that libtorch was made with.
+function(espalier_find_cuda why)
+  set(${why} "" PARENT_SCOPE)
+  if(NOT ESPALIER_NVCC)
+    set(${why} "there is no nvcc in the path or in /usr/local/cuda/bin" PARENT_SCOPE)
+    return()
+  endif()
+  execute_process(COMMAND ${ESPALIER_NVCC} --version OUTPUT_VARIABLE said ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9]+)\\.[0-9]+" release "${said}")
+  if(NOT CMAKE_MATCH_1 EQUAL 13)
+    set(${why} "${ESPALIER_NVCC} is of '${release}', and libtorch was made with CUDA 13" PARENT_SCOPE)
+    return()
+  endif()
   get_filename_component(toolkit ${ESPALIER_NVCC} REALPATH)
   get_filename_component(toolkit ${toolkit} DIRECTORY)
   get_filename_component(toolkit ${toolkit} DIRECTORY)
+  set(ESPALIER_CUDA_TOOLKIT ${toolkit} PARENT_SCOPE)
+  # scripts/setup --cuda unpacks that of the pinned wheel.
+  set(nccl ${ESPALIER_LIBTORCH}/nvidia/nccl/include)
+  if(NOT EXISTS ${nccl}/nccl.h)
+    set(nccl ${toolkit}/include)
+  endif()
+  if(NOT EXISTS ${nccl}/nccl.h)
+    set(${why} "nccl.h is neither in ${ESPALIER_LIBTORCH}/nvidia/nccl/include nor in ${toolkit}/include" PARENT_SCOPE)
+    return()
+  endif()
+  file(STRINGS ${nccl}/nccl.h version REGEX "define NCCL_(MAJOR|MINOR) ")
+  if(NOT "${version}" MATCHES "NCCL_MAJOR 2;.*NCCL_MINOR 28$")
+    set(${why} "${nccl}/nccl.h is not of NCCL 2.28, which libtorch was made with (${version})" PARENT_SCOPE)
+    return()
+  endif()
+  set(ESPALIER_NCCL_INCLUDE ${nccl} PARENT_SCOPE)
+endfunction()
+
+espalier_find_cuda(ESPALIER_NO_CUDA)
+if(ESPALIER_NO_CUDA)
+  message(STATUS "CUDA plugin: left out, ${ESPALIER_NO_CUDA}")
+  set(ESPALIER_NVCC "")
+endif()
+
+# What the plugin needs at run time stands in it by name (DT_NEEDED), also where it is built without these libraries:
+# then empty ones of the same names stand for them. The program opens the real ones before the plugin (cuda.cpp).
+function(espalier_link_cuda_libraries target)
+  set(torch_lib ${ESPALIER_LIBTORCH}/torch/lib)
+  set(nvidia_lib ${ESPALIER_LIBTORCH}/nvidia/cu13/lib)
+  set(libraries ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${nvidia_lib}/libcublas.so.13)
+  set(stub_folder ${CMAKE_BINARY_DIR}/cuda_plugin/stubs)
+  file(WRITE ${CMAKE_BINARY_DIR}/cuda_plugin/stub.cpp "")
+  foreach(library ${libraries})
+    if(EXISTS ${library})
+      target_link_libraries(${target} PRIVATE ${library})
+      set(unresolved ignore-in-shared-libs)  # the rest of NVIDIA's libraries need not be there to build
+      continue()
+    endif()
+    set(unresolved ignore-all)
+    get_filename_component(name ${library} NAME)
+    add_custom_command(OUTPUT ${stub_folder}/${name}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${stub_folder}
+      COMMAND ${CMAKE_CXX_COMPILER} -shared -fPIC -nostdlib -Wl,-soname,${name} ${CMAKE_BINARY_DIR}/cuda_plugin/stub.cpp -o ${stub_folder}/${name}
+      VERBATIM)
+    target_sources(${target} PRIVATE ${stub_folder}/${name})
+    set_source_files_properties(${stub_folder}/${name} PROPERTIES GENERATED ON EXTERNAL_OBJECT OFF HEADER_FILE_ONLY ON)
+    target_link_options(${target} PRIVATE -Wl,--no-as-needed ${stub_folder}/${name})
+  endforeach()
+  target_link_options(${target} PRIVATE -Wl,--unresolved-symbols=${unresolved})
+  target_link_libraries(${target} PRIVATE ${nvidia_lib}/libcudart.so.13)
+  # It is found by its names alone: an empty library must never be the one that is loaded.
+  set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON)
+endfunction()
+
+# Called once the libraries are there.
+function(espalier_cuda_plugin)
   find_program(ESPALIER_CCACHE ccache)
-  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU.
+  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. A100 and its kin, H100, B200, RTX 50; what
+  # is newer, or none of them, compiles compute_90 when it is first used.
   set(nvcc ${ESPALIER_CCACHE} ${ESPALIER_NVCC} -std=c++20 -O3 --fmad=false -Xcompiler=-fPIC,-fvisibility=hidden
-    -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -I${CMAKE_SOURCE_DIR}/src)
+    -Werror=all-warnings -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=[sm_90,compute_90]
+    -gencode=arch=compute_100,code=sm_100 -gencode=arch=compute_120,code=sm_120 -I${CMAKE_SOURCE_DIR}/src)
   file(GLOB kernels CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
   set(objects "")
   foreach(kernel ${kernels})
@@ -49,17 +116,7 @@ function(espalier_cuda_plugin)
     CXX_VISIBILITY_PRESET hidden)
   target_compile_definitions(espalier_cuda_plugin PRIVATE ESPALIER_CUDA_INTERFACE="${ESPALIER_CUDA_INTERFACE}")
   target_include_directories(espalier_cuda_plugin PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  target_include_directories(espalier_cuda_plugin SYSTEM PRIVATE ${toolkit}/include)
+  target_include_directories(espalier_cuda_plugin SYSTEM PRIVATE ${ESPALIER_NCCL_INCLUDE} ${ESPALIER_CUDA_TOOLKIT}/include)
   target_link_libraries(espalier_cuda_plugin PRIVATE espalier_base espalier_torch)
-  set(torch_lib ${ESPALIER_LIBTORCH}/torch/lib)
-  if(EXISTS ${torch_lib}/libtorch_cuda.so)
-    target_link_libraries(espalier_cuda_plugin PRIVATE ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so)
-    # The rest of NVIDIA's libraries comes with the driver and the toolkit, and need not be there to build.
-    target_link_options(espalier_cuda_plugin PRIVATE -Wl,--unresolved-symbols=ignore-in-shared-libs)
-  else()
-    # Its own symbols are left to be found as well.
-    target_link_options(espalier_cuda_plugin PRIVATE -Wl,--unresolved-symbols=ignore-all)
-    message(STATUS "CUDA plugin: built without libtorch's CUDA part, which it needs to run (scripts/setup --cuda)")
-  endif()
-  target_link_libraries(espalier_cuda_plugin PRIVATE ${ESPALIER_LIBTORCH}/nvidia/cu13/lib/libcudart.so.13)
+  espalier_link_cuda_libraries(espalier_cuda_plugin)
 endfunction()

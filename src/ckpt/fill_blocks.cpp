@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ckpt/device_reader.h"
 
 namespace espalier::ckpt {
 namespace {
@@ -21,6 +22,18 @@ struct Copy {
   const uint8_t* from;
   int64_t bytes;
 };
+
+// Where this rank's tensors lie.
+at::Device device_of(const std::vector<TensorToSave>& tensors) {
+  return tensors.empty() ? at::Device(at::kCPU) : tensors[0].value.device();
+}
+
+void copy_own_from_device(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
+                          DeviceReader& reader) {
+  for (const OwnCopy& own : plan.own)
+    reader.read(static_cast<const uint8_t*>(tensors[own.from.tensor].value.const_data_ptr()) + own.from.begin,
+                own.from.count, buffer + own.to);
+}
 
 void copy_own(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer) {
   std::vector<Copy> copies;
@@ -90,7 +103,13 @@ PieceStream<uint8_t> stream_from(const SavePlan& plan, int64_t peer, uint8_t* bu
 
 void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
                  const dist::Group& group) {
-  copy_own(plan, tensors, buffer);
+  const at::Device device = device_of(tensors);
+  for (const TensorToSave& tensor : tensors) ESPALIER_CHECK(tensor.value.device() == device, tensor.name);
+  DeviceReader reader(device);
+  if (device.is_cpu())
+    copy_own(plan, tensors, buffer);
+  else
+    copy_own_from_device(plan, tensors, buffer, reader);
   if (group.size() == 1) return;
   const at::Tensor outgoing = at::empty({kMessageBytes}, at::kByte), incoming = at::empty({kMessageBytes}, at::kByte);
   auto* const packed = static_cast<uint8_t*>(outgoing.mutable_data_ptr());
@@ -108,7 +127,10 @@ void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors,
       if (take_bytes > 0) receiving = group.start_receive(incoming.narrow(0, 0, take_bytes), from, kBlockTag);
       if (give_bytes > 0) {
         gives.next_message([&](const uint8_t* piece, int64_t place, int64_t bytes) {
-          std::memcpy(packed + place, piece, static_cast<size_t>(bytes));
+          if (device.is_cpu())
+            std::memcpy(packed + place, piece, static_cast<size_t>(bytes));
+          else
+            reader.read(piece, bytes, packed + place);
         });
         sending = group.start_send(outgoing.narrow(0, 0, give_bytes), to, kBlockTag);
       }

@@ -28,7 +28,7 @@ TensorPart owned_part(const TensorPart& held, const std::vector<plan::ZeroPiece>
 }
 
 TensorPart part_of(const std::string& name, const at::Tensor& value, const std::optional<TensorPart>& part) {
-  ESPALIER_CHECK(value.is_contiguous() && value.device().is_cpu(), name);
+  ESPALIER_CHECK(value.is_contiguous(), name);
   if (!part) {
     TensorPart whole{.global_shape = value.sizes().vec(), .extents = {}};
     if (value.numel() > 0) whole.extents.push_back({0, 0, value.numel()});

@@ -24,7 +24,7 @@ struct TensorPart {
 struct TensorToSave {
   std::string name;                     // global name
   std::string file;                     // store::weights_file(group), store::optimizer_file(group)
-  at::Tensor value;                     // contiguous, on the CPU
+  at::Tensor value;                     // contiguous; all of a save on one device, or on the CPU
   std::optional<TensorPart> part = {};  // nullopt: all of it
 };
 

@@ -1,8 +1,9 @@
 #include "cuda/cuda.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
-#include <cstring>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -24,16 +25,44 @@ std::string last_dl_error() {
 }
 
 Placement on_gpu(int64_t local_rank, int64_t count) {
-  if (local_rank >= count)
-    throw UserError(
-        concat("process ", local_rank, " of this machine needs a GPU of its own, and the driver shows ", count,
-               ". Start at most ", count, " processes here, or give more in CUDA_VISIBLE_DEVICES. ", kOnCpu),
-        ExitCode::kUsage);
+  const int64_t number = gpu_of_process(local_rank, count, std::getenv("CUDA_VISIBLE_DEVICES"));
   const PluginTable& plugin = load_plugin(plugin_path());
-  const std::string name = plugin.select_device(local_rank);
+  const std::string name = plugin.select_device(number);
   kernels::set_device_ops(at::kCUDA, plugin.ops);
-  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
-  return {.device = device, .description = concat(device.str(), ", ", name), .make_nccl = plugin.make_nccl};
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
+  return {.device = device,
+          .description = concat(device.str(), ", ", name),
+          .make_nccl = plugin.make_nccl,
+          .gpu = plugin.identity(number)};
+}
+
+// The folder of the libtorch_cpu.so that this process runs with; empty where there is none.
+std::filesystem::path libtorch_folder() {
+  std::filesystem::path found;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* result) {
+        const std::filesystem::path path = library->dlpi_name;
+        if (path.filename() != "libtorch_cpu.so") return 0;
+        *static_cast<std::filesystem::path*>(result) = path.parent_path();
+        return 1;
+      },
+      &found);
+  return found;
+}
+
+// What the plugin needs, from beside libtorch_cpu, wherever the plugin was built; libtorch's own libraries know where
+// NVIDIA's are. Returns why it could not be done.
+std::string open_libtorch_cuda() {
+  // Freed memory of other sizes is used again instead of asking for more. Read when the library is opened.
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr)
+    ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*replace=*/0);
+  for (const char* name : {"libc10_cuda.so", "libtorch_cuda.so"}) {
+    const std::filesystem::path beside = libtorch_folder() / name;
+    const std::string path = std::filesystem::exists(beside) ? beside.string() : name;
+    if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
+      return concat(last_dl_error(), " (looked for in ", libtorch_folder().string(), ")");
+  }
+  return "";
 }
 
 }  // namespace
@@ -55,13 +84,14 @@ std::filesystem::path plugin_path() {
 const PluginTable& load_plugin(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path))
     throw UserError(concat("'", path.string(),
-                           "' is not there: this build has no CUDA part. Build it where nvcc is in ",
-                           "the path or in /usr/local/cuda/bin. ", kOnCpu));
+                           "' does not exist: this build has no CUDA part. 'scripts/setup --cuda' builds it. ",
+                           kOnCpu));
   // libtorch_cuda registers its kernels with libtorch_cpu when it is loaded, and stays.
+  const std::string trouble = open_libtorch_cuda();
   void* const plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (plugin == nullptr)
     throw UserError(concat(
-        "cannot load '", path.string(), "': ", last_dl_error(),
+        "cannot load '", path.string(), "': ", trouble.empty() ? last_dl_error() : trouble,
         "\nIt needs libtorch's CUDA part and NVIDIA's libraries: 'scripts/setup --cuda' installs them. ", kOnCpu));
   auto* const interface = symbol<const char*()>(plugin, "espalier_cuda_interface");
   auto* const table = symbol<const PluginTable*()>(plugin, "espalier_cuda_table");
@@ -72,12 +102,29 @@ const PluginTable& load_plugin(const std::filesystem::path& path) {
   return *table();
 }
 
+int64_t gpu_of_process(int64_t local_rank, int64_t count, const char* visible) {
+  if (local_rank < count) return local_rank;
+  if (count == 1 && visible != nullptr) return 0;
+  throw UserError(
+      concat("process ", local_rank, " of this machine needs a GPU of its own, and the driver shows ", count,
+             ". Start at most ", count, " processes here, or give more in CUDA_VISIBLE_DEVICES. ", kOnCpu),
+      ExitCode::kUsage);
+}
+
+UserError out_of_memory(const std::string& said) {
+  return UserError(
+      concat("the memory of the GPU is full: ", said.substr(0, said.find('\n')),
+             "\nWhat makes a run smaller: --recompute-activations, a smaller --micro-batch-size, ",
+             "--zero-stage 1 or more, --tensor-model-parallel-size and --pipeline-model-parallel-size over ",
+             "more GPUs. 'espalier plan gpt' with the same options shows what takes how much."));
+}
+
 Placement place_process(plan::Device asked, int64_t local_rank) {
   if (asked == plan::Device::kCpu) return {.description = "the CPU, as --device cpu says"};
   const int64_t count = num_gpus();
   if (count > 0 && asked == plan::Device::kAuto && !std::filesystem::exists(plugin_path())) {
-    log_warning("the driver shows ", count, " GPUs, but this build has no CUDA part: it was built without nvcc. ",
-                "Training on the CPU.");
+    log_warning("the driver shows ", count, " GPUs, but this build has no CUDA part ('", plugin_path().string(),
+                "' does not exist): 'scripts/setup --cuda' builds it. Training on the CPU.");
     return {.description = "the CPU: this build has no CUDA part"};
   }
   if (count > 0) return on_gpu(local_rank, count);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "cuda/plugin_table.h"
 #include "plan/run_config.h"
 
@@ -25,11 +26,19 @@ std::filesystem::path plugin_path();
 // libraries, or the same version of the program.
 const PluginTable& load_plugin(const std::filesystem::path& path);
 
+// Which GPU process `local_rank` of the machine takes of the `count` that it sees. `visible`: CUDA_VISIBLE_DEVICES, or
+// null. Each takes that of its number; where every process was given one of its own, that one.
+int64_t gpu_of_process(int64_t local_rank, int64_t count, const char* visible);
+
+// What a full GPU is told as: what libtorch said, and what makes a run smaller.
+UserError out_of_memory(const std::string& said);
+
 // What a process computes on.
 struct Placement {
   at::Device device{at::kCPU};
   std::string description;  // for the log: "cuda:0, NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)", "CPU: no GPU was found"
   dist::MakeDeviceBackend make_nccl = nullptr;  // on a GPU
+  std::string gpu;                              // which one, of all GPUs of all machines; empty on the CPU
 };
 
 // Follows --device for this process, which is number `local_rank` of those on the machine: each takes the GPU of its

@@ -16,7 +16,10 @@ namespace espalier::cuda {
 struct PluginTable {
   const kernels::DeviceOps* ops;
   // Makes a device the current one of this thread; names it: "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)".
+  // UserError for one that the kernels were not compiled for, or a driver that is too old.
   std::string (*select_device)(int64_t device);
+  // The same for no other GPU of any machine.
+  std::string (*identity)(int64_t device);
   // c10d's NCCL backend of a group. Called by all its ranks, each with its device selected.
   dist::MakeDeviceBackend make_nccl;
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dist/device_watch.h"
+#include "dist/watched_backend.h"
 
 namespace espalier::dist {
 namespace {
@@ -24,7 +26,10 @@ class GroupMaker {
         position_(spec::position_of(shape, rank)),
         store_(store),
         machine_(machine),
-        options_(options) {}
+        options_(options) {
+    if (options.make_device_backend != nullptr)
+      watch_ = std::make_shared<DeviceWatch>(options.device, options.backend.timeout);
+  }
 
   // The group of all ranks that `same` finds on one line with this process.
   template <class Same>
@@ -41,15 +46,16 @@ class GroupMaker {
     return Group(name, ranks, index,
                  machine_ ? make_shared_memory(prefix, machine_, ranks, index, options_.backend)
                           : make_gloo(prefix, index, size, options_.backend),
-                 device_backend(prefix, index, size));
+                 device_backend(name, prefix, index, size));
   }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> device_backend(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
+  c10::intrusive_ptr<c10d::Backend> device_backend(const std::string& name,
+                                                   const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
                                                    int64_t size) const {
     if (options_.make_device_backend == nullptr) return {};
     const auto prefix = c10::make_intrusive<c10d::PrefixStore>("device", store);
-    return options_.make_device_backend(prefix, rank, size, options_.backend.timeout);
+    return watched(options_.make_device_backend(prefix, rank, size, options_.backend.timeout), name, watch_);
   }
 
   GridShape shape_;
@@ -58,6 +64,7 @@ class GroupMaker {
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<SharedMachine> machine_;  // null: Gloo
   GridOptions options_;
+  std::shared_ptr<DeviceWatch> watch_;  // null: the CPU
 };
 
 }  // namespace

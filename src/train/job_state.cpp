@@ -73,12 +73,9 @@ at::Tensor joined(const OwnedTensor& tensor) {
   return at::cat(flat);
 }
 
-// In memory of this machine: itself on the CPU, else a copy in page-locked memory, which the device fills at full
-// speed.
-at::Tensor on_host(const at::Tensor& values) {
-  if (values.is_cpu()) return values;
-  const auto options = at::TensorOptions().dtype(values.scalar_type()).pinned_memory(true);
-  return at::empty(values.sizes(), options).copy_(values);
+// In memory of this machine, to be filled: itself on the CPU.
+at::Tensor host_destination(const at::Tensor& values) {
+  return values.is_cpu() ? values : at::empty(values.sizes(), at::TensorOptions().dtype(values.scalar_type()));
 }
 
 bool is_moment(const OwnedTensor& tensor) {
@@ -92,7 +89,7 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt
     std::erase_if(tensors, [](const OwnedTensor& tensor) { return !is_moment(tensor); });
   std::vector<ckpt::TensorRequest> requests;
   for (const OwnedTensor& tensor : tensors)
-    requests.push_back({tensor.name, on_host(joined(tensor)), part_of(tensor, job.params.shard())});
+    requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, job.params.shard())});
   checkpoint.load_together(requests, part, job.grid.world);
   for (size_t at = 0; at < tensors.size(); ++at) {
     if (tensors[at].values.size() == 1 && tensors[at].values[0].is_cpu()) continue;  // filled itself
@@ -121,7 +118,7 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
     if (spec.is_copy) continue;
     const std::string group = spec::file_group(spec.depth, num_layers);
     const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
-    tensors.push_back({tensor.name, file, on_host(joined(tensor)), part_of(tensor, job.params.shard())});
+    tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
   }
   return tensors;
 }

@@ -11,11 +11,32 @@
 namespace espalier::cuda {
 namespace {
 
+// Below it there is neither a kernel of ours (cmake/cuda_plugin.cmake) nor bf16.
+constexpr int kOldestMajor = 8;
+
 std::string select_device(int64_t device) {
-  c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
-  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device));
-  return concat(properties.name, " (sm_", properties.major, properties.minor, ", ",
-                format_bytes(static_cast<double>(properties.totalGlobalMem)), ")");
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  try {
+    c10::cuda::set_device(index);
+    const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(index);
+    const std::string name = concat(properties.name, " (sm_", properties.major, properties.minor, ", ",
+                                    format_bytes(static_cast<double>(properties.totalGlobalMem)), ")");
+    if (properties.major < kOldestMajor)
+      throw UserError(concat("GPU ", device, " is ", name, ", and the kernels need sm_80 (A100, RTX 30) or newer. ",
+                             "--device cpu trains on the CPU."),
+                      ExitCode::kUsage);
+    return name;
+  } catch (const c10::Error& error) {
+    throw UserError(concat("GPU ", device, " cannot be used: CUDA 13 needs a driver of version 580 or newer ",
+                           "(nvidia-smi shows it), and a GPU that no other process keeps to itself.\n",
+                           error.what_without_backtrace()),
+                    ExitCode::kUsage);
+  }
+}
+
+std::string identity(int64_t device) {
+  const cudaUUID_t& id = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device))->uuid;
+  return std::string(id.bytes, sizeof id.bytes);
 }
 
 }  // namespace
@@ -27,6 +48,7 @@ extern "C" __attribute__((visibility("default"))) const char* espalier_cuda_inte
 
 extern "C" __attribute__((visibility("default"))) const espalier::cuda::PluginTable* espalier_cuda_table() {
   using namespace espalier::cuda;
-  static const PluginTable table{.ops = &ops(), .select_device = select_device, .make_nccl = make_nccl};
+  static const PluginTable table{
+      .ops = &ops(), .select_device = select_device, .identity = identity, .make_nccl = make_nccl};
   return &table;
 }
