@@ -31,8 +31,7 @@ TEST(ProgressLine, GivesUpItsPartsWhereItIsTooWide) {
   facts.done = 50'000'000;
   facts.total = 200'000'000;
   facts.seconds = 10;
-  const std::string whole =
-      "preprocess: 50.0 MB of 200.0 MB (25%), 5.0 MB/s, 1,204 documents (602/s), 30 s left";
+  const std::string whole = "preprocess: 50.0 MB of 200.0 MB (25%), 5.0 MB/s, 1,204 documents (602/s), 30 s left";
   EXPECT_EQ(Progress::line(facts, whole.size()), whole);
   EXPECT_EQ(Progress::line(facts, whole.size() - 1), "preprocess: 50.0 MB of 200.0 MB (25%), 5.0 MB/s, 30 s left");
   EXPECT_EQ(Progress::line(facts, 40), "preprocess: 25%, 5.0 MB/s, 30 s left");

@@ -64,7 +64,8 @@ TEST(StoreMetadata, KeepsTheWordsThatNameTheTokenizer) {
 
 TEST(StoreMetadata, ComparesTheTokenizersOfABlend) {
   TestFolder folder;
-  const std::string good = preprocessed(folder, "a", *tiny()), bad = preprocessed(folder, "b", *other(folder));
+  const std::string good = preprocessed(folder, "a", *tiny_tokenizer()),
+                    bad = preprocessed(folder, "b", *other(folder));
   TokenStoreWriter(folder / "silent", TokenType::kUint16).finish();
   EXPECT_TRUE(describe_differing_tokenizers({folder / "silent", good, "none", good}).empty());
   const std::vector<std::string> lines = describe_differing_tokenizers({folder / "silent", good, bad, good});

@@ -91,7 +91,8 @@ TEST_F(Command, InterruptedWritersLeaveNothing) {
           "env --default-signal=INT " +
           writer +
           " <pipe 2>first & job=$!\n"
-          "for i in $(seq 600); do ls new/*.tmp new/out/*.tmp >ls 2>/dev/null; [ -s ls ] && break; sleep 0.1; done\n"
+          "for i in $(seq 600); do ls new/*.tmp new/out/*.tmp >ls 2>/dev/null; [ -s ls ] || ! kill -0 $job && break; "
+          "sleep 0.1; done\n"
           "cat ls; echo '{\"text\": \"x\"}' | " +
           writer +
           " 2>second; echo second $?\n"

@@ -35,17 +35,18 @@ bool looks_like_hub_name(const fs::path& path) {
 
 [[noreturn]] void refuse_missing(const fs::path& path) {
   if (looks_like_hub_name(path)) {
-    throw UserError(concat("'", path.string(), "' is no file or folder here, and nothing is downloaded at run time. If ",
-                           "it is a name on the Hugging Face Hub, download tokenizer.json and tokenizer_config.json ",
-                           "from https://huggingface.co/", path.string(), "/tree/main into a folder, and give that ",
-                           "folder."),
-                    ExitCode::kMissingInput);
+    throw UserError(
+        concat("'", path.string(), "' is no file or folder here, and nothing is downloaded at run time. If ",
+               "it is a name on the Hugging Face Hub, download tokenizer.json and tokenizer_config.json ",
+               "from https://huggingface.co/", path.string(), "/tree/main into a folder, and give that ", "folder."),
+        ExitCode::kMissingInput);
   }
   const fs::path folder = path.parent_path();
-  throw UserError(concat("cannot open '", path.string(), "': ",
-                         folder.empty() || path_exists(folder) ? "no such file"
-                                                          : concat("the folder '", folder.string(), "' does not exist")),
-                  ExitCode::kMissingInput);
+  throw UserError(
+      concat("cannot open '", path.string(), "': ",
+             folder.empty() || path_exists(folder) ? "no such file"
+                                                   : concat("the folder '", folder.string(), "' does not exist")),
+      ExitCode::kMissingInput);
 }
 
 // "version https://git-lfs.github.com/spec/v1\noid sha256:...\nsize 14500438\n"
@@ -54,16 +55,18 @@ void refuse_lfs_pointer(const fs::path& path, std::string_view content) {
   const size_t size = content.find("\nsize ");
   const std::string_view digits = size == std::string_view::npos ? "" : content.substr(size + 6);
   const std::string_view number = digits.substr(0, digits.find_first_not_of("0123456789"));
-  throw UserError(concat("'", path.string(), "' (", content.size(), " bytes) is a pointer of Git LFS",
-                         number.empty() ? "" : concat(" to a file of ", number, " bytes"),
-                         ", which was not fetched. Run 'git lfs pull' in that repository, or download the file itself."),
-                  ExitCode::kBadData);
+  throw UserError(
+      concat("'", path.string(), "' (", content.size(), " bytes) is a pointer of Git LFS",
+             number.empty() ? "" : concat(" to a file of ", number, " bytes"),
+             ", which was not fetched. Run 'git lfs pull' in that repository, or download the file itself."),
+      ExitCode::kBadData);
 }
 
 void refuse_web_page(const fs::path& path, std::string_view content) {
   const size_t begin = std::min(content.find_first_not_of(" \t\r\n"), content.size());
   std::string head(content.substr(begin, 9));
-  std::transform(head.begin(), head.end(), head.begin(), [](unsigned char letter) { return static_cast<char>(letter < 128 ? std::tolower(letter) : letter); });
+  std::transform(head.begin(), head.end(), head.begin(),
+                 [](unsigned char letter) { return static_cast<char>(letter < 128 ? std::tolower(letter) : letter); });
   if (head != "<!doctype" && !head.starts_with("<html")) return;
   throw UserError(concat("'", path.string(), "' is a web page. Download the file itself; on the Hugging Face Hub its ",
                          "address has /resolve/ where the page's has /blob/."),

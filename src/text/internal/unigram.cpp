@@ -23,6 +23,9 @@ size_t character_bytes(std::string_view text, size_t at) {
 template <class Link>
 void follow_back(const std::vector<Link>& links, size_t size, std::vector<Unigram::Node>& nodes) {
   const auto first = static_cast<ptrdiff_t>(nodes.size());
+  size_t count = 0;
+  for (size_t end = size; end > 0; end = links[end].begin) ++count;
+  if (nodes.capacity() < nodes.size() + count) nodes.reserve(nodes.size() + std::max(count, nodes.size()));
   for (size_t end = size; end > 0; end = links[end].begin) {
     nodes.push_back({links[end].id, links[end].begin, static_cast<uint32_t>(end)});
   }
