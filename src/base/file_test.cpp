@@ -11,7 +11,7 @@
 namespace espalier {
 namespace {
 
-std::string refusal(const std::function<void()>& action) {
+std::string reading_refusal(const std::function<void()>& action) {
   try {
     action();
   } catch (const UserError& error) {
@@ -28,10 +28,10 @@ TEST(File, AFifoOrADeviceIsRefusedByNameByAllThatRead) {
   const std::string expected = concat("'", fifo.string(),
                                       "' is a FIFO (a pipe); a regular file is needed. Write its content to a file and "
                                       "name that.");
-  EXPECT_EQ(refusal([&] { read_file(fifo); }), expected);
-  EXPECT_EQ(refusal([&] { MappedFile file(fifo); }), expected);
-  EXPECT_EQ(refusal([&] { InputFile file(fifo); }), expected);
-  EXPECT_EQ(refusal([&] { read_file("/dev/zero"); }).substr(0, 24), "'/dev/zero' is a device;");
+  EXPECT_EQ(reading_refusal([&] { read_file(fifo); }), expected);
+  EXPECT_EQ(reading_refusal([&] { MappedFile file(fifo); }), expected);
+  EXPECT_EQ(reading_refusal([&] { InputFile file(fifo); }), expected);
+  EXPECT_EQ(reading_refusal([&] { read_file("/dev/zero"); }).substr(0, 24), "'/dev/zero' is a device;");
   std::filesystem::remove(fifo);
 }
 

@@ -58,7 +58,7 @@ std::optional<milliseconds> renewal_of(const fs::path& path) {
   return milliseconds(int64_t{status.st_mtim.tv_sec} * 1000 + status.st_mtim.tv_nsec / 1'000'000);
 }
 
-std::optional<std::string> content_of(const fs::path& path) {
+std::optional<std::string> owner_content(const fs::path& path) {
   try {
     return read_file(path);
   } catch (const UserError& error) {
@@ -116,7 +116,7 @@ Holder watch(const fs::path& path, const std::string& content, const OwnerRecord
   const Clock::time_point end = Clock::now() + times.patience;
   while (Clock::now() < end) {
     std::this_thread::sleep_for(std::min<milliseconds>(times.renew / 4, milliseconds(500)));
-    if (renewal_of(path) != first || content_of(path) != content) return Holder::kAlive;  // or the next one's
+    if (renewal_of(path) != first || owner_content(path) != content) return Holder::kAlive;  // or the next one's
   }
   return Holder::kGone;
 }
@@ -125,7 +125,7 @@ Holder watch(const fs::path& path, const std::string& content, const OwnerRecord
 bool remove_stale(const fs::path& path, const std::string& content) {
   const fs::path aside = path.string() + ".stale-" + hex_digits(random_bytes(8));
   if (::rename(path.c_str(), aside.c_str()) != 0) return false;  // another taker was faster
-  const bool is_the_one = content_of(aside) == content;
+  const bool is_the_one = owner_content(aside) == content;
   if (!is_the_one && ::link(aside.c_str(), path.c_str()) != 0) errno = 0;  // its new holder has it back, or another
   ::unlink(aside.c_str());
   return is_the_one;
@@ -171,7 +171,7 @@ std::unique_ptr<OwnerFile> OwnerFile::take_if_free(const fs::path& path, const s
     const std::string content = self.to_text();
     if (const int descriptor = create_whole(path, content, self.token); descriptor >= 0)
       return std::unique_ptr<OwnerFile>(new OwnerFile(path, content, descriptor, times.renew));
-    const std::optional<std::string> held = content_of(path);
+    const std::optional<std::string> held = owner_content(path);
     if (!held) continue;  // let go since
     const OwnerRecord record = OwnerRecord::parse(*held);
     Holder holder = look_up(record, self);
@@ -204,7 +204,7 @@ OwnerFile::~OwnerFile() {
 
 bool OwnerFile::is_ours() const {
   try {
-    return content_of(path_) == content_;
+    return owner_content(path_) == content_;
   } catch (const UserError&) {
     return false;
   }

@@ -18,9 +18,9 @@
 namespace espalier::store {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{4} << 20;
+constexpr int64_t kBackChunkBytes = int64_t{4} << 20;
 
-[[noreturn]] void fail(const std::filesystem::path& path, int64_t offset, const std::string& reason) {
+[[noreturn]] void fail_reading_back(const std::filesystem::path& path, int64_t offset, const std::string& reason) {
   throw UserError(concat("cannot read back '", path.string(), "' at byte ", offset, ": ", reason),
                   ExitCode::kInputOutput);
 }
@@ -41,9 +41,9 @@ class BackFile {
   void read(int64_t begin, int64_t end, const Consume& consume) {
     const int64_t page = page_bytes();
     for (int64_t at = begin / page * page; at < end;) {
-      const int64_t wanted = std::min(kChunkBytes, (end - at + page - 1) / page * page);
+      const int64_t wanted = std::min(kBackChunkBytes, (end - at + page - 1) / page * page);
       const int64_t got = read_at(at, wanted);
-      if (got == 0 || (got % page != 0 && at + got < end)) fail(path_, at + got, "the file ends there");
+      if (got == 0 || (got % page != 0 && at + got < end)) fail_reading_back(path_, at + got, "the file ends there");
       const int64_t from = std::max(begin, at), to = std::min(end, at + got);
       if (to > from) consume(buffer_.get() + (from - at), to - from);
       at += got;
@@ -56,7 +56,7 @@ class BackFile {
   };
   static std::unique_ptr<char, Free> make_buffer() {
     std::unique_ptr<char, Free> buffer(
-        static_cast<char*>(std::aligned_alloc(static_cast<size_t>(page_bytes()), kChunkBytes)));
+        static_cast<char*>(std::aligned_alloc(static_cast<size_t>(page_bytes()), kBackChunkBytes)));
     if (buffer == nullptr) throw std::bad_alloc();
     return buffer;
   }
@@ -64,7 +64,7 @@ class BackFile {
   void open_buffered() {
     is_buffered_ = true;
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail(path_, 0, std::strerror(errno));
+    if (descriptor_ < 0) fail_reading_back(path_, 0, std::strerror(errno));
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
   }
 
@@ -76,7 +76,7 @@ class BackFile {
         ::close(descriptor_);
         open_buffered();
       } else if (errno != EINTR) {
-        fail(path_, offset, std::strerror(errno));
+        fail_reading_back(path_, offset, std::strerror(errno));
       }
     }
   }
@@ -87,7 +87,7 @@ class BackFile {
   bool is_buffered_ = false;
 };
 
-void compare(const std::filesystem::path& path, const WrittenRange& range, uint64_t found) {
+void compare_range(const std::filesystem::path& path, const WrittenRange& range, uint64_t found) {
   if (found != range.checksum)
     throw UserError(
         concat("'", path.string(), "' does not hold what was written to it: ", range.what, " (bytes ", range.begin,
@@ -114,7 +114,7 @@ void read_back(const std::filesystem::path& path, const std::vector<WrittenRange
         hasher->update(data, static_cast<size_t>(piece));
         data += piece, bytes -= piece, done += piece;
         if (done < ranges[current].bytes) continue;
-        compare(path, ranges[current], hasher->digest());
+        compare_range(path, ranges[current], hasher->digest());
         hasher.emplace();
         ++current, done = 0;
       }
