@@ -106,9 +106,12 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
     plan::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
   if (config.model.vocab_size > 0) model = concat(format_count(plan::num_parameters(config.model)), " parameters");
   const int64_t tokens = training.num_samples * config.data.sequence_length;
-  log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.num_steps),
+  log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.scheduled_steps),
            " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
            spec::to_string(config.grid));
+  if (training.num_steps < training.scheduled_steps)
+    log_info("--train-tokens ends the run after ", format_count(training.num_steps), " of ",
+             format_count(training.scheduled_steps), " steps");
   // Under espalier launch the first rank says it.
   const bool is_check_of_launch = launch::detect_environment().kind == launch::LaunchKind::kEspalier;
   if (!config.parallel.zero_reason.empty() && !is_check_of_launch) log_info(config.parallel.zero_reason);

@@ -285,6 +285,7 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
       refuse(word, "is not one of " + join(option.choices_, ", ") + did_you_mean(nearest_names(word, option.choices_)));
   }
   if (good) option.set_(words);
+  if (!good && option.effect_ == OptionEffect::kNoEffect) option.given_ = false;  // refused: nothing to remark on
 }
 
 void OptionTable::set(const std::string& name, const std::string& word, const std::string& source, Problems& problems) {

@@ -6,14 +6,12 @@
 namespace espalier::plan::internal {
 namespace {
 
-constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 constexpr const char* kOnlyEncoderDecoder = "only encoder-decoder models read it";
 constexpr const char* kOnlyVisionModels = "only vision models read it";
 constexpr const char* kOnlyRetro = "only Retro reads it";
 constexpr const char* kOnlyTeachers = "only distillation reads it";
 constexpr const char* kOnlyFp8 = "only fp8 reads it";
 constexpr const char* kOnlyInfinite = "only the infinite-* decay styles read it, which are refused";
-constexpr const char* kOtherOptimizer = "only an optimizer reads it that is refused";
 constexpr const char* kExpertsRefused = "mixture of experts is not built in; leave it out";
 constexpr const char* kBuiltArrays = "index arrays are built from the data; --data-cache-path keeps them";
 constexpr const char* kOnePhase = "a decay has one phase: use --lr-decay-style linear or cosine";

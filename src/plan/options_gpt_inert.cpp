@@ -8,13 +8,11 @@ namespace espalier::plan::internal {
 namespace {
 
 constexpr const char* kFusion = "kernels are always fused, and equal the unfused form";
-constexpr const char* kOnlyT5 = "only T5 and masked models read it";
 constexpr const char* kOnlyBert = "only BERT reads it";
 constexpr const char* kOnlyRetrieval = "only retrieval models (ICT, REALM) read it";
 constexpr const char* kOnlyVision = "only vision models read it";
 constexpr const char* kMapped = "token files are memory-mapped and need no workers";
 constexpr const char* kZeroBuffers = "it sizes buffers of DeepSpeed's";
-constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
 constexpr const char* kRecompute = "recompute follows --checkpoint-activations or --recompute-granularity";
 
 }  // namespace

@@ -6,7 +6,6 @@
 namespace espalier::plan::internal {
 namespace {
 
-constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 constexpr const char* kOnlyLatent = "only multi-latent attention reads it";
 constexpr const char* kOnlyFp8 = "only fp8 and fp4 read it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
@@ -20,13 +19,12 @@ constexpr const char* kDeterministic = "the same run on the same machine always 
 constexpr const char* kSums = "products of bf16 are always summed in fp32";
 constexpr const char* kMemoryOnly = "it changes where tensors lie, not what is computed";
 constexpr const char* kOnlyMrope = "only mrope reads it, which is refused";
-constexpr const char* kOnlyT5 = "only T5 and masked models read it";
 constexpr const char* kYarnRounds = "the range of yarn is always rounded";
 constexpr const char* kPerToken = "it is the default, --loss-average token";
 constexpr const char* kNoScores = "attention never holds its matrix of scores";
 constexpr const char* kScaling = "the scaling cancels out where scores are fp32, as they are here";
 
-void add_network_size(OptionTable& table) {
+void add_network_size_rows(OptionTable& table) {
   table.group("network size");
   no_effect(table, kFlag, kDeterministic, {"--deterministic-mode"});
   no_effect(table, kFlag, kFused,
@@ -89,7 +87,7 @@ void add_network_size(OptionTable& table) {
           {"--heterogeneous-layers-config-path", "--heterogeneous-layers-config-encoded-json"});
 }
 
-void add_mixture_of_experts(OptionTable& table) {
+void add_mixture_of_experts_rows(OptionTable& table) {
   table.group("mixture of experts");
   no_effect(table, kOne, kOnlyExperts,
             {"--expert-tensor-parallel-size",
@@ -169,7 +167,7 @@ void add_mixture_of_experts(OptionTable& table) {
   no_effect(table, kList, kOnlyExperts, {"--moe-router-load-balancing-type", "--moe-aux-loss-coeff"});
 }
 
-void add_multi_latent_attention(OptionTable& table) {
+void add_multi_latent_attention_rows(OptionTable& table) {
   table.group("multi-latent attention");
   refused(table, kFlag, "multi-latent attention is not built in; leave it out", {"--multi-latent-attention"});
   no_effect(table, kOne, kOnlyLatent,
@@ -177,13 +175,13 @@ void add_multi_latent_attention(OptionTable& table) {
   no_effect(table, kFlag, kOnlyLatent, {"--cache-mla-latents", "--mla-down-proj-fusion"});
 }
 
-void add_transformer_engine(OptionTable& table) {
+void add_transformer_engine_rows(OptionTable& table) {
   table.group("Transformer-Engine");
-  no_effect(table, kFlag, kOnlyFp8,
+  no_effect(table, kFlag, kOnlyFp8AndFp4,
             {"--fp4-param-gather", "--fp8-param-gather", "--fp8-output-proj", "--first-last-layers-bf16",
              "--reuse-grad-buf-for-mxfp8-param-ag", "--keep-fp8-transpose-cache"});
   refused(table, kOne, "use --bf16", {"--te-precision-config-file", "--fp4-format"});
-  no_effect(table, kOne, kOnlyFp8,
+  no_effect(table, kOne, kOnlyFp8AndFp4,
             {"--fp8-recipe", "--fp8-quantizer-factory", "--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16",
              "--fp4-recipe", "--fp4-quantizer-factory"});
   refused(table, kFlag, "Kitchen is not built in; use --bf16", {"--use-kitchen-attention"});
@@ -212,10 +210,10 @@ void add_model_values(OptionTable& table) {
 }  // namespace
 
 void add_nvidia_model(OptionTable& table) {
-  add_network_size(table);
-  add_mixture_of_experts(table);
-  add_multi_latent_attention(table);
-  add_transformer_engine(table);
+  add_network_size_rows(table);
+  add_mixture_of_experts_rows(table);
+  add_multi_latent_attention_rows(table);
+  add_transformer_engine_rows(table);
 
   add_model_values(table);
 }

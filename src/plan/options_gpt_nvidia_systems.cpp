@@ -11,7 +11,6 @@ constexpr const char* kOnlyReinforcement = "only reinforcement learning reads it
 constexpr const char* kOnlyFsdp = "only FSDP reads it";
 constexpr const char* kWhen = "it steers when ranks talk, not what they say";
 constexpr const char* kHow = "it steers how ranks talk, not what they say";
-constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
 constexpr const char* kOneFormat =
     "checkpoints have one format, which every layout reads; `espalier checkpoint` converts";
 constexpr const char* kAsync = "checkpoints are always written behind training, by all ranks";
@@ -37,7 +36,7 @@ constexpr const char* kLogLevel = "use --log-level";
 constexpr const char* kTokenizerSaved =
     "a checkpoint has a copy of its tokenizer, and a run that goes on is compared with it";
 
-void add_checkpointing(OptionTable& table) {
+void add_checkpointing_rows(OptionTable& table) {
   table.group("checkpointing");
   refused(
       table, kOne, "checkpoints hold the parameters; nothing else is written; leave it out",
@@ -70,7 +69,7 @@ void add_checkpointing(OptionTable& table) {
   refused(table, kOne, "a checkpoint keeps its step; use --finetune to begin at step 0", {"--override-ckpt-iteration"});
 }
 
-void add_distributed(OptionTable& table) {
+void add_distributed_rows(OptionTable& table) {
   table.group("distributed");
   no_effect(table, kOne, kHow,
             {"--pipeline-model-parallel-comm-backend", "--tp-comm-bootstrap-backend", "--nccl-communicator-config-path",
@@ -125,7 +124,7 @@ void add_distributed(OptionTable& table) {
   refused(table, kFlag, "use `espalier plan` for a layout without its processes", {"--fake-process-group"});
 }
 
-void add_restarts(OptionTable& table) {
+void add_restarts_rows(OptionTable& table) {
   table.group("restarts");
   refused(table, kFlag, "use `espalier launch --max-restarts`", {"--inprocess-restart", "--enable-ft-package"});
   no_effect(
@@ -145,7 +144,7 @@ void add_restarts(OptionTable& table) {
        "--fault-injector-mtti-seconds", "--fault-injector-offset-seconds", "--fault-injector-seed"});
 }
 
-void add_logging(OptionTable& table) {
+void add_logging_rows(OptionTable& table) {
   table.group("logging");
   no_effect(table, kOne, kConfigToml, {"--config-logger-dir"});
   no_effect(table, kOne, kNeeds, {"--log-memory-interval"});
@@ -163,7 +162,7 @@ void add_logging(OptionTable& table) {
   no_effect(table, kOne, kLogLevel, {"--logging-level"});
 }
 
-void add_inference(OptionTable& table) {
+void add_inference_rows(OptionTable& table) {
   table.group("inference");
   no_effect(
       table, kFlag, kOnlyInference,
@@ -210,7 +209,7 @@ void add_inference(OptionTable& table) {
   no_effect(table, kOne, kOnlyMamba, {"--mamba-inference-conv-states-dtype", "--mamba-inference-ssm-states-dtype"});
 }
 
-void add_reinforcement_learning(OptionTable& table) {
+void add_reinforcement_learning_rows(OptionTable& table) {
   table.group("reinforcement learning");
   refused(table, kFlag, "reinforcement learning is not built in; leave it out", {"--perform-rl-step"});
   no_effect(table, kOne, kOnlyReinforcement,
@@ -254,7 +253,7 @@ void add_reinforcement_learning(OptionTable& table) {
   no_effect(table, kList, kOnlyReinforcement, {"--rl-inference-parsers"});
 }
 
-void add_logits_distillation(OptionTable& table) {
+void add_logits_distillation_rows(OptionTable& table) {
   table.group("logits distillation");
   no_effect(table, kOne, kOnlyDistillation,
             {"--logits-save-top-k", "--logits-save-top-p", "--logits-save-top-p-min-k", "--logits-save-dtype",
@@ -264,7 +263,7 @@ void add_logits_distillation(OptionTable& table) {
   no_effect(table, kFlag, kOnlyDistillation, {"--logits-load-ignore-errors"});
 }
 
-void add_fine_tuning_on_prompts(OptionTable& table) {
+void add_fine_tuning_on_prompts_rows(OptionTable& table) {
   table.group("fine-tuning on prompts");
   refused(table, kFlag, "fine-tuning on prompts is not built in; leave it out", {"--sft"});
   no_effect(table, kOne, kOnlySft, {"--sft-tokenizer-prompt-format"});
@@ -313,14 +312,14 @@ void add_older(OptionTable& table) {
 }  // namespace
 
 void add_nvidia_systems(OptionTable& table) {
-  add_checkpointing(table);
-  add_distributed(table);
-  add_restarts(table);
-  add_logging(table);
-  add_inference(table);
-  add_reinforcement_learning(table);
-  add_logits_distillation(table);
-  add_fine_tuning_on_prompts(table);
+  add_checkpointing_rows(table);
+  add_distributed_rows(table);
+  add_restarts_rows(table);
+  add_logging_rows(table);
+  add_inference_rows(table);
+  add_reinforcement_learning_rows(table);
+  add_logits_distillation_rows(table);
+  add_fine_tuning_on_prompts_rows(table);
 
   add_systems_values(table);
   add_older(table);

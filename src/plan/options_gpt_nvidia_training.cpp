@@ -8,12 +8,11 @@ namespace {
 
 constexpr const char* kNoGraphs = "steps are not captured as CUDA graphs";
 constexpr const char* kTrace = "--profile-step-start and --profile-step-end write a trace for Perfetto";
-constexpr const char* kOffload = "offload is not built in; use --recompute-granularity full, or leave it out";
+constexpr const char* kOffloadRefused = "offload is not built in; use --recompute-granularity full, or leave it out";
 constexpr const char* kOnlyOffload = "only offload reads it, which is refused";
-constexpr const char* kOtherOptimizer = "only an optimizer reads it that is refused";
 constexpr const char* kOnlyFim = "only fill-in-the-middle reads it";
 constexpr const char* kOnlyWsd = "only the WSD decay style reads it, which is refused";
-constexpr const char* kMapped = "token files are memory-mapped and need no such help";
+constexpr const char* kMappedFiles = "token files are memory-mapped and need no such help";
 constexpr const char* kRandom = "randomness is counter-based and has no state";
 constexpr const char* kNoExperiments = "nothing waits behind it";
 constexpr const char* kSelective = "selective recompute has nothing left to do: see --recompute-granularity";
@@ -28,12 +27,12 @@ constexpr const char* kTestMode = "nothing reads it";
 constexpr const char* kTokensAreIds = "data are token ids already when a run begins";
 constexpr const char* kNoMask = "attention never holds a mask";
 
-void add_activation_recompute(OptionTable& table) {
+void add_activation_recompute_rows(OptionTable& table) {
   table.group("activation recompute");
   no_effect(table, kList, kSelective, {"--recompute-modules"});
 }
 
-void add_regularization(OptionTable& table) {
+void add_regularization_rows(OptionTable& table) {
   table.group("regularization");
   refused(table, kFlag, "biases and norms do not decay; leave it out", {"--apply-wd-to-qk-layernorm"});
   no_effect(table, kFlag, kOtherOptimizer, {"--muon-no-split-qkv", "--muon-use-syrk"});
@@ -43,10 +42,10 @@ void add_regularization(OptionTable& table) {
   refused(table, kOne, "biases and norms do not decay; leave it out", {"--no-weight-decay-cond-type"});
 }
 
-void add_training(OptionTable& table) {
+void add_training_rows(OptionTable& table) {
   table.group("training");
   no_effect(table, kList, kNoGraphs, {"--cuda-graph-scope", "--cuda-graph-modules"});
-  refused(table, kOne, kOffload, {"--cpu-offloading-num-layers"});
+  refused(table, kOne, kOffloadRefused, {"--cpu-offloading-num-layers"});
   no_effect(table, kFlag, kOnlyOffload,
             {"--cpu-offloading-retain-pinned-cpu-buffers", "--use-torch-optimizer-for-cpu-offload",
              "--overlap-cpu-optimizer-d2h-h2d", "--no-pin-cpu-grads", "--no-pin-cpu-params"});
@@ -54,7 +53,7 @@ void add_training(OptionTable& table) {
       table, kFlag, kNoGraphs,
       {"--enable-cuda-graph", "--external-cuda-graph", "--delay-offload-until-cuda-graph", "--optimizer-cuda-graph"});
   no_effect(table, kOne, kNoGraphs, {"--cuda-graph-warmup-steps", "--cuda-graph-impl"});
-  refused(table, kFlag, kOffload, {"--fine-grained-activation-offloading", "--optimizer-cpu-offload"});
+  refused(table, kFlag, kOffloadRefused, {"--fine-grained-activation-offloading", "--optimizer-cpu-offload"});
   no_effect(table, kList, kOnlyOffload, {"--offload-modules"});
   no_effect(table, kOne, kOnlyOffload,
             {"--min-offloaded-tensor-size", "--delta-offload-bytes-across-pp-ranks", "--activation-offload-fraction",
@@ -80,24 +79,24 @@ void add_training(OptionTable& table) {
   no_effect(table, kFlag, kOneModel, {"--use-mcore-models"});
 }
 
-void add_initialization(OptionTable& table) {
+void add_initialization_rows(OptionTable& table) {
   table.group("initialization");
   no_effect(table, kFlag, kRandom, {"--te-rng-tracker", "--inference-rng-tracker"});
 }
 
-void add_learning_rate(OptionTable& table) {
+void add_learning_rate_rows(OptionTable& table) {
   table.group("learning rate");
   no_effect(table, kOne, kOnlyWsd, {"--lr-wsd-decay-style", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples"});
   refused(table, kOne, "all weights have one learning rate; leave it out", {"--decoupled-lr", "--decoupled-min-lr"});
   refused(table, kFlag, "every weight is trained; leave it out", {"--freeze-all-layers"});
 }
 
-void add_mixed_precision(OptionTable& table) {
+void add_mixed_precision_rows(OptionTable& table) {
   table.group("mixed precision");
   no_effect(table, kOne, kOnlyMamba, {"--mamba-training-ssm-states-dtype"});
 }
 
-void add_validation(OptionTable& table) {
+void add_validation_rows(OptionTable& table) {
   table.group("validation");
   refused(table, kOne, "use --eval-interval", {"--start-eval-at-iter"});
   refused(table, kOne, "evaluation has the batches of training; leave it out",
@@ -108,7 +107,7 @@ void add_validation(OptionTable& table) {
   refused(table, kList, "use --valid-weighted-split-paths, which names several sets", {"--validation-set-names"});
 }
 
-void add_data_and_dataloader(OptionTable& table) {
+void add_data_and_dataloader_rows(OptionTable& table) {
   table.group("data and dataloader");
   refused_negatives(table, "use --make-vocab-size-divisible-by 1", {"pad-vocab-size"});
   refused(table, kOne, "the tokenizer is as its file says; leave it out", {"--tokenizer-metadata"});
@@ -125,9 +124,9 @@ void add_data_and_dataloader(OptionTable& table) {
           {"--phase-transition-iterations"});
   refused(table, kOne, "use --data-path, --data-file-list or --train-weighted-split-paths-path",
           {"--data-args-path", "--per-split-data-args-path"});
-  no_effect(table, kOne, kMapped, {"--per-dataset-sequences-path", "--num-dataset-builder-threads"});
+  no_effect(table, kOne, kMappedFiles, {"--per-dataset-sequences-path", "--num-dataset-builder-threads"});
   no_effect(
-      table, kFlag, kMapped,
+      table, kFlag, kMappedFiles,
       {"--dataloader-fast-cache-load", "--dataloader-defer-npy-index-mmap", "--no-mmap-bin-files", "--disable-msc"});
   refused(table, kFlag, "make a small set with `espalier preprocess`, or with NullTokenizer from lines of ids",
           {"--mock-data"});
@@ -141,7 +140,7 @@ void add_data_and_dataloader(OptionTable& table) {
   refused(table, kFlag, "copy the data to a file system first", {"--enable-msc"});
 }
 
-void add_experimental(OptionTable& table) {
+void add_experimental_rows(OptionTable& table) {
   table.group("experimental");
   no_effect(table, kFlag, kNoExperiments, {"--enable-experimental"});
   refused(table, kList, "use the options of the model", {"--spec"});
@@ -179,15 +178,15 @@ void add_training_values(OptionTable& table) {
 }  // namespace
 
 void add_nvidia_training(OptionTable& table) {
-  add_activation_recompute(table);
-  add_regularization(table);
-  add_training(table);
-  add_initialization(table);
-  add_learning_rate(table);
-  add_mixed_precision(table);
-  add_validation(table);
-  add_data_and_dataloader(table);
-  add_experimental(table);
+  add_activation_recompute_rows(table);
+  add_regularization_rows(table);
+  add_training_rows(table);
+  add_initialization_rows(table);
+  add_learning_rate_rows(table);
+  add_mixed_precision_rows(table);
+  add_validation_rows(table);
+  add_data_and_dataloader_rows(table);
+  add_experimental_rows(table);
 
   add_training_values(table);
 }

@@ -11,6 +11,16 @@ namespace espalier::plan::internal {
 using Takes = OptionTable::Takes;
 constexpr Takes kFlag = Takes::kFlag, kOne = Takes::kOne, kList = Takes::kList;
 
+// Reasons that several files give.
+inline constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
+inline constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
+inline constexpr const char* kOnlyExperts = "only mixtures of experts read it";
+inline constexpr const char* kOnlyMamba = "only Mamba layers read it";
+inline constexpr const char* kOnlyT5 = "only T5 and masked models read it";
+inline constexpr const char* kOnlyWeightShards =
+    "only weights that tensor ranks share out once more read it, which are refused";
+inline constexpr const char* kOtherOptimizer = "only an optimizer reads it that is refused";
+
 struct InertRow {
   const char* name;
   Takes takes;
