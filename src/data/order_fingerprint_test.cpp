@@ -8,8 +8,8 @@
 namespace espalier::data {
 namespace {
 
-using testing::error_of;
-using testing::TestFolder;
+using test_files::error_of;
+using test_files::TestFolder;
 
 // Documents of 1 to 13 tokens, whose ids tell document and place.
 std::string write_store(const std::string& prefix, int32_t num_documents, int32_t first_id) {

@@ -57,9 +57,9 @@ TEST(StoreMetadata, KeepsTheWordsThatNameTheTokenizer) {
   options.inputs = {"tests/data/owt-20.jsonl"};
   options.output_prefix = folder / "a";
   options.tokenizer_words = {"--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "/a \"folder\"/vocab.json"};
-  preprocess(options, *tiny());
+  preprocess(options, *tiny_tokenizer());
   EXPECT_EQ(metadata_of(folder / "a_text_document").tokenizer->words, options.tokenizer_words);
-  EXPECT_TRUE(metadata_of(preprocessed(folder, "b", *tiny())).tokenizer->words.empty());
+  EXPECT_TRUE(metadata_of(preprocessed(folder, "b", *tiny_tokenizer())).tokenizer->words.empty());
 }
 
 TEST(StoreMetadata, ComparesTheTokenizersOfABlend) {

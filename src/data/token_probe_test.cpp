@@ -7,7 +7,7 @@
 namespace espalier::data {
 namespace {
 
-using testing::TestFolder;
+using test_files::TestFolder;
 
 // `count` documents of `length` tokens of id 7, and one other id.
 std::string write_store(const std::string& prefix, int64_t count, size_t length, int64_t document, size_t token,

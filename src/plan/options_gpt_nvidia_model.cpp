@@ -7,7 +7,7 @@ namespace espalier::plan::internal {
 namespace {
 
 constexpr const char* kOnlyLatent = "only multi-latent attention reads it";
-constexpr const char* kOnlyFp8 = "only fp8 and fp4 read it";
+constexpr const char* kOnlyFp8AndFp4 = "only fp8 and fp4 read it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
 constexpr const char* kOnlyMtp = "only multi-token prediction reads it";
 constexpr const char* kOnlyMup = "only muP reads it";

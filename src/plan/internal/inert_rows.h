@@ -61,10 +61,4 @@ inline void no_effect_either(OptionTable& table, const char* reason, Names names
   for (const std::string name : names) table.add_without_effect("--" + name, kFlag, reason).alias("--no-" + name);
 }
 
-// Reasons that rows of several files give.
-inline constexpr const char* kOnlyMamba = "only Mamba layers read it";
-inline constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
-inline constexpr const char* kOnlyWeightShards =
-    "only weights that tensor ranks share out once more read it, which are refused";
-
 }  // namespace espalier::plan::internal

@@ -67,7 +67,7 @@ std::optional<std::string> owner_content(const fs::path& path) {
   }
 }
 
-[[noreturn]] void fail_to_lock(const char* operation, const fs::path& path) {
+[[noreturn]] void fail_owner(const char* operation, const fs::path& path) {
   throw UserError(concat("cannot ", operation, " '", path.string(), "': ", std::strerror(errno)),
                   ExitCode::kCannotCreate);
 }
@@ -77,7 +77,7 @@ std::optional<std::string> owner_content(const fs::path& path) {
 int create_whole(const fs::path& path, const std::string& content, const std::string& token) {
   const fs::path own = path.string() + ".new-" + token;
   const int descriptor = ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor < 0) fail_to_lock("create", own);
+  if (descriptor < 0) fail_owner("create", own);
   const bool written = ::write(descriptor, content.data(), content.size()) == static_cast<ssize_t>(content.size());
   bool linked = written && ::link(own.c_str(), path.c_str()) == 0;
   int error = errno;
@@ -96,7 +96,7 @@ int create_whole(const fs::path& path, const std::string& content, const std::st
   }
   if (error == EEXIST) return -1;
   errno = error;
-  fail_to_lock("create", path);
+  fail_owner("create", path);
 }
 
 enum class Holder { kAlive, kGone, kUnknown };
