@@ -25,7 +25,7 @@ struct sigaction previous[std::size(kSignals)];
 
 // Read by the handler: one text is read while the other is written.
 constexpr size_t kLongest = 200;
-char awaited[2][kLongest + 1];
+char awaited[2][kLongest + 1] = {"the start of the program", ""};
 std::atomic<int> shown{0};
 std::atomic<bool> speaks{true};
 bool erases_line = false;  // stderr is a terminal, perhaps with a live line
@@ -75,7 +75,7 @@ void take(int number) {
     first_signal = number;
     Line line;
     line << start << name_of(number) << " received: ending in good order; awaited: " << what;
-    if (number == SIGINT) line << ". Ctrl-C again, and once more, does not wait for it";
+    if (number == SIGINT) line << ". Press Ctrl-C twice more not to wait for it";
     line.say();
   } else if (number == SIGINT && asked.load() && seconds_since_asked() < kSecondsForTheLast) {
     Line line;

@@ -29,7 +29,7 @@ bool Saving::agree(bool here) const {
 void Saving::note_failure(const std::string& reason) {
   const int64_t step = job_.trainer().position().step;
   failure_ = reason;
-  log_warning("NOT SAVED: ", reason, "\nTraining goes on, and saves again at the next chance.");
+  log_warning("NOT SAVED: ", reason, "\nThe run goes on, and saves again at the next chance.");
   log_.event("save failed", step, reason);
 }
 
