@@ -63,10 +63,10 @@ TEST(BlendRecipe, TakesRatiosByPathAndNamesWhatIsWrong) {
   EXPECT_EQ(refusal("[1]"), "r.json: entry 1: expected an object, found number");
   EXPECT_EQ(refusal("7"), "r.json: expected a list of {\"dataset_path\", \"ratio\"}, found number");
   EXPECT_EQ(refusal("[]"), "r.json: expected at least one data set, found none");
-  EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": 1e999}])").find("r.json: a number is too large ("), 0u);
+  EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": 1e999}])"), "r.json: a number is too large");
   EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": )" + std::string(300'000, '[')),
             "r.json: expected data sets and ratios, found lists in 8 lists");
-  EXPECT_EQ(refusal("[{]").find("r.json: byte 3: expected JSON, found something else ("), 0u) << refusal("[{]");
+  EXPECT_EQ(refusal("[{]"), "r.json: expected JSON: line 1, column 3 (found ']')");
 }
 
 TEST(BlendRecipe, ReadsArgonnesFileLists) {

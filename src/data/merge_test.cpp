@@ -41,7 +41,8 @@ TEST(Merge, EqualsOneRunByteForByte) {
     write_store(folder / "b", type, 7, 7);
     write_store(folder / "c", type, 7, 8);
     write_store(folder / "d", type, 8, 33);
-    const MergeSummary summary = merge({folder / "a", folder / "b", folder / "c", folder / "d"}, folder / "merged");
+    const MergeSummary summary =
+        merge({folder / "a", folder / "b", folder / "c", folder / "d"}, folder / "merged", /*overwrite=*/true);
     EXPECT_EQ(summary.num_documents, 33);
     EXPECT_EQ(summary.num_tokens, TokenStore(folder / "whole").num_tokens());
     expect_same(folder / "merged", folder / "whole");

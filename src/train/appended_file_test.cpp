@@ -47,22 +47,23 @@ class AppendedFileTest : public ::testing::Test {
 
 TEST_F(AppendedFileTest, WhatAFullDiskRefusesIsWrittenInOrderWhenThereIsRoom) {
   AppendedFile file(folder_ / "records");
-  file.append("first\n");
+  const std::string first = std::string(5000, '1') + "\n";  // the limit leaves room for what is captured of stderr
+  file.append(first);
   {
-    const FileSizeLimit limit(9);  // room for half of the next record
+    const FileSizeLimit limit(static_cast<rlim_t>(first.size()) + 3);  // room for half of the next record
     testing::internal::CaptureStderr();
     file.append("second\n");
     file.append("third\n");
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("records: File too large"), std::string::npos) << said;
     EXPECT_EQ(said.find("File too large"), said.rfind("File too large")) << "once";
-    EXPECT_EQ(content(), "first\n");
+    EXPECT_EQ(content(), first);
     EXPECT_EQ(file.num_waiting(), 2u);
   }
   testing::internal::CaptureStderr();
   file.append("fourth\n");
   EXPECT_NE(testing::internal::GetCapturedStderr().find("2 late records"), std::string::npos);
-  EXPECT_EQ(content(), "first\nsecond\nthird\nfourth\n");
+  EXPECT_EQ(content(), first + "second\nthird\nfourth\n");
 }
 
 TEST_F(AppendedFileTest, AFileThatIsRemovedBeginsAnewWithItsHeader) {

@@ -159,7 +159,7 @@ TEST_F(CheckpointCommand, PruneReadsEverythingThatStaysBeforeAnythingGoes) {
     fs::create_directories(run_);
     for (const char* name : {"step_00000500", "step_00001000", "step_00001500", "step_00002000"}) add(name);
     damage(damaged + "/optimizer-final.safetensors");
-    const Outcome outcome = espalier("prune --yes --keep-every 1000 " + run_.string());
+    const CheckpointOutcome outcome = espalier("prune --yes --keep-every 1000 " + run_.string());
     EXPECT_EQ(outcome.exit_code, 65) << outcome.errors;
     EXPECT_NE(outcome.errors.find((run_ / damaged / "optimizer-final.safetensors").string() + ": tensor '"),
               std::string::npos)

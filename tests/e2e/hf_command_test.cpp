@@ -80,14 +80,14 @@ TEST_F(HfCommand, ComparesLogitsOfAnImportAndOfAnExport) {
 }
 
 TEST_F(HfCommand, TellsInJsonWhatItDid) {
-  const Outcome in = import_of("tests/data/hf/gpt2", "--no-check-logits --json");
+  const HfOutcome in = import_of("tests/data/hf/gpt2", "--no-check-logits --json");
   ASSERT_EQ(in.exit_code, 0) << in.errors;
   const auto imported = nlohmann::json::parse(in.output);
   EXPECT_EQ(imported.at("model_type"), "gpt2");
   EXPECT_EQ(imported.at("run_folder"), run_.string());
   EXPECT_EQ(imported.at("logits_compared"), false);
   EXPECT_TRUE(fs::exists(imported.at("step_folder").get<std::string>() + "/manifest.json"));
-  const Outcome out = export_to(folder_ / "back", "--no-check-logits --json");
+  const HfOutcome out = export_to(folder_ / "back", "--no-check-logits --json");
   ASSERT_EQ(out.exit_code, 0) << out.errors;
   const auto exported = nlohmann::json::parse(out.output);
   EXPECT_EQ(exported.at("files"), nlohmann::json::array({"model.safetensors"}));
@@ -101,7 +101,7 @@ TEST_F(HfCommand, AnExportHasATokenizerThatTransformersReadsAndItsIds) {
   replace(model / "config.json", "\"eos_token_id\": 2", "\"eos_token_id\": null");
   ASSERT_EQ(import_of(model.string(), "--no-check-logits").exit_code, 0);
   const fs::path back = folder_ / "back";
-  const Outcome out = export_to(back, "--no-check-logits");
+  const HfOutcome out = export_to(back, "--no-check-logits");
   ASSERT_EQ(out.exit_code, 0) << out.errors;
   const auto vocabulary = nlohmann::json::parse(read_file(back / "vocab.json"));
   EXPECT_EQ(nlohmann::json::parse(read_file(back / "config.json")).at("eos_token_id"), vocabulary.at("<|endoftext|>"));
@@ -112,7 +112,7 @@ TEST_F(HfCommand, AnExportHasATokenizerThatTransformersReadsAndItsIds) {
 TEST_F(HfCommand, ALinkToAFileElsewhereIsNotCopied) {
   const fs::path model = copy_of("gpt2");
   fs::create_symlink("/etc/passwd", model / "tokenizer.json");
-  const Outcome outcome = import_of(model.string(), "--no-check-logits");
+  const HfOutcome outcome = import_of(model.string(), "--no-check-logits");
   EXPECT_EQ(outcome.exit_code, 65);
   EXPECT_NE(outcome.errors.find("tokenizer.json' is a link to '/etc/passwd', outside of the folder"), std::string::npos)
       << outcome.errors;

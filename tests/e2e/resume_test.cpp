@@ -74,6 +74,9 @@ TEST(ResumeRecords, StepsBehindTheLoadedOneMoveAside) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/metrics.superseded.jsonl"));
 }
 
+// Only its end is saved.
+Words saving_run(const std::string& data) { return tiny_run(data) + Words{"--save-interval", "1000"}; }
+
 std::string refusal(const Words& words) {
   try {
     train(words);
@@ -90,7 +93,7 @@ TEST(ResumeOrder, ALengthThatTakesAnotherEpochOfASmallSetIsRefused) {
   write_token_files(folder / "large", 900, 5);
   write_token_files(folder / "small", 12, 6);
   const Words run =
-      tiny_run("0.9 " + (folder / "large") + " 0.1 " + (folder / "small")) +
+      saving_run("0.9 " + (folder / "large") + " 0.1 " + (folder / "small")) +
       Words{"--split", "100,0,0", "--eval-iters", "0", "--save", folder / "run", "--load", folder / "run"};
   train(run + Words{"--exit-interval", "4"});
   const Words longer = run + Words{"--train-samples", "400", "--exit-interval", "6"};
@@ -109,7 +112,7 @@ TEST(ResumeOrder, FilesOfASmallSetThatWereReplacedAreRefused) {
   write_token_files(folder / "large", 900, 5);
   write_token_files(folder / "small", 12, 6);
   const Words run =
-      tiny_run("0.98 " + (folder / "large") + " 0.02 " + (folder / "small")) +
+      saving_run("0.98 " + (folder / "large") + " 0.02 " + (folder / "small")) +
       Words{"--split", "100,0,0", "--eval-iters", "0", "--save", folder / "run", "--load", folder / "run"};
   train(run + Words{"--exit-interval", "4"});
   write_token_files(folder / "small", 12, 8);
@@ -122,7 +125,7 @@ TEST(ResumeOrder, FilesOfASmallSetThatWereReplacedAreRefused) {
 TEST(ResumeOrder, AnOlderFingerprintStillLoadsAndStillRefuses) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
-  const Words run = tiny_run(folder / "data") + Words{"--save", folder / "run", "--load", folder / "run"};
+  const Words run = saving_run(folder / "data") + Words{"--save", folder / "run", "--load", folder / "run"};
   train(run + Words{"--exit-interval", "4"});
   data::DataSetOptions options;
   options.data_path = {folder / "data"}, options.split = "90,10,0", options.sequence_length = 33, options.seed = 7;
@@ -152,7 +155,7 @@ TEST(ResumeOrder, AnOlderFingerprintStillLoadsAndStillRefuses) {
 TEST(ResumeOrder, ACyclicRunGoesOnInOtherMicroBatches) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
-  const Words run = tiny_run(folder / "data") + split_blanks("--dataloader-type cyclic --train-samples 240");
+  const Words run = saving_run(folder / "data") + split_blanks("--dataloader-type cyclic --train-samples 240");
   train(run + Words{"--save", folder / "straight"});
   const Words stopped = run + Words{"--save", folder / "stopped", "--load", folder / "stopped"};
   train(stopped + Words{"--exit-interval", "7"});
@@ -177,7 +180,7 @@ TEST(TokenIds, NegativeOnesInAnInt32StoreAreRefusedAtTheStart) {
     writer.end_document();
   }
   writer.finish();
-  const std::string refused = refusal(tiny_run(folder / "data") + Words{"--save", folder / "run"});
+  const std::string refused = refusal(saving_run(folder / "data") + Words{"--save", folder / "run"});
   EXPECT_NE(refused.find("data.bin: id of token 3 of sequence 0: expected 0 to 4999, found -7."), std::string::npos)
       << refused;
 }

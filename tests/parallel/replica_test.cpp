@@ -1,6 +1,8 @@
 // Replica checks of a real training: what was changed on one rank is found, named and repaired; nothing else is.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -126,7 +128,7 @@ class Replicas : public ::testing::Test {
         return error.what();
       }
       job.save();
-      job.finish_saving();
+      for (; job.is_saving(); job.check_saving()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return "";
     });
   }
