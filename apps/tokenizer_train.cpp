@@ -192,7 +192,8 @@ void report_problems(const Result& result, const TrainRequest& request) {
   }
 }
 
-void report_training(const Result& result, const std::vector<std::filesystem::path>& files, const TrainRequest& request) {
+void report_training(const Result& result, const std::vector<std::filesystem::path>& files,
+                     const TrainRequest& request) {
   const text::TrainedBpe& bpe = result.bpe;
   log_info(
       "read ", format_counted(bpe.num_documents, "document"), ", ", format_bytes(static_cast<double>(bpe.num_bytes)),

@@ -4,6 +4,9 @@
 find_library(ESPALIER_TORCH_CPU torch_cpu PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)
 find_library(ESPALIER_C10 c10 PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)
 
+# Where programs find it as long as they are in the build folder; cmake/install.cmake says where after that.
+set(CMAKE_BUILD_RPATH ${ESPALIER_LIBTORCH}/torch/lib ${ESPALIER_LIBTORCH}/nvidia/cu13/lib)
+
 add_library(espalier_torch INTERFACE)
 target_include_directories(espalier_torch SYSTEM INTERFACE
   ${ESPALIER_LIBTORCH}/torch/include ${ESPALIER_LIBTORCH}/torch/include/torch/csrc/api/include)
@@ -11,7 +14,6 @@ target_link_libraries(espalier_torch INTERFACE ${ESPALIER_TORCH_CPU} ${ESPALIER_
 # -fopenmp: at::parallel_for is a template; without it, it runs serially in our files without a word.
 target_compile_options(espalier_torch INTERFACE -fopenmp)
 target_link_options(espalier_torch INTERFACE -fopenmp
-  -Wl,-rpath,${ESPALIER_LIBTORCH}/torch/lib -Wl,-rpath,${ESPALIER_LIBTORCH}/nvidia/cu13/lib
   -Wl,-rpath-link,${ESPALIER_LIBTORCH}/nvidia/cu13/lib)
 
 # The one precompiled header of all sources that see tensors.

@@ -19,7 +19,8 @@ constexpr size_t kMaxSources = 65535;
 // A pipe would be empty for the second reader: every rank reads a list for itself.
 std::string read_list(const std::string& option, const std::string& file) {
   if (const std::string what = describe_no_file(file); !what.empty())
-    refuse_data_option(concat(option, ": '", file, "' is ", what, "; expected a regular file, which every rank can read."));
+    refuse_data_option(
+        concat(option, ": '", file, "' is ", what, "; expected a regular file, which every rank can read."));
   return read_file(file);
 }
 
@@ -70,7 +71,8 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   const std::string option = concat("--", set, "-weighted-split-paths");
   std::vector<DataGroup> groups;
   try {
-    if (!file.empty() && !texts.empty()) refuse_data_option(concat(option, " and ", option, "-path are both given. Use one."));
+    if (!file.empty() && !texts.empty())
+      refuse_data_option(concat(option, " and ", option, "-path are both given. Use one."));
     if (!file.empty()) texts = parse_quoted_groups(read_list(option + "-path", file), concat(option, "-path ", file));
   } catch (const UserError& error) {
     problems.add(error.what());

@@ -30,7 +30,7 @@ struct PreprocessOptions {
   bool replace_lone_surrogates = false;  // else a record that holds one is malformed
   // Of a command line that names the tokenizer: kept in the metadata, so that it can be found again.
   std::vector<std::string> tokenizer_words = {};
-  bool overwrite = false;                // else token files that exist are an error
+  bool overwrite = false;  // else token files that exist are an error
 };
 
 struct KeySummary {

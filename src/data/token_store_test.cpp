@@ -368,7 +368,7 @@ TEST(TokenStoreWriter, ReportsAFolderItCannotMake) {
   TestFolder folder;
   write_text(folder / "file", "");
   EXPECT_EQ(error_of([&] { TokenStoreWriter writer(folder / "file/set", TokenType::kInt32); }),
-            concat("cannot create the folder '", folder / "file", "': Not a directory"));
+            concat("cannot create '", folder / "file/set.bin.tmp", "': Not a directory"));
 }
 
 TEST(TokenType, FollowsMegatronsRule) {

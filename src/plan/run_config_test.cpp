@@ -270,7 +270,7 @@ TEST(RunConfig, ProblemsOfManyKindsComeTogether) {
       "--num-layer 2 --hidden-size 50 --num-attention-heads 4 --seq-length 33 --max-position-embeddings 3 "
       "--micro-batch-size 3 --global-batch-size 7 --train-iters 10 --lr-warmup-iters 12 --lr 1e-3 --bf16 --fp16 "
       "--data-path x");
-  EXPECT_EQ(run.messages().size(), 7U) << join(run.messages(), "\n");
+  EXPECT_EQ(run.messages().size(), 6U) << join(run.messages(), "\n");
 }
 
 TEST(RunConfig, ResolvedOptionsReadBackToTheSameRun) {

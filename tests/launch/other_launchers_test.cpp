@@ -86,7 +86,7 @@ TEST_F(OtherLaunchers, UnderRealTorchrunRanksUseItsStoreAndItReadsTheirErrors) {
   const Shell result = shell(folder_, start + training("torchrun"));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("ranks by torchrun: RANK=0, WORLD_SIZE=2"), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("in the launcher's store"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("in the launcher's rendezvous store"), std::string::npos) << result.errors;
   expect_same_bits("torchrun");
   const Shell failed = shell(folder_, start + "train gpt --num-layers 2");
   EXPECT_EQ(failed.exit_code, 1) << "torchrun's own";

@@ -1,9 +1,9 @@
 // Replica checks of a real training: what was changed on one rank is found, named and repaired; nothing else is.
 #include <gtest/gtest.h>
 
+#include <ATen/ATen.h>
 #include <chrono>
 #include <thread>
-#include <ATen/ATen.h>
 
 #include <filesystem>
 #include <fstream>

@@ -50,13 +50,14 @@ std::optional<fs::path> file_of_folder(const fs::path& folder, const std::string
   if (entry.type() == fs::file_type::symlink) {
     const fs::path target = fs::canonical(path, error);
     if (error)
-      refuse_input(path, concat("is a link to '", fs::read_symlink(path, error).string(), "', which cannot be followed"));
+      refuse_input(path,
+                   concat("is a link to '", fs::read_symlink(path, error).string(), "', which cannot be followed"));
     const fs::path home = fs::canonical(folder), blobs = blobs_of(home);
     if (!lies_in(target, home) && (blobs.empty() || !lies_in(target, blobs)))
-      refuse_input(path,
-             concat("is a link to '", target.string(),
-                    "', outside of the folder that is imported. Put a copy of the file there in place of the link "
-                    "if it belongs to the model."));
+      refuse_input(
+          path, concat("is a link to '", target.string(),
+                       "', outside of the folder that is imported. Put a copy of the file there in place of the link "
+                       "if it belongs to the model."));
   }
   const fs::file_type type = fs::status(path, error).type();
   if (type != fs::file_type::regular) refuse_input(path, concat("is ", kind_of(type), "; expected a file"));
