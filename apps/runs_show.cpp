@@ -66,7 +66,7 @@ std::string evaluations_text(const report::Metrics& metrics) {
 std::string alerts_text(const report::Run& run) {
   std::string text;
   for (const report::RunEvent& event : run.events)
-    if (event.event == "alert" || event.event == "error")
+    if (event.event == "alert" || event.event == "error" || event.event == "save failed")
       text += field(event.event.c_str(), concat("step ", format_count(event.step), ": ", event.detail));
   return text;
 }

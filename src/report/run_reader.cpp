@@ -90,7 +90,12 @@ void find_status(Run& run) {
   });
   const bool is_locked = is_locked_here(run.folder / ".lock");
   if (last == run.events.rend()) {
-    run.status = is_locked ? RunStatus::kRunning : run.checkpoints.empty() ? RunStatus::kEmpty : RunStatus::kStopped;
+    const bool has_metrics = fs::exists(run.folder / "metrics.jsonl");
+    run.status = is_locked                  ? RunStatus::kRunning
+                 : !run.checkpoints.empty() ? RunStatus::kStopped
+                 : has_metrics              ? RunStatus::kDied
+                                            : RunStatus::kEmpty;
+    if (run.status == RunStatus::kDied) run.status_detail = "events.jsonl records no start";
     return;
   }
   run.status_detail = last->detail;
