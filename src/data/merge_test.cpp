@@ -101,7 +101,7 @@ TEST(Merge, ADamagedInputLeavesTheOldOutput) {
   index[34 + 4 * TokenStore(folder / "bad").num_sequences() + 8] ^= 1;  // the start of sequence 1
   write_text(folder / "bad.idx", index);
   EXPECT_NE(error_of([&] {
-              merge({folder / "good", folder / "bad"}, folder / "merged");
+              merge({folder / "good", folder / "bad"}, folder / "merged", /*overwrite=*/true);
             }).find("bad.idx: start of sequence 1: expected byte "),
             std::string::npos);
   EXPECT_EQ(read_file(folder / "merged.idx"), before);

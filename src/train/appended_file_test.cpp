@@ -55,7 +55,7 @@ TEST_F(AppendedFileTest, WhatAFullDiskRefusesIsWrittenInOrderWhenThereIsRoom) {
     file.append("second\n");
     file.append("third\n");
     const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_NE(said.find("records: File too large"), std::string::npos) << said;
+    EXPECT_NE(said.find("records': File too large"), std::string::npos) << said;
     EXPECT_EQ(said.find("File too large"), said.rfind("File too large")) << "once";
     EXPECT_EQ(content(), first);
     EXPECT_EQ(file.num_waiting(), 2u);
