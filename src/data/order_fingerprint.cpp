@@ -33,7 +33,7 @@ uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& range) {
   return hasher.digest();
 }
 
-std::string one_line(std::string text) {
+std::string without_controls(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char byte) { return byte < ' '; }, '?');
   return text;
@@ -75,7 +75,7 @@ class FingerprintLine {
   std::istringstream stream_;
 };
 
-std::string range_text(const DocumentRange& range) { return concat(range.begin, " to ", range.end); }
+std::string documents_text(const DocumentRange& range) { return concat(range.begin, " to ", range.end); }
 
 // Why the samples of a part are others than they were; empty when they are the same.
 std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart& present) {
@@ -84,7 +84,7 @@ std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart&
   if (saved.weight != present.weight)
     changed("its share of the blend was ", format_shortest(saved.weight), " and is ", format_shortest(present.weight));
   if (saved.documents.begin != present.documents.begin || saved.documents.end != present.documents.end) {
-    changed("its documents were ", range_text(saved.documents), " and are ", range_text(present.documents));
+    changed("its documents were ", documents_text(saved.documents), " and are ", documents_text(present.documents));
   } else if (saved.sizes_hash != present.sizes_hash) {
     changed("its documents have other lengths: the files were made again or replaced");
   } else {
@@ -128,7 +128,7 @@ std::string to_text(const OrderFingerprint& fingerprint) {
     text += concat("weight ", format_shortest(part.weight), " from ", part.documents.begin, " to ", part.documents.end,
                    " asked ", part.num_samples_asked, " epochs ", part.num_epochs, " samples ", part.num_samples,
                    " sizes ", hex64(part.sizes_hash), " arrays ", hex64(part.arrays_hash), " tokens ",
-                   hex64(part.tokens_hash), " prefix ", one_line(part.prefix), "\n");
+                   hex64(part.tokens_hash), " prefix ", without_controls(part.prefix), "\n");
   return text;
 }
 

@@ -12,7 +12,7 @@ using test_files::error_of;
 using test_files::TestFolder;
 
 // Documents of 1 to 13 tokens, whose ids tell document and place.
-std::string write_store(const std::string& prefix, int32_t num_documents, int32_t first_id) {
+std::string write_numbered(const std::string& prefix, int32_t num_documents, int32_t first_id) {
   TokenStoreWriter writer(prefix, TokenType::kInt32);
   for (int32_t document = 0; document < num_documents; ++document) {
     std::vector<int32_t> ids(static_cast<size_t>(1 + document * 7 % 13));
@@ -24,8 +24,8 @@ std::string write_store(const std::string& prefix, int32_t num_documents, int32_
   return prefix;
 }
 
-std::unique_ptr<const GptDataset> open(const std::vector<std::string>& path, int64_t num_samples, int64_t seed = 5,
-                                       const std::string& split = "100,0,0") {
+std::unique_ptr<const GptDataset> open_train(const std::vector<std::string>& path, int64_t num_samples,
+                                             int64_t seed = 5, const std::string& split = "100,0,0") {
   DataSetOptions options;
   options.data_path = path;
   options.split = split;
@@ -51,12 +51,12 @@ std::vector<int64_t> places_that_differ(const GptDataset& a, const GptDataset& b
 // fingerprint says exactly when reading all of both runs says it.
 TEST(OrderFingerprint, DiffersExactlyWhenALongerRunReadsOtherSamples) {
   TestFolder folder;
-  const std::vector<std::string> path = {"0.97", write_store(folder / "large", 800, 0), "0.03",
-                                         write_store(folder / "small", 7, 90000)};
+  const std::vector<std::string> path = {"0.97", write_numbered(folder / "large", 800, 0), "0.03",
+                                         write_numbered(folder / "small", 7, 90000)};
   int num_equal = 0, num_other = 0;
-  const auto before = open(path, 150);
+  const auto before = open_train(path, 150);
   for (int64_t num_samples = 151; num_samples < 700; num_samples += 11) {
-    const auto after = open(path, num_samples);
+    const auto after = open_train(path, num_samples);
     const std::vector<std::string> changes = order_changes(fingerprint(*before), fingerprint(*after));
     const std::vector<int64_t> places = places_that_differ(*before, *after);
     EXPECT_EQ(changes.empty(), places.empty()) << num_samples << ": " << join(changes, "\n");
@@ -75,17 +75,17 @@ TEST(OrderFingerprint, DiffersExactlyWhenALongerRunReadsOtherSamples) {
 
 TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
   TestFolder folder;
-  const std::vector<std::string> path = {"0.97", write_store(folder / "large", 800, 0), "0.03",
-                                         write_store(folder / "small", 7, 90000)};
-  const auto before = open(path, 150);
-  write_store(folder / "small", 7, 50000);
-  const auto after = open(path, 150);
+  const std::vector<std::string> path = {"0.97", write_numbered(folder / "large", 800, 0), "0.03",
+                                         write_numbered(folder / "small", 7, 90000)};
+  const auto before = open_train(path, 150);
+  write_numbered(folder / "small", 7, 50000);
+  const auto after = open_train(path, 150);
   EXPECT_LT(places_that_differ(*before, *after).size(), 10u) << "of " << before->size();
   EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)),
             std::vector<std::string>{concat("data set 2 of 2, '", folder / "small",
                                             "': it holds other tokens: the files were made again or replaced")});
-  write_store(folder / "small", 8, 90000);
-  const auto longer = open(path, 150);
+  write_numbered(folder / "small", 8, 90000);
+  const auto longer = open_train(path, 150);
   EXPECT_NE(
       order_changes(fingerprint(*before), fingerprint(*longer))[0].find("its documents were 0 to 7 and are 0 to 8"),
       std::string::npos);
@@ -93,22 +93,22 @@ TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
 
 TEST(OrderFingerprint, NamesEveryPartThatDiffers) {
   TestFolder folder;
-  const std::string a = write_store(folder / "a", 50, 0), b = write_store(folder / "b", 40, 9000);
-  const auto first = open({"0.5", a, "0.5", b}, 30);
+  const std::string a = write_numbered(folder / "a", 50, 0), b = write_numbered(folder / "b", 40, 9000);
+  const auto first = open_train({"0.5", a, "0.5", b}, 30);
   const OrderFingerprint saved = fingerprint(*first);
   const auto changes = [&](const std::unique_ptr<const GptDataset>& present) {
     return order_changes(saved, fingerprint(*present));
   };
-  EXPECT_EQ(changes(open({"5", a, "5", b}, 30)), std::vector<std::string>{}) << "weights count as shares";
-  EXPECT_EQ(changes(open({"0.5", a, "0.5", b}, 30, 6)), std::vector<std::string>{"the seed was 5 and is 6"});
-  EXPECT_EQ(changes(open({"1", a}, 30)), std::vector<std::string>{"the number of data sets was 2 and is 1"});
-  const std::vector<std::string> weights = changes(open({"0.25", a, "0.75", b}, 30));
+  EXPECT_EQ(changes(open_train({"5", a, "5", b}, 30)), std::vector<std::string>{}) << "weights count as shares";
+  EXPECT_EQ(changes(open_train({"0.5", a, "0.5", b}, 30, 6)), std::vector<std::string>{"the seed was 5 and is 6"});
+  EXPECT_EQ(changes(open_train({"1", a}, 30)), std::vector<std::string>{"the number of data sets was 2 and is 1"});
+  const std::vector<std::string> weights = changes(open_train({"0.25", a, "0.75", b}, 30));
   ASSERT_EQ(weights.size(), 2u);
   EXPECT_NE(weights[0].find("its share of the blend was 0.5 and is 0.25"), std::string::npos) << weights[0];
   EXPECT_NE(weights[1].find("its share of the blend was 0.5 and is 0.75"), std::string::npos) << weights[1];
-  const std::vector<std::string> swapped = changes(open({"0.5", b, "0.5", a}, 30));
+  const std::vector<std::string> swapped = changes(open_train({"0.5", b, "0.5", a}, 30));
   EXPECT_EQ(swapped.size(), 2u);
-  const std::vector<std::string> split = changes(open({"0.5", a, "0.5", b}, 30, 5, "90,10,0"));
+  const std::vector<std::string> split = changes(open_train({"0.5", a, "0.5", b}, 30, 5, "90,10,0"));
   EXPECT_NE(split[0].find("its documents were 0 to 50 and are 0 to 45"), std::string::npos) << split[0];
   OrderFingerprint cyclic = saved;
   cyclic.reading = "cyclic 1 x 1 of 31 samples";
@@ -119,9 +119,9 @@ TEST(OrderFingerprint, NamesEveryPartThatDiffers) {
 
 TEST(OrderFingerprint, FilesMayMove) {
   TestFolder folder;
-  const auto before = open({write_store(folder / "here", 30, 0)}, 30);
+  const auto before = open_train({write_numbered(folder / "here", 30, 0)}, 30);
   std::filesystem::create_directories(folder / "there");
-  const auto after = open({write_store(folder / "there/under another name", 30, 0)}, 30);
+  const auto after = open_train({write_numbered(folder / "there/under another name", 30, 0)}, 30);
   EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)), std::vector<std::string>{});
 }
 

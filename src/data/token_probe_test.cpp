@@ -10,8 +10,8 @@ namespace {
 using test_files::TestFolder;
 
 // `count` documents of `length` tokens of id 7, and one other id.
-std::string write_store(const std::string& prefix, int64_t count, size_t length, int64_t document, size_t token,
-                        int32_t id) {
+std::string write_with_one_id(const std::string& prefix, int64_t count, size_t length, int64_t document, size_t token,
+                              int32_t id) {
   TokenStoreWriter writer(prefix, TokenType::kInt32);
   for (int64_t at = 0; at < count; ++at) {
     std::vector<int32_t> ids(length, 7);
@@ -28,7 +28,7 @@ TEST(TokenProbe, FindsAnIdOutsideOfTheVocabularyAtBothEndsOfTheFirstAndTheLast) 
   for (const int32_t id : {-7, -1, 8, 2000000000})
     for (const int64_t document : {0, 32})
       for (const size_t token : {size_t{0}, size_t{63}, size_t{136}, size_t{199}}) {
-        const TokenStore store(write_store(folder / "a", 33, 200, document, token, id));
+        const TokenStore store(write_with_one_id(folder / "a", 33, 200, document, token, id));
         EXPECT_EQ(probe_ids(store, {0, 33}, 8),
                   concat(folder / "a.bin", ": id of token ", token, " of sequence ", document,
                          ": expected 0 to 7, found ", id,
@@ -39,7 +39,7 @@ TEST(TokenProbe, FindsAnIdOutsideOfTheVocabularyAtBothEndsOfTheFirstAndTheLast) 
 
 TEST(TokenProbe, TakesWhatIsGoodOrOutsideOfTheRange) {
   TestFolder folder;
-  const TokenStore store(write_store(folder / "a", 33, 5, 32, 4, 8));
+  const TokenStore store(write_with_one_id(folder / "a", 33, 5, 32, 4, 8));
   EXPECT_EQ(probe_ids(store, {0, 33}, 9), std::nullopt);
   EXPECT_EQ(probe_ids(store, {0, 32}, 8), std::nullopt);
   EXPECT_NE(probe_ids(store, {32, 33}, 8), std::nullopt);

@@ -59,12 +59,10 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
                    "single reads in order; cyclic shuffles the samples anew every epoch");
   table
       .add("--cyclic-layout", data.cyclic_layout,
-           "read the cyclic order that Megatron has with this micro-batch size and data-parallel size, whatever the "
-           "layout of this run is")
-      .value_name("MICRO_BATCH DATA_PARALLEL")
+           "MICRO_BATCH DATA_PARALLEL: read the cyclic order that Megatron has with these sizes, in any layout")
       .default_text("1 1");
   table.add("--allow-other-tokenizer", data.allow_other_tokenizer,
-            "train on data that another tokenizer made, and on ids beyond the tokenizer's up to the rows of the model");
+            "take data that another tokenizer made, and ids up to the rows of the model");
   add_tokenizer(table, tokenizer);
   add_data_inert(table);
 }
