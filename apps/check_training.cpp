@@ -1,6 +1,7 @@
 #include "check_training.h"
 
 #include <fcntl.h>
+#include <algorithm>
 
 #include <chrono>
 #include <string_view>
@@ -14,12 +15,10 @@
 namespace espalier {
 
 bool asks_for_validation(const std::vector<std::string>& words) {
-  constexpr std::string_view kOption = "--validate-only", kShortest = "--valida";  // --valid-data-path is another
-  for (const std::string& word : words)
-    if (const std::string name = word.substr(0, word.find('='));
-        kOption.starts_with(name) && name.starts_with(kShortest))
-      return true;
-  return false;
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    const std::string name = word.substr(0, word.find('='));
+    return name == "--validate-only" || name == "--validate_only";
+  });
 }
 
 int check_training(const std::vector<std::string>& words, const TrainingCheck& what) {

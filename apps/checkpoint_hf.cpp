@@ -97,7 +97,7 @@ int import_hf_main(const Words& arguments) {
            "pad the embedding with zero rows to a multiple; it stays as it is unless given")
       .minimum(1)
       .maximum(1e6);
-  table.add("--pad-vocab-size-to", options.pad_vocab_size_to, "pad the embedding with zero rows to so many")
+  table.add("--pad-vocab-size-to", options.pad_vocab_size_to, "pad the embedding with zero rows to this many")
       .minimum(1)
       .maximum(1e9);
   table.add_negative("--no-check-logits", check,

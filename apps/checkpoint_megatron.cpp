@@ -92,7 +92,7 @@ int import_megatron_main(const Words& arguments) {
   OptionTable table(
       "espalier checkpoint import-megatron",
       "Makes a checkpoint from one of Megatron-LM (iter_*), Megatron-DeepSpeed (global_step*) or DeepSpeed's "
-      "universal format, optimizer and position of the run included. Options of train gpt behind -- "
+      "universal format, optimizer and position of the run included. Options of train gpt after -- "
       "replace the arguments that the checkpoint keeps.");
   table.add("--input", input, "what --save was there, or the folder of one checkpoint").required().value_name("DIR");
   table.add("--save", save, "run folder in which to write step_N").required().value_name("DIR");

@@ -42,7 +42,7 @@ void add_rows(OptionTable& table, BlendRequest& request) {
       .minimum(0)
       .maximum(10)
       .default_text("1");
-  table.add("--epochs", request.epochs, "count the tokens of a corpus so many times; corpora not named count once")
+  table.add("--epochs", request.epochs, "count the tokens of a corpus this many times; corpora not named count once")
       .value_name("CORPUS=N");
   table.group("output");
   table.add("--output-folder", request.output_folder, "writes train-splits.txt and valid-splits.txt here")
@@ -104,7 +104,7 @@ void report_missing(const Sources& sources, bool needs_sizes, Problems& problems
                 "for them elsewhere.");
 }
 
-// How much of each is read in a run of so many tokens.
+// How much of each is read in a run of that many tokens.
 struct Amounts {
   double sum_of_weights = 0, total_tokens = 0;
 

@@ -26,7 +26,7 @@ std::vector<std::string> lines_of_stdin() {
   return lines;
 }
 
-// An empty text starts behind an end of document, as every document but the first of a training sample does.
+// An empty text starts after an end of document, as every document but the first of a training sample does.
 std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const std::vector<std::string>& prompts) {
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {

@@ -18,10 +18,12 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.group("sampling");
   table.add("--temperature", options.temperature, "divides the logits; 0 is --greedy").minimum(0).maximum(100);
   table.add("--top-k", options.top_k, "only the K likeliest tokens; 0 takes all").value_name("K").minimum(0);
-  table.add("--top-p", options.top_p, "only the likeliest tokens that together reach this probability; 0 takes all")
+  table
+      .add("--top-p", options.top_p,
+           "sample from the most likely tokens that together reach probability P; 0: from all")
       .minimum(0)
       .maximum(1);
-  table.add("--greedy", options.greedy, "always the likeliest token");
+  table.add("--greedy", options.greedy, "always take the most likely token");
   table.add("--seed", options.seed, "of the draws; the same seed gives the same texts")
       .minimum(0)
       .alias("--random-seed");

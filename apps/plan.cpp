@@ -85,7 +85,7 @@ Json choices_json(const std::vector<FittingChoice>& choices) {
 
 std::string choices_text(const std::vector<FittingChoice>& choices) {
   if (choices.empty()) return "\nNone of the larger layouts tried fits either.\n";
-  std::string text = "\nWhat fits, behind the same flags:\n";
+  std::string text = "\nWhat fits, after the same flags:\n";
   for (const FittingChoice& choice : choices)
     text += concat("  ", choice.flags, "   (", format_bytes(choice.peak_bytes), ", bubble ",
                    format_fixed(100 * choice.bubble, 1), " %)\n");

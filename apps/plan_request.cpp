@@ -20,7 +20,7 @@ void find_vocabulary(plan::RunConfig& config, Problems& problems) {
   }
 }
 
-// The run with other flags behind its own, if that is a legal one.
+// The run with other flags after its own, if that is a legal one.
 std::optional<plan::RunPlan> try_flags(std::vector<std::string> arguments, const std::string& flags) {
   for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
   PlanRequest request;

@@ -18,11 +18,11 @@ struct PlanRequest {
 };
 
 // Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the
-// tokenizer's where its files are there.
+// tokenizer's where its files exist.
 bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& request, Problems& problems,
                        bool say_notes = true);
 
-// Flags that, behind `arguments`, make the run fit into the memory of the request: up to `most` choices, those that
+// Flags that, after `arguments`, make the run fit into the memory of the request: up to `most` choices, those that
 // change least first. Empty where nothing tried fits.
 struct FittingChoice {
   std::string flags;

@@ -148,7 +148,7 @@ void report(const data::PreprocessSummary& summary, const PreprocessRequest& req
       log_info("  ", format_counted(key.num_empty, "text"), " of '", key.key, "' without a token gave no document");
   }
   if (request.work.shard.count > 1)
-    log_info("  this is part ", request.shard, "; when all are there: espalier data merge --datasets PART... ",
+    log_info("  this is part ", request.shard, "; when all exist: espalier data merge --datasets PART... ",
              "--output-prefix WHOLE, in the order of their numbers");
   report_problems(summary, request.work.inputs);
   if (request.json)

@@ -1,4 +1,4 @@
-// The tokenizer of a training run, where its files are there.
+// The tokenizer of a training run, where its files exist.
 #pragma once
 
 #include <memory>

@@ -45,7 +45,7 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--constraint", job.constraint, "features of machines; with PBS: more of the select line, system=polaris");
   table.add("--output", job.output, "the job's output file, with the scheduler's patterns");
   table.group("chain");
-  table.add("--array", job.array_size, "so many jobs one after the other, each going on where the last stopped")
+  table.add("--array", job.array_size, "this many jobs, one after the other, each going on where the last stopped")
       .minimum(0);
   table.add("--dependency", job.dependency, "wait for other jobs, as the scheduler writes it: afterany:123");
   table.add("--signal-seconds", job.signal_seconds, "before the end, when ranks save and stop; 0: never").minimum(0);
@@ -56,7 +56,7 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--exclude", job.exclude, "machines to avoid: n[01-03],x2");
   table.add("--spare-nodes", job.spare_nodes, "PBS: machines asked for in addition, for those of --exclude").minimum(0);
   table.group("script");
-  table.add("--directive", job.directives, "more of the scheduler's options, as they stand behind #SBATCH or #PBS");
+  table.add("--directive", job.directives, "more of the scheduler's options, as they stand after #SBATCH or #PBS");
   table.add("--setup", job.setup, "lines of shell before the ranks start");
   table.add("--script", flags.script, "file of the script").default_text("JOB_NAME.sbatch or JOB_NAME.pbs");
   table.add_negative("--no-check", flags.check,

@@ -129,7 +129,8 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
       "--help-markdown > docs/megatron-arguments.md`.\n";
   text += table.help_markdown();
   text +=
-      "\n## DeepSpeed's JSON\n\nThe keys of the file behind `--deepspeed_config`, which stand for options. An option "
+      "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which stand for options. An "
+      "option "
       "that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
       "of the loss scale the file's value holds, with a\nwarning. "
       "`\"auto\"` and `null` say nothing. Any other key is\nrefused by name.\n\n";

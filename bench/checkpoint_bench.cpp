@@ -138,7 +138,7 @@ void run(const fs::path& folder, int64_t mebibytes, int repeats) {
   };
   std::printf("state %ld MiB, %d threads, best of %d\n", static_cast<long>(mebibytes), at::get_num_threads(), repeats);
   line("training stands", stall, "memcpy", copy);
-  line("save behind training", save, "O_DIRECT write", raw_out);
+  line("save in the background", save, "O_DIRECT write", raw_out);
   line("  without reading back", plain_save, "O_DIRECT write", raw_out);
   line("load, cold", load, "O_DIRECT read", raw_in);
   std::printf("CPU seconds per GB: save %.2f (copy included; %.2f without reading back), load %.2f\n",

@@ -69,7 +69,7 @@ def elements(tensors):
 
 
 def write(folder, make, mib):
-    """A model of at most so many MiB; returns the bytes of its weights."""
+    """A model of at most this many MiB; returns the bytes of its weights."""
     layers = 1
     while elements(make(layers + 1)[1]) * 2 <= mib * 2**20:
         layers += 1

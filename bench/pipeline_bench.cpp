@@ -83,7 +83,7 @@ class SleepingStage : public pipeline::Stage {
   double share_;
 };
 
-// Share of a step in which a stage did not work; of the second of two, when everything is there.
+// Share of a step in which a stage did not work; of the second of two, when everything is ready.
 double idle_share(plan::ScheduleKind kind, int64_t num_stages, int64_t num_micro_batches, int64_t num_chunks) {
   const auto run = [&](const dist::Grid& grid) {
     std::vector<std::unique_ptr<SleepingStage>> stages;

@@ -90,7 +90,7 @@ function(espalier_link_cuda_libraries target)
   set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON)
 endfunction()
 
-# Called once the libraries are there.
+# Called once the libraries are defined.
 function(espalier_cuda_plugin)
   find_program(ESPALIER_CCACHE ccache)
   # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. A100 and its kin, H100, B200, RTX 50; what

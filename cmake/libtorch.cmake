@@ -1,5 +1,5 @@
 # Imported targets for libtorch, taken from the torch wheel (scripts/setup unpacks it).
-# Not find_package(Torch): that one wants CUDA, and links libtorch.so with everything behind it.
+# Not find_package(Torch): that one wants CUDA, and links libtorch.so with everything it pulls in.
 
 find_library(ESPALIER_TORCH_CPU torch_cpu PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)
 find_library(ESPALIER_C10 c10 PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)

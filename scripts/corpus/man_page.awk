@@ -10,7 +10,7 @@ BEGIN {
   for (i = 1; i in words; i += 2) special[words[i]] = words[i + 1]
 }
 
-# Takes the name behind an escape from `rest`: x, (xx or [xxx], where x is a character of one or more bytes.
+# Takes the name after an escape from `rest`: x, (xx or [xxx], where x is a character of one or more bytes.
 function take_name(    name) {
   if (!match(rest, /^\[[^]]*\]/) && !match(rest, /^\([^\200-\277][\200-\277]*[^\200-\277][\200-\277]*/))
     match(rest, /^[^\200-\277][\200-\277]*/)

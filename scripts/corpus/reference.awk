@@ -1,6 +1,6 @@
 # The plain text of Debian Reference to JSONL, one document a section. Variable: source, the name of the package.
 #
-# A section begins behind an empty line with "1.2.3." at the left margin and a blank or a no-break space; the list of
+# A section begins after an empty line with "1.2.3." at the left margin and a blank or a no-break space; the list of
 # tables in front has such lines one below the other. Prose is indented by 4 and becomes one line a paragraph, unless
 # it shows commands or columns. Tables (|, +---) are left out: their cells are broken over several lines.
 

@@ -27,7 +27,7 @@ const char* code_of(Style style) {
   return "";
 }
 
-// The code point at `at`, which moves behind it. Bytes that are no UTF-8 count as one character each.
+// The code point at `at`, which moves after it. Bytes that are no UTF-8 count as one character each.
 char32_t next_code_point(const std::string& text, size_t& at) {
   const auto byte = static_cast<unsigned char>(text[at++]);
   const int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : byte >= 0xc0 ? 1 : 0;

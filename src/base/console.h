@@ -24,8 +24,8 @@ std::string styled(Stream stream, Style style, const std::string& text);
 // Columns that the text takes: of UTF-8, two for the wide characters of East Asia, none for combining marks.
 size_t display_width(const std::string& text);
 
-// A text for people: lines of at most `width` columns, broken at blanks, or behind | , / where one word is longer.
-// The first begins in column `column`, the others behind `indent` blanks.
+// A text for people: lines of at most `width` columns, broken at blanks, or after | , / where one word is longer.
+// The first begins in column `column`, the others after `indent` blanks.
 std::string wrap_text(const std::string& text, size_t column, size_t indent, size_t width);
 
 }  // namespace espalier

@@ -50,7 +50,7 @@ class Option {
   Option& default_text(const std::string& text);  // in the help, for a default that is derived: "4 * hidden"
   Option& value_name(const std::string& name);    // in the help: "N", "FILE"; derived from the type if unset
   Option& not_in_recipe();                        // only on the command line (--recipe, --help)
-  Option& count(size_t exactly);                  // a list of exactly so many words
+  Option& count(size_t exactly);                  // a list of exactly this many words
   Option& common();                               // shown by -h; a table without such rows shows all
 
   const std::string& name() const { return name_; }  // canonical, with dashes: "--hidden-size"

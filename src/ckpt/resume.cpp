@@ -159,7 +159,7 @@ const std::map<std::string, ResumeRule>& resume_rules() {
       {"train_iters", Rule::kFree},
       {"train_samples", Rule::kFree},
       {"train_tokens", Rule::kFree},
-      {"skip_train_iteration_range", Rule::kFree},  // what one does behind a spike
+      {"skip_train_iteration_range", Rule::kFree},  // what one does after a spike
       {"train_range_to_skip", Rule::kFree},
       {"train_iters_to_skip", Rule::kFree},
       {"exit_interval", Rule::kFree},

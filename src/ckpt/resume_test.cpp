@@ -16,7 +16,7 @@ using ckpt::ResumeFlags;
 using ckpt::ResumeRule;
 using Words = std::vector<std::string>;
 
-// Options as a run of a small BLOOM has them, with changes behind.
+// Options as a run of a small BLOOM has them, with changes after.
 struct SmallRun {
   plan::RunConfig config;
   OptionTable table{"espalier train gpt", "Trains."};

@@ -1,15 +1,15 @@
-// Saves checkpoints behind training: a save stops training for one copy of the state in memory, no longer. By one
+// Saves checkpoints in the background: a save stops training for one copy of the state in memory, no longer. By one
 // process, or by all ranks of a group together, each with the parts that it holds.
 //
 //   CheckpointWriter writer(save_folder, tokenizer_files, grid.world);
-//   writer.reserve(tensors);                  // optional, at start: plan and memory are there before the first save
+//   writer.reserve(tensors);                  // optional, at start: plan and memory are ready before the first save
 //   writer.save(manifest, tensors);           // copies, returns; a thread adds checksums, writes, fsyncs, renames
 //   ...
 //   writer.wait();                            // before the process ends
 //
 // Together the ranks hold every element of every tensor at least once; each is written once, by a rank that the plan
 // names (plan/reshape.h), in the same files whatever the layout. Tensors that have to change hands do so within save(),
-// on the calling thread; behind training the ranks meet in the checkpoint's folder only.
+// on the calling thread; in the background the ranks meet in the checkpoint's folder only.
 //
 // One save at a time: a second waits for the first. An error of the thread, or of another rank's, is thrown by the next
 // call (save, wait, check), naming path, rank and reason; the unfinished folder is gone then and older checkpoints are
@@ -39,13 +39,13 @@ struct SaveReport {
   int64_t written_bytes = 0;  // by this rank
   int64_t given_bytes = 0;    // by this rank to others, which wrote them
   double stall_seconds = 0;   // how long training stood: waiting for an earlier save, and copying
-  double write_seconds = 0;   // behind training
+  double write_seconds = 0;   // in the background
 };
 
 class CheckpointWriter {
  public:
   // `extra_files` (the tokenizer) go into every checkpoint. `group`: all ranks that hold parts of the state, on the
-  // CPU. `block_bytes`: a tensor is stored in blocks of at most so many.
+  // CPU. `block_bytes`: a tensor is stored in blocks of at most this many.
   CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
                    dist::Group group = dist::Group(), int64_t block_bytes = store::kBlockBytes);
   // Waits, for other ranks only briefly: by now one of them may be gone. An error that nobody asked for is logged.

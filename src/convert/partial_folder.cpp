@@ -14,7 +14,7 @@ constexpr const char* kLockName = ".lock";
 
 void check_target(const fs::path& target) {
   if (fs::exists(target) && (!fs::is_directory(target) || !fs::is_empty(target)))
-    refuse(concat("'", target.string(), "' is there and not empty; nothing is overwritten. Give a new folder."));
+    refuse(concat("'", target.string(), "' exists and is not empty; nothing is overwritten. Give a new folder."));
 }
 
 }  // namespace
@@ -25,8 +25,8 @@ PartialFolder::PartialFolder(const fs::path& target)
   partial_ += ".partial";
   check_target(target_);
   if (fs::exists(partial_) && !fs::exists(partial_ / kLockName))
-    refuse(concat("'", partial_.string(),
-                  "' is there, and is not what an unfinished conversion left. Remove or move it."));
+    refuse(
+        concat("'", partial_.string(), "' exists, and is not what an unfinished conversion left. Remove or move it."));
   lock_ = store::RunLock::take_if_free(partial_);
   if (!lock_) refuse(concat("'", partial_.string(), "' is being written by another process"));
   for (const fs::directory_entry& entry : fs::directory_iterator(partial_))

@@ -50,7 +50,7 @@ int64_t TensorShape::num_elements() const { return product(shape); }
 
 size_t TensorList::add(const std::string& name, std::vector<int64_t> shape) {
   const bool is_new = numbers_.emplace(name, tensors_.size()).second;
-  ESPALIER_CHECK(is_new, name, " is there twice");
+  ESPALIER_CHECK(is_new, name, " occurs twice");
   tensors_.push_back({name, std::move(shape)});
   return tensors_.size() - 1;
 }

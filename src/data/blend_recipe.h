@@ -22,7 +22,7 @@ struct BlendSource {
   std::string corpus;     // the sets of a corpus share its weight and its validation group
   double weight = 0;      // relative to the others
   double epochs = 1;      // how often it is wanted, of recipes by size
-  bool measured = false;  // the files are there: the counts below are theirs
+  bool measured = false;  // the files exist: the counts below are theirs
   int64_t num_documents = 0, num_tokens = 0;
   int64_t num_train_tokens = 0;  // of the documents of the training range
 };
@@ -33,10 +33,10 @@ std::vector<BlendSource> parse_ratios(const std::string& content, const std::str
 std::vector<BlendSource> parse_file_list(const std::string& content, const std::string& file_name);
 std::vector<BlendSource> sources_of(const std::vector<std::string>& prefixes);
 
-// Looks below `folder` for the last two parts of each prefix, then for the last, and takes what is there.
+// Looks below `folder` for the last two parts of each prefix, then for the last, and takes what exists.
 void relocate(std::vector<BlendSource>& sources, const std::string& folder);
 
-// Opens the sets that are there and counts.
+// Opens the sets that exist and counts.
 void measure(std::vector<BlendSource>& sources, const FractionRange& train_range);
 
 // Gives the corpora named in `epochs` their number; a name that no corpus has is a problem with the nearest ones.

@@ -172,7 +172,7 @@ class GzipInput : public CompressedInput {
     return !more.empty();
   }
 
-  // Members may be strung together, with zero bytes behind the last (tapes pad so). False if only zeros were left.
+  // Members may be strung together, with zero bytes after the last (tapes pad so). False if only zeros were left.
   bool begin_member() {
     while (stream_.avail_in > 0 && *stream_.next_in == 0) ++stream_.next_in, --stream_.avail_in;
     if (stream_.avail_in == 0) return false;

@@ -176,7 +176,7 @@ bool JsonRecord::scan_number() {
   const char* after = at < end_ && *at == '0' ? at + 1 : digits(at);
   if (after == at) return fail("Expecting value", start);
   at = after;
-  // A point or an exponent without digits behind it is not part of the number.
+  // A point or an exponent without digits after it is not part of the number.
   if (at < end_ && *at == '.' && (after = digits(at + 1)) > at + 1) at = after;
   if (at < end_ && (*at == 'e' || *at == 'E')) {
     const char* exponent = at + 1;

@@ -23,7 +23,7 @@ bool LineReader::next(std::string_view& line) {
   }
 }
 
-// More of the current file behind what is left of the buffer, which moves to its front; false at the end of the file.
+// More of the current file after what is left of the buffer, which moves to its front; false at the end of the file.
 bool LineReader::fill() {
   if (stream_ == nullptr) return false;
   const size_t kept = buffer_.size() - at_;

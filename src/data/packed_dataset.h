@@ -34,7 +34,7 @@ struct PackedSample {
 struct PackedOptions {
   FractionRange range;  // of the pairs
   int64_t sequence_length = 0;
-  int64_t num_samples = 0;  // at least so many
+  int64_t num_samples = 0;  // at least this many
   int64_t pad_id = 0;
   uint32_t seed = 1234;
 };

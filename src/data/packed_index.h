@@ -22,7 +22,7 @@ namespace espalier::data {
 struct PackedRequest {
   DocumentRange pairs;
   int64_t row_length = 0;  // in tokens: the sequence length + 1
-  int64_t num_rows = 0;    // more than so many
+  int64_t num_rows = 0;    // more than this many
   uint32_t seed = 0;
   std::string name;  // for people only
 };

@@ -11,7 +11,7 @@
 namespace espalier::data {
 namespace {
 
-// Index behind the first record end at or after `from`; 0 if there is none, or if it is a CR at the very end whose LF
+// Index after the first record end at or after `from`; 0 if there is none, or if it is a CR at the very end whose LF
 // may still come.
 size_t first_end(std::string_view bytes, size_t from, bool ended) {
   const size_t at = bytes.find_first_of("\r\n", from);
@@ -21,7 +21,7 @@ size_t first_end(std::string_view bytes, size_t from, bool ended) {
   return bytes[at + 1] == '\n' ? at + 2 : at + 1;
 }
 
-// Index behind the last record end at or after `from`; a CR at the very end does not count.
+// Index after the last record end at or after `from`; a CR at the very end does not count.
 size_t last_end(std::string_view bytes, size_t from) {
   const char* begin = bytes.data() + from;
   const auto behind = [&](char end, size_t length) {

@@ -125,7 +125,7 @@ void TokenStoreWriter::append(const TokenStore& other, const std::function<void(
     throw UserError(concat("'", other.prefix(), "' holds ", name_of(other.type()), ", '", prefix_, "' holds ",
                            name_of(type_), ": they cannot be one data set. Preprocess both with the same vocabulary."),
                     ExitCode::kBadData);
-  other.check_all();  // opening it did not, and its sizes decide where everything behind it begins
+  other.check_all();  // opening it did not, and its sizes decide where everything after it begins
   const int64_t shift = num_sequences_;
   for (int64_t sequence = 0; sequence < other.num_sequences(); ++sequence) add_size(other.size(sequence));
   for (int64_t document = 1; document <= other.num_documents(); ++document) {

@@ -61,7 +61,7 @@ class Group {
   void all_reduce(const at::Tensor& values) const;  // sum, in place
   void all_reduce_max(const at::Tensor& values) const;
   Pending start_all_reduce(const at::Tensor& values) const;
-  // result [size * n0, ...] = the ranks' parts [n0, ...], one behind the other.
+  // result [size * n0, ...] = the ranks' parts [n0, ...], one after the other.
   at::Tensor all_gather(const at::Tensor& part) const;
   void all_gather_into(const at::Tensor& result, const at::Tensor& part) const;
   Pending start_all_gather_into(const at::Tensor& result, const at::Tensor& part) const;

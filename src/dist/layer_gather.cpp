@@ -27,7 +27,7 @@ LayerGather::Gathering LayerGather::start(int64_t layer) const {
 void LayerGather::enter(int64_t layer) {
   const auto found = section_of_.find(layer);
   if (found == section_of_.end()) return;
-  ESPALIER_CHECK(!params_.section_values(found->second).defined(), "layer ", layer, " is there already");
+  ESPALIER_CHECK(!params_.section_values(found->second).defined(), "layer ", layer, " is gathered already");
   const bool is_ahead = ahead_ && ahead_->layer == layer;
   Gathering gathering = is_ahead ? std::move(*ahead_) : start(layer);
   if (is_ahead) ahead_.reset();

@@ -11,7 +11,7 @@
 // leaves while the backward pass is still running, as soon as its parameters have had all their additions; how many
 // that are per micro-batch is learned in the first step. What is summed does not depend on when it leaves.
 //
-// From ZeRO 2 on the gradients of a layer are there only while they are computed (internal/passing_grads.h), under
+// From ZeRO 2 on the gradients of a layer exist only while they are computed (internal/passing_grads.h), under
 // ZeRO 3 its values only while they are used (layer_gather.h). Both need one pipeline stage.
 #pragma once
 

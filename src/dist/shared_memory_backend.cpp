@@ -349,7 +349,7 @@ c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c1
     }
   } catch (const std::runtime_error& error) {
     throw UserError(concat(error.what(),
-                           " (it is address space, taken up as it is used; is there a limit, ulimit -v?). "
+                           " (it is address space, taken up as it is used; check for a limit by ulimit -v). "
                            "--distributed-backend gloo does without."));
   }
   return c10::make_intrusive<SharedMemoryBackend>(

@@ -84,7 +84,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
 }
 
 // q: [b, n, s, d]; k, v: [b, g, s, d], each key for n / g queries. `bias` is added to the scores; `window` 0: all keys
-// up to the query, else the last so many.
+// up to the query, else the last `window_size`.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias, int64_t window) {
   const int64_t length = q.size(2), shared = q.size(1) / k.size(1);
   Tensor scores =

@@ -178,7 +178,7 @@ at::Tensor forward_only(const at::Tensor& qkv, const AttentionContext& context, 
   return result;
 }
 
-// Copies part `part` of every group, keys or values, of the new positions behind those of the cache.
+// Copies part `part` of every group, keys or values, of the new positions after those of the cache.
 void append(const at::Tensor& cache, const at::Tensor& qkv, Heads heads, int64_t part, int64_t length) {
   const at::Tensor parts = qkv.view({qkv.size(0), qkv.size(1), heads.groups, heads.parts_of_group(), -1});
   cache.narrow(2, length, qkv.size(0)).copy_(parts.select(3, part).permute({1, 2, 0, 3}));

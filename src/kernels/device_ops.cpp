@@ -11,7 +11,7 @@ std::array<const DeviceOps*, static_cast<size_t>(c10::DeviceType::COMPILE_TIME_M
 
 const DeviceOps* device_ops(const at::Tensor& tensor) {
   const DeviceOps* const ops = ops_of_type[static_cast<size_t>(tensor.device().type())];
-  ESPALIER_CHECK(ops != nullptr || tensor.is_cpu(), "no kernels are there for tensors on ", tensor.device());
+  ESPALIER_CHECK(ops != nullptr || tensor.is_cpu(), "there are no kernels for tensors on ", tensor.device());
   return ops;
 }
 

@@ -23,7 +23,7 @@ struct DropoutSite {
 };
 
 // residual + dropout(x + bias). x, residual: [s, b, h], compute type, contiguous; bias: [h] or nullptr.
-// bias.grad += column sums of the gradient behind the mask, in fp32.
+// bias.grad += column sums of the gradient after the mask, in fp32.
 at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual,
                             const DropoutSite& site, tensor::GradQueue& queue);
 

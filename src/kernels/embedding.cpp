@@ -90,7 +90,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
     int64_t first_row;
   };
 
-  // `anchor` is there only to require a gradient: autograd builds no graph for ids alone.
+  // `anchor` exists only to require a gradient: autograd builds no graph for ids alone.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& anchor, const at::Tensor& ids, State state) {
     tensor::save_for_backward(context, "embedding", {{"ids", ids}});
     capture_state(context, state);

@@ -134,7 +134,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         backward_rows({x, weight->value, labels}, {log_sum_exp, token_grads, kept_logits, false, weight->grad});
       });
     } else {
-      // Both from the same logits; the queue only learns that the weight's gradient is there.
+      // Both from the same logits; the queue only learns that the weight's gradient is complete.
       queue->prepare(*weight);
       dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad});
       queue->push(*weight, [] {});

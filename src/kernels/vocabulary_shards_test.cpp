@@ -257,7 +257,7 @@ TEST_P(EmbeddingShardsTest, RowsAndGradientsOfTheShardsAreThoseOfTheWhole) {
       TestParam shard(weight.narrow(0, rows.first, rows.count));
       tensor::GradQueue queue;
       const at::Tensor y = embedding(ids, shard.param, queue, rows.first);
-      ASSERT_TRUE(y.requires_grad());  // also of a shard without rows: the layers behind it need a graph
+      ASSERT_TRUE(y.requires_grad());  // also of a shard without rows: the layers after it need a graph
       y.backward(dy);
       sum += y.detach().to(at::kDouble);
       EXPECT_TRUE(at::equal(shard.added(), want_grad.narrow(0, rows.first, rows.count))) << "rows from " << rows.first;

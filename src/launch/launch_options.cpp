@@ -72,7 +72,7 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
       .add("--redirects", flags.redirects,
            "into files only: 0 none, 1 stdout, 2 stderr, 3 both; or 0:3,1:1 by local rank")
       .alias("-r");
-  table.add("--tee", flags.tee, "into files and here, behind a prefix: as --redirects").alias("-t").common();
+  table.add("--tee", flags.tee, "into files and here, after a prefix: as --redirects").alias("-t").common();
   table.add("--local-ranks-filter", flags.local_ranks_filter, "0,1: only these local ranks' output appears here");
   table.add("--log-line-prefix-template", flags.line_prefix, "with ${role_name}, ${local_rank}, ${rank}");
   table.group("program");

@@ -55,7 +55,7 @@ class NodeMeeting {
   void report_failed();
   // This machine's ranks have stopped.
   void report_stopped(const std::vector<Failure>& failures);
-  // Of all machines, sorted by cause; waits for the others to stop for at most so long.
+  // Of all machines, sorted by cause; waits at most that long for the others to stop.
   std::vector<Failure> collect_failures(double patience_seconds);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace espalier::launch {
 
-// Copies pipes line by line, in a thread of its own: each line whole, behind its prefix. An unfinished last line gets
+// Copies pipes line by line, in a thread of its own: each line whole, after its prefix. An unfinished last line gets
 // its prefix and no newline.
 class OutputPump {
  public:

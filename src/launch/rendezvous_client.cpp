@@ -50,7 +50,7 @@ class RendezvousClient::Channel {
   // Without the lock, which the waiting thread holds. The number of the descriptor does not change until the end.
   void interrupt() { shutdown(descriptor_, SHUT_RDWR); }
 
-  // The answer's status and what stands behind it.
+  // The answer's status and what follows it.
   Status ask(const MessageWriter& request, std::string& answer, Milliseconds patience = Milliseconds(0)) {
     const std::lock_guard lock(mutex_);
     const Clock::time_point deadline = Clock::now() + patience + kTimeToAnswer;

@@ -47,14 +47,14 @@ class RendezvousClient {
   std::string get(const std::string& key, Milliseconds timeout);
   std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout);
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
-  int64_t add(const std::string& key, int64_t amount);  // the sum; a key that is not there counts as 0
+  int64_t add(const std::string& key, int64_t amount);  // the sum; a key that does not exist counts as 0
   // Sets `desired` if the value is `expected` (empty: or there is none). The value afterwards; `expected` if there is
   // none.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   // The server sets these when this connection ends, however it ends: so that others notice. Replaces the former will.
   void leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values);
   bool remove(const std::string& key);
-  bool check(const std::vector<std::string>& keys);  // are all there?
+  bool check(const std::vector<std::string>& keys);  // do all exist?
   int64_t num_keys();
   std::vector<std::string> list_keys();
 

@@ -51,7 +51,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// The field behind the name in /proc/PID/stat: state, parent, group, session...
+// The field after the name in /proc/PID/stat: state, parent, group, session...
 std::optional<int64_t> session_of(const fs::path& process) {
   std::ifstream file(process / "stat");
   std::string text;

@@ -45,7 +45,7 @@ class WorkerGroup {
   bool all_well() const;
 
   void send(int signal) const;  // to every rank that runs
-  // Sends `signal`, waits at most so long and kills the rest, then everything in the ranks' sessions.
+  // Sends `signal`, waits at most that long and kills the rest, then everything in the ranks' sessions.
   void stop(int signal, double patience_seconds);
 
  private:

@@ -1,7 +1,7 @@
 // Linear layers, named for the side on which tensor parallelism splits the weight (Shoeybi et al. 2019).
 //
 // ColumnLinear splits its outputs (rows of [out, in]) and adds its own bias, if it has one. RowLinear splits its
-// inputs; its bias is added once, behind the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
+// inputs; its bias is added once, after the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
 // With sequence parallelism the input of the one is gathered along the sequence, and the output of the other is split.
 //
 // Legend: S sequence outside tensor-parallel regions (s, or s/tp with sequence parallelism), b micro-batch.

@@ -35,7 +35,7 @@ struct Runner::Step {
   // What a forward leaves for its backward.
   struct Flight {
     std::vector<NamedTensor> inputs;   // leaves; their gradients go to the part before
-    std::vector<NamedTensor> outputs;  // of which gradients come from the part behind
+    std::vector<NamedTensor> outputs;  // of which gradients come from the next part
     Loss loss;
     std::vector<dist::Pending> sends;  // of the outputs
     size_t num_deferred = 0;           // pieces of weight-gradient work that its backward left

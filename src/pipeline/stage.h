@@ -44,7 +44,7 @@ struct StageInput {
 };
 
 struct StageOutput {
-  std::vector<NamedTensor> tensors;  // for the stage behind; empty for the last
+  std::vector<NamedTensor> tensors;  // for the next stage; empty for the last
   Loss loss;                         // of the last stage
 };
 

@@ -40,7 +40,7 @@ struct PartActivations {
   std::vector<SavedBytes> saved;  // of the forward pass, in order
 };
 
-// `stage` and `chunk` of a resolved run with a known vocabulary. `layer_weights`: bytes of weights that are there while
+// `stage` and `chunk` of a resolved run with a known vocabulary. `layer_weights`: bytes of weights that exist while
 // a layer runs and not between (ZeRO 3); they are in the peaks.
 PartActivations part_activations(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk,
                                  ProductKind products, double layer_weights = 0);

@@ -27,7 +27,7 @@ TEST(ArgonneOptions, TableKnowsAllOfThem) {
 }
 
 // What upstream takes as flags is taken as flags here, and what takes a value takes one: else a launch line would be
-// misread behind it.
+// misread after it.
 TEST(ArgonneOptions, FlagsOfItsRecipesTakeNoValue) {
   const Parsed run(kGood +
                    "--use-flash-attn-triton --no-pipeline-parallel --overlap-p2p-communication --repeated-dataloader "

@@ -17,7 +17,7 @@ class BatchRamp {
   // run_config.h tells users).
   BatchRamp(int64_t start, int64_t increment, int64_t ramp_samples, int64_t global_batch_size);
 
-  // The batch of a step before which so many samples were consumed.
+  // The batch of a step before which that many samples were consumed.
   int64_t global_batch_size(int64_t consumed_samples) const;
   // Number of steps that train_samples samples last.
   int64_t num_steps(int64_t train_samples) const;

@@ -15,7 +15,7 @@
 
 namespace espalier::plan {
 
-// Of one sample of so many tokens, forward and backward.
+// Of one sample of that many tokens, forward and backward.
 double model_flops(const spec::GptConfig& model, int64_t sequence_length);
 double hardware_flops(const spec::GptConfig& model, int64_t sequence_length, int64_t num_recomputed_layers);
 

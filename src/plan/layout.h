@@ -24,7 +24,7 @@ Layout parse_layout(const std::string& text);
 // "tp2pp1dp2sp"; parse_layout reads it back.
 std::string to_string(const Layout& layout);
 
-// The layout as flags of `espalier train gpt`, to go behind those of the run. UserError where the layers do not divide
+// The layout as flags of `espalier train gpt`, to go after those of the run. UserError where the layers do not divide
 // into the chunks.
 std::vector<std::string> layout_flags(const Layout& layout, int64_t num_layers);
 

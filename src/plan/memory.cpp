@@ -94,7 +94,7 @@ StageMemory stage_memory(const RunConfig& config, const Partition& partition, in
   };
   for (const PartActivations& part : chunks(0)) memory.kept_by_micro_batch += part.kept;
   ActivationPeak peak = activation_peak(table, chunks(0));
-  // Whole layers are there while layers run: most is held then, or at a moment when none is there.
+  // Whole layers exist while layers run: most is held then, or at a moment when none does.
   if (const ActivationPeak in_layers = activation_peak(table, chunks(weights.passing));
       in_layers.total() > peak.total()) {
     peak = {in_layers.kept, in_layers.workspace - weights.passing};

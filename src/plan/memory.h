@@ -32,7 +32,7 @@ struct StageMemory {
   // When the rank holds most:
   double activations = 0;  // kept for backward passes
   double workspace = 0;    // needed for a moment; bf16 gradients as they travel, where those are more than all else
-  // Whole gradients (ZeRO 2) and whole layers (ZeRO 3) that are there only while they are needed: of two sections of
+  // Whole gradients (ZeRO 2) and whole layers (ZeRO 3) that exist only while they are needed: of two sections of
   // the flat buffers, one in use and one on its way. No layers where most is held while none runs, as at the output.
   double gathered = 0;
   double batches = 0;  // tokens, labels, masks and positions of all micro-batches of a step

@@ -57,7 +57,7 @@ TEST(Messages, GradientsThatPassAreSentInEveryMicroBatch) {
 }
 
 TEST(Messages, WeightsThatPassAreGatheredForEveryRunOfALayer) {
-  // Forward and backward of 4 micro-batches; what is before and behind the layers once a step.
+  // Forward and backward of 4 micro-batches; what is before and after the layers once a step.
   const double gradients = 4 * kPassing + 5 * kWords + kStaying;
   EXPECT_DOUBLE_EQ(messages("--bf16 --zero-stage 3", 3)[0].data,
                    (4 * gradients + 2 * (8 * kPassing + kWords + kStaying)) * 2 / 3);

@@ -75,7 +75,7 @@ void add_training(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .maximum(9e18);
   table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides").minimum(1);
-  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and leave after so many minutes")
+  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and exit after this many minutes")
       .minimum(0);
   table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists")
       .value_name("FILE")
@@ -86,7 +86,7 @@ void add_training(OptionTable& table, RunConfig& config) {
                    "token is masked");
   table
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
-           "steps FIRST-LAST whose samples pass without training, as behind a spike of the loss")
+           "steps FIRST-LAST whose samples pass without training, as after a spike of the loss")
       .value_name("RANGE");
   table.add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
       .value_name("STEP");

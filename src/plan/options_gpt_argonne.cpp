@@ -130,7 +130,7 @@ void add_argonne_data(OptionTable& table) {
   refused(table,
           {
               {"--aml-data-download-path", kOne, "write the folder in front of each prefix of --data-path"},
-              {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as so many epochs have"},
+              {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as that many epochs have"},
               {"--train-idx-path", kOne, kBuiltArrays},
               {"--train-desc-path", kOne, kBuiltArrays},
               {"--train-doc-idx-path", kOne, kBuiltArrays},

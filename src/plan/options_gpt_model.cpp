@@ -55,7 +55,7 @@ void add_positions(OptionTable& table, RunConfig& config) {
             "pairs of rotated channels are neighbours (GPT-J), not half a head apart");
   table
       .add("--window-size", options.window_size,
-           "a query sees at most the last so many keys, itself included; or Megatron's LEFT,0: so many before itself")
+           "a query sees at most the last N keys, itself included; or Megatron's LEFT,0: LEFT keys before itself")
       .default_text("all keys before it");
 }
 

@@ -150,8 +150,8 @@ TEST(GptModelOptions, ValuesThatNoModelHasAreNamed) {
                  "--rope-scaling-type dynamic (command line) is not supported: its frequencies change with the length "
                  "of each input; use yarn or linear");
   expect_message(kRotary + "--window-size 4,4",
-                 "--window-size 4,4 (command line) is neither a number of keys (0: all) nor LEFT,0 (so many keys "
-                 "before the query, none behind it; -1,0: all)");
+                 "--window-size 4,4 (command line) is neither a number of keys (0: all) nor LEFT,0 (LEFT keys "
+                 "before the query, none after it; -1,0: all)");
   expect_message(kRotary +
                      "--rope-scaling-type longrope --rope-scaling-original-max-position-embeddings 8 "
                      "--rope-scaling-short-factors 1 1 1 1 --rope-scaling-long-factors 1 1 x 1",

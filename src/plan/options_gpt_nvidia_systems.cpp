@@ -13,7 +13,7 @@ constexpr const char* kWhen = "it steers when ranks talk, not what they say";
 constexpr const char* kHow = "it steers how ranks talk, not what they say";
 constexpr const char* kOneFormat =
     "checkpoints have one format, which every layout reads; `espalier checkpoint` converts";
-constexpr const char* kAsync = "checkpoints are always written behind training, by all ranks";
+constexpr const char* kAsync = "checkpoints are always written in the background, by all ranks";
 constexpr const char* kChecksums = "checkpoints always have checksums, which are compared on loading";
 constexpr const char* kMetrics = "metrics.jsonl of the --save folder has the time and the rate of every step";
 constexpr const char* kNeeds = "`espalier plan` says what a step needs";

@@ -12,7 +12,7 @@ namespace espalier::plan {
 namespace {
 
 // Megatron-DeepSpeed's pipeline model is a list of items: 3 before the layers (a cast, the embedding, a transposition),
-// the layers, and 4 behind them (a transposition, the final norm, the output layer, a cast).
+// the layers, and 4 after them (a transposition, the final norm, the output layer, a cast).
 constexpr int64_t kLeading = 3;
 
 struct Item {

@@ -42,7 +42,7 @@ struct Partition {
 // The same number of layers for every part; CHECKs that they divide.
 Partition partition_evenly(int64_t num_layers, int64_t num_stages, int64_t num_chunks);
 
-// So many layers for each stage, in order; CHECKs that each has at least one.
+// The number of layers of each stage, in order; CHECKs that each has at least one.
 Partition partition_by_counts(const std::vector<int64_t>& layers_of_stages);
 
 // Elements of what --pp-partition-method parameters weighs.
@@ -57,9 +57,9 @@ struct PartitionRequest {
   //   "type:PATTERN"    the same number for every stage of items whose class name matches the regular expression, in
   //   any
   //                     case: EmbeddingPipe (twice: input and output), ParallelTransformerLayerPipe, LayerNorm
-  //   "uniform"         the same number of items of DeepSpeed's list: 3 before the layers, 4 behind them
+  //   "uniform"         the same number of items of DeepSpeed's list: 3 before the layers, 4 after them
   //   "parameters"      the same number of parameters, as near as can be
-  //   "list:5,6,6,5"    so many layers for each stage
+  //   "list:5,6,6,5"    the number of layers of each stage
   std::string method;
   int64_t num_layers = 0, num_stages = 1, num_chunks = 1;
   PartWeights weights;  // read by "parameters" only

@@ -42,7 +42,7 @@ std::string refusal(const std::string& method, int64_t num_layers, int64_t num_s
   return problems.empty() ? "" : problems.messages()[0];
 }
 
-// Weights of DeepSpeed's list of items: 3 before the layers, 4 behind them; ones at the places named.
+// Weights of DeepSpeed's list of items: 3 before the layers, 4 after them; ones at the places named.
 std::vector<double> items(int64_t num_layers, bool with_embeddings) {
   std::vector<double> weights(static_cast<size_t>(num_layers) + 7, 0);
   std::fill(weights.begin() + 3, weights.end() - 4, 1);

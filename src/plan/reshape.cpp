@@ -27,7 +27,7 @@ std::vector<PlannedBlock> cut_into_blocks(const std::vector<SavedTensor>& tensor
   return blocks;
 }
 
-// The first extent that ends behind `position`; extents are ordered and do not overlap.
+// The first extent that ends after `position`; extents are ordered and do not overlap.
 size_t first_behind(const std::vector<Extent>& extents, int64_t position) {
   const auto found = std::upper_bound(extents.begin(), extents.end(), position,
                                       [](int64_t at, const Extent& extent) { return at < end_of(extent); });
@@ -67,7 +67,7 @@ std::vector<std::vector<Share>> shares_of_blocks(const std::vector<SavedTensor>&
 // One group of replicas on the way through a block.
 struct Cursor {
   const std::vector<Extent>* extents;
-  size_t next;     // first extent that ends behind the position
+  size_t next;     // first extent that ends after the position
   int64_t source;  // the rank that gives
 };
 

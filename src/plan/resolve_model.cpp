@@ -233,7 +233,7 @@ void Resolver::read_factors(const char* name, const std::vector<std::string>& wo
                   " pairs of rotated channels");
 }
 
-// A number of keys, or Megatron's window: so many keys before the query, and 0 behind it (-1: all).
+// A number of keys, or Megatron's window: LEFT keys before the query, and 0 after it (-1: all).
 void Resolver::resolve_window() {
   std::string& text = config_.model_options.window_size;
   int64_t& window = config_.model.window_size;
@@ -246,8 +246,8 @@ void Resolver::resolve_window() {
   const bool causal = comma == std::string::npos || plain.substr(comma + 1) == "0";
   if (!left || !causal || *left < (comma == std::string::npos ? 0 : -1)) {
     problems_.add(origin("--window-size"),
-                  " is neither a number of keys (0: all) nor LEFT,0 (so many keys before the "
-                  "query, none behind it; -1,0: all)");
+                  " is neither a number of keys (0: all) nor LEFT,0 (LEFT keys before the "
+                  "query, none after it; -1,0: all)");
     return;
   }
   window = comma == std::string::npos ? *left : *left + 1;

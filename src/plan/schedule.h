@@ -56,7 +56,7 @@ std::string check_schedule(const std::vector<std::vector<Action>>& tables, int64
 
 // "1F1B", "interleaved 1F1B", "ZB-H1".
 std::string to_string(ScheduleKind kind);
-// "F0 F1 B0 W0", with the chunk behind a dot where `num_chunks` > 1: "F0.1".
+// "F0 F1 B0 W0", with the chunk after a dot where `num_chunks` > 1: "F0.1".
 std::string to_string(const std::vector<Action>& actions, int64_t num_chunks = 1);
 
 }  // namespace espalier::plan

@@ -31,7 +31,7 @@ struct Clock {
   double duration(size_t stage, const Action& action) const;
 };
 
-// When the inputs of an action are there; nothing while they are not known.
+// When the inputs of an action are ready; nothing while they are not known.
 std::optional<double> Clock::ready(size_t stage, const Action& action) const {
   if (action.kind == Kind::kWeightGrad) return 0;  // its backward stands before it in the same table
   const bool is_forward = action.kind == Kind::kForward;

@@ -74,7 +74,7 @@ TEST(Simulate, PartsOfOneStageMayTakeDifferentTimes) {
   std::vector<ActionTimes> times(4, {.forward = 1, .backward_input = 1, .backward_weight = 1, .message = 0});
   times[3] = {.forward = 5, .backward_input = 5, .backward_weight = 5, .message = 0};
   const Simulation result = simulate(make_schedules(ScheduleKind::kInterleaved, 2, 2, 2), times);
-  // Stage 1: F0.0 from 1, F1.0 from 2, F0.1 from 3 to 8, B0.1 to 18, F1.1 to 23, B1.1 to 33, B0.0, B1.0 behind stage 0.
+  // Stage 1: F0.0 from 1, F1.0 from 2, F0.1 from 3 to 8, B0.1 to 18, F1.1 to 23, B1.1 to 33, B0.0, B1.0 after stage 0.
   EXPECT_DOUBLE_EQ(result.spans[1][2].start, 3);
   EXPECT_DOUBLE_EQ(result.spans[1][5].end, 33);
   EXPECT_DOUBLE_EQ(result.end, 33 + 2 + 2 + 2);

@@ -3,7 +3,7 @@
 //
 // The flat buffers (spec/flat_layout.h) are cut into units: what is exchanged at once. Every rank that shares the
 // buffers owns an equal part of every unit, a multiple of spec::kFlatAlignment elements; its shard is these parts one
-// behind the other.
+// after the other.
 #pragma once
 
 #include <cstdint>

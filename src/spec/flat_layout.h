@@ -14,7 +14,7 @@
 
 namespace espalier::spec {
 
-// Every parameter begins at a multiple of so many elements: 64 bytes of bf16, 128 of fp32.
+// Every parameter begins at a multiple of this many elements: 64 bytes of bf16, 128 of fp32.
 inline constexpr int64_t kFlatAlignment = 32;
 
 // `count` rounded up to a multiple of kFlatAlignment.
@@ -25,7 +25,7 @@ struct FlatSection {
   bool replicated = false;     // over the tensor axis
   bool use_is_split = false;   // as the parameters'
   int64_t depth = -1;          // of its parameters; -1: any
-  bool is_layer = false;       // lies behind the first depth and before the last
+  bool is_layer = false;       // lies after the first depth and before the last
   int64_t begin = 0, end = 0;  // elements of the flat buffer, padding included
   std::vector<size_t> params;  // numbers in the list
   int64_t count() const { return end - begin; }
@@ -50,8 +50,8 @@ struct Sharing {
   int64_t num_ranks = 1;  // data * context
 };
 
-// Whether a section's whole gradients, or whole values, are there only while they are needed, and a rank keeps no more
-// than its part. What is replicated over tensor ranks is small and stays; so do the values before and behind the
+// Whether a section's whole gradients, or whole values, exist only while they are needed, and a rank keeps no more
+// than its part. What is replicated over tensor ranks is small and stays; so do the values before and after the
 // layers, which every step needs from its first to its last moment.
 bool gradients_come_and_go(const FlatSection& section, const Sharing& sharing);
 bool values_come_and_go(const FlatSection& section, const Sharing& sharing);

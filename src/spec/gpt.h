@@ -52,7 +52,7 @@ struct GptConfig {
   double rotary_percent = 1;        // share of the channels of a head that rotates, from the first on
   bool rotary_interleaved = false;  // pairs are neighbours (2i, 2i + 1), not (i, i + half)
   RopeScaling rope_scaling;
-  int64_t window_size = 0;  // a query sees the last so many keys, itself included; 0: all before it
+  int64_t window_size = 0;  // a query sees the last `window_size` keys, itself included; 0: all before it
   Normalization normalization = Normalization::kLayerNorm;
   bool qk_layernorm = false;     // RMS norm of every query and key head before it is rotated (Qwen3)
   bool add_bias_linear = true;   // of all linear layers but the output layer, which has none

@@ -27,7 +27,7 @@ struct Block {
 };
 
 struct StoredTensor {
-  std::string name;  // global name; optimizer state has ".master", ".exp_avg", ".exp_avg_sq" behind the parameter's
+  std::string name;  // global name; optimizer state has ".master", ".exp_avg", ".exp_avg_sq" after the parameter's
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;  // global
   std::string file;            // a safetensors file of the folder

@@ -14,7 +14,7 @@
 namespace espalier::store {
 
 struct PruneRule {
-  int64_t keep_last = 0;   // the newest so many; 0: no such rule
+  int64_t keep_last = 0;   // the number of newest steps to keep; 0: no such rule
   int64_t keep_every = 0;  // steps divisible by it; 0: no such rule
 };
 

@@ -65,7 +65,7 @@ TEST_F(LockWithoutFlock, IsTakenNamedRefusedAndFreedAsWithIt) {
       const RunLock lock(folder_);  // at once: the process is seen to be gone
       EXPECT_FALSE(RunLock::take_if_free(folder_));
     }
-    EXPECT_FALSE(fs::exists(owner())) << "let go, it leaves nothing behind";
+    EXPECT_FALSE(fs::exists(owner())) << "let go, it leaves nothing after";
     RunLock first(folder_);
     const RunLock moved = std::move(first);
     EXPECT_FALSE(RunLock::take_if_free(folder_));

@@ -91,7 +91,7 @@ TEST(MemoryArena, FreeingWhatWasNotAllocatedIsABug) {
   EXPECT_THROW(arena.free(block + MemoryArena::kGranule), InternalError);
 }
 
-// The tests of this program share the process: the standard allocator is put back behind it.
+// The tests of this program share the process: the standard allocator is put back after it.
 class CpuAllocatorTest : public testing::Test {
  protected:
   void SetUp() override { install_cpu_allocator(); }

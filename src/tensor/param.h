@@ -34,7 +34,7 @@ class GradQueue {
   enum class Mode { kImmediate, kDeferred };
 
   void push(Param& param, std::function<void()> work);
-  // Makes sure that `param.grad` is there. Done before every piece of work; an op calls it that adds by itself and then
+  // Makes sure that `param.grad` exists. Done before every piece of work; an op calls it that adds by itself and then
   // pushes nothing but the news of it.
   void prepare(Param& param) {
     if (before_add_) before_add_(param);

@@ -27,7 +27,7 @@ class ParamSet {
   ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
            bool with_grad, const spec::Sharing& sharing = {}, at::Device device = at::kCPU);
 
-  // CHECKs that it is there.
+  // CHECKs that it exists.
   Param& at(const std::string& name);
   std::vector<Param>& params() { return params_; }
   const std::vector<spec::ParamSpec>& specs() const { return *specs_; }
@@ -55,7 +55,7 @@ class ParamSet {
   void set_section_grads(size_t section, const at::Tensor& storage);
 
   GradQueue& grad_queue() { return grad_queue_; }
-  // Of the gradients that are there.
+  // Of the gradients that exist.
   void zero_grad();
 
   // Draws every parameter as its spec says, on the CPU and from (seed, name) alone, so that shards of any layout on any

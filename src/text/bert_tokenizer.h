@@ -1,6 +1,6 @@
 // Megatron's BertWordPieceLowerCase and BertWordPieceCase: WordPiece over a vocab.txt with one piece a line.
 //
-// As Megatron reads it: "[CLS]" and the like inside a text are plain text, [BOS] and [EOS] are added behind the
+// As Megatron reads it: "[CLS]" and the like inside a text are plain text, [BOS] and [EOS] are added after the
 // vocabulary where it lacks them, then <extra_id_0> and so on. The end of a document is [EOS].
 #pragma once
 

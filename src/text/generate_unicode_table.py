@@ -59,7 +59,7 @@ CODES = [code for code in range(LIMIT) if not 0xD800 <= code < 0xE000]
 
 
 def split_off(pre_tokenizer, num_pieces):
-    """The code points c for which "AcA" is cut into so many pieces."""
+    """The code points c for which "AcA" is cut into that many pieces."""
     return {code for code in CODES if len(pre_tokenizer.pre_tokenize_str(f"A{chr(code)}A")) == num_pieces}
 
 

@@ -12,7 +12,7 @@ namespace espalier::text {
 
 enum class SentencePieceWrapper {
   kGpt,       // GPTSentencePieceTokenizer: the pieces of the text; the end of a document is the model's </s>
-  kLlama2,    // Llama2Tokenizer: the same behind <s>
+  kLlama2,    // Llama2Tokenizer: the same after <s>
   kMegatron,  // SentencePieceTokenizer: <CLS>, <SEP>, <EOD>, <MASK>, the model's pad, bos and eos and <extra_id_0> ...
               // are tokens of their own, found in the text first and added to the vocabulary where it lacks them
 };

@@ -84,7 +84,7 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const;
 };
 
-// The text that `ids` add behind `context`, special tokens skipped. Alone they may give another: the first piece of a
+// The text that `ids` add after `context`, special tokens skipped. Alone they may give another: the first piece of a
 // SentencePiece text loses its blank, NullTokenizer puts blanks between ids, a character may be spread over ids.
 std::string decode_continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& context,
                                 const std::vector<int32_t>& ids);
@@ -125,7 +125,7 @@ const std::vector<std::string>& tokenizer_types();
 // before any is opened.
 void check_options(const TokenizerOptions& options, Problems& problems);
 
-// The files that the options name, whether they are there or not; of a Hugging Face tokenizer the path given.
+// The files that the options name, whether they exist or not; of a Hugging Face tokenizer the path given.
 std::vector<std::string> files_of(const TokenizerOptions& options);
 
 // The same tokenizer with its files in `folder`, under the names that Tokenizer::files() gives them.
@@ -136,7 +136,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
 // What stands at `path`: a tokenizer.json, vocab.json with merges.txt beside it, vocab.txt (lower case unless
 // tokenizer_config.json beside it says otherwise), a SentencePiece .model, ranks of tiktoken, or a folder that holds
-// one of these; the first that is there, in this order.
+// one of these; the first that exists, in this order.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace espalier::text

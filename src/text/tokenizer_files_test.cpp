@@ -61,8 +61,7 @@ TEST_F(TokenizerFiles, SentencePieceModelsThatAreWrong) {
   EXPECT_THAT(message("a.model", whole.substr(0, whole.size() - 10)), HasSubstr("bytes of a field, "));
   EXPECT_THAT(message("a.model", piece("a", 1) + piece("b", 1)),
               HasSubstr("none of the 2 pieces is of type unknown (2)"));
-  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 1) + piece("b", 1)),
-              HasSubstr("piece 2 'b' is there twice"));
+  EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 1) + piece("b", 1)), HasSubstr("piece 2 'b' occurs twice"));
   EXPECT_THAT(message("a.model", piece("u", 2) + piece("v", 2)),
               HasSubstr("piece 1 'v' is a second unknown piece, after 0"));
   EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 7)),
@@ -94,7 +93,7 @@ TEST_F(TokenizerFiles, RanksThatAreWrong) {
   const std::string good = read_file(kData / "tiktoken_cl100k" / "cl100k_base.tiktoken");
   EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg==1\n"),
               HasSubstr("line 2: expected \"BASE64 RANK\", found 'Yg==1'"));
-  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg== 0\n"), HasSubstr("line 2: rank 0 is there already"));
+  EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYg== 0\n"), HasSubstr("line 2: rank 0 occurs twice"));
   EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\nYQ== 1\n"),
               HasSubstr("line 2: the token of rank 1 is that of rank 0"));
   EXPECT_THAT(message("cl100k_base.tiktoken", "YQ== 0\n"), HasSubstr("no token is the byte 0x00; all 256 are needed"));
@@ -139,7 +138,7 @@ TEST_F(TokenizerFiles, ChatTemplatesAreReadAndKept) {
   EXPECT_THAT(tokenizer->files(), testing::Contains(testing::Pair("chat_template.jinja", testing::_)));
 }
 
-// Wherever a text is cut between ids, what comes behind continues what stood before.
+// Wherever a text is cut between ids, what comes after continues what stood before.
 TEST(DecodeContinuation, GivesTheTextThatIsMissing) {
   const auto sentencepiece =
       load_tokenizer({.type = "Llama2Tokenizer", .model_file = kData / "bpe_llama2" / "spm.model"});

@@ -333,7 +333,7 @@ void Job::prepare_save_folder() {
   if (!begins_anew(config_))
     store::remember_step_asked_for(config_.checkpoint.load, config_.checkpoint.ckpt_step, config_.checkpoint.save);
   if (aside.num_records > 0)
-    log_info(aside.num_records, " records behind step ", trainer_->position().step,
+    log_info(aside.num_records, " records after step ", trainer_->position().step,
              " moved to metrics.superseded.jsonl");
 }
 

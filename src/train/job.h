@@ -41,11 +41,11 @@ class Job {
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
 
-  // Starts a save of the present state; it goes on behind training. Does nothing without --save, and where no step was
-  // trained since the last save or the checkpoint that the run began from.
+  // Starts a save of the present state; it goes on in the background. Does nothing without --save, and where no step
+  // was trained since the last save or the checkpoint that the run began from.
   void save();
   bool is_saving() const { return saving_; }  // by what check_saving has heard
-  // Reports a save that has ended behind training; throws why it failed.
+  // Reports a save that has ended in the background; throws why it failed.
   void check_saving();
   std::optional<int64_t> newest_saved() const { return newest_saved_; }
   // The present state counts as not saved; with `all`, no state does.

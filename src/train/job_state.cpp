@@ -65,7 +65,7 @@ ckpt::TensorPart part_of(const OwnedTensor& tensor, const spec::TensorShard& sha
   return ckpt::owned_part(ckpt::held_part(*tensor.param->spec, shard), tensor.pieces);
 }
 
-// The pieces behind one another; a single one is itself.
+// The pieces one after another; a single one is itself.
 at::Tensor joined(const OwnedTensor& tensor) {
   if (tensor.values.size() == 1) return tensor.values[0];
   std::vector<at::Tensor> flat;

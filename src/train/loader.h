@@ -27,7 +27,7 @@ class Loader {
          const std::optional<data::CyclicLayout>& cyclic = {});
 
   // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
-  // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those behind
+  // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those after
   // it. In sequence, numbers beyond the data set start again at its beginning (evaluation only: a training set holds
   // what was asked for). The numbers in a batch are those of the run, whatever the order; which sample stands at a
   // number does not depend on the replicas or the micro-batch size. One thread at a time.

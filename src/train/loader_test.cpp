@@ -48,7 +48,7 @@ TEST(Loader, TakesTheSamplesOfTheRunInOrder) {
   EXPECT_EQ(batches[0].sample_numbers, (std::vector<int64_t>{15, 16, 17}));
   EXPECT_EQ(ids_in(batches[0]), inputs_of({15, 16, 17}));
   EXPECT_EQ(ids_in(batches[1]), inputs_of({21, 22, 23}));
-  const auto again = second.read(size, 1, 1);  // behind the last sample the first comes again
+  const auto again = second.read(size, 1, 1);  // after the last sample the first comes again
   EXPECT_EQ(again[0].sample_numbers, std::vector<int64_t>{size + 1});
   EXPECT_EQ(ids_in(again[0]), inputs_of({1}));
 }

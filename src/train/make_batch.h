@@ -11,7 +11,7 @@ namespace espalier::train {
 
 struct MaskOptions {
   std::optional<int32_t> eod;         // needed by each of the following
-  bool reset_position_ids = false;    // positions start again behind every end of document
+  bool reset_position_ids = false;    // positions start again after every end of document
   bool reset_attention_mask = false;  // no attention across document ends; the EOD belongs to the document before it
   bool eod_mask_loss = false;         // no loss where the input is EOD
 };

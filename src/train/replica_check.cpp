@@ -107,7 +107,7 @@ void ReplicaCheck::check() {
   if (job_.config().parallel.check_replicas_policy == plan::ReplicaPolicy::kStop) {
     raise_alert(differences, "the run stops");
     throw UserError(
-        concat("ranks differ in what they must hold equal, found behind step ", step_, ":\n  ",
+        concat("ranks differ in what they must hold equal, found after step ", step_, ":\n  ",
                join(dist::describe(differences), "\n  "),
                "\nNothing was saved at this step. Go on from a checkpoint (--load); or copy what most ranks "
                "hold to the others: --check-replicas-policy repair."));
@@ -117,14 +117,14 @@ void ReplicaCheck::check() {
   const std::vector<dist::CopyDifference> left = dist::find_differences(replicated_state(job_), grid);
   raise_alert(differences, left.empty() ? "repaired" : "not repaired");
   if (!left.empty())
-    throw UserError(concat("ranks still differ after a repair behind step ", step_, ":\n  ",
+    throw UserError(concat("ranks still differ after the repair that followed step ", step_, ":\n  ",
                            join(dist::describe(left), "\n  "), "\nTest the memory of the machines of these ranks."));
 }
 
 void ReplicaCheck::raise_alert(const std::vector<dist::CopyDifference>& differences, const std::string& consequence) {
   if (job_.grid().rank != 0) return;
   for (const std::string& sentence : dist::describe(differences)) {
-    log_warning("replica check behind step ", step_, ": ", sentence, "; ", consequence);
+    log_warning("replica check after step ", step_, ": ", sentence, "; ", consequence);
     log_.event("alert", step_, concat("replica check: ", sentence, "; ", consequence));
   }
 }

@@ -20,7 +20,7 @@ class ReplicaCheck {
   // Both outlive it.
   ReplicaCheck(Job& job, RunLog& log);
 
-  // Behind each step: checks the first three, and every --check-replicas'th. UserError under the policy `stop`, on all
+  // After each step: checks the first three, and every --check-replicas'th. UserError under the policy `stop`, on all
   // ranks. Called by all of them.
   void after_step();
   // Checks what is about to be saved, unless this step has been checked. Called by all ranks.
@@ -32,7 +32,7 @@ class ReplicaCheck {
 
   Job& job_;
   RunLog& log_;
-  // Counted here: a rank's own counter may be what is wrong, and all ranks must check behind the same steps.
+  // Counted here: a rank's own counter may be what is wrong, and all ranks must check after the same steps.
   int64_t step_;
   int64_t num_steps_ = 0;  // of this process
   bool checked_ = false;   // this step

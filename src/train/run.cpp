@@ -175,7 +175,7 @@ void Loop::end() {
   finite_.at_end();
 }
 
-// When the next step is one that is to be skipped: passes over it and those behind it.
+// When the next step is one that is to be skipped: passes over it and those after it.
 bool Loop::skip_steps() {
   Trainer& trainer = job_.trainer();
   const int64_t first = trainer.position().step + 1;

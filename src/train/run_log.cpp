@@ -16,7 +16,7 @@ std::vector<std::pair<std::string, std::string>> option_texts(const OptionTable&
   return texts;
 }
 
-constexpr double kSmoothing = 0.9;  // weight of the past in the step time behind "time left"
+constexpr double kSmoothing = 0.9;  // weight of the past in the step time on which "time left" rests
 
 }  // namespace
 

@@ -17,7 +17,7 @@ class Saving {
  public:
   Saving(Job& job, RunLog& log) : job_(job), log_(log) {}
 
-  // Hears of saves that have ended behind training.
+  // Hears of saves that have ended in the background.
   void after_step();
   // By --save-interval, or because a save failed or the run folder was removed.
   bool due(int64_t step) const;

@@ -16,7 +16,7 @@ namespace espalier::train {
 class TensorBoardLog {
  public:
   TensorBoardLog(const std::filesystem::path& directory, const plan::LoggingConfig& config);
-  // Marks a start of so many ranks and lists the options: every (name, value) as text.
+  // Marks a start of that many ranks and lists the options: every (name, value) as text.
   void start(int64_t step, int64_t num_ranks, const std::vector<std::pair<std::string, std::string>>& options);
   void step(const StepReport& report);
   // Where an evaluation stands: x values of its three curves.

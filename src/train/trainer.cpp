@@ -134,7 +134,7 @@ void Trainer::skip_step() {
 
 void Trainer::count(const StepReport& report) {
   // As under Megatron, a skipped step consumes its samples but does not move the learning rate; tokens are counted
-  // behind the scheduler's step, which therefore sees those of the steps before.
+  // after the scheduler's step, which therefore sees those of the steps before.
   if (!report.skipped) parts_.lr.step(report.global_batch_size, position_.consumed_tokens);
   ++position_.step;
   position_.consumed_samples += report.global_batch_size;

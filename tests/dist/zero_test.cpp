@@ -75,7 +75,7 @@ at::Tensor part_of(const at::Tensor& whole, const ParamSpec& spec, const tensor:
 }
 
 // The first parameter of which this rank holds other bits than the whole; empty if none: pieces, their optimizer state,
-// and all values that are there.
+// and all values that exist.
 std::string difference(Shared& shared, Whole& whole) {
   for (const OwnedPiece& piece : shared.reducer.pieces()) {
     const ParamSpec& spec = *piece.param->spec;

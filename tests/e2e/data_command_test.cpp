@@ -210,8 +210,9 @@ TEST_F(DataCommand, TwoTokenizersInABlendAreNoticedAndAnotherThanTheDatasIsRefus
 
 TEST_F(DataCommand, ValidationLooksAtTheTokenFiles) {
   const auto validate = [&](const std::string& prepare, const std::string& flags) {
-    return bash(concat("rm -rf d d.*; for end in bin idx; do cp ", data("owt-20_text_document"), ".$end d.$end; done; ", prepare,
-                       "; espalier train gpt --validate-only --recipe ", root(), "/recipes/tiny.toml ", flags));
+    return bash(concat("rm -rf d d.*; for end in bin idx; do cp ", data("owt-20_text_document"), ".$end d.$end; done; ",
+                       prepare, "; espalier train gpt --validate-only --recipe ", root(), "/recipes/tiny.toml ",
+                       flags));
   };
   const auto expect = [&](const Outcome& outcome, int exit_code, const std::string& part) {
     EXPECT_EQ(outcome.exit_code, exit_code) << outcome.errors;

@@ -18,12 +18,14 @@ class MegatronScriptCommand : public Command {
         "bigscience-catalogue-data-dev/byte-level-bpe-tokenizer-no-norm-250k-whitespace-and-eos-regex-alpha-v3-dedup-"
         "lines-articles/";
     const std::string folder = "$six_ALL_CCFRWORK/code/tr11-176B-ml/Megatron-DeepSpeed";
-    const std::string data = root() + "/tests/data/owt-20_text_document";
+    const std::string data = "$PWD/data_text_document";
     return concat("export six_ALL_CCFRWORK=$PWD/work six_ALL_CCFRSCRATCH=$PWD/scratch SLURM_JOB_ID=1 SLURM_NNODES=48\n",
                   "mkdir -p ", folder, "/data ", folder, "/", tokenizer, "\n", "cp ", root(),
                   "/tests/data/tokenizers/bloom/tokenizer.json ", folder, "/", tokenizer, "\n",  //
-                  "echo '\"train: 1 0:0.95 ", data, "\"' >", folder, "/data/train-splits.txt\n",
-                  "echo '\"valid: 1 0.95:1 ", data, "\" \"valid_en: 1 0.95:1 ", data, "\"' >", folder,
+                  "espalier preprocess --input ", root(), "/tests/data/owt-20.jsonl --output-prefix data --append-eod ",
+                  "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path ", folder, "/", tokenizer,
+                  " 2>/dev/null\n", "echo \"\\\"train: 1 0:0.95 ", data, "\\\"\" >", folder, "/data/train-splits.txt\n",
+                  "echo \"\\\"valid: 1 0.95:1 ", data, "\\\" \\\"valid_en: 1 0.95:1 ", data, "\\\"\" >", folder,
                   "/data/valid-splits.txt\n",
                   replaced(launch_script("tr11-176B-ml.sh", without_slurm(), replacements),
                            {{"set -x -e", "set -e"},
@@ -31,7 +33,7 @@ class MegatronScriptCommand : public Command {
                              "$LOGS_PATH/main_log.txt",
                              launch}}));
   }
-  // The plan of the script for so many GPUs; `say` is --json or nothing.
+  // The plan of the script for that many GPUs; `say` is --json or nothing.
   static std::string plan(int gpus, const std::string& say = "") {
     return concat("bash -c \"espalier plan gpt --gpus ", gpus, " ", say, " ${CMD#*pretrain_gpt.py}\"");
   }

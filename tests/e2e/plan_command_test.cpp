@@ -67,7 +67,7 @@ TEST_F(PlanCommand, WhatDoesNotFitIsSaidWithWhatWould) {
   const Outcome outcome = bash(small_ + "--bf16 --gpu-memory 2GiB");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("does not fit into 2.00 GiB"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("What fits, behind the same flags:\n  --"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("What fits, after the same flags:\n  --"), std::string::npos) << outcome.output;
   const Json plan = Json::parse(bash(small_ + "--bf16 --gpu-memory 2GiB --json").output);
   EXPECT_EQ(plan.at("fits"), false);
   const std::string flags = plan.at("choices_that_fit").at(0).at("flags");

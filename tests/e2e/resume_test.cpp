@@ -20,7 +20,7 @@ void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
 
 class Resume : public ::testing::TestWithParam<Case> {};
 
-// Ten steps straight, against the same ten steps with stops behind steps 3 and 7.
+// Ten steps straight, against the same ten steps with stops after steps 3 and 7.
 TEST_P(Resume, StoppedAndResumedEqualsStraightBitForBit) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
@@ -34,7 +34,7 @@ TEST_P(Resume, StoppedAndResumedEqualsStraightBitForBit) {
   ASSERT_EQ(stopped.size(), straight.size());
   for (size_t step = 0; step < straight.size(); ++step) EXPECT_EQ(stopped[step], straight[step]) << "step " << step + 1;
   if (std::string(GetParam().name) == "fp16_with_overflows") {
-    EXPECT_TRUE(straight.front().at("skipped")) << "the case is there for overflows";
+    EXPECT_TRUE(straight.front().at("skipped")) << "the case exists for overflows";
     EXPECT_FALSE(straight.back().at("skipped"));
   }
   const std::string last =

@@ -11,7 +11,7 @@
 namespace espalier::test {
 namespace training_test {
 
-// The loss of a blend is the mean of its data sets' losses, weighed by their tokens; each is there by name.
+// The loss of a blend is the mean of its data sets' losses, weighed by their tokens; each is listed by name.
 TEST(Blend, EveryDataSetReportsItsOwnLossByName) {
   const TemporaryFolder folder;
   write_token_files(folder / "swahili", 150, 1);
@@ -115,7 +115,7 @@ TEST(XavierUniform, BoundsFollowTheShapes) {
   }
 }
 
-// Steps 3 and 4 pass without training: weights and moments behind them are those of step 2, and step 5 reads the
+// Steps 3 and 4 pass without training: weights and moments after them are those of step 2, and step 5 reads the
 // samples and has the rate that it has without the gap.
 TEST(SkippedSteps, CountTheirSamplesAndTrainNothing) {
   const TemporaryFolder folder;
@@ -137,7 +137,7 @@ TEST(SkippedSteps, CountTheirSamplesAndTrainNothing) {
   EXPECT_NE(all[2].at("lm_loss"), straight[4].at("lm_loss"));
 }
 
-// As one does behind a spike: back to an older step, and past the samples that made it.
+// As one does after a spike: back to an older step, and past the samples that made it.
 TEST(SkippedSteps, MayBeAskedForWhenARunGoesOn) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);

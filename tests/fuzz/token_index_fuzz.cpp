@@ -20,7 +20,7 @@ int64_t token_bytes_of(const data::TokenIndex& index) {
   return index.start_bytes(last) + index.size(last) * data::bytes_per_token(index.type());
 }
 
-// So many tokens are shuffled in no time; an index that claims millions takes as long as a data set that has them.
+// A few tokens are shuffled in no time; an index that claims millions takes as long as a data set that has them.
 bool is_quickly_shuffled(const data::TokenIndex& index) {
   int64_t total = 0;
   for (int64_t i = 0; i < index.num_sequences() && total <= kMostTokenBytes; ++i) {

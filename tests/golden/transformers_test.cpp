@@ -161,7 +161,7 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
     return totals.at(0).sum / totals.at(0).count;
   }
 
-  // Logits of the ids behind those of the cache (if any), [b, s, V].
+  // Logits of the ids after those of the cache (if any), [b, s, V].
   at::Tensor logits(const at::Tensor& ids, tensor::KeyValueCache* cache) {
     const int64_t begin = cache != nullptr ? cache->length : 0;
     nn::ForwardContext context{.attention = model.attention_context()};
@@ -243,7 +243,7 @@ TEST_P(TransformersModel, FiveStepsOfAdamHaveTransformersLossesAndNorms) {
     EXPECT_NEAR(*optimizer.step(settings.at("lr"), 1.0).grad_norm, norm, kGradientTolerance * norm)
         << "step " << step + 1;
   }
-  EXPECT_NEAR(run_step(0), json.at("losses").at(5).get<double>(), kLossTolerance) << "behind the last step";
+  EXPECT_NEAR(run_step(0), json.at("losses").at(5).get<double>(), kLossTolerance) << "after the last step";
 }
 
 TEST_P(TransformersModel, GreedyContinuationsAreTransformers) {

@@ -61,7 +61,7 @@ class MegatronScript : public testing::Test {
                                  folder_ / "work", " SLURM_JOB_ID=7 SLURM_NNODES=1; bash ", script_));
   }
   std::string log() const { return read_file(output_ + "tr11-176B-ml-logs/logs/main/main_log.txt"); }
-  // Throws the kill switch as soon as so many steps are recorded.
+  // Throws the kill switch as soon as that many steps are recorded.
   std::thread kill_behind(size_t records) const {
     return std::thread([this, records] {
       EXPECT_TRUE(wait_until(120, [&] { return num_records(run_folder_) >= records; }));
@@ -90,7 +90,7 @@ TEST_F(MegatronScript, Bloom176BTrainsStopsAndGoesOnAsItStands) {
                        concat("saving checkpoint at iteration ", format_printf("%7d", static_cast<int>(stopped))),
                        "[Detected kill switch at " + kill_switch_ + ". Exiting] datetime: "});
   ASSERT_EQ(run().exit_code, 0);
-  EXPECT_EQ(num_records(run_folder_), stopped) << "while the kill switch is there, a run ends before it begins";
+  EXPECT_EQ(num_records(run_folder_), stopped) << "while the kill switch exists, a run ends before it begins";
 
   std::filesystem::remove(kill_switch_);
   const Shell second = run();
@@ -98,7 +98,7 @@ TEST_F(MegatronScript, Bloom176BTrainsStopsAndGoesOnAsItStands) {
   expect_parts(log(), {concat(" loading checkpoint from ", run_folder_, " at iteration ", stopped),
                        "valid loss at iteration 10 | lm loss value: ",
                        "valid_en loss at iteration 10 | lm loss value: ", "[after training is done] datetime: "});
-  // One step behind the other, with the sizes of the ramp: 8, 8, 12, then 16.
+  // One step after the other, with the sizes of the ramp: 8, 8, 12, then 16.
   const auto records = step_records(run_folder_);
   ASSERT_EQ(records.size(), 20u);
   int64_t consumed = 0;

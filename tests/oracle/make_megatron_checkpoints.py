@@ -71,7 +71,7 @@ def write_data(out):
 
 
 def run(out, name, work, layout=None, load=None):
-    """Losses of the steps, those behind the checkpoint in `load` if it is given. `layout`: tensor, pipeline, data."""
+    """Losses of the steps, those after the checkpoint in `load` if it is given. `layout`: tensor, pipeline, data."""
     tensor, pipeline, data, more, deepspeed = CASES[name]
     tensor, pipeline, data = layout or (tensor, pipeline, data)
     world = tensor * pipeline * data

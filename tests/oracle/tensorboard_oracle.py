@@ -78,7 +78,7 @@ def wanted_scalars(run):
         for unit in ["samples", "tokens"]:
             add(f"steps-vs-{unit}/y=steps,x={unit}", at[f"consumed_{unit}"], at["step"])
             add(f"steps-vs-{unit}/y={unit},x=steps", at["step"], at[f"consumed_{unit}"])
-        if line["step"] + 1 in steps:  # the rate behind the scheduler's step is that of the next one
+        if line["step"] + 1 in steps:  # the rate after the scheduler's step is that of the next one
             three("learning-rate/learning-rate", at, steps[line["step"] + 1]["learning_rate"])
         add("batch-size/batch-size", at["step"], line["global_batch_size"])
         add("batch-size/batch-size vs samples", at["consumed_samples"], line["global_batch_size"])
@@ -106,7 +106,7 @@ def differences(run):
     for tag in sorted(tags & wanted.keys()):
         found = [(event.step, event.value) for event in events.Scalars(tag)]
         if tag.startswith("learning-rate/"):
-            found = found[:len(wanted[tag])]  # no next step behind the last
+            found = found[:len(wanted[tag])]  # no next step after the last
         expected = [(x, float32(value)) for x, value in wanted[tag]]
         if found != expected and not (tag.endswith("ppl") or " ppl vs " in tag):
             yield f"'{tag}': TensorBoard reads {found}, metrics.jsonl says {expected}"

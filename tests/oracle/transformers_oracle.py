@@ -9,7 +9,7 @@
 Needs the environment of tests/oracle/requirements.txt (tests/oracle/run makes it). Per model NAME.safetensors with our
 names and layouts (weight.*, in bf16 so that the file is half as large; grad.* and logits in fp32), and NAME.json with
 the configuration, five batches of ids, the loss mask, the losses and gradient norms of five AdamW steps (one batch
-each) and of the first batch behind them, and what greedy generation continues some prompts with. All in fp32.
+each) and of the first batch after them, and what greedy generation continues some prompts with. All in fp32.
 """
 import argparse
 import json
@@ -73,7 +73,7 @@ def new_model(case):
     return model.float().eval()
 
 
-OUR_NAMES = {  # what stands behind "transformer." in Hugging Face's names; blocks are h.N there, layers.N here
+OUR_NAMES = {  # what follows "transformer." in Hugging Face's names; blocks are h.N there, layers.N here
     "word_embeddings_layernorm": "word_embeddings.norm", "ln_f": "final_layernorm", "wte": "word_embeddings",
     "wpe": "position_embeddings", "ln_1": "input_layernorm", "ln_2": "post_attention_layernorm",
     "attn.c_attn": "self_attention.query_key_value", "attn.c_proj": "self_attention.dense",
@@ -130,7 +130,7 @@ def decay_groups(model):
 
 
 def train(model, batches, mask):
-    """Losses of the batches, each in front of its step, and of the first batch behind the last; the gradient norms."""
+    """Losses of the batches, each in front of its step, and of the first batch after the last; the gradient norms."""
     optimizer = torch.optim.AdamW(decay_groups(model), lr=OPTIMIZER["lr"], betas=OPTIMIZER["betas"],
                                   eps=OPTIMIZER["eps"])
     losses, norms = [], []

@@ -22,7 +22,7 @@
 namespace espalier::test {
 namespace {
 
-constexpr int64_t kNumSteps = 6, kDamagedStep = 5;  // behind the first three, which are always checked
+constexpr int64_t kNumSteps = 6, kDamagedStep = 5;  // after the first three, which are always checked
 
 // Turns over the lowest bit of an element in the middle.
 void flip_bit(const at::Tensor& values) {
@@ -163,7 +163,7 @@ TEST_F(Replicas, DamageStopsAllRanksUnsaved) {
     SCOPED_TRACE(concat(what.layout, ": ", what.expected));
     const std::string save = *folder_ / concat("stop", ++number);
     for (const std::string& error : run(save, what, "--check-replicas 5")) {
-      EXPECT_NE(error.find("found behind step 5"), std::string::npos) << error;
+      EXPECT_NE(error.find("found after step 5"), std::string::npos) << error;
       EXPECT_NE(error.find(what.expected), std::string::npos) << error;
     }
     const Words found = alerts(save);
@@ -197,12 +197,12 @@ TEST_F(Replicas, RepairedRunEndsWithTheBitsOfAnUndisturbedOne) {
   }
 }
 
-// The default checks no step behind the third, but what is saved.
+// The default checks no step after the third, but what is saved.
 TEST_F(Replicas, DamageIsFoundBeforeASave) {
   const Case what = cases()[0];
   const std::string save = *folder_ / "before_save";
   for (const std::string& error : run(save, what, "")) {
-    EXPECT_NE(error.find("found behind step 6"), std::string::npos) << error;
+    EXPECT_NE(error.find("found after step 6"), std::string::npos) << error;
     EXPECT_NE(error.find(what.expected), std::string::npos) << error;
   }
   EXPECT_FALSE(has_checkpoint(save));

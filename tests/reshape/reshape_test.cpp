@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(SixPairs, RealRanks,
   for (int64_t step = first + 1;; ++step) writer.save(manifest_of(layout, step), state);
 }
 
-// What was complete for one is there for all.
+// What was complete for one is complete for all.
 TEST_F(Reshape, ARankKilledWhileEightSaveLeavesOneNewestCompleteStep) {
   const Layout layout = plan::parse_layout("tp2pp2dp2zero1");
   std::mt19937 random(5);

@@ -88,7 +88,7 @@ void read_bloom(ConfigReader& reader, HfModel& model) {
   config.layernorm_epsilon = reader.number("layer_norm_epsilon", 1e-5, 0, 1);
   if (config.layernorm_epsilon != 1e-5)
     reader.problem("layer_norm_epsilon", format_shortest(config.layernorm_epsilon),
-                   " is not supported: the norm behind the embedding has 1e-05 here, as in Megatron");
+                   " is not supported: the norm after the embedding has 1e-05 here, as in Megatron");
   config.activation = spec::Activation::kGeluTanh;
   config.residual_from_layernorm = reader.flag("apply_residual_connection_post_layernorm", false);
   config.hidden_dropout = reader.number("hidden_dropout", 0, 0, 1);

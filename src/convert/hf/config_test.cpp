@@ -273,7 +273,7 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
     choose_family(config, {});
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("gpt2, but there no norm stands behind the embedding"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("gpt2, but there no norm follows the embedding"), std::string::npos)
         << error.what();
   }
 }

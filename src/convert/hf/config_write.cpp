@@ -38,7 +38,7 @@ void check_old_style(const GptConfig& config, Reasons& reasons) {
 void check_gpt2(const GptConfig& config, Reasons& reasons) {
   check_old_style(config, reasons);
   reasons.unless(config.position_embedding == spec::PositionEmbedding::kLearned, "positions are learned");
-  reasons.unless(!config.embed_layernorm, "no norm stands behind the embedding");
+  reasons.unless(!config.embed_layernorm, "no norm follows the embedding");
   reasons.unless(!config.residual_from_layernorm, "residual branches start before the norm");
   reasons.unless(!is_gated(config.activation) && name_of(config.activation), "the MLP is not gated");
 }
@@ -46,7 +46,7 @@ void check_gpt2(const GptConfig& config, Reasons& reasons) {
 void check_bloom(const GptConfig& config, Reasons& reasons) {
   check_old_style(config, reasons);
   reasons.unless(config.position_embedding == spec::PositionEmbedding::kAlibi, "positions are ALiBi's");
-  reasons.unless(config.embed_layernorm, "a norm stands behind the embedding");
+  reasons.unless(config.embed_layernorm, "a norm follows the embedding");
   reasons.unless(config.layernorm_epsilon == 1e-5, "the epsilon of its norms is 1e-05, that of the embedding's");
   reasons.unless(config.activation == spec::Activation::kGeluTanh, "the activation is gelu in its tanh form");
   reasons.unless(config.ffn_hidden_size == 4 * config.hidden_size, "the MLP is 4 * hidden size wide");
@@ -58,7 +58,7 @@ void check_llama_like(HfFamily family, const GptConfig& config, Reasons& reasons
   reasons.unless(!config.rotary_interleaved, "rotated pairs are (i, i + half), not neighbours");
   reasons.unless(config.normalization == spec::Normalization::kRmsNorm, "it has RMS norms");
   reasons.unless(is_gated(config.activation) && name_of(config.activation), "the MLP is gated");
-  reasons.unless(!config.embed_layernorm, "no norm stands behind the embedding");
+  reasons.unless(!config.embed_layernorm, "no norm follows the embedding");
   reasons.unless(!config.residual_from_layernorm, "residual branches start before the norm");
   reasons.unless(config.qk_layernorm == (family == HfFamily::kQwen3),
                  family == HfFamily::kQwen3 ? "queries and keys have norms" : "queries and keys have no norms");

@@ -26,7 +26,7 @@ struct ExportReport {
   std::vector<std::string> notes;
 };
 
-// Writes into `folder`, which is there. Every block of the checkpoint is checked against its checksum on the way.
+// Writes into `folder`, which exists. Every block of the checkpoint is checked against its checksum on the way.
 // UserError that says why where no family of transformers, or not the one asked for, can hold the model.
 ExportReport export_hf(const ExportOptions& options, const std::filesystem::path& folder);
 

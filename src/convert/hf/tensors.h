@@ -13,7 +13,7 @@ namespace espalier::convert {
 struct HfLayout {
   int64_t vocab_rows = 0;   // of their embedding, at most the rows of ours; ours beyond are padding
   bool has_prefix = true;   // "transformer." or "model." before the names of the base model
-  bool stores_head = true;  // lm_head.weight is there; with a tied output layer it is a copy of the embedding
+  bool stores_head = true;  // lm_head.weight exists; with a tied output layer it is a copy of the embedding
 };
 
 // `config` holds our rows (padded_vocab_size). Checked.

@@ -1,4 +1,4 @@
-// The maps of all families: every element of both sides is there once. (That they are the right elements is compared
+// The maps of all families: every element of both sides occurs once. (That they are the right elements is compared
 // with transformers in tests/golden/hf_folders_test.cpp.)
 #include "convert/hf/tensors.h"
 

@@ -24,7 +24,7 @@ class StepTensors {
   const store::Manifest& manifest() const { return reader_.manifest(); }
   bool has(const std::string& name) const { return manifest().find(name) != nullptr; }
 
-  // The runs one behind the other, then `num_zeros` zeros. All have the type of the first; this must outlive the
+  // The runs one after the other, then `num_zeros` zeros. All have the type of the first; this must outlive the
   // source.
   store::TensorSource source(std::vector<int64_t> shape, std::vector<StoredRun> runs, int64_t num_zeros = 0);
 

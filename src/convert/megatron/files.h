@@ -33,7 +33,7 @@ struct MegatronFiles {
 };
 
 // `input` is the folder that a run saved into (the checkpoint that its `latest*` file names, or `step`) or the folder
-// of one checkpoint. UserError when there is none, or with every file that is missing among those that are there.
+// of one checkpoint. UserError when there is none, or with every file that is missing among those that exist.
 MegatronFiles find_megatron_files(const std::filesystem::path& input, std::optional<int64_t> step);
 
 }  // namespace espalier::convert

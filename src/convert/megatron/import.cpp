@@ -56,7 +56,7 @@ std::vector<store::ExtraFile> tokenizer_files(const plan::RunConfig& config, Meg
     if (!fs::exists(file)) {
       report.remarks.push_back(concat("the tokenizer's ", file,
                                       " is not here: the checkpoint has no tokenizer, which "
-                                      "generate needs. Give its files behind --, as in -- --vocab-file FILE"));
+                                      "generate needs. Give its files after --, as in -- --vocab-file FILE"));
       return {};
     }
   std::vector<store::ExtraFile> files;

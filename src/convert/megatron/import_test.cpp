@@ -424,7 +424,7 @@ TEST_F(MegatronImportTest, AModelThatMegatronsArgumentsCannotSayIsNotExported) {
   EXPECT_FALSE(fs::exists(folder_ / "theirs"));
 }
 
-// An attempt that was killed left a part; one that fails leaves nothing; what is there is not replaced.
+// An attempt that was killed left a part; one that fails leaves nothing; what exists is not replaced.
 TEST_F(MegatronImportTest, AnExportHasItsNameOnlyWhenItIsWhole) {
   import(kFolder / "plain-fp32");
   const MegatronExport request{.load = folder_ / "ours", .step = {}, .output = folder_ / "theirs"};

@@ -281,7 +281,7 @@ class DeepSpeedReader {
     return params;
   }
 
-  // Stages have equally many transformer layers unless told otherwise; what lies before and behind goes to the ends.
+  // Stages have equally many transformer layers unless told otherwise; what lies before and after goes to the ends.
   std::set<int64_t> layers_of_stage(int64_t pipeline) const {
     const int64_t layers = roles_.num_layers(), share = layers / files_.pipeline;
     if (share * files_.pipeline != layers)

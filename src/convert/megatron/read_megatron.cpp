@@ -27,7 +27,7 @@ std::string without(const std::string& text, const std::string& prefix) {
 // A parameter of a chunk of the model: name without the number of its layer.
 struct ModuleName {
   int64_t layer = -1;  // within the chunk; -1: of none
-  std::string name;    // our name, or its end behind "layers.N."
+  std::string name;    // our name, or its end after "layers.N."
 };
 
 ModuleName module_name(const std::string& path) {

@@ -54,7 +54,7 @@ void MegatronExporter::write_deepspeed() {
 
 MegatronExporter::RankParams MegatronExporter::pipeline_params(int64_t stage) const {
   RankParams params;
-  if (has_embedding_copy(stage))  // the whole embedding stage is there again, but for its norm
+  if (has_embedding_copy(stage))  // the whole embedding stage is repeated, but for its norm
     for (const spec::ParamSpec& spec : specs_)
       if (spec.depth == 0 && spec.name.find("norm.") == std::string::npos)
         params.push_back({&spec, pipeline_name(spec)});

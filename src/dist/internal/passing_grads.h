@@ -4,7 +4,7 @@
 // When the first addition to a section is about to happen, it gets zeros, and the section that was added to before
 // leaves: its sum over ranks starts, and what belongs to this rank is added to what it keeps. A backward pass goes from
 // layer to layer, so that each section leaves once per micro-batch (a tied embedding twice) while the next one is
-// computed, and at most two are there at once: one to be added to, one on its way. The order is that of the additions,
+// computed, and at most two exist at once: one to be added to, one on its way. The order is that of the additions,
 // the same on all ranks.
 #pragma once
 

@@ -46,7 +46,7 @@ class SharedMemory {
 // Lies in shared memory; zeros are a valid bell. One process listens, any may ring.
 //
 //   const uint32_t heard = bell.heard();
-//   ... look whether what is awaited is there; if not:
+//   ... look whether what is awaited has come; if not:
 //   bell.sleep(heard, 100ms);   // returns at once if the bell rang since heard()
 class alignas(64) Bell {
  public:

@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kThreads)
   load(keys, pair, problem.key, first_key, pair.num_keys());
   load(values, pair, problem.value, first_key, pair.num_keys());
   float d_keys[kRowsOfWarp][kChannels] = {}, d_values[kRowsOfWarp][kChannels] = {};
-  // Queries before the first key of the tile see none of it; with a window, neither do those far behind.
+  // Queries before the first key of the tile see none of it; with a window, neither do those far past it.
   const int64_t begin = max(first_key - problem.first_query, int64_t{0}) / kTile * kTile;
   for (int64_t member = 0; member < problem.members; ++member, ++pair.member, ++pair.head) {
     for (int64_t first_query = begin; first_query < problem.num_queries; first_query += kTile) {

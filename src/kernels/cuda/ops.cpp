@@ -23,7 +23,7 @@ using kernels::CrossEntropyBackward;
 using kernels::CrossEntropyInput;
 using kernels::DropoutSite;
 
-// Logits of all tokens that are there at a time, in the compute type.
+// Logits of all tokens that exist at a time, in the compute type.
 constexpr int64_t kLogitBytes = 256 << 20;
 
 Element element_of(at::ScalarType type) {

@@ -25,13 +25,13 @@ inline constexpr char kAccepted = 'Y', kRefused = 'N';
 enum class Operation : uint8_t {
   kSet = 1,     // key, value
   kMultiSet,    // count, (key, value)...
-  kGet,         // milliseconds, count, keys...: waits until all are there; their values
+  kGet,         // milliseconds, count, keys...: waits until all exist; their values
   kWait,        // the same, without values
   kAdd,         // key, number: the sum
   kCompareSet,  // key, expected, desired: the value afterwards
   kDelete,      // key: 1 if it was there
   kNumKeys,     // the number
-  kCheck,       // count, keys...: 1 if all are there
+  kCheck,       // count, keys...: 1 if all exist
   kListKeys,    // count, keys...
   kAppend,      // key, value
   kLastWill,    // keys..., values...: set when this connection ends, however it ends

@@ -13,7 +13,7 @@ class Table {
  public:
   struct Outcome {
     Status status = Status::kOk;
-    std::string payload;                  // behind the status
+    std::string payload;                  // after the status
     std::vector<std::string> new_values;  // keys that waiting clients may now have
   };
   // Any operation but kGet, kWait and kLastWill. Anything malformed is kBadRequest.

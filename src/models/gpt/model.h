@@ -1,5 +1,5 @@
 // GPT (Radford et al. 2019) as Megatron builds it: pre-norm blocks; BLOOM (Le Scao et al. 2022) is this with ALiBi and
-// a layer norm behind the embedding.
+// a layer norm after the embedding.
 //
 // Legend: s sequence, b micro-batch, h hidden, V padded vocabulary; S the rows of the sequence that this process holds
 // between layers (s/cp, with sequence parallelism s/cp/tp).
@@ -59,7 +59,7 @@ class GptModel : public pipeline::Stage {
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
 
-  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states behind the
+  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states after the
   // final norm, [s, b, h]. A cache in the context receives the keys and values of these positions; rotary positions are
   // then those of a sequence as long as its capacity.
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;

@@ -164,7 +164,7 @@ Ghost GhostModel::mlp(const Ghost& x) {
 }
 
 Ghost GhostModel::layer(const Ghost& x) {
-  // Under ZeRO 3 weights come before a layer runs, in either direction, and go behind it.
+  // Under ZeRO 3 weights come before a layer runs, in either direction, and go after it.
   const Ghost weights = make(s_.layer_weights);
   push([this](const Ghost& dy) {
     layer_weights_.reset();

@@ -18,13 +18,13 @@ struct GhostSizes {
   double hidden = 0;
   // Of this tensor rank: channels of all queries, and with keys and values; query heads, with key heads; ...
   double projection = 0, qkv = 0, heads = 0, normed_heads = 0;
-  double inner = 0, ffn = 0, vocabulary = 0;  // width of the MLP before and behind its activation
+  double inner = 0, ffn = 0, vocabulary = 0;  // width of the MLP before and after its activation
   double positions = 0;                       // s * b, with rotary positions
   bool rms_norm = false, head_norm = false;
   bool sequence_parallel = false, context_parallel = false, dropout = false;
   ProductKind products = ProductKind::kDirect;
   double kept_input_share = 1;  // of a recomputed range's input: 1/tp where tensor ranks divide it
-  double layer_weights = 0;     // that are there only while a layer runs (ZeRO 3)
+  double layer_weights = 0;     // that exist only while a layer runs (ZeRO 3)
 };
 
 class GhostModel {

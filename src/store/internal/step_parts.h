@@ -52,7 +52,7 @@ void await_written(const std::filesystem::path& partial, const Writers& writers)
 void leave_read(const std::filesystem::path& partial, const Writers& writers);
 void collect_reads(const std::filesystem::path& partial, const Writers& writers);
 
-// For the others: returns when `target` is there.
+// For the others: returns when `target` exists.
 void await_commit(const std::filesystem::path& partial, const std::filesystem::path& target, const Writers& writers);
 
 // Stops all ranks because of `error` of this one (which may be that another has stopped). Returns why nothing was

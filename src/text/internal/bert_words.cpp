@@ -18,7 +18,7 @@ bool is_newer_than_python(char32_t code) { return is_in_ranges(code, kNewerThanP
 bool is_cased(char32_t code) { return is_in_ranges(code, kPythonCased, kPythonCasedSize); }
 bool is_case_ignorable(char32_t code) { return is_in_ranges(code, kPythonCaseIgnorable, kPythonCaseIgnorableSize); }
 
-// Behind a cased letter and before none, not counting what is ignorable.
+// After a cased letter and before none, not counting what is ignorable.
 bool is_final_sigma(const std::u32string& codes, size_t at) {
   size_t before = at;
   while (before > 0 && is_case_ignorable(codes[before - 1])) --before;

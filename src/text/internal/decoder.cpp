@@ -91,7 +91,7 @@ class FuseDecoder final : public Decoder {
   }
 };
 
-// Up to so many of a character at the ends of every piece.
+// Up to that many of a character at the ends of every piece.
 class StripDecoder final : public Decoder {
  public:
   StripDecoder(char32_t content, int64_t start, int64_t stop) : content_(content), start_(start), stop_(stop) {}

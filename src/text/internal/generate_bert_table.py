@@ -44,7 +44,7 @@ def of_python():
     print_ranges("kPythonMark", {code for code in CODES if category[code] == "Mn"})
     print_ranges("kPythonPunctuation", {code for code in CODES if category[code][0] == "P"}
                  | {*range(33, 48), *range(58, 65), *range(91, 97), *range(123, 127)})
-    # A sigma is final behind a cased letter; what is ignorable between them does not count.
+    # A sigma is final after a cased letter; what is ignorable between them does not count.
     cased = {code for code in CODES if (chr(code) + SIGMA).lower()[-1] == FINAL_SIGMA}
     print_ranges("kPythonCased", cased)
     print_ranges("kPythonCaseIgnorable", {code for code in CODES if code not in cased

@@ -29,7 +29,7 @@ class MergeLearner {
   // Pairs that occur less than `min_frequency` times are not merged.
   MergeLearner(const std::vector<std::string>& special_tokens, int64_t min_frequency);
 
-  // For so many words with so many bytes in all. Words of one byte need not be counted.
+  // For that many words with that many bytes in all. Words of one byte need not be counted.
   void reserve(int64_t num_words, int64_t num_bytes);
   // About how much memory the learner takes with these.
   static int64_t needed_bytes(int64_t num_words, int64_t num_bytes, int64_t min_frequency);

@@ -14,7 +14,7 @@ class PieceTrie {
  public:
   // Room for keys of `num_bytes` in all is taken at once; more is fine.
   explicit PieceTrie(size_t num_bytes = 0);
-  // `value` is at least 0; a key that is there already gets the new one.
+  // `value` is at least 0; a key that exists already gets the new one.
   void add(std::string_view key, int32_t value);
 
   class Walk {

@@ -1,4 +1,4 @@
-// The post_processor of a tokenizer.json, for one text with add_special_tokens: which ids go before and behind.
+// The post_processor of a tokenizer.json, for one text with add_special_tokens: which ids go before and after.
 //
 // TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel (adds nothing), Sequence of these.
 #pragma once

@@ -106,7 +106,7 @@ class Translator {
     if (looking_at(U"(?i:") || looking_at(U"(?i)")) {
       any_case_ = true;
       const bool whole_rest = codes_[at_ + 3] == ')';
-      if (whole_rest && at_ > 0) refuse("'(?i)' behind the start");
+      if (whole_rest && at_ > 0) refuse("'(?i)' after the start");
       output_ += whole_rest ? "(?i)" : "(?i:";
       at_ += 4;
       if (whole_rest) groups_.pop_back();
@@ -203,7 +203,7 @@ class Translator {
     return {letter, {}};
   }
 
-  // After \x or \u: so many digits, or {digits}.
+  // After \x or \u: that many digits, or {digits}.
   char32_t hexadecimal(size_t digits) {
     const bool braces = at_ < codes_.size() && codes_[at_] == '{';
     if (braces) ++at_;

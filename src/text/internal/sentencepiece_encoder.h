@@ -65,7 +65,7 @@ class SentencePieceProcessor {
   std::unique_ptr<SentencePieceNormalizer> normalizer_, denormalizer_;
   std::unique_ptr<Unigram> unigram_;
   std::unique_ptr<SentencePieceBpe> bpe_;
-  std::unordered_set<char32_t> joined_characters_;  // behind which some piece has a visible blank
+  std::unordered_set<char32_t> joined_characters_;  // after which some piece has a visible blank
   std::vector<int32_t> decoded_id_;                 // of the piece's text, by id
 };
 

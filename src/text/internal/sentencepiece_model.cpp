@@ -83,7 +83,7 @@ void check_pieces(Model& model, const std::string& path) {
     const Model::Piece& piece = model.pieces[index];
     const auto id = static_cast<int32_t>(index);
     const std::string shown = concat("piece ", id, " '", piece.text, "'");
-    if (!(model.is_text_piece(id) ? text_pieces : names).insert(piece.text).second) fail(shown + " is there twice");
+    if (!(model.is_text_piece(id) ? text_pieces : names).insert(piece.text).second) fail(shown + " occurs twice");
     if (piece.type == PieceType::kUnknown) {
       if (model.unknown_id >= 0) fail(concat(shown, " is a second unknown piece, after ", model.unknown_id));
       model.unknown_id = id;

@@ -42,7 +42,7 @@ double scaled(uint64_t significand, int64_t exponent) {
   return value == 0 ? 0 : value / power_of_ten(static_cast<int>(-exponent));
 }
 
-// What stands behind the e; one without end is as good as ten digits.
+// What follows the e; one without end is as good as ten digits.
 int64_t exponent_of(std::string_view digits) {
   if (digits.empty()) return 0;
   if (digits.starts_with('+')) digits.remove_prefix(1);

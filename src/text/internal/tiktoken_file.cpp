@@ -31,7 +31,7 @@ class Collector {
     if (rank < 0 || rank > kMaxRank) fail(where, concat("rank ", rank, ", expected 0 to ", kMaxRank));
     const auto index = static_cast<size_t>(rank);
     if (index >= ranks_.tokens.size()) ranks_.tokens.resize(index + 1);
-    if (!ranks_.tokens[index].empty()) fail(where, concat("rank ", rank, " is there already"));
+    if (!ranks_.tokens[index].empty()) fail(where, concat("rank ", rank, " occurs twice"));
     const auto [known, is_new] = rank_of_.try_emplace(token, rank);
     if (!is_new) fail(where, concat("the token of rank ", rank, " is that of rank ", known->second));
     ranks_.tokens[index] = std::move(token);

@@ -55,7 +55,7 @@ class Unigram {
 
   // The sum before a word, made as cut() makes it.
   double started(double total) const { return sums_ == Sums::kFloat && is_large(total) ? 0 : total; }
-  // The sum behind a piece.
+  // The sum after a piece.
   double added(double total, int32_t id) const {
     const double sum = total + (id < 0 ? unknown_score_ : scores_[static_cast<size_t>(id)]);
     return sums_ == Sums::kFloat ? static_cast<double>(static_cast<float>(sum)) : sum;

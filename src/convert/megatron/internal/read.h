@@ -23,7 +23,7 @@ struct NamedView {
 // What Transformer Engine keeps beside a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
 bool is_extra_state(const std::string& name);
 
-// Our name for a parameter of a transformer layer or behind it, from any of the spellings that releases of Megatron
+// Our name for a parameter of a transformer layer or after it, from any of the spellings that releases of Megatron
 // used; "" for buffers and states that are no parameter.
 std::string layer_parameter_name(const std::string& name);
 
