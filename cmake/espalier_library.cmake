@@ -43,6 +43,10 @@ function(espalier_library name)
       target_precompile_headers(${target}_test REUSE_FROM espalier_torch_pch)
     endif()
     add_test(NAME ${name} COMMAND ${target}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    if(NOT ARG_TORCH)  # the fast tier: scripts/test --fast
+      set_tests_properties(${name} PROPERTIES LABELS fast)
+      add_dependencies(espalier_fast_tests ${target}_test)
+    endif()
   endif()
 endfunction()
 
@@ -62,6 +66,7 @@ function(espalier_isa_sources target sources)
   endforeach()
 endfunction()
 
+add_custom_target(espalier_fast_tests)
 find_package(GTest REQUIRED)
 add_library(espalier_gtest INTERFACE)
 target_link_libraries(espalier_gtest INTERFACE GTest::gtest GTest::gtest_main)
