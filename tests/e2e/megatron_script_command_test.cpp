@@ -22,7 +22,7 @@ class MegatronScriptCommand : public Command {
     return concat("export six_ALL_CCFRWORK=$PWD/work six_ALL_CCFRSCRATCH=$PWD/scratch SLURM_JOB_ID=1 SLURM_NNODES=48\n",
                   "mkdir -p ", folder, "/data ", folder, "/", tokenizer, "\n", "cp ", root(),
                   "/tests/data/tokenizers/bloom/tokenizer.json ", folder, "/", tokenizer, "\n",  //
-                  "espalier preprocess --input ", root(), "/tests/data/owt-20.jsonl --output-prefix data --append-eod ",
+                  "espalier preprocess --input ", root(), "/tests/data/owt-20.jsonl --output-prefix data ",
                   "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path ", folder, "/", tokenizer,
                   " 2>/dev/null\n", "echo \"\\\"train: 1 0:0.95 ", data, "\\\"\" >", folder, "/data/train-splits.txt\n",
                   "echo \"\\\"valid: 1 0.95:1 ", data, "\\\" \\\"valid_en: 1 0.95:1 ", data, "\\\"\" >", folder,

@@ -77,13 +77,15 @@ TEST_F(TrainMemoryCommand, LaunchWithValidateOnlyOnlyChecks) {
 // The engine's threads sleep where they wait, unless the user has said how they are to wait.
 TEST_F(TrainMemoryCommand, WaitingThreadsOfTheEngineSleep) {
   const std::string show =
-      "mkdir bin; cp $(command -v espalier) bin/; printf '#!/bin/bash\\necho policy=$OMP_WAIT_POLICY "
+      "unset OMP_WAIT_POLICY GOMP_SPINCOUNT; mkdir bin; cp $(command -v espalier) bin/; printf '#!/bin/bash\\necho "
+      "policy=$OMP_WAIT_POLICY "
       "spin=$GOMP_SPINCOUNT\\n'"
       " >bin/espalier-engine; chmod +x bin/espalier-engine; ";
   EXPECT_EQ(bash(show + "bin/espalier " + run(tiny_)).output, "policy=passive spin=\n");
   EXPECT_EQ(bash("OMP_WAIT_POLICY=active bin/espalier " + run(tiny_)).output, "policy=active spin=\n");
-  EXPECT_EQ(bash("GOMP_SPINCOUNT=1000 bin/espalier " + run(tiny_)).output, "policy= spin=1000\n");
-  const Outcome launched = bash("bin/espalier launch --nproc-per-node 2 " + run(tiny_));
+  EXPECT_EQ(bash("unset OMP_WAIT_POLICY; GOMP_SPINCOUNT=1000 bin/espalier " + run(tiny_)).output,
+            "policy= spin=1000\n");
+  const Outcome launched = bash("unset OMP_WAIT_POLICY; bin/espalier launch --nproc-per-node 2 " + run(tiny_));
   EXPECT_NE(launched.output.find("policy=passive"), std::string::npos) << launched.output;
 }
 
