@@ -139,13 +139,14 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
   return 0;
 }
 
-// With --validate-only alone the run may be meant for another machine.
+// With --validate-only the run may be meant for another machine, unless espalier launch asks before it starts ranks
+// here.
 void check_memory(const std::vector<std::string>& arguments, const plan::RunConfig& config,
                   const launch::RankEnvironment& place) {
   if (config.allow_memory_overcommit) return;
   const std::string lack = lack_of_memory({arguments.begin() + 1, arguments.end()}, config, place);
   if (lack.empty()) return;
-  if (config.validate_only && place.kind == launch::LaunchKind::kSingle) return log_warning(lack);
+  if (config.validate_only && place.kind != launch::LaunchKind::kEspalier) return log_warning(lack);
   throw UserError(lack, ExitCode::kUsage);
 }
 
