@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <chrono>
-#include <string_view>
 #include <thread>
 
 #include "become_engine.h"

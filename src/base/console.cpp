@@ -16,6 +16,12 @@ namespace {
 
 int descriptor_of(Stream stream) { return stream == Stream::kOutput ? STDOUT_FILENO : STDERR_FILENO; }
 
+// 0 where it is no terminal, or does not know.
+int columns_of(int descriptor) {
+  winsize size = {};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 const char* code_of(Style style) {
   switch (style) {
     case Style::kBold: return "\033[1m";
@@ -75,9 +81,8 @@ bool shows_colours(Stream stream) {
 
 int terminal_width(Stream stream, int otherwise) {
   if (!is_terminal(stream)) return otherwise;
-  winsize size = {};
-  if (ioctl(descriptor_of(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return otherwise;
-  return size.ws_col;
+  const int columns = columns_of(descriptor_of(stream));
+  return columns == 0 ? otherwise : columns;
 }
 
 std::string styled(Stream stream, Style style, const std::string& text) {
@@ -113,6 +118,29 @@ std::string wrap_text(const std::string& text, size_t column, size_t indent, siz
     }
   }
   return result;
+}
+
+size_t terminal_columns() {
+  if (const int columns = columns_of(STDERR_FILENO); columns > 1) return static_cast<size_t>(columns);
+  const char* const given = std::getenv("COLUMNS");
+  const int columns = given == nullptr ? 0 : std::atoi(given);
+  return columns > 1 ? static_cast<size_t>(columns) : 80;
+}
+
+std::string fit_columns(const std::string& text, size_t columns) {
+  constexpr const char* kMore = "...";
+  const size_t room = columns < 3 ? 0 : columns - 3;
+  size_t used = 0, fits = 0;  // `fits`: bytes that leave room for the dots
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    size_t end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+    used += lead < 0xE1 ? 1 : 2;  // from U+1000 on, where wide characters begin
+    if (used <= room) fits = end;
+    if (used > columns) return text.substr(0, fits) + std::string(kMore).substr(0, columns);
+    at = end;
+  }
+  return text;
 }
 
 }  // namespace espalier

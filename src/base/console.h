@@ -1,6 +1,7 @@
 // What stdout and stderr are shown on: how wide it is, and whether it takes colours.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace espalier {
@@ -27,5 +28,11 @@ size_t display_width(const std::string& text);
 // A text for people: lines of at most `width` columns, broken at blanks, or after | , / where one word is longer.
 // The first begins in column `column`, the others after `indent` blanks.
 std::string wrap_text(const std::string& text, size_t column, size_t indent, size_t width);
+
+// For lines that are written over: columns of the terminal that stderr is, at this moment; else COLUMNS, else 80.
+size_t terminal_columns();
+
+// The text cut to `columns`, with "..." where something is missing. Characters that may be wide count as two.
+std::string fit_columns(const std::string& text, size_t columns);
 
 }  // namespace espalier

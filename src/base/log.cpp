@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/console.h"
-#include "base/terminal.h"
 
 namespace espalier {
 namespace {

@@ -1,8 +1,8 @@
 #include "base/progress.h"
 
+#include "base/console.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/terminal.h"
 
 namespace espalier {
 namespace {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "text/hf_tokenizer.h"
 #include "text/internal/base64.h"
+#include "text/megatron_options_test.h"
 #include "text/null_tokenizer.h"
 #include "text/tokenizer.h"
 
@@ -24,24 +25,6 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 const fs::path kMegatron = "tests/data/megatron_tokenizers", kGpt2 = "tests/data/gpt2-tiny";
-
-TokenizerOptions options_of(const fs::path& folder) {
-  const json given = json::parse(read_file(folder / "options.json"));
-  const auto file = [&](const char* key) {
-    return given.contains(key) ? (folder / given[key].get<std::string>()).string() : "";
-  };
-  TokenizerOptions options;
-  options.type = given.at("tokenizer_type");
-  options.vocab_file = file("vocab_file");
-  options.model_file = file("tokenizer_model");
-  options.name_or_path = file("tokenizer_name_or_path");
-  options.extra_ids = given.value("vocab_extra_ids", 0);
-  options.tiktoken_pattern = given.value("tiktoken_pattern", "");
-  options.tiktoken_num_special_tokens = given.value("tiktoken_num_special_tokens", 1000);
-  options.tiktoken_special_tokens = given.value("tiktoken_special_tokens", std::vector<std::string>());
-  if (given.contains("vocab_size")) options.vocab_size = given["vocab_size"].get<int64_t>();
-  return options;
-}
 
 class TokenizerJsonOf : public testing::TestWithParam<const char*> {
  protected:
@@ -100,7 +83,7 @@ TEST_P(TokenizerJsonOf, GivesTheIdsOfTheReference) {
   const fs::path folder = kMegatron / GetParam();
   const auto texts = json::parse(read_file("tests/data/tokenizers/texts.json")).get<std::vector<std::string>>();
   const json expected = json::parse(read_file(folder / "expected.json"));
-  const auto original = load_tokenizer(options_of(folder));
+  const auto original = load_tokenizer(read_megatron_options(folder));
   const TokenizerJson made = original->tokenizer_json();
   ASSERT_EQ(made.why_not, "");
   const Known& known = known_differences(GetParam());
@@ -147,7 +130,9 @@ TEST_F(TokenizerJsonTest, SaysWhyThereIsNone) {
     EXPECT_EQ(made.text, "");
     return made.why_not;
   };
-  const auto of_case = [&](const char* name) { return why_not(*load_tokenizer(options_of(kMegatron / name))); };
+  const auto of_case = [&](const char* name) {
+    return why_not(*load_tokenizer(read_megatron_options(kMegatron / name)));
+  };
   EXPECT_THAT(of_case("word"), HasSubstr("a model of whole words"));
   EXPECT_THAT(of_case("unigram_suffix"), HasSubstr("puts a blank after the text"));
   EXPECT_THAT(of_case("unigram_named"), HasSubstr("user-defined pieces ('<sep>')"));
@@ -163,7 +148,7 @@ TEST_F(TokenizerJsonTest, NamesTheIdsOfTheTokenizer) {
   EXPECT_EQ(gpt2.eos, open_tokenizer(kGpt2 / "vocab.json")->piece_to_id("<|endoftext|>"));
   EXPECT_EQ(gpt2.bos, gpt2.eos);
   EXPECT_FALSE(gpt2.pad);
-  const NamedIds llama = load_tokenizer(options_of(kMegatron / "bpe_llama2"))->named_ids();
+  const NamedIds llama = load_tokenizer(read_megatron_options(kMegatron / "bpe_llama2"))->named_ids();
   EXPECT_EQ(std::make_pair(llama.bos, llama.eos), std::make_pair(std::optional(1), std::optional(2)));
   write_file_atomically(folder_ / "tokenizer.json", read_file("tests/data/tokenizers/bloom/tokenizer.json"));
   const auto id = [&](const char* piece) { return open_tokenizer(folder_)->piece_to_id(piece); };

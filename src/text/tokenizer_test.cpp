@@ -10,30 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "text/megatron_options_test.h"
 
 namespace espalier::text {
 namespace tokenizer_test {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-TokenizerOptions read_options(const fs::path& folder) {
-  const json given = json::parse(read_file(folder / "options.json"));
-  const auto file = [&](const char* key) {
-    return given.contains(key) ? (folder / given[key].get<std::string>()).string() : "";
-  };
-  TokenizerOptions options;
-  options.type = given.at("tokenizer_type");
-  options.vocab_file = file("vocab_file");
-  options.model_file = file("tokenizer_model");
-  options.name_or_path = file("tokenizer_name_or_path");
-  options.extra_ids = given.value("vocab_extra_ids", 0);
-  options.tiktoken_pattern = given.value("tiktoken_pattern", "");
-  options.tiktoken_num_special_tokens = given.value("tiktoken_num_special_tokens", 1000);
-  options.tiktoken_special_tokens = given.value("tiktoken_special_tokens", std::vector<std::string>());
-  if (given.contains("vocab_size")) options.vocab_size = given["vocab_size"].get<int64_t>();
-  return options;
-}
 
 std::string shown(const std::string& text) {
   return json(text.substr(0, 400)).dump(-1, ' ', true, json::error_handler_t::replace);
@@ -48,7 +31,7 @@ TEST_P(MegatronTokenizer, GivesTheIdsAndTextsOfTheReference) {
   const auto texts = json::parse(read_file(file)).get<std::vector<std::string>>();
   const json expected = json::parse(read_file(GetParam() / "expected.json"));
   ASSERT_EQ(texts.size(), expected.size());
-  const auto tokenizer = load_tokenizer(read_options(GetParam()));
+  const auto tokenizer = load_tokenizer(read_megatron_options(GetParam()));
   const auto encoder = tokenizer->new_encoder();
   int failures = 0;
   for (size_t i = 0; i < texts.size() && failures < 3; ++i) {

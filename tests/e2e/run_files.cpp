@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "data/token_store.h"
+#include "store/run_folder.h"
 #include "store/step_reader.h"
 
 namespace espalier::test {
@@ -74,6 +75,12 @@ Words different_tensors(const std::string& step_folder_a, const std::string& ste
   }
   if (a.manifest().tensors.size() != b.manifest().tensors.size()) different.push_back("(number of tensors)");
   return different;
+}
+
+std::vector<int64_t> saved_steps(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  for (const store::StepEntry& entry : store::list_steps(run_folder).complete) steps.push_back(entry.step);
+  return steps;
 }
 
 }  // namespace espalier::test

@@ -32,6 +32,9 @@ Words operator+(Words left, const Words& right);
 // The records of metrics.jsonl without what depends on the clock.
 std::vector<nlohmann::json> step_records(const std::string& run_folder);
 
+// Of the complete checkpoints in a run folder, in order.
+std::vector<int64_t> saved_steps(const std::string& run_folder);
+
 // Names of tensors of the two checkpoints that are not equal bit for bit; missing ones included.
 Words different_tensors(const std::string& step_folder_a, const std::string& step_folder_b);
 

@@ -18,11 +18,7 @@ class Stop : public ::testing::Test {
     return tiny_run(folder_ / "data") +
            Words{"--save", folder_ / "run", "--load", folder_ / "run", "--save-interval", "1000"} + more;
   }
-  std::vector<int64_t> saved_steps() const {
-    std::vector<int64_t> steps;
-    for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
-    return steps;
-  }
+  std::vector<int64_t> saved_steps() const { return test::saved_steps(folder_ / "run"); }
   TemporaryFolder folder_;
 };
 

@@ -1,4 +1,4 @@
-#include "base/terminal.h"
+#include "base/console.h"
 
 #include <gtest/gtest.h>
 
