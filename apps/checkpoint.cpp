@@ -12,6 +12,7 @@
 #include "checkpoint_megatron.h"
 #include "checkpoint_prune.h"
 #include "commands.h"
+#include "print_json.h"
 #include "store/diff.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
@@ -27,10 +28,6 @@ using store::StepEntry;
 // A run folder (its newest complete step, or the one asked for) or a step folder.
 StepEntry step_of(const std::string& folder, std::optional<int64_t> step) {
   return *store::find_checkpoint(folder, step, /*save=*/"");
-}
-
-void print_json(const Json& json) {
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
 int checkpoint_inspect_main(const Words& arguments) {
@@ -81,7 +78,7 @@ int verify_main(const Words& arguments) {
     const Words problems = store::verify_step(entry.folder, static_cast<int>(workers), weights_only);
     whole = whole && problems.empty();
     if (json) {
-      print_json({{"folder", entry.folder.string()}, {"ok", problems.empty()}, {"problems", problems}});
+      print_json(Json{{"folder", entry.folder.string()}, {"ok", problems.empty()}, {"problems", problems}});
       continue;
     }
     std::printf("%s: %s\n", entry.folder.c_str(),

@@ -14,6 +14,7 @@
 #include "convert/hf/export.h"
 #include "convert/hf/import.h"
 #include "convert/partial_folder.h"
+#include "print_json.h"
 #include "store/run_folder.h"
 
 namespace espalier {
@@ -73,10 +74,6 @@ nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors,
           {"notes", notes}};
 }
 
-void print_found(const nlohmann::ordered_json& json) {
-  std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-}
-
 constexpr const char* kJsonHelp = "one JSON object: what was read and written, and every note";
 
 }  // namespace
@@ -120,7 +117,7 @@ int import_hf_main(const Words& arguments) {
   found["run_folder"] = save;
   found["step_folder"] = (fs::path(save) / report.step_folder.filename()).string();
   found["logits_compared"] = check;
-  if (json) print_found(found);
+  if (json) print_json(found);
   return 0;
 }
 
@@ -170,7 +167,7 @@ int export_hf_main(const Words& arguments) {
   found["output"] = output;
   found["files"] = report.files;
   found["logits_compared"] = check;
-  if (json) print_found(found);
+  if (json) print_json(found);
   return 0;
 }
 

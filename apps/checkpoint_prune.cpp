@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "print_json.h"
 #include "store/prune.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
@@ -68,7 +69,7 @@ void print_plan(const Request& request, const store::PrunePlan& plan) {
                        {"keep", rows_of(plan.keep)},
                        {"remove", rows_of(plan.remove)},
                        {"removed", request.yes}};
-  std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  print_json(object);
 }
 
 void prune(const Request& request) {

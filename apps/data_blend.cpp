@@ -14,6 +14,7 @@
 #include "data/store_metadata.h"
 #include "data/token_files.h"
 #include "data_commands.h"
+#include "print_json.h"
 
 namespace espalier {
 namespace {
@@ -122,7 +123,7 @@ struct Amounts {
   }
 };
 
-void print_json(const Sources& sources, const Amounts& amounts) {
+void print_as_json(const Sources& sources, const Amounts& amounts) {
   for (const data::BlendSource& source : sources) {
     nlohmann::ordered_json row = {{"prefix", source.prefix},
                                   {"corpus", source.corpus},
@@ -135,7 +136,7 @@ void print_json(const Sources& sources, const Amounts& amounts) {
       row["tokens_read"] = amounts.tokens(source);
       row["epochs"] = amounts.epochs(source);
     }
-    std::puts(row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    print_json(row);
   }
 }
 
@@ -249,7 +250,7 @@ int data_blend_main(const std::vector<std::string>& arguments) {
 
   const Amounts amounts(sources, request.train_tokens);
   if (request.json)
-    print_json(sources, amounts);
+    print_as_json(sources, amounts);
   else
     print_table(sources, amounts);
   if (request.output_folder.empty()) return 0;

@@ -10,6 +10,7 @@
 #include "data/store_check.h"
 #include "data/store_metadata.h"
 #include "data_commands.h"
+#include "print_json.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
@@ -135,8 +136,7 @@ int data_check_main(const std::vector<std::string>& arguments) {
       for (const std::string& line : data::describe_other_tokenizers({prefix}, *tokenizer)) log_warning(line);
     const Findings findings = check_store(store, request, tokenizer.get());
     if (request.json)
-      std::puts(
-          to_json(store, findings).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+      print_json(to_json(store, findings));
     else
       print(store, findings);
   }

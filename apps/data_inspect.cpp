@@ -10,6 +10,7 @@
 #include "data/store_metadata.h"
 #include "data/store_report.h"
 #include "data_commands.h"
+#include "print_json.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
@@ -220,7 +221,7 @@ int data_inspect_main(const std::vector<std::string>& arguments) {
     warn_of_other_tokenizer(prefix, tokenizer.get());
     const text::Tokenizer* const shows = tokenizer ? tokenizer.get() : named.of(store);
     if (request.json)
-      std::puts(to_json(store, request, shows).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+      print_json(to_json(store, request, shows));
     else
       print(store, request, shows);
   }

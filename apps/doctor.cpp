@@ -16,6 +16,7 @@
 #include "become_engine.h"
 #include "commands.h"
 #include "machine_checks.h"
+#include "print_json.h"
 
 namespace espalier {
 namespace {
@@ -131,7 +132,7 @@ void print(const std::vector<Finding>& findings, bool can_start, bool json) {
                       {"text", finding.text},
                       {"advice", finding.advice}});
     const Json object = {{"can_train", can_start}, {"version", kVersion}, {"findings", list}};
-    std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(object);
     return;
   }
   size_t width = 0, warnings = 0;

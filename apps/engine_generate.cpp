@@ -13,6 +13,7 @@
 #include "generate_options.h"
 #include "infer/generate.h"
 #include "infer/load_model.h"
+#include "print_json.h"
 
 namespace espalier {
 namespace {
@@ -51,7 +52,7 @@ void print(const std::string& prompt, const infer::Generated& result, const text
                                          {"prompt_ids", result.prompt_ids},
                                          {"generated_ids", result.generated_ids},
                                          {"logprobs", result.logprobs}};
-  std::printf("%s\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  print_json(object);
 }
 
 }  // namespace

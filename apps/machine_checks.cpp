@@ -21,6 +21,7 @@
 #include "base/format.h"
 #include "base/thread_pool.h"
 #include "launch/environment.h"
+#include "launch/machine_memory.h"
 
 namespace espalier {
 namespace {
@@ -56,14 +57,14 @@ std::string cpu_line(const char* name) {
 }
 
 // The file of this process's control group, of either version: cpu.max of v2 or the like of v1.
-std::string control_group_file(const char* controller, const char* name_v2, const char* name_v1) {
+std::string cpu_group_file(const char* name_v2, const char* name_v1) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> parts = split(line, ':');
     if (parts.size() < 3) continue;
     const std::string base = parts[1].empty() ? "/sys/fs/cgroup" : concat("/sys/fs/cgroup/", parts[1]);
     const bool is_v2 = parts[1].empty();
-    if (!is_v2 && (parts[1] + ",").find(std::string(controller) + ",") == std::string::npos) continue;
+    if (!is_v2 && (parts[1] + ",").find("cpu,") == std::string::npos) continue;
     for (const std::string& folder : {base + parts[2], base}) {  // inside a container the path is the host's
       const std::string text = kernel_text(concat(folder, "/", is_v2 ? name_v2 : name_v1));
       if (!text.empty()) return text;
@@ -73,19 +74,11 @@ std::string control_group_file(const char* controller, const char* name_v2, cons
 }
 
 std::optional<double> cpu_quota() {
-  const std::vector<std::string> words = split_blanks(control_group_file("cpu", "cpu.max", "cpu.cfs_quota_us"));
+  const std::vector<std::string> words = split_blanks(cpu_group_file("cpu.max", "cpu.cfs_quota_us"));
   if (words.empty() || words[0] == "max" || words[0] == "-1") return std::nullopt;
-  const std::string period = words.size() > 1 ? words[1] : control_group_file("cpu", "cpu.max", "cpu.cfs_period_us");
+  const std::string period = words.size() > 1 ? words[1] : cpu_group_file("cpu.max", "cpu.cfs_period_us");
   const double divisor = std::strtod(period.c_str(), nullptr);
   return divisor > 0 ? std::optional(std::strtod(words[0].c_str(), nullptr) / divisor) : std::nullopt;
-}
-
-std::optional<double> memory_limit() {
-  const std::string text = control_group_file("memory", "memory.max", "memory.limit_in_bytes");
-  if (text.empty() || text == "max") return std::nullopt;
-  const double bytes = std::strtod(text.c_str(), nullptr);
-  constexpr double kNoLimit = 1e18;  // v1 writes the largest page-aligned number
-  return bytes > 0 && bytes < kNoLimit ? std::optional(bytes) : std::nullopt;
 }
 
 std::string limit_text(rlim_t limit) {
@@ -132,17 +125,11 @@ std::vector<Finding> check_processor() {
 std::vector<Finding> check_memory() {
   auto info = memory_info();
   constexpr double kLeast = 0.5 * kGiB;
-  const std::optional<double> limit = memory_limit();
+  const launch::MachineMemory machine = launch::machine_memory();
+  const auto room = static_cast<double>(machine.available_bytes);
   Finding memory{"memory", Verdict::kGood,
-                 concat(format_bytes(info["MemTotal"]), ", ", format_bytes(info["MemAvailable"]), " available"), ""};
-  double room = info["MemAvailable"];
-  if (limit) {
-    const double used =
-        std::strtod(control_group_file("memory", "memory.current", "memory.usage_in_bytes").c_str(), nullptr);
-    memory.text +=
-        concat("; the control group allows ", format_bytes(*limit), ", ", format_bytes(used), " of them used");
-    room = std::min(room, *limit - used);
-  }
+                 concat(format_bytes(info["MemTotal"]), ", ", format_bytes(room), " available by ", machine.source),
+                 ""};
   if (room < kLeast) {
     memory.verdict = Verdict::kProblem;
     memory.advice = "even a small run needs half a GiB; end other programs or raise the limit";

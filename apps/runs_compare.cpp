@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/options.h"
+#include "print_json.h"
 #include "runs_commands.h"
 
 namespace espalier {
@@ -130,7 +131,7 @@ int runs_compare_main(const std::vector<std::string>& arguments) {
   }
   const std::optional<int64_t> common = common_step(runs);
   if (json) {
-    std::printf("%s\n", to_json(runs, common).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(to_json(runs, common));
     return 0;
   }
   Row heading = {""};

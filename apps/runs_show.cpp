@@ -4,6 +4,7 @@
 #include "base/console.h"
 #include "base/format.h"
 #include "base/options.h"
+#include "print_json.h"
 #include "report/plot.h"
 #include "runs_commands.h"
 
@@ -122,7 +123,7 @@ int runs_show_main(const std::vector<std::string>& arguments) {
     object["steps"] = metrics.steps;
     const std::string name = metrics.loss_column();
     object["losses"] = name.empty() ? Json::array() : Json(metrics.columns.at(name));
-    std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(object);
     return 0;
   }
   std::fputs((describe(run, metrics) + loss_plot(metrics, width, height)).c_str(), stdout);

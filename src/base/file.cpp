@@ -54,6 +54,18 @@ int open_to_read(const std::filesystem::path& path) {
 
 }  // namespace
 
+const char* kind_of_no_file(std::filesystem::file_type type) {
+  using Type = std::filesystem::file_type;
+  switch (type) {
+    case Type::directory: return "a folder";
+    case Type::fifo: return "a pipe (FIFO)";
+    case Type::socket: return "a socket";
+    case Type::block:
+    case Type::character: return "a device";
+    default: return "";
+  }
+}
+
 std::string read_file(const std::filesystem::path& path) {
   const int descriptor = open_to_read(path);
   if (descriptor < 0) fail("open", path);

@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+// "a folder", "a pipe (FIFO)", "a socket", "a device"; empty for a regular file and where none exists.
+const char* kind_of_no_file(std::filesystem::file_type type);
+
 std::string read_file(const std::filesystem::path& path);
 
 // Writes beside the target, fsyncs, renames.

@@ -1,21 +1,9 @@
 #include "base/json.h"
 
-#include <algorithm>
-
 #include "base/format.h"
+#include "base/json_place.h"
 
 namespace espalier {
-namespace {
-
-// "line 3, column 17"
-std::string place_of(std::string_view text, size_t offset) {
-  const std::string_view before = text.substr(0, std::min(offset, text.size()));
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const size_t newline = before.rfind('\n');
-  return concat("line ", line, ", column ", newline == std::string_view::npos ? offset + 1 : offset - newline);
-}
-
-}  // namespace
 
 void check_json_depth(std::string_view text, const std::string& origin, int deepest) {
   int depth = 0;
@@ -30,7 +18,7 @@ void check_json_depth(std::string_view text, const std::string& origin, int deep
     if (byte == '"') in_string = true;
     if (byte == ']' || byte == '}') --depth;
     if ((byte == '[' || byte == '{') && ++depth > deepest)
-      throw UserError(concat(origin, ": ", place_of(text, at), ": lists and objects nest more than ", deepest,
+      throw UserError(concat(origin, ": ", text_place(text, at), ": lists and objects nest more than ", deepest,
                              " deep, which no file of this kind needs"),
                       ExitCode::kBadData);
   }
@@ -41,7 +29,7 @@ std::string json_complaint(std::string_view text, size_t byte) {
   if (byte == 0 || byte > text.size()) return "expected JSON, found the end of the text too early; it may be cut off";
   const char found = text[byte - 1];
   const bool printable = found > ' ' && found < 127;
-  return concat(place_of(text, byte - 1), ": expected JSON, found ",
+  return concat(text_place(text, byte - 1), ": expected JSON, found ",
                 printable ? concat("'", found, "'") : format_printf("byte 0x%02x", static_cast<unsigned char>(found)));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 
 namespace espalier::data {
@@ -146,22 +147,15 @@ std::optional<TokenFiles> find_token_files(const std::string& prefix) {
 std::string describe_no_file(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  using Type = std::filesystem::file_type;
-  switch (status.type()) {
-    case Type::regular: return "";
-    case Type::directory: return "a folder";
-    case Type::fifo: return "a pipe (FIFO)";
-    case Type::socket: return "a socket";
-    case Type::block:
-    case Type::character: return "a device";
-    default: break;
-  }
+  if (status.type() == std::filesystem::file_type::regular) return "";
+  if (const std::string kind = kind_of_no_file(status.type()); !kind.empty()) return kind;
   std::error_code ignored;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, ignored)))
-    return concat(
-        "a link to '", std::filesystem::read_symlink(path, ignored).string(), "', which ",
-        status.type() == Type::not_found ? "does not exist" : concat("cannot be followed: ", error.message()));
-  return status.type() == Type::not_found ? "" : concat("out of reach: ", error.message());
+    return concat("a link to '", std::filesystem::read_symlink(path, ignored).string(), "', which ",
+                  status.type() == std::filesystem::file_type::not_found
+                      ? "does not exist"
+                      : concat("cannot be followed: ", error.message()));
+  return status.type() == std::filesystem::file_type::not_found ? "" : concat("out of reach: ", error.message());
 }
 
 std::string describe_missing(const std::string& prefix) {

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace espalier::convert {
 namespace {
@@ -18,15 +19,9 @@ constexpr std::array<const char*, 7> kExtensions = {".json",  ".safetensors", ".
   throw UserError(concat("'", path.string(), "' ", what), ExitCode::kBadData);
 }
 
-const char* kind_of(fs::file_type type) {
-  switch (type) {
-    case fs::file_type::directory: return "a folder";
-    case fs::file_type::fifo: return "a pipe (FIFO)";
-    case fs::file_type::socket: return "a socket";
-    case fs::file_type::block:
-    case fs::file_type::character: return "a device";
-    default: return "no regular file";
-  }
+std::string kind_of(fs::file_type type) {
+  const std::string kind = kind_of_no_file(type);
+  return kind.empty() ? "no regular file" : kind;
 }
 
 bool lies_in(const fs::path& path, const fs::path& folder) {

@@ -1,0 +1,14 @@
+// What --json prints: an object a line. Text that is no UTF-8 is repaired, so that output never fails for it.
+#pragma once
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+
+template <class Json>
+void print_json(const Json& json) {
+  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+}  // namespace espalier
