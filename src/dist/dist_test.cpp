@@ -113,6 +113,16 @@ TEST(Dist, GroupsAreMegatronsLinesThroughTheGrid) {
   EXPECT_EQ(context[1], "1 01 13 0123 1 1 1 ");
 }
 
+TEST(Dist, EveryRankHearsWhatIsTrueOnAny) {
+  const auto heard = [](const Grid& grid) {
+    std::string text;
+    for (const bool any : grid.world.any({grid.rank == 1, false, true, grid.rank != 1})) text += any ? '1' : '0';
+    return text + (grid.world.any(grid.rank == 2) ? " yes" : " no");
+  };
+  for (const std::string& text : run_ranks({.data = 3}, heard)) EXPECT_EQ(text, "1011 yes");
+  for (const std::string& text : run_ranks({.data = 1}, heard)) EXPECT_EQ(text, "0011 no");
+}
+
 TEST(Dist, SumsInDoubleAreTheSameOnEveryRank) {
   const auto sum = [](const Grid& grid) {
     return concat(grid.world.sum(grid.rank == 0 ? 1e16 : 1.0) == 1e16 + 1.0 + 1.0);

@@ -209,6 +209,15 @@ std::vector<double> Group::sum(const std::vector<double>& values) const {
   return total;
 }
 
+std::vector<bool> Group::any(const std::vector<bool>& here) const {
+  if (size() == 1) return here;
+  const at::Tensor flags = at::zeros({static_cast<int64_t>(here.size())}, at::kInt);
+  int* const flag = flags.mutable_data_ptr<int>();
+  for (size_t i = 0; i < here.size(); ++i) flag[i] = here[i] ? 1 : 0;
+  all_reduce_max(flags);
+  return std::vector<bool>(flag, flag + here.size());  // braces would make a list of two pointers, both true
+}
+
 std::vector<std::string> Group::gather_texts(const std::string& text) const {
   if (size() == 1) return {text};
   const at::Tensor longest = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);

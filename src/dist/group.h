@@ -81,6 +81,9 @@ class Group {
   // Sums in the order of the ranks, in double: the same bits on every rank.
   std::vector<double> sum(const std::vector<double>& values) const;
   double sum(double value) const { return sum(std::vector<double>{value})[0]; }
+  // For each entry, whether it is true on any rank.
+  std::vector<bool> any(const std::vector<bool>& here) const;
+  bool any(bool here) const { return any(std::vector<bool>{here})[0]; }
   // Every rank's text, in order.
   std::vector<std::string> gather_texts(const std::string& text) const;
 

@@ -83,16 +83,6 @@ std::string kill_switch_reason(const plan::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
 }
 
-std::vector<bool> on_any_rank(const dist::Grid& grid, const std::vector<bool>& here) {
-  if (grid.world.size() == 1) return here;
-  const at::Tensor any = at::zeros({static_cast<int64_t>(here.size())}, at::kInt);
-  for (size_t i = 0; i < here.size(); ++i) any[static_cast<int64_t>(i)] = here[i] ? 1 : 0;
-  grid.world.all_reduce_max(any);
-  std::vector<bool> result;
-  for (size_t i = 0; i < here.size(); ++i) result.push_back(any[static_cast<int64_t>(i)].item<int>() != 0);
-  return result;
-}
-
 TensorBoardLog::Position Loop::position() const {
   const RunPosition& at = job_.trainer().position();
   return {at.step, at.consumed_samples, at.consumed_tokens};
@@ -194,7 +184,7 @@ bool Loop::skip_steps() {
 
 std::optional<std::string> Loop::reason_to_stop(std::optional<std::string> own) {
   if (position().step >= config_.training.num_steps) own.reset();  // it ends anyway
-  const std::vector<bool> any = on_any_rank(grid_, {own.has_value(), restored_folder()});
+  const std::vector<bool> any = grid_.world.any({own.has_value(), restored_folder()});
   if (any[1]) saving_.forget_saved();
   if (!any[0] || grid_.world.size() == 1) return own;
   for (const std::string& reason : grid_.world.gather_texts(own.value_or("")))
@@ -254,7 +244,7 @@ void Loop::evaluate_at_end(const std::string& kind) {
 bool Loop::has_evaluated_at_end(const std::string& kind) const {
   const bool found = grid_.rank == 0 && !config_.checkpoint.save.empty() &&
                      has_last_evaluation(config_.checkpoint.save, position().step, kind);
-  return on_any_rank(grid_, {found})[0];
+  return grid_.world.any(found);
 }
 
 void Loop::evaluate_sets(const std::string& kind, const std::string& when, When moment) {
@@ -300,7 +290,7 @@ void Loop::trace_after_step(int64_t step) {
 
 void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid) {
-  if (on_any_rank(grid, {kill_switch_present(config)})[0]) {
+  if (grid.world.any(kill_switch_present(config))) {
     log_info(datetime_line(kill_switch_reason(config)));
     return;
   }

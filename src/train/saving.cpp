@@ -1,7 +1,5 @@
 #include "train/saving.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -17,14 +15,6 @@ constexpr auto kPauseBetweenTries = std::chrono::seconds(2);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);
 
 }  // namespace
-
-bool Saving::agree(bool here) const {
-  const dist::Group& world = job_.grid().world;
-  if (world.size() == 1) return here;
-  const at::Tensor any = at::full({1}, here ? 1 : 0, at::kInt);
-  world.all_reduce_max(any);
-  return any.item<int>() != 0;
-}
 
 void Saving::note_failure(const std::string& reason) {
   const int64_t step = job_.trainer().position().step;
@@ -44,7 +34,7 @@ void Saving::hear() {
 }
 
 void Saving::agree_on_failure() {
-  if (!agree(failure_.has_value())) return;
+  if (!job_.grid().world.any(failure_.has_value())) return;
   const int64_t step = job_.trainer().position().step;
   if (!failure_) failure_ = "another rank could not write its part";
   job_.forget_saved();
@@ -55,7 +45,7 @@ void Saving::agree_on_failure() {
 void Saving::after_step() {
   if (!writing_) return;
   hear();
-  writing_ = agree(job_.is_saving());
+  writing_ = job_.grid().world.any(job_.is_saving());
   if (!writing_) agree_on_failure();
 }
 
@@ -67,7 +57,7 @@ bool Saving::due(int64_t step) const {
 void Saving::settle() {
   if (!writing_) return;
   auto pause = std::chrono::milliseconds(1);
-  for (hear(); agree(job_.is_saving()); hear()) {
+  for (hear(); job_.grid().world.any(job_.is_saving()); hear()) {
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(kLongestPause));
   }

@@ -34,7 +34,6 @@ class Saving {
  private:
   void hear();
   void note_failure(const std::string& reason);
-  bool agree(bool here) const;
   void agree_on_failure();
 
   Job& job_;
