@@ -66,7 +66,7 @@ void say_moved(const char* what, int64_t num_tensors, int64_t bytes, const Stopw
 nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors, int64_t bytes, const Stopwatch& watch,
                              const std::vector<std::string>& notes) {
   return {{"model_type", convert::names_of(model.family).model_type},
-          {"num_parameters", spec::num_elements(spec::gpt_params(model.config))},
+          {"num_parameters", spec::num_elements(families::gpt_params(model.config))},
           {"vocab_rows", model.config.padded_vocab_size},
           {"num_tensors", num_tensors},
           {"bytes", bytes},

@@ -7,6 +7,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "families/registry.h"
 
 namespace espalier {
 namespace {
@@ -20,8 +21,13 @@ const std::map<std::string, Words> kAliases = {
     {"pretrain_t5", {"train", "t5"}},     {"preprocess_data", {"preprocess"}},
 };
 
-const std::vector<Command>& families() {
-  static const std::vector<Command> list = {{"gpt", "GPT-2, BLOOM, Llama and models like them", nullptr}};
+const std::vector<Command>& model_families() {
+  static const std::vector<Command> list = [] {
+    std::vector<Command> commands;
+    for (const config::Family* family : families::all_families())
+      commands.push_back({family->name, family->kin, nullptr});
+    return commands;
+  }();
   return list;
 }
 
@@ -101,11 +107,11 @@ const std::vector<Command>& commands() {
        tokenizer_commands},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
       {"data", "look into token files, check and merge them", data_main, data_commands},
-      {"train", "train a model: train gpt OPTIONS", train_main, families},
+      {"train", "train a model: train gpt OPTIONS", train_main, model_families},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
-      {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main, families},
+      {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main, model_families},
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
-      {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main, families},
+      {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main, model_families},
       {"runs", "list, show and compare runs from what they recorded", runs_main, runs_commands},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},

@@ -9,7 +9,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "dist/local_ranks.h"
-#include "plan/parity_request.h"
+#include "config/parity_request.h"
+#include "families/registry.h"
 #include "train/parity.h"
 
 namespace espalier {
@@ -25,12 +26,12 @@ struct Row {
 constexpr double kSecondsForALayout = 24 * 3600;  // a limit against hanging for good
 
 // `reference`: the first layout's run, if this is another.
-train::ParityRun run_layout(const plan::ParityRequest& request, const std::string& text,
+train::ParityRun run_layout(const config::ParityRequest& request, const std::string& text,
                             const train::ParityRun* reference, plan::Precision& precision) {
-  plan::RunConfig config;
-  OptionTable table("espalier parity gpt", "");
+  config::RunConfig config;
+  OptionTable table("espalier parity", "");
   Problems problems;
-  const plan::Layout layout = plan::read_parity_layout(request, text, config, table, problems);
+  const plan::Layout layout = config::read_parity_layout(request, text, config, table, problems);
   problems.raise();
   const int64_t num_cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   if (!table.find("--num-threads")->given())
@@ -43,7 +44,7 @@ train::ParityRun run_layout(const plan::ParityRequest& request, const std::strin
                         set_log_level(grid.rank == 0 ? LogLevel::kWarning : LogLevel::kQuiet);
                         return train::to_text(train::run_for_parity(config, table, request.num_steps, grid));
                       },
-                      {.timeout_seconds = kSecondsForALayout, .tied_embedding = config.model.tie_output});
+                      {.timeout_seconds = kSecondsForALayout, .shared_stages = config::shared_stages(config)});
   return train::parity_run_from_text(results[0]);
 }
 
@@ -74,9 +75,10 @@ nlohmann::ordered_json to_json(const Row& row) {
 }  // namespace
 
 int parity(const std::vector<std::string>& arguments) {
-  plan::ParityRequest request;
+  config::ParityRequest request{.family = families::find_family(arguments.at(0)), .layouts = {}, .arguments = {}};
+  ESPALIER_CHECK(request.family != nullptr, "espalier passes the family on, not ", arguments[0]);
   Problems problems;
-  if (!plan::read_parity_request({arguments.begin() + 1, arguments.end()}, request, problems)) return 0;
+  if (!config::read_parity_request({arguments.begin() + 1, arguments.end()}, request, problems)) return 0;
   problems.raise();
   std::vector<Row> rows;
   if (!request.json)

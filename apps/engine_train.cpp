@@ -14,7 +14,8 @@
 #include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/peer_watch.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
+#include "families/registry.h"
 #include "store/run_folder.h"
 #include "train/job_state.h"
 #include "train/run.h"
@@ -31,22 +32,22 @@ std::string command_line_of(const std::string& command, const Words& arguments) 
 }
 
 // The first rank talks; the others would say the same. From them come only errors, with their number.
-void set_up_log(const plan::LoggingConfig& logging, const launch::RankEnvironment& place) {
-  set_log_level(plan::log_level(logging));
+void set_up_log(const config::LoggingConfig& logging, const launch::RankEnvironment& place) {
+  set_log_level(config::log_level(logging));
   if (place.world_size == 1) return;
   if (place.rank > 0) {
-    if (plan::log_level(logging) != LogLevel::kDebug) set_log_level(LogLevel::kQuiet);
+    if (config::log_level(logging) != LogLevel::kDebug) set_log_level(LogLevel::kQuiet);
     set_log_prefix(concat("[rank ", place.rank, "] "));
   }
 }
 
 // NCCL is what Megatron's launch lines ask for everywhere.
-void say_transport(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid) {
+void say_transport(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid) {
   if (!grid.device.is_cpu()) {
     log_info("ranks exchange tensors on GPUs by NCCL, those in memory by ", grid.transport);
     return;
   }
-  const bool wants_nccl = config.parallel.distributed_backend == plan::DistributedBackend::kNccl;
+  const bool wants_nccl = config.parallel.distributed_backend == config::DistributedBackend::kNccl;
   if (wants_nccl && table.find("--distributed-backend")->given())
     log_info("--distributed-backend nccl: this run is on the CPU, its ranks talk by ", grid.transport);
   else
@@ -77,7 +78,7 @@ void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place,
       ExitCode::kUsage);
 }
 
-dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironment& place) {
+dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
   if (place.world_size == 1) {
@@ -85,7 +86,7 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
     grid.device = compute.device;
     return grid;
   }
-  if (!compute.device.is_cpu() && config.parallel.distributed_backend == plan::DistributedBackend::kGloo)
+  if (!compute.device.is_cpu() && config.parallel.distributed_backend == config::DistributedBackend::kGloo)
     throw UserError(
         "--distributed-backend gloo exchanges tensors in memory, and this run's lie on GPUs. Use nccl, or --device "
         "cpu.",
@@ -95,19 +96,19 @@ dist::Grid make_grid(const plan::RunConfig& config, const launch::RankEnvironmen
   options.make_device_backend = compute.make_nccl;
   options.store = dist::connect_rendezvous(place);
   check_own_gpu(compute.gpu, place, *options.store);
-  options.tied_embedding = config.model.tie_output;
+  options.shared_stages = config::shared_stages(config);
   options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
   options.backend.one_machine = place.local_world_size == place.world_size;
-  options.backend.shared_memory = config.parallel.distributed_backend != plan::DistributedBackend::kGloo;
+  options.backend.shared_memory = config.parallel.distributed_backend != config::DistributedBackend::kGloo;
   return dist::make_grid(config.grid, place.rank, options);
 }
 
 // Who starts a run by hand is told of a damaged checkpoint and decides. Ranks that a launcher starts again would fail
 // at the same place each time: they set it aside and go on from the one before. What is thrown is thrown on every rank.
-void train_from_whole_checkpoint(const plan::RunConfig& config, const OptionTable& table,
+void train_from_whole_checkpoint(const config::RunConfig& config, const OptionTable& table,
                                  const std::string& command_line, const dist::Grid& grid,
                                  const launch::RankEnvironment& place) {
-  const plan::CheckpointConfig& checkpoint = config.checkpoint;
+  const config::CheckpointConfig& checkpoint = config.checkpoint;
   while (true) {
     try {
       return train::run(config, table, command_line, grid);
@@ -127,17 +128,18 @@ void train_from_whole_checkpoint(const plan::RunConfig& config, const OptionTabl
 }  // namespace
 
 int train_rank(const Words& arguments) {
-  ESPALIER_CHECK(!arguments.empty() && arguments[0] == "gpt", "espalier passes the family on");
+  const config::Family* const family = arguments.empty() ? nullptr : families::find_family(arguments[0]);
+  ESPALIER_CHECK(family != nullptr, "espalier passes the family on");
   const StopSignals signals;
   set_awaited("the start of the run");
   const launch::RankEnvironment place = launch::detect_environment();
   acknowledge_signals(place.rank == 0);
-  plan::RunConfig config;
+  config::RunConfig config;
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
-  OptionTable table("espalier train gpt", "");
+  OptionTable table(concat("espalier train ", family->name), "");
   table.say_notes(false);  // espalier has said them
   Problems problems;
-  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  if (!config::read_run(*family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   problems.raise();
   set_up_log(config.logging, place);
   if (place.world_size > 1) log_info(place.explanation);

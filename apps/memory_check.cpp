@@ -6,7 +6,8 @@
 
 #include "base/format.h"
 #include "launch/machine_memory.h"
-#include "plan/deepspeed_config.h"
+#include "config/deepspeed_config.h"
+#include "config/run_options.h"
 #include "plan/memory.h"
 #include "plan/partition.h"
 
@@ -28,7 +29,7 @@ struct Need {
   double total = 0, largest_process = 0;
 };
 
-Need need_of_ranks(const plan::RunConfig& config, const plan::MemoryPlan& memory, int64_t begin, int64_t end) {
+Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory, int64_t begin, int64_t end) {
   Need need;
   plan::StageMemory sum;
   for (int64_t rank = begin; rank < end; ++rank) {
@@ -42,7 +43,7 @@ Need need_of_ranks(const plan::RunConfig& config, const plan::MemoryPlan& memory
   // Ranks divide a checkpoint about equally.
   const double copies = config.checkpoint.save.empty()
                             ? 0
-                            : plan::checkpoint_bytes(config) * static_cast<double>(end - begin) /
+                            : plan::checkpoint_bytes(run) * static_cast<double>(end - begin) /
                                   static_cast<double>(config.grid.num_ranks());
   need.parts = {{"weights", sum.weights},     {"gradients", sum.gradients},
                 {"optimizer", sum.optimizer}, {"activations", sum.activations},
@@ -54,36 +55,33 @@ Need need_of_ranks(const plan::RunConfig& config, const plan::MemoryPlan& memory
   return need;
 }
 
-Need need_of_machine(const plan::RunConfig& config, int64_t ranks_of_machine) {
-  const plan::Partition partition = plan::make_partition(config);
-  const plan::TrainingConfig& training = config.training;
-  const int64_t num_micro_batches = *training.global_batch_size / (training.micro_batch_size * config.grid.data);
+Need need_of_machine(const config::RunConfig& config, int64_t ranks_of_machine) {
+  const plan::RunShape run = config::run_shape(config);
   const plan::MemoryPlan memory =
-      plan::plan_memory(config, partition, num_micro_batches, plan::default_products(training.precision));
+      plan::plan_memory(run, plan::make_partition(run), plan::default_products(run.precision));
   Need most;
   for (int64_t begin = 0; begin < config.grid.num_ranks(); begin += ranks_of_machine) {
     const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());
-    if (Need need = need_of_ranks(config, memory, begin, end); need.total > most.total) most = std::move(need);
+    if (Need need = need_of_ranks(config, run, memory, begin, end); need.total > most.total) most = std::move(need);
   }
   return most;
 }
 
 // With other flags after its own, if that is a legal run.
-std::optional<Need> need_with(Words arguments, const std::string& flags, const plan::RunConfig& run,
+std::optional<Need> need_with(Words arguments, const std::string& flags, const config::RunConfig& run,
                               int64_t ranks_of_machine) {
   for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
-  plan::RunConfig config;
+  config::RunOptions options(*run.family);
+  config::RunConfig& config = options.config;
+  OptionTable& table = options.table;
   config.num_ranks = run.num_ranks;
-  OptionTable table("espalier train gpt", "");
-  plan::add_gpt_options(table, config);
-  table.say_notes(false);
   Problems problems;
   try {
     if (!table.parse(arguments, problems)) return std::nullopt;
-    plan::read_deepspeed_config(config, table, problems);
-    plan::resolve(config, table, problems);
+    config::read_deepspeed_config(config, table, problems);
+    config::resolve(config, table, problems);
     if (!problems.empty()) return std::nullopt;
-    plan::set_vocabulary(config, run.model.vocab_size);
+    config::set_vocabulary(config, run.vocabulary.size);
     return need_of_machine(config, ranks_of_machine);
   } catch (const UserError&) {
     return std::nullopt;
@@ -91,7 +89,7 @@ std::optional<Need> need_with(Words arguments, const std::string& flags, const p
 }
 
 // Those that change least first.
-Words candidates(const plan::RunConfig& config) {
+Words candidates(const config::RunConfig& config) {
   Words batches = {""}, recomputes = {""}, stages = {""};
   for (int64_t size = config.training.micro_batch_size / 2; size >= 1; size /= 2)
     if (config.training.micro_batch_size % size == 0) batches.push_back(concat("--micro-batch-size ", size));
@@ -108,16 +106,16 @@ Words candidates(const plan::RunConfig& config) {
   return list;
 }
 
-bool goes_to_gpu(const plan::RunConfig& config) {
-  if (config.parallel.device != plan::Device::kAuto) return config.parallel.device == plan::Device::kCuda;
+bool goes_to_gpu(const config::RunConfig& config) {
+  if (config.parallel.device != config::Device::kAuto) return config.parallel.device == config::Device::kCuda;
   return std::filesystem::exists("/dev/nvidiactl");
 }
 
 }  // namespace
 
-std::string lack_of_memory(const Words& arguments, const plan::RunConfig& config,
+std::string lack_of_memory(const Words& arguments, const config::RunConfig& config,
                            const launch::RankEnvironment& place) {
-  if (goes_to_gpu(config) || config.model.vocab_size == 0) return "";
+  if (goes_to_gpu(config) || config.vocabulary.size == 0) return "";
   const int64_t here = std::min(place.local_world_size, config.grid.num_ranks());
   const Need need = need_of_machine(config, here);
   const launch::MachineMemory machine = launch::machine_memory();
@@ -139,7 +137,7 @@ std::string lack_of_memory(const Words& arguments, const plan::RunConfig& config
   }
   if (num_choices == 0)
     text +=
-        "\n  Neither smaller micro-batches nor recompute nor ZeRO make it fit: use more machines (`espalier plan gpt` "
+        "\n  Neither smaller micro-batches nor recompute nor ZeRO make it fit: use more machines (`espalier plan` "
         "tells how many), or a smaller model.";
   return text + "\n  --allow-memory-overcommit starts it all the same.";
 }

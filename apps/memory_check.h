@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launch/environment.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 
 namespace espalier {
 
@@ -13,7 +13,7 @@ namespace espalier {
 // beside what the machine can give. "" where that suffices, or where the run goes to a GPU; else the sentence that says
 // so, with the largest parts, and flags after `arguments` (those of train, without the family) with which it would. Of
 // a resolved run with a known vocabulary.
-std::string lack_of_memory(const std::vector<std::string>& arguments, const plan::RunConfig& config,
+std::string lack_of_memory(const std::vector<std::string>& arguments, const config::RunConfig& config,
                            const launch::RankEnvironment& place);
 
 }  // namespace espalier

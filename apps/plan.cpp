@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "commands.h"
+#include "family_command.h"
 #include "plan/flops.h"
 #include "plan_request.h"
 
@@ -40,30 +41,29 @@ Json stage_json(const plan::RunPlan& plan, int64_t stage) {
 }
 
 Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
-  const plan::RunConfig& config = plan.config;
-  const plan::ParallelConfig& parallel = config.parallel;
-  const spec::GridShape& grid = config.grid;
-  const auto each = plan::parameter_bytes(config.training.precision, parallel.zero_stage, grid.data * grid.context);
-  const double samples = static_cast<double>(*config.training.global_batch_size);
+  const plan::RunShape& run = plan.run;
+  const spec::GridShape& grid = run.grid;
+  const auto each = plan::parameter_bytes(run.precision, run.zero_stage, run.num_sharers());
+  const double samples = static_cast<double>(run.global_batch_size);
   Json stages = Json::array();
   for (int64_t stage = 0; stage < plan.partition.num_stages; ++stage) stages.push_back(stage_json(plan, stage));
   Json json = {
       {"parameters", plan.num_parameters},
-      {"precision", plan::to_string(config.training.precision)},
+      {"precision", plan::to_string(run.precision)},
       {"processes", grid.num_ranks()},
       {"tensor", grid.tensor},
       {"context", grid.context},
       {"data", grid.data},
       {"pipeline", grid.pipeline},
       {"chunks", plan.partition.num_chunks},
-      {"sequence_parallel", parallel.sequence_parallel},
-      {"zero_stage", parallel.zero_stage},
-      {"zero_reason", parallel.zero_reason},
-      {"schedule", plan::to_string(parallel.pipeline_schedule)},
+      {"sequence_parallel", run.sequence_parallel},
+      {"zero_stage", run.zero_stage},
+      {"zero_reason", run.zero_reason},
+      {"schedule", plan::to_string(run.schedule)},
       {"micro_batches", plan.num_micro_batches},
       {"bubble", plan.equal_bubble},
       {"bubble_by_flops", plan.simulation.bubble_share},
-      {"model_flops_per_step", samples * plan::model_flops(config.model, config.data.sequence_length)},
+      {"model_flops_per_step", samples * plan::model_flops(run.model)},
       {"bytes_per_parameter", each.total()},
       {"checkpoint_bytes", plan.checkpoint_bytes},
       {"checkpoint_weight_bytes", plan.checkpoint_weight_bytes},
@@ -92,16 +92,17 @@ std::string choices_text(const std::vector<FittingChoice>& choices) {
   return text;
 }
 
-int plan_gpt(const std::vector<std::string>& arguments) {
+int plan_family(const config::Family& family, const std::vector<std::string>& words) {
+  const std::vector<std::string> arguments(words.begin() + 1, words.end());
   PlanRequest request;
   Problems problems;
-  if (!read_plan_request(arguments, request, problems)) return 0;
+  if (!read_plan_request(family, arguments, request, problems)) return 0;
   problems.raise();
-  const plan::RunPlan plan = plan::plan_run(request.config);
+  const plan::RunPlan plan = plan::plan_run(config::run_shape(request.config));
   const std::optional<int64_t> limit = request.memory_limit;
   const bool fits = !limit || plan.memory.largest().peak() <= static_cast<double>(*limit);
   std::vector<FittingChoice> choices;
-  if (!fits) choices = fitting_choices(arguments, plan, *limit, kMostChoices);
+  if (!fits) choices = fitting_choices(arguments, request.config, *limit, kMostChoices);
   if (!request.svg.empty()) write_file_atomically(request.svg, plan::to_svg(plan, limit));
   if (request.json) {
     Json json = to_json(plan, limit);
@@ -121,16 +122,7 @@ int plan_gpt(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int plan_main(const std::vector<std::string>& arguments) {
-  const std::string usage =
-      "usage: espalier plan gpt [options of training] --gpus N; espalier plan gpt --help explains";
-  if (arguments.empty()) throw UserError("no model family\n" + usage, ExitCode::kUsage);
-  const std::string& family = arguments[0];
-  if (family == "gpt") return plan_gpt({arguments.begin() + 1, arguments.end()});
-  if (family.starts_with("-") && family.find("help") != std::string::npos) {
-    std::printf("%s\n", usage.c_str());
-    return 0;
-  }
-  throw UserError(concat("cannot plan ", family, ": the model families are gpt\n", usage), ExitCode::kUsage);
+  return run_with_family("plan", "options of training] --gpus N [", arguments, plan_family);
 }
 
 }  // namespace espalier

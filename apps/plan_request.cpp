@@ -3,17 +3,17 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "plan/deepspeed_config.h"
+#include "config/deepspeed_config.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
 namespace {
 
-void find_vocabulary(plan::RunConfig& config, Problems& problems) {
-  const plan::TokenizerConfig& tokenizer = config.tokenizer;
+void find_vocabulary(config::RunConfig& config, Problems& problems) {
+  const config::TokenizerConfig& tokenizer = config.tokenizer;
   try {
-    if (tokenizer.pad_vocab_size_to) return plan::set_vocabulary(config, *tokenizer.pad_vocab_size_to);
-    if (const auto loaded = load_run_tokenizer(tokenizer)) return plan::set_vocabulary(config, loaded->vocab_size());
+    if (tokenizer.pad_vocab_size_to) return config::set_vocabulary(config, *tokenizer.pad_vocab_size_to);
+    if (const auto loaded = load_run_tokenizer(tokenizer)) return config::set_vocabulary(config, loaded->vocab_size());
     problems.add("the size of the vocabulary is not known: give --pad-vocab-size-to, or the tokenizer's files");
   } catch (const UserError& error) {
     problems.add(error.what());
@@ -21,28 +21,29 @@ void find_vocabulary(plan::RunConfig& config, Problems& problems) {
 }
 
 // The run with other flags after its own, if that is a legal one.
-std::optional<plan::RunPlan> try_flags(std::vector<std::string> arguments, const std::string& flags) {
+std::optional<plan::RunPlan> try_flags(const config::Family& family, std::vector<std::string> arguments,
+                                       const std::string& flags) {
   for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
   PlanRequest request;
   Problems problems;
   try {
-    if (!read_plan_request(arguments, request, problems, /*say_notes=*/false) || !problems.empty()) return std::nullopt;
-    return plan::plan_run(request.config);
+    if (!read_plan_request(family, arguments, request, problems, /*say_notes=*/false) || !problems.empty()) return std::nullopt;
+    return plan::plan_run(config::run_shape(request.config));
   } catch (const UserError&) {
     return std::nullopt;
   }
 }
 
 // "" and what else might help, for one option.
-std::vector<std::string> recompute_choices(const plan::RunConfig& config) {
+std::vector<std::string> recompute_choices(const config::RunConfig& config) {
   if (config.training.recompute.kind != plan::Recompute::Kind::kNone) return {""};
   return {"", "--checkpoint-activations"};
 }
-std::vector<std::string> zero_choices(const plan::RunConfig& config) {
+std::vector<std::string> zero_choices(const config::RunConfig& config) {
   if (config.parallel.zero_stage > 0 || config.grid.data == 1) return {""};
   return {"", "--zero-stage 1"};
 }
-std::vector<std::string> batch_choices(const plan::RunConfig& config) {
+std::vector<std::string> batch_choices(const config::RunConfig& config) {
   if (config.training.micro_batch_size == 1) return {""};
   return {"", "--micro-batch-size 1"};
 }
@@ -54,12 +55,13 @@ std::vector<std::string> size_choices(const std::string& option, int64_t size) {
 
 }  // namespace
 
-bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& request, Problems& problems,
-                       bool say_notes) {
-  OptionTable table("espalier plan gpt",
-                    "Says what a training run needs of every process, without starting one. Takes the options of "
-                    "`espalier train gpt`; neither data nor a tokenizer need be there.");
-  plan::add_gpt_options(table, request.config);
+bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
+                       Problems& problems, bool say_notes) {
+  OptionTable table(concat("espalier plan ", family.name),
+                    concat("Says what a training run needs of every process, without starting one. Takes the options "
+                           "of `espalier train ",
+                           family.name, "`; neither data nor a tokenizer need be there."));
+  config::add_options(family, table, request.config);
   table.group("plan");
   table.add("--gpus", request.gpus, "processes of the run")
       .minimum(1)
@@ -84,8 +86,8 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
   if (!table.parse(arguments, problems)) return false;
   request.config.num_ranks = request.gpus;
   request.config.plan_only = true;
-  plan::read_deepspeed_config(request.config, table, problems);
-  plan::resolve(request.config, table, problems);
+  config::read_deepspeed_config(request.config, table, problems);
+  config::resolve(request.config, table, problems);
   if (!request.gpu_memory.empty()) {
     request.memory_limit = parse_bytes(request.gpu_memory);
     if (!request.memory_limit)
@@ -98,14 +100,13 @@ bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& r
   return true;
 }
 
-std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const plan::RunPlan& plan,
+std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const config::RunConfig& config,
                                            int64_t memory_limit, size_t most) {
   struct Candidate {
     int64_t cost;
     std::string flags;
   };
   std::vector<Candidate> candidates;
-  const plan::RunConfig& config = plan.config;
   const auto tensors = size_choices("--tensor-model-parallel-size", config.grid.tensor);
   const auto pipelines = size_choices("--pipeline-model-parallel-size", config.grid.pipeline);
   for (const std::string& recompute : recompute_choices(config))
@@ -125,7 +126,7 @@ std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& argum
   std::vector<FittingChoice> choices;
   for (const Candidate& candidate : candidates) {
     if (choices.size() == most) break;
-    const auto tried = try_flags(arguments, candidate.flags);
+    const auto tried = try_flags(*config.family, arguments, candidate.flags);
     if (!tried) continue;
     const double peak = tried->memory.largest().peak();
     if (peak <= static_cast<double>(memory_limit))

@@ -1,16 +1,17 @@
-// What `espalier plan gpt` is asked: the flags of training, and a few of its own.
+// What `espalier plan FAMILY` is asked: the flags of training, and a few of its own.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "plan/run_plan.h"
 
 namespace espalier {
 
 struct PlanRequest {
-  plan::RunConfig config;
+  config::RunConfig config;
   std::optional<int64_t> gpus, rank;
   std::optional<int64_t> memory_limit;  // bytes, of --gpu-memory
   std::string gpu_memory, svg;
@@ -19,8 +20,8 @@ struct PlanRequest {
 
 // Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the
 // tokenizer's where its files exist.
-bool read_plan_request(const std::vector<std::string>& arguments, PlanRequest& request, Problems& problems,
-                       bool say_notes = true);
+bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
+                       Problems& problems, bool say_notes = true);
 
 // Flags that, after `arguments`, make the run fit into the memory of the request: up to `most` choices, those that
 // change least first. Empty where nothing tried fits.
@@ -28,7 +29,7 @@ struct FittingChoice {
   std::string flags;
   double peak_bytes = 0, bubble = 0;
 };
-std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const plan::RunPlan& plan,
+std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const config::RunConfig& config,
                                            int64_t memory_limit, size_t most);
 
 }  // namespace espalier

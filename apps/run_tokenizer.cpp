@@ -4,7 +4,7 @@
 
 namespace espalier {
 
-std::unique_ptr<text::Tokenizer> load_run_tokenizer(const plan::TokenizerConfig& config) {
+std::unique_ptr<text::Tokenizer> load_run_tokenizer(const config::TokenizerConfig& config) {
   const text::TokenizerOptions options = text::tokenizer_options_of(config);
   Problems problems;
   text::check_options(options, problems);

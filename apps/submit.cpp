@@ -15,7 +15,8 @@
 #include "commands.h"
 #include "launch/batch_script.h"
 #include "launch/launch_options.h"
-#include "plan/run_config.h"
+#include "config/run_options.h"
+#include "families/registry.h"
 
 namespace espalier {
 namespace {
@@ -88,13 +89,13 @@ std::string submit(const BatchJob& job, const std::string& path) {
 
 // Jobs of an array go on where the last one stopped, if the command says where.
 void check_chain(const Words& command, Problems& problems) {
-  plan::RunConfig config;
-  OptionTable table("espalier train gpt", "");
-  table.say_notes(false);
-  plan::add_gpt_options(table, config);
+  const config::Family* const family = families::find_family(command[1]);
+  if (family == nullptr) return;  // training says so
+  config::RunOptions options(*family);
   Problems told_by_training;
-  table.parse({command.begin() + 2, command.end()}, told_by_training);
-  if (config.checkpoint.save.empty() || config.checkpoint.load != config.checkpoint.save)
+  options.table.parse({command.begin() + 2, command.end()}, told_by_training);
+  const config::CheckpointConfig& folders = options.config.checkpoint;
+  if (folders.save.empty() || folders.load != folders.save)
     problems.add("--array: each job would begin anew; give --save FOLDER and --load FOLDER, the same folder");
 }
 

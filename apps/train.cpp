@@ -13,17 +13,17 @@
 #include "data/token_probe.h"
 #include "launch/environment.h"
 #include "memory_check.h"
-#include "plan/deepspeed_config.h"
-#include "plan/flops.h"
-#include "plan/run_config.h"
+#include "config/deepspeed_config.h"
+#include "config/run_options.h"
+#include "family_command.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
 namespace {
 
 // Splits and weights, and that the token files exist. Returns the prefixes that are read.
-std::vector<std::string> check_sources(const plan::RunConfig& config, Problems& problems) {
-  const plan::DataConfig& from = config.data;
+std::vector<std::string> check_sources(const config::RunConfig& config, Problems& problems) {
+  const config::DataConfig& from = config.data;
   data::DataSetOptions options;
   options.data_path = from.data_path;
   options.data_file_list = from.data_file_list;
@@ -57,10 +57,10 @@ std::vector<std::string> check_sources(const plan::RunConfig& config, Problems& 
 }
 
 // The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
-std::unique_ptr<text::Tokenizer> check_vocabulary(plan::RunConfig& config, Problems& problems) {
+std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Problems& problems) {
   try {
     std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
-    if (tokenizer != nullptr) plan::set_vocabulary(config, tokenizer->vocab_size());
+    if (tokenizer != nullptr) config::set_vocabulary(config, tokenizer->vocab_size());
     return tokenizer;
   } catch (const UserError& error) {
     problems.add(error.what());
@@ -70,7 +70,7 @@ std::unique_ptr<text::Tokenizer> check_vocabulary(plan::RunConfig& config, Probl
 
 // What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that tell), with ids
 // of its vocabulary at the places that are looked at. Files that do not exist are reported already.
-Problems check_data(const plan::RunConfig& config, const std::vector<std::string>& prefixes,
+Problems check_data(const config::RunConfig& config, const std::vector<std::string>& prefixes,
                     const text::Tokenizer* tokenizer) {
   Problems problems;
   const bool allow_other = config.data.allow_other_tokenizer;
@@ -81,7 +81,7 @@ Problems check_data(const plan::RunConfig& config, const std::vector<std::string
       else
         problems.add(line, ". Give the tokenizer that made the data, or --allow-other-tokenizer.");
     }
-  const int64_t num_ids = allow_other ? config.model.padded_vocab_size : config.model.vocab_size;
+  const int64_t num_ids = allow_other ? config.vocabulary.padded_size : config.vocabulary.size;
   for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
     if (!data::find_token_files(prefix)) continue;
     try {
@@ -97,14 +97,16 @@ Problems check_data(const plan::RunConfig& config, const std::vector<std::string
 }
 
 // The resolved options on stdout, what they amount to on stderr.
-void print_validated(plan::RunConfig& config, const OptionTable& table) {
+void print_validated(config::RunConfig& config, const OptionTable& table) {
   std::fputs(table.to_toml().c_str(), stdout);
-  const plan::TrainingConfig& training = config.training;
-  std::string model =
-      concat(format_count(plan::num_parameters_without_embeddings(config.model)), " parameters without embeddings");
-  if (config.model.vocab_size == 0 && config.tokenizer.pad_vocab_size_to)
-    plan::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
-  if (config.model.vocab_size > 0) model = concat(format_count(plan::num_parameters(config.model)), " parameters");
+  const config::TrainingConfig& training = config.training;
+  const std::string without =
+      concat(format_count(config::model_spec(config).num_parameters_without_embeddings()), " parameters without embeddings");
+  if (config.vocabulary.size == 0 && config.tokenizer.pad_vocab_size_to)
+    config::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
+  const std::string model = config.vocabulary.size == 0
+                                ? without
+                                : concat(format_count(config::model_spec(config).num_parameters()), " parameters");
   const int64_t tokens = training.num_samples * config.data.sequence_length;
   log_info("valid: ", model, ", ", plan::to_string(training.precision), "; ", format_count(training.scheduled_steps),
            " steps, ", format_count(training.num_samples), " samples, ", format_count(tokens), " tokens; layout ",
@@ -118,8 +120,8 @@ void print_validated(plan::RunConfig& config, const OptionTable& table) {
 }
 
 // docs/megatron-arguments.md
-int print_markdown(OptionTable& table, plan::RunConfig& config) {
-  plan::add_gpt_options(table, config);
+int print_markdown(const config::Family& family) {
+  const config::RunOptions options(family);
   std::string text =
       "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
       "`espalier train gpt`: used, without effect\n(said once, with the reason), or not supported (refused, with what "
@@ -127,21 +129,21 @@ int print_markdown(OptionTable& table, plan::RunConfig& config) {
       "Megatron-LM, and our own. [options.md](options.md) says where a\nmeaning differs. Generated: `espalier train "
       "gpt "
       "--help-markdown > docs/megatron-arguments.md`.\n";
-  text += table.help_markdown();
+  text += options.table.help_markdown();
   text +=
       "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which stand for options. An "
       "option "
       "that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
       "of the loss scale the file's value holds, with a\nwarning. "
       "`\"auto\"` and `null` say nothing. Any other key is\nrefused by name.\n\n";
-  text += plan::deepspeed_keys_markdown();
+  text += config::deepspeed_keys_markdown();
   std::fputs(text.c_str(), stdout);
   return 0;
 }
 
 // With --validate-only the run may be meant for another machine, unless espalier launch asks before it starts ranks
 // here.
-void check_memory(const std::vector<std::string>& arguments, const plan::RunConfig& config,
+void check_memory(const std::vector<std::string>& arguments, const config::RunConfig& config,
                   const launch::RankEnvironment& place) {
   if (config.allow_memory_overcommit) return;
   const std::string lack = lack_of_memory({arguments.begin() + 1, arguments.end()}, config, place);
@@ -160,19 +162,18 @@ int start_engine(const std::vector<std::string>& arguments, const StopSignals& s
   become_engine("train", arguments);
 }
 
-int train_gpt(const std::vector<std::string>& arguments) {
+int train_family(const config::Family& family, const std::vector<std::string>& arguments) {
   std::optional<StopSignals> signals(std::in_place);
   set_awaited("the checks of options, data and tokenizer, before the run begins");
-  plan::RunConfig config;
+  config::RunConfig config;
   const launch::RankEnvironment place = launch::detect_environment();
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
-  OptionTable table("espalier train gpt",
-                    "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.");
-  if (arguments.size() == 2 && arguments[1] == "--help-markdown") return print_markdown(table, config);
+  OptionTable table(concat("espalier train ", family.name), family.summary);
+  if (arguments.size() == 2 && arguments[1] == "--help-markdown") return print_markdown(family);
   table.say_notes(place.rank == 0);
   acknowledge_signals(place.rank == 0);
   Problems problems;
-  if (!plan::read_gpt_options({arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  if (!config::read_run(family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   if (config.validate_only) signals.reset();  // a check just ends
   const std::vector<std::string> prefixes = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
@@ -189,15 +190,7 @@ int train_gpt(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int train_main(const std::vector<std::string>& arguments) {
-  const std::string usage = "usage: espalier train gpt [options]; espalier train gpt --help explains them";
-  if (arguments.empty()) throw UserError("no model family\n" + usage, ExitCode::kUsage);
-  const std::string& family = arguments[0];
-  if (family == "gpt") return train_gpt(arguments);
-  if (family.starts_with("-") && family.find("help") != std::string::npos) {
-    std::printf("%s\n", usage.c_str());
-    return 0;
-  }
-  throw UserError(concat("cannot train ", family, ": the model families are gpt\n", usage), ExitCode::kUsage);
+  return run_with_family("train", "options", arguments, train_family);
 }
 
 }  // namespace espalier

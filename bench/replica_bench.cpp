@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "dist/local_ranks.h"
 #include "plan/layout.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "train/replica_check.h"
 
 namespace {
@@ -38,11 +38,11 @@ double median(std::vector<double> values) {
 
 std::string measure(const dist::Grid& grid, const std::vector<std::string>& words, int num_steps) {
   set_log_level(LogLevel::kWarning);
-  plan::RunConfig config;
+  config::RunConfig config;
   config.num_ranks = grid.shape.num_ranks();
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  plan::read_gpt_options(words, config, table, problems);
+  config::read_gpt_options(words, config, table, problems);
   problems.raise();
   train::Job job(config, table, grid);
   std::vector<double> steps, checks;

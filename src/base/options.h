@@ -176,7 +176,9 @@ class OptionTable {
   // ":folders", where the shell knows better; or nothing.
   std::string completions(const std::vector<std::string>& words) const;
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
-  std::string to_toml() const;
+  std::string to_toml() const { return to_toml([](const Option&) { return true; }); }
+  // Only the rows that `wanted` names.
+  std::string to_toml(const std::function<bool(const Option&)>& wanted) const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
   const Option* find(const std::string& name_or_alias) const;
   // Where the current value of a row comes from, for messages: "--hidden-size 30 (recipes/tiny.toml:14)".

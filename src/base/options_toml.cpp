@@ -154,12 +154,13 @@ std::string Option::toml_value() const {
   return "[" + join(parts, ", ") + "]";
 }
 
-std::string OptionTable::to_toml() const {
+std::string OptionTable::to_toml(const std::function<bool(const Option&)>& wanted) const {
   std::string text;
   for (const std::string& group : groups()) {
     std::string rows;
     for (const auto& option : options_) {
       if (option->group() != group || option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;
+      if (!wanted(*option)) continue;
       if (option->values().empty() && option->default_values().empty()) continue;  // not set; there is no text for that
       rows += option->key() + " = " + option->toml_value() + "\n";
     }

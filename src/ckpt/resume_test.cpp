@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/hash.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 
 namespace resume_test {
 
@@ -18,11 +18,11 @@ using Words = std::vector<std::string>;
 
 // Options as a run of a small BLOOM has them, with changes after.
 struct SmallRun {
-  plan::RunConfig config;
+  config::RunConfig config;
   OptionTable table{"espalier train gpt", "Trains."};
 
   explicit SmallRun(const Words& changes = {}) {
-    plan::add_gpt_options(table, config);
+    config::add_gpt_options(table, config);
     table.say_notes(false);
     Words arguments = {"--num-layers",
                        "2",
@@ -88,11 +88,11 @@ TEST(Resume, TheSameOptionsDifferInNothing) {
 
 TEST(Resume, TheSavedConfigurationComparesEqualToTheOptionsItWasWrittenFrom) {
   SmallRun now({"--lr-warmup-fraction", "0.1", "--openai-gelu", "--reset-attention-mask"});
-  plan::RunConfig config;
+  config::RunConfig config;
   OptionTable saved("espalier train gpt", "Trains.");
-  plan::add_gpt_options(saved, config);
+  config::add_gpt_options(saved, config);
   Problems problems;
-  plan::resolve(now.config, now.table, problems);
+  config::resolve(now.config, now.table, problems);
   problems.raise();
   saved.parse_toml(now.table.to_toml(), "config.toml", problems);
   EXPECT_TRUE(ckpt::compare_options(saved, now.table, {}, problems).empty());
@@ -181,10 +181,10 @@ TEST(Resume, EveryLearningRateOptionIsInThatClass) {
 
 TEST(Resume, TheLengthOfTheRunIsPartOfTheScheduleWhereTheDecayEndsWithIt) {
   const Words longer = {"--train-iters", "30"};
-  plan::RunConfig config;
+  config::RunConfig config;
   OptionTable then("x", ""), now("x", "");
-  plan::RunConfig other;
-  plan::add_gpt_options(then, config), plan::add_gpt_options(now, other);
+  config::RunConfig other;
+  config::add_gpt_options(then, config), config::add_gpt_options(now, other);
   config.training.train_iters = 10, other.training.train_iters = 30;  // neither has --lr-decay-*
   Problems problems;
   const auto differences = ckpt::compare_options(then, now, {}, problems);

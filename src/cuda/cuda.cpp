@@ -119,16 +119,16 @@ UserError out_of_memory(const std::string& said) {
              "more GPUs. 'espalier plan gpt' with the same options shows what takes how much."));
 }
 
-Placement place_process(plan::Device asked, int64_t local_rank) {
-  if (asked == plan::Device::kCpu) return {.description = "the CPU, as --device cpu says"};
+Placement place_process(config::Device asked, int64_t local_rank) {
+  if (asked == config::Device::kCpu) return {.description = "the CPU, as --device cpu says"};
   const int64_t count = num_gpus();
-  if (count > 0 && asked == plan::Device::kAuto && !std::filesystem::exists(plugin_path())) {
+  if (count > 0 && asked == config::Device::kAuto && !std::filesystem::exists(plugin_path())) {
     log_warning("the driver shows ", count, " GPUs, but this build has no CUDA part ('", plugin_path().string(),
                 "' does not exist): 'scripts/setup --cuda' builds it. Training on the CPU.");
     return {.description = "the CPU: this build has no CUDA part"};
   }
   if (count > 0) return on_gpu(local_rank, count);
-  if (asked == plan::Device::kCuda)
+  if (asked == config::Device::kCuda)
     throw UserError(concat("--device cuda: no GPU was found (", kDriver, " is missing or shows none). ", kOnCpu),
                     ExitCode::kUsage);
   return {.description = "the CPU: no GPU was found"};

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "cuda/plugin_table.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 
 namespace espalier::cuda {
 
@@ -44,6 +44,6 @@ struct Placement {
 // Follows --device for this process, which is number `local_rank` of those on the machine: each takes the GPU of its
 // number. On a GPU the plugin is loaded and its ops are set (kernels/device_ops.h). kAuto takes a GPU where there is
 // one and the program was built for it; what then fails is an error, never a silent CPU run.
-Placement place_process(plan::Device asked, int64_t local_rank);
+Placement place_process(config::Device asked, int64_t local_rank);
 
 }  // namespace espalier::cuda

@@ -74,6 +74,13 @@ const Grid& single_process() {
   return grid;
 }
 
+const Group& Grid::shared_by(const std::vector<int64_t>& stages) const {
+  for (const Shared& one : shared)
+    if (one.stages == stages) return one.group;
+  ESPALIER_CHECK(false, "the grid was made without a group of the ", stages.size(), " stages that hold a parameter");
+  return world;
+}
+
 Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options) {
   ESPALIER_CHECK(rank >= 0 && rank < shape.num_ranks(), "rank ", rank, " of ", shape.num_ranks());
   using P = const GridPosition&;
@@ -90,7 +97,6 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
                    : !meeting.trouble.empty() ? concat("Gloo (no shared memory: ", meeting.trouble, ")")
                                               : "Gloo";
   const GroupMaker maker(shape, rank, options.store, meeting.machine, options);
-  const auto at_end = [&shape](P p) { return p.pipeline == 0 || p.pipeline == shape.pipeline - 1; };
   const auto same_replica = [](P a, P b) { return a.context == b.context && a.data == b.data; };
   grid.world = maker.make("world", [](P, P) { return true; });
   grid.tensor = maker.make("tensor", [&](P a, P b) { return same_replica(a, b) && a.pipeline == b.pipeline; });
@@ -101,10 +107,16 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
   grid.gradient = maker.make("gradient", [](P a, P b) { return a.tensor == b.tensor && a.pipeline == b.pipeline; });
   grid.pipeline = maker.make("pipeline", [&](P a, P b) { return same_replica(a, b) && a.tensor == b.tensor; });
   grid.model = maker.make("model", same_replica);
-  grid.embedding = maker.make("embedding", [&](P a, P b) {
-    if (a == b) return true;
-    return options.tied_embedding && same_replica(a, b) && a.tensor == b.tensor && at_end(a) && at_end(b);
-  });
+  grid.shared_stages = options.shared_stages;
+  for (const std::vector<int64_t>& stages : options.shared_stages) {
+    const auto holds = [&stages](P p) { return std::find(stages.begin(), stages.end(), p.pipeline) != stages.end(); };
+    if (!holds(grid.position)) continue;
+    std::string name = "shared";
+    for (const int64_t stage : stages) name += concat(" ", stage);
+    grid.shared.push_back({stages, maker.make(name, [&](P a, P b) {
+                             return same_replica(a, b) && a.tensor == b.tensor && holds(a) && holds(b);
+                           })});
+  }
   return grid;
 }
 

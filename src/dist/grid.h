@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dist/backend.h"
 #include "dist/device_backend.h"
@@ -32,7 +33,16 @@ struct Grid {
   Group gradient;  // context x data: what a gradient is summed over
   Group pipeline;
   Group model;      // tensor x pipeline: all shards of one replica
-  Group embedding;  // first and last stage of this pipeline, where both hold the tied embedding; else alone
+  // Stages of this pipeline that hold the same parameters, where this process is of one of them.
+  struct Shared {
+    std::vector<int64_t> stages;
+    Group group;
+  };
+  std::vector<Shared> shared;
+  std::vector<std::vector<int64_t>> shared_stages;  // of all groups of that kind, as GridOptions has them
+
+  // CHECKs that there is one of these stages.
+  const Group& shared_by(const std::vector<int64_t>& stages) const;
 
   spec::TensorShard tensor_shard() const { return {shape.tensor, position.tensor}; }
   bool is_first_stage() const { return position.pipeline == 0; }
@@ -44,7 +54,8 @@ const Grid& single_process();
 
 struct GridOptions {
   c10::intrusive_ptr<c10d::Store> store;  // where the ranks meet
-  bool tied_embedding = true;             // first and last stage share the embedding
+  // Sets of stages that hold parameters in common (plan::shared_stages), the same on all ranks.
+  std::vector<std::vector<int64_t>> shared_stages;
   BackendOptions backend;
   at::Device device = at::kCPU;
   MakeDeviceBackend make_device_backend = nullptr;  // needed by several ranks whose device is not the CPU

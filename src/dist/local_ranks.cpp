@@ -44,7 +44,10 @@ void write_all(int descriptor, const std::string& text) {
   try {
     at::set_num_threads(options.num_threads);
     GridOptions grid_options;
-    grid_options.tied_embedding = options.tied_embedding;
+    if (options.shared_stages)
+      grid_options.shared_stages = *options.shared_stages;
+    else if (shape.pipeline > 1)
+      grid_options.shared_stages = {{0, shape.pipeline - 1}};
     grid_options.backend.one_machine = true;
     grid_options.backend.shared_memory = options.shared_memory;
     grid_options.backend.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ using RankFunction = std::function<std::string(const Grid& grid)>;
 struct LocalRanksOptions {
   double timeout_seconds = 120;
   int num_threads = 1;  // of each rank
-  bool tied_embedding = true;
+  // GridOptions::shared_stages; unset: the first and the last, as a tied embedding has it.
+  std::optional<std::vector<std::vector<int64_t>>> shared_stages;
   bool shared_memory = true;  // else Gloo
 };
 

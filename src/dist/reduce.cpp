@@ -78,7 +78,7 @@ void GradReducer::make_units() {
     unit.values = all(params_.flat_values(), params_.section_values(range.section));
     unit.own_grads = own(unit.grads, passing_grads_.own(range.section));
     unit.own_values = own(unit.values, layers_.own(range.section));
-    if (range.tied && grid_.embedding.size() > 1) unit.more.push_back(&grid_.embedding);
+    if (!range.stages.empty()) unit.more.push_back(&grid_.shared_by(range.stages));
     const bool partial = range.replicated && (options_.sequence_parallel || range.use_is_split);
     if (partial && grid_.tensor.size() > 1) unit.more.push_back(&grid_.tensor);
     units_.push_back(std::move(unit));

@@ -4,7 +4,7 @@
 //   - over data and context (grid.gradient): every parameter;
 //   - over tensor ranks: parameters replicated over the tensor axis whose use is split (norms of heads), and under
 //     sequence parallelism all of them (norms, row biases);
-//   - over first and last stage (grid.embedding): the tied embedding, once, so that both copies stay equal.
+//   - over the stages that hold it (grid.shared): what several depths use, once, so that all copies stay equal.
 // Sums, not means: the loss was divided by the tokens of the whole batch.
 //
 // Exchange goes unit by unit (plan/zero_ranges.h), from the last to the first, in this order on all ranks. A unit

@@ -121,7 +121,7 @@ TEST(GradReducer, EqualThingsStayEqualToTheLastBit) {
     reducer.finish_step();
     std::string bits;
     for (const OwnedPiece& piece : reducer.pieces()) {
-      if (tied ? !piece.param->spec->tied_to_output : !is_replicated(*piece.param->spec)) continue;
+      if (tied ? !piece.param->spec->is_shared() : !is_replicated(*piece.param->spec)) continue;
       const at::Tensor grad = piece.grad.contiguous();
       bits.append(static_cast<const char*>(grad.const_data_ptr()), static_cast<size_t>(grad.nbytes()));
     }
@@ -202,11 +202,11 @@ TEST(GradReducer, SeededMistakesAreSeen) {
     return "not seen";
   };
   const auto norms_not_reduced = [](Grid&, Case& c, GradReducer*) { c.options.sequence_parallel = false; };
-  const auto tied_not_reduced = [](Grid& grid, Case&, GradReducer*) { grid.embedding = Group(); };
+  const auto tied_not_reduced = [](Grid& grid, Case&, GradReducer*) { for (Grid::Shared& shared : grid.shared) shared.group = Group(); };
   const auto tied_reduced_twice = [](Grid& grid, Case&, GradReducer* reducer) {
     if (reducer == nullptr) return;
     for (const OwnedPiece& piece : reducer->pieces())
-      if (piece.param->spec->tied_to_output) grid.embedding.all_reduce(piece.grad);
+      if (piece.param->spec->is_shared()) grid.shared.at(0).group.all_reduce(piece.grad);
   };
   const auto expect_seen = [&](const GridShape& shape, const auto& mistake, const std::string& param) {
     const auto results = run_ranks(shape, [&](const Grid& grid) {

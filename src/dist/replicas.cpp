@@ -18,23 +18,36 @@ using spec::GridPosition;
 using spec::GridShape;
 
 constexpr int64_t kBlockBytes = 1 << 20;  // of a tensor hashed at once: threads get equal shares
-constexpr size_t kNumAxisSets = 16;
 constexpr int kRepairTag = 0;
 constexpr size_t kMaxNames = 8;  // in one sentence
 
-size_t number_of(const CopyAxes& axes) {
-  return size_t{axes.gradient} + 2 * size_t{axes.tensor} + 4 * size_t{axes.embedding} + 8 * size_t{axes.pipeline};
+// Sets of axes by number, the same on every rank: which of the first three, and which of the grid's sets of stages.
+size_t num_axis_sets(const Grid& grid) { return 8 * (grid.shared_stages.size() + 1); }
+
+size_t number_of(const CopyAxes& axes, const Grid& grid) {
+  size_t set = 0;
+  if (!axes.stages.empty()) {
+    const auto found = std::find(grid.shared_stages.begin(), grid.shared_stages.end(), axes.stages);
+    ESPALIER_CHECK(found != grid.shared_stages.end(), "copies on ", axes.stages.size(), " stages that the grid knows not");
+    set = static_cast<size_t>(found - grid.shared_stages.begin()) + 1;
+  }
+  return size_t{axes.gradient} + 2 * size_t{axes.tensor} + 4 * size_t{axes.pipeline} + 8 * set;
 }
 
-CopyAxes axes_of(size_t number) { return {(number & 1) != 0, (number & 2) != 0, (number & 4) != 0, (number & 8) != 0}; }
+CopyAxes axes_of(size_t number, const Grid& grid) {
+  CopyAxes axes{.gradient = (number & 1) != 0, .tensor = (number & 2) != 0, .pipeline = (number & 4) != 0, .stages = {}};
+  if (number >= 8) axes.stages = grid.shared_stages[number / 8 - 1];
+  return axes;
+}
 
 // The lowest of the ranks that hold the same copies as `rank`: names the set of them.
 int64_t first_holder(const GridShape& shape, const CopyAxes& axes, int64_t rank) {
   GridPosition position = spec::position_of(shape, rank);
   if (axes.gradient) position.context = position.data = 0;
   if (axes.tensor) position.tensor = 0;
-  const bool at_end = position.pipeline == shape.pipeline - 1;
-  if (axes.pipeline || (axes.embedding && at_end)) position.pipeline = 0;
+  const bool shares = std::find(axes.stages.begin(), axes.stages.end(), position.pipeline) != axes.stages.end();
+  if (shares) position.pipeline = axes.stages.front();
+  if (axes.pipeline) position.pipeline = 0;
   return spec::rank_of(shape, position);
 }
 
@@ -45,7 +58,7 @@ bool has_other_holders(const GridShape& shape, const CopyAxes& axes, int64_t ran
 }
 
 // One hash for each copy, 0 where `wanted` says that nobody asks for it.
-std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::array<bool, kNumAxisSets>& wanted) {
+std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::vector<bool>& wanted, const Grid& grid) {
   struct Block {
     const std::byte* data;
     size_t size;
@@ -55,7 +68,7 @@ std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::ar
   std::vector<at::Tensor> on_host;
   for (const Copy& copy : copies) {
     first_block.push_back(blocks.size());
-    if (!wanted[number_of(copy.axes)]) continue;
+    if (!wanted[number_of(copy.axes, grid)]) continue;
     ESPALIER_CHECK(copy.values.is_contiguous(), copy.name, " has strides ", copy.values.strides());
     on_host.push_back(copy.values.cpu());
     const auto* data = static_cast<const std::byte*>(on_host.back().const_data_ptr());
@@ -78,23 +91,24 @@ std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::ar
 }
 
 // Whose copies along each set of axes differ: [set of axes][rank]. The same on every rank.
-std::array<std::vector<bool>, kNumAxisSets> compare_digests(const std::vector<Copy>& copies,
+std::vector<std::vector<bool>> compare_digests(const std::vector<Copy>& copies,
                                                             const std::vector<uint64_t>& hashes, const Grid& grid) {
-  std::array<std::vector<uint64_t>, kNumAxisSets> by_axes;
-  for (size_t copy = 0; copy < copies.size(); ++copy) by_axes[number_of(copies[copy].axes)].push_back(hashes[copy]);
-  const at::Tensor own = at::zeros({kNumAxisSets}, at::kLong);
-  for (size_t axes = 0; axes < kNumAxisSets; ++axes)
+  const size_t num_sets = num_axis_sets(grid);
+  std::vector<std::vector<uint64_t>> by_axes(num_sets);
+  for (size_t copy = 0; copy < copies.size(); ++copy) by_axes[number_of(copies[copy].axes, grid)].push_back(hashes[copy]);
+  const at::Tensor own = at::zeros({static_cast<int64_t>(num_sets)}, at::kLong);
+  for (size_t axes = 0; axes < num_sets; ++axes)
     own.mutable_data_ptr<int64_t>()[axes] =
         static_cast<int64_t>(hash64(by_axes[axes].data(), by_axes[axes].size() * sizeof(uint64_t)));
   const at::Tensor all = grid.world.all_gather(own);
   const auto digest = [&](int64_t rank, size_t axes) {
-    return all.const_data_ptr<int64_t>()[static_cast<size_t>(rank) * kNumAxisSets + axes];
+    return all.const_data_ptr<int64_t>()[static_cast<size_t>(rank) * num_sets + axes];
   };
-  std::array<std::vector<bool>, kNumAxisSets> differ;
-  for (size_t axes = 0; axes < kNumAxisSets; ++axes) {
+  std::vector<std::vector<bool>> differ(num_sets);
+  for (size_t axes = 0; axes < num_sets; ++axes) {
     const int64_t num_ranks = grid.shape.num_ranks();
     std::vector<bool> in_set(static_cast<size_t>(num_ranks), false);  // by first holder
-    const auto first_of = [&](int64_t rank) { return first_holder(grid.shape, axes_of(axes), rank); };
+    const auto first_of = [&](int64_t rank) { return first_holder(grid.shape, axes_of(axes, grid), rank); };
     for (int64_t rank = 0; rank < num_ranks; ++rank)
       if (digest(rank, axes) != digest(first_of(rank), axes)) in_set[static_cast<size_t>(first_of(rank))] = true;
     for (int64_t rank = 0; rank < num_ranks; ++rank)
@@ -141,11 +155,11 @@ CopyDifference judge(const std::string& name, const std::vector<Holding>& holdin
 
 // "name<tab>hash<tab>value<tab>axes" of each copy that differs or may.
 std::string suspects(const std::vector<Copy>& copies, const std::vector<uint64_t>& hashes,
-                     const std::array<std::vector<bool>, kNumAxisSets>& differ, int64_t rank) {
+                     const std::vector<std::vector<bool>>& differ, const Grid& grid) {
   std::string lines;
   for (size_t copy = 0; copy < copies.size(); ++copy) {
-    const size_t axes = number_of(copies[copy].axes);
-    if (differ[axes][static_cast<size_t>(rank)])
+    const size_t axes = number_of(copies[copy].axes, grid);
+    if (differ[axes][static_cast<size_t>(grid.rank)])
       lines +=
           concat(copies[copy].name, "\t", hex64(hashes[copy]), "\t", number_in(copies[copy].values), "\t", axes, "\n");
   }
@@ -162,10 +176,11 @@ std::string rank_list(const std::vector<int64_t>& ranks) {
 
 std::vector<CopyDifference> find_differences(const std::vector<Copy>& copies, const Grid& grid) {
   if (grid.world.size() == 1) return {};
-  std::array<bool, kNumAxisSets> wanted{};
-  for (size_t axes = 0; axes < kNumAxisSets; ++axes)
-    wanted[axes] = has_other_holders(grid.shape, axes_of(axes), grid.rank);
-  const std::vector<uint64_t> hashes = hash_copies(copies, wanted);
+  const size_t num_sets = num_axis_sets(grid);
+  std::vector<bool> wanted(num_sets);
+  for (size_t axes = 0; axes < num_sets; ++axes)
+    wanted[axes] = has_other_holders(grid.shape, axes_of(axes, grid), grid.rank);
+  const std::vector<uint64_t> hashes = hash_copies(copies, wanted, grid);
   const auto differ = compare_digests(copies, hashes, grid);
   bool any = false;
   for (const std::vector<bool>& ranks : differ)
@@ -175,13 +190,13 @@ std::vector<CopyDifference> find_differences(const std::vector<Copy>& copies, co
   // By set of holders, then in the order in which the first of them lists its copies.
   std::map<std::pair<int64_t, std::string>, size_t> index;
   std::vector<std::pair<std::string, std::vector<Holding>>> compared;
-  const std::vector<std::string> tables = grid.world.gather_texts(suspects(copies, hashes, differ, grid.rank));
+  const std::vector<std::string> tables = grid.world.gather_texts(suspects(copies, hashes, differ, grid));
   for (size_t rank = 0; rank < tables.size(); ++rank) {
     for (const std::string& line : split(tables[rank], '\n')) {
       if (line.empty()) continue;
       const std::vector<std::string> fields = split(line, '\t');
       const auto holder = static_cast<int64_t>(rank);
-      const int64_t first = first_holder(grid.shape, axes_of(std::stoul(fields[3])), holder);
+      const int64_t first = first_holder(grid.shape, axes_of(std::stoul(fields[3]), grid), holder);
       const auto [at, is_new] = index.try_emplace({first, fields[0]}, compared.size());
       if (is_new) compared.push_back({fields[0], {}});
       compared[at->second].second.push_back({holder, fields[1], fields[2]});

@@ -18,10 +18,12 @@ namespace espalier::dist {
 struct CopyAxes {
   bool gradient = false;  // data and context
   bool tensor = false;
-  bool embedding = false;  // first and last stage
-  bool pipeline = false;   // all stages
+  bool pipeline = false;        // all stages
+  std::vector<int64_t> stages;  // these
+
+  auto operator<=>(const CopyAxes&) const = default;
 };
-inline constexpr CopyAxes kEveryRank{.gradient = true, .tensor = true, .pipeline = true};
+inline const CopyAxes kEveryRank{.gradient = true, .tensor = true, .pipeline = true, .stages = {}};
 
 // What this rank holds of something that others hold as well. Ranks that hold copies list them in the same order.
 struct Copy {

@@ -25,7 +25,7 @@ std::vector<Copy> healthy(const Grid& grid) {
   const at::Tensor step = at::full({1}, 12, at::kLong), rate = at::full({1}, 0.1, at::kDouble);
   return {{"split", split, {.gradient = true}},
           {"norm", norm, {.gradient = true, .tensor = true}},
-          {"tied", tied, {.gradient = true, .embedding = true}},
+          {"tied", tied, {.gradient = true, .stages = {0, 1}}},
           {"own", own, {}},
           {"empty", at::empty({0}), {.gradient = true}},
           {"step", step, kEveryRank},

@@ -11,7 +11,8 @@
 #include "base/format.h"
 #include "ckpt/dtype.h"
 #include "ckpt/loader.h"
-#include "convert/model_config.h"
+#include "families/registry.h"
+#include "models/gpt/model.h"
 #include "dist/grid.h"
 #include "infer/hf_reference.h"
 #include "models/gpt/model.h"
@@ -39,7 +40,7 @@ at::Tensor fixed_ids(int64_t length, int64_t vocab_size) {
   return ids;
 }
 
-std::vector<std::string> parts_not_reached(const spec::GptConfig& config, int64_t length) {
+std::vector<std::string> parts_not_reached(const families::GptConfig& config, int64_t length) {
   std::vector<std::string> parts;
   if (config.window_size >= length)
     parts.push_back(concat("its window of ", format_count(config.window_size), " tokens"));
@@ -65,8 +66,8 @@ using WeightOf = std::function<at::Tensor(ckpt::LoadedCheckpoint& checkpoint, co
 at::Tensor our_logits(const fs::path& step_folder, const at::Tensor& ids, const WeightOf& weight_of) {
   const at::NoGradGuard no_grad;
   ckpt::LoadedCheckpoint checkpoint(step_folder);
-  const spec::GptConfig config = convert::stored_config(checkpoint.manifest(), step_folder).model;
-  tensor::ParamSet params(spec::gpt_params(config), spec::TensorShard{}, at::kFloat, /*with_grad=*/false);
+  const families::GptConfig config = families::gpt_config(families::read_saved_run(checkpoint.manifest(), step_folder.string()));
+  tensor::ParamSet params(families::gpt_params(config), spec::TensorShard{}, at::kFloat, /*with_grad=*/false);
   for (tensor::Param& param : params.params()) param.value.copy_(weight_of(checkpoint, param.spec->name));
   const models::GptModel model(nn::LayerBuilder{params, dist::single_process()}, config, models::GptModel::Options{});
   const at::Tensor positions = at::arange(ids.size(1), at::kLong).expand_as(ids).contiguous();
@@ -92,7 +93,7 @@ at::Tensor checkpoint_logits(const fs::path& step_folder, const at::Tensor& ids)
 LogitsComparison compare_logits(const fs::path& step_folder, const fs::path& hf_folder, Conversion conversion) {
   const at::NoGradGuard no_grad;
   const store::Manifest manifest = store::read_manifest(step_folder);
-  const spec::GptConfig config = convert::stored_config(manifest, step_folder).model;
+  const families::GptConfig config = families::gpt_config(families::read_saved_run(manifest, step_folder.string()));
   const at::Tensor ids = fixed_ids(std::min(kLongest, config.max_position_embeddings), config.vocab_size);
   const store::DType hf_type = type_of(hf_folder);
   std::optional<at::ScalarType> rounding;

@@ -51,41 +51,42 @@ class Rows {
   int64_t longest_ = 0;
 };
 
-tensor::KeyValueCache new_cache(const spec::GptConfig& config, at::ScalarType type, int64_t rows, int64_t capacity) {
+tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarType type, int64_t rows, int64_t capacity) {
   tensor::KeyValueCache cache;
   cache.capacity = capacity;
-  const auto part = [&] { return at::empty({rows, config.num_groups(), capacity, config.kv_channels}, type); };
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part()});
+  const auto part = [&] { return at::empty({rows, model.num_groups, capacity, model.head_size}, type); };
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) cache.layers.push_back({part(), part()});
   return cache;
 }
 
-void check_length(const spec::GptConfig& config, int64_t longest_prompt, int64_t new_tokens) {
-  if (config.position_embedding != spec::PositionEmbedding::kLearned) return;
+void check_length(const models::DecoderShape& model, int64_t longest_prompt, int64_t new_tokens) {
+  if (model.max_positions == 0) return;
   const int64_t wanted = longest_prompt + new_tokens;
-  if (longest_prompt >= config.max_position_embeddings)
+  if (longest_prompt >= model.max_positions)
     throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, but the model has learned ",
-                           config.max_position_embeddings, " positions. Shorten it to at most ",
-                           config.max_position_embeddings - 1, " tokens."),
+                           model.max_positions, " positions. Shorten it to at most ",
+                           model.max_positions - 1, " tokens."),
                     ExitCode::kUsage);
-  if (wanted > config.max_position_embeddings)
+  if (wanted > model.max_positions)
     throw UserError(
         concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ", new_tokens,
-               " that makes ", wanted, ", but the model has learned ", config.max_position_embeddings,
-               " positions. Ask for at most ", config.max_position_embeddings - longest_prompt, "."),
+               " that makes ", wanted, ", but the model has learned ", model.max_positions,
+               " positions. Ask for at most ", model.max_positions - longest_prompt, "."),
         ExitCode::kUsage);
 }
 
 }  // namespace
 
-std::vector<Generated> generate(const models::GptModel& model, at::ScalarType compute_type,
+std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token) {
   ESPALIER_CHECK(std::all_of(prompts.begin(), prompts.end(), [](const auto& prompt) { return !prompt.empty(); }),
                  "empty prompt");
   const Rows rows(prompts);
-  check_length(model.config(), rows.longest(), config.tokens_to_generate);
+  const models::DecoderShape shape = model.decoder_shape();
+  check_length(shape, rows.longest(), config.tokens_to_generate);
   tensor::KeyValueCache cache =
-      new_cache(model.config(), compute_type, rows.count(), rows.longest() + config.tokens_to_generate);
+      new_cache(shape, compute_type, rows.count(), rows.longest() + config.tokens_to_generate);
   std::vector<Generated> results;
   for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});
   std::vector<bool> done(prompts.size(), false);
@@ -103,7 +104,7 @@ std::vector<Generated> generate(const models::GptModel& model, at::ScalarType co
       if (done[row]) continue;
       const float* values = logits.data_ptr<float>() + static_cast<int64_t>(row) * logits.size(1);
       const SampledToken token =
-          sample_token(values, model.config().vocab_size, config.sampling, static_cast<int64_t>(row), produced);
+          sample_token(values, shape.vocab_size, config.sampling, static_cast<int64_t>(row), produced);
       results[row].generated_ids.push_back(token.id);
       results[row].logprobs.push_back(token.log_probability);
       ids.data_ptr<int64_t>()[row] = token.id;

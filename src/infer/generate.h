@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "infer/sampling.h"
-#include "models/gpt/model.h"
+#include "models/decoder.h"
 
 namespace espalier::infer {
 
@@ -27,7 +27,7 @@ using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
 // Continues each prompt (at least one id each). All prompts form one batch: shorter ones are padded on the left, which
 // the attention does not see. A model with learned positions cannot go beyond max_position_embeddings: UserError.
-std::vector<Generated> generate(const models::GptModel& model, at::ScalarType compute_type,
+std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token = {});
 

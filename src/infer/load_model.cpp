@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "ckpt/loader.h"
-#include "convert/model_config.h"
+#include "families/registry.h"
+#include "models/build.h"
 #include "store/run_folder.h"
 
 namespace espalier::infer {
@@ -21,7 +22,7 @@ at::ScalarType compute_type(const std::string& name) {
 }
 
 // The tokenizer's files travel with the checkpoint under their usual names.
-std::unique_ptr<text::Tokenizer> stored_tokenizer(const plan::TokenizerConfig& config,
+std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig& config,
                                                   const std::filesystem::path& folder) {
   return text::load_tokenizer(text::moved_to(text::tokenizer_options_of(config), folder));
 }
@@ -32,22 +33,25 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
-  LoadedModel loaded{.config = convert::stored_config(checkpoint.manifest(), entry->folder),
+  LoadedModel loaded{.config = families::read_saved_run(checkpoint.manifest(), entry->folder.string()),
                      .step = entry->step,
                      .tokenizer = {},
                      .params = {},
                      .model = {}};
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
-  const spec::GptConfig& model = loaded.config.model;
-  loaded.params = std::make_unique<tensor::ParamSet>(spec::gpt_params(model), spec::TensorShard{},
+  const models::FamilyRuntime& family = models::runtime_of(*loaded.config.family);
+  if (family.build_decoder == nullptr)
+    throw UserError(concat(entry->folder.string(), " holds a ", loaded.config.family->display,
+                           ", which does not continue text: nothing can be generated with it"),
+                    ExitCode::kUsage);
+  loaded.params = std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
                                                      compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
   checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
-  loaded.model = std::make_unique<models::GptModel>(nn::LayerBuilder{*loaded.params, dist::single_process()}, model,
-                                                    models::GptModel::Options{});
+  loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
   return loaded;
 }
 

@@ -6,19 +6,19 @@
 #include <optional>
 #include <string>
 
-#include "models/gpt/model.h"
-#include "plan/run_config.h"
+#include "models/decoder.h"
+#include "config/run_config.h"
 #include "tensor/param_set.h"
 #include "text/tokenizer.h"
 
 namespace espalier::infer {
 
 struct LoadedModel {
-  plan::RunConfig config;  // of the training run
+  config::RunConfig config;  // of the training run
   int64_t step = 0;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<tensor::ParamSet> params;  // compute type of the checkpoint, no gradients
-  std::unique_ptr<models::GptModel> model;
+  std::unique_ptr<models::Decoder> model;
 };
 
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "spec/gpt.h"
+#include "spec/layers.h"
 #include "tensor/param.h"
 
 namespace espalier::kernels {

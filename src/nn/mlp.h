@@ -7,7 +7,7 @@
 
 #include "nn/forward_context.h"
 #include "nn/linear.h"
-#include "spec/gpt.h"
+#include "spec/layers.h"
 
 namespace espalier::nn {
 

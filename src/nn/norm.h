@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nn/layer_builder.h"
-#include "spec/gpt.h"
+#include "spec/layers.h"
 
 namespace espalier::nn {
 

@@ -6,13 +6,13 @@
 
 namespace espalier::nn {
 
-const kernels::RotaryTable& RotaryTables::of(const spec::GptConfig& config, int64_t sequence_length,
+const kernels::RotaryTable& RotaryTables::of(const spec::Rotary& rotary, int64_t sequence_length,
                                              at::Device device) const {
-  const bool depends_on_length = config.rope_scaling.kind == spec::RopeScaling::Kind::kLongRope;
+  const bool depends_on_length = rotary.scaling.kind == spec::RopeScaling::Kind::kLongRope;
   const bool will_do =
       sequence_length == sequence_length_ || (sequence_length < sequence_length_ && !depends_on_length);
   if (will_do && table_.cosine.device() == device) return table_;
-  const spec::RotaryAngles angles = spec::rotary_angles(config, sequence_length);
+  const spec::RotaryAngles angles = spec::rotary_angles(rotary, sequence_length);
   const auto pairs = static_cast<int64_t>(angles.frequencies.size());
   // The angles are rounded to fp32, as models are trained with; their cosines are taken from that.
   const at::Tensor frequencies = at::empty({pairs}, at::kFloat);

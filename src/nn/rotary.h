@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/rotary.h"
-#include "spec/gpt.h"
+#include "spec/rotary.h"
 
 namespace espalier::nn {
 
@@ -10,7 +10,7 @@ class RotaryTables {
  public:
   // For sequences of `sequence_length` positions, at [0, sequence_length), on `device`: the table of the last call
   // where that will do, else a new one. One thread.
-  const kernels::RotaryTable& of(const spec::GptConfig& config, int64_t sequence_length,
+  const kernels::RotaryTable& of(const spec::Rotary& rotary, int64_t sequence_length,
                                  at::Device device = at::kCPU) const;
 
  private:

@@ -105,11 +105,19 @@ void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) 
 }
 
 std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, const dist::Grid& grid) {
-  // First over the replicas of the last stage, then to the stages before it. In the order of ranks: the same bits
-  // everywhere.
-  std::vector<LossTotal> sum;
-  for (const std::string& text : grid.data.gather_texts(to_bytes(totals))) add_totals(from_bytes(text), sum);
-  return from_bytes(grid.pipeline.gather_texts(to_bytes(sum)).back());
+  // First over the replicas of each stage, then over the stages, by name: any of them may have given losses. In the
+  // order of ranks: the same bits everywhere.
+  std::vector<LossTotal> of_stage, all;
+  for (const std::string& text : grid.data.gather_texts(to_bytes(totals))) add_totals(from_bytes(text), of_stage);
+  for (const std::string& text : grid.pipeline.gather_texts(to_bytes(of_stage)))
+    for (const LossTotal& total : from_bytes(text)) {
+      const auto same = std::find_if(all.begin(), all.end(), [&](const LossTotal& one) { return one.name == total.name; });
+      if (same == all.end())
+        all.push_back(total);
+      else
+        add(total, *same);
+    }
+  return all;
 }
 
 }  // namespace espalier::pipeline

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/partition.h"
-#include "plan/run_config.h"
+#include "plan/run_shape.h"
 
 namespace espalier::plan {
 
@@ -40,9 +40,9 @@ struct PartActivations {
   std::vector<SavedBytes> saved;  // of the forward pass, in order
 };
 
-// `stage` and `chunk` of a resolved run with a known vocabulary. `layer_weights`: bytes of weights that exist while
+// `stage` and `chunk` of a run with a known vocabulary. `layer_weights`: bytes of weights that exist while
 // a layer runs and not between (ZeRO 3); they are in the peaks.
-PartActivations part_activations(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk,
+PartActivations part_activations(const RunShape& run, const Partition& partition, int64_t stage, int64_t chunk,
                                  ProductKind products, double layer_weights = 0);
 
 }  // namespace espalier::plan

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/literal.h"
-#include "plan/internal/resolver.h"
+#include "plan/near_numbers.h"
 
 namespace espalier::plan {
 namespace {
@@ -86,7 +86,7 @@ std::vector<std::string> layout_flags(const Layout& layout, int64_t num_layers) 
   if (num_layers % num_parts != 0)
     throw UserError(concat("layout '", to_string(layout), "': ", num_layers, " layers do not divide into ",
                            layout.grid.pipeline, " stages of ", layout.num_chunks, " chunks; use ",
-                           internal::multiples_near(num_layers, num_parts), " layers"),
+                           multiples_near(num_layers, num_parts), " layers"),
                     ExitCode::kUsage);
   flags.push_back("--num-layers-per-virtual-pipeline-stage");
   flags.push_back(number(num_layers / num_parts));

@@ -10,10 +10,27 @@
 #pragma once
 
 #include <cstdint>
-
-#include "plan/run_config.h"
+#include <optional>
 
 namespace espalier::plan {
+
+enum class DecayStyle { kConstant, kLinear, kCosine };
+
+// Fields are named as their options.
+struct ScheduleConfig {
+  std::optional<double> lr;
+  double min_lr = 0;
+  DecayStyle lr_decay_style = DecayStyle::kLinear;
+  std::optional<int64_t> lr_decay_iters, lr_decay_samples, lr_decay_tokens, lr_warmup_tokens;
+  std::optional<double> lr_warmup_fraction;
+  int64_t lr_warmup_iters = 0, lr_warmup_samples = 0;
+  bool override_lr_scheduler = false, use_checkpoint_lr_scheduler = false;
+
+  // resolved: schedules count samples. The warm-up is no whole number when it comes from a fraction.
+  double warmup_samples = 0;
+  int64_t decay_samples = 0;
+};
+
 
 // Saved with every checkpoint.
 struct LrState {

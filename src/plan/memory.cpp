@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <functional>
 
-#include "plan/flops.h"
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
 
 namespace espalier::plan {
 namespace {
 
-constexpr double kFp32 = 4, kInt64 = 8, kInt32 = 4;
-
-double element_bytes(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
+constexpr double kFp32 = 4;
 
 // The moment at which a rank holds most of a step's activations.
 struct ActivationPeak {
@@ -68,28 +65,28 @@ SharedBytes shared_bytes(const spec::FlatLayout& layout, double element, const s
   return bytes;
 }
 
-StageMemory stage_memory(const RunConfig& config, const Partition& partition, int64_t stage,
+StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_t stage,
                          const std::vector<Action>& table, ProductKind products) {
-  const int64_t sharers = config.grid.data * config.grid.context;
-  const spec::Sharing sharing{static_cast<spec::ZeroStage>(sharers > 1 ? config.parallel.zero_stage : 0), sharers};
-  const std::vector<spec::ParamSpec> specs = stage_params(spec::gpt_params(config.model), partition, stage);
-  const spec::TensorShard shard{config.grid.tensor, 0};
+  const int64_t sharers = run.num_sharers();
+  const spec::Sharing sharing{static_cast<spec::ZeroStage>(sharers > 1 ? run.zero_stage : 0), sharers};
+  const std::vector<spec::ParamSpec> specs = stage_params(run.model.params, partition, stage);
+  const spec::TensorShard shard{run.grid.tensor, 0};
   const spec::FlatLayout layout = spec::flat_layout(specs, shard, sharers);
   const double flat = static_cast<double>(layout.size);
-  const Precision precision = config.training.precision;
+  const Precision precision = run.precision;
   const SharedBytes weights = shared_bytes(layout, element_bytes(precision), sharing, spec::values_come_and_go);
   const SharedBytes gradients = shared_bytes(layout, kFp32, sharing, spec::gradients_come_and_go);
   StageMemory memory;
   for (const spec::ParamSpec& spec : specs) memory.num_parameters += spec::num_local_elements(spec, shard);
   memory.weights = weights.kept;
   memory.gradients = gradients.kept;
-  memory.optimizer = parameter_bytes(precision, config.parallel.zero_stage, sharers).optimizer * flat;
+  memory.optimizer = parameter_bytes(precision, run.zero_stage, sharers).optimizer * flat;
   memory.gathered = gradients.passing;
 
   const auto chunks = [&](double layer_weights) {
     std::vector<PartActivations> parts;
     for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk)
-      parts.push_back(part_activations(config, partition, stage, chunk, products, layer_weights));
+      parts.push_back(part_activations(run, partition, stage, chunk, products, layer_weights));
     return parts;
   };
   for (const PartActivations& part : chunks(0)) memory.kept_by_micro_batch += part.kept;
@@ -101,7 +98,7 @@ StageMemory stage_memory(const RunConfig& config, const Partition& partition, in
     memory.gathered += weights.passing;
   }
   // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
-  const double wire = config.parallel.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 &&
+  const double wire = run.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 &&
                               sharing.stage < spec::ZeroStage::kGradients
                           ? 2 * flat
                           : 0;
@@ -133,39 +130,35 @@ const StageMemory& MemoryPlan::largest() const {
                            [](const StageMemory& a, const StageMemory& b) { return a.peak() < b.peak(); });
 }
 
-MemoryPlan plan_memory(const RunConfig& config, const Partition& partition, int64_t num_micro_batches,
-                       ProductKind products) {
-  const ParallelConfig& parallel = config.parallel;
-  const auto tables =
-      make_schedules(parallel.pipeline_schedule, partition.num_stages, num_micro_batches, partition.num_chunks);
+MemoryPlan plan_memory(const RunShape& run, const Partition& partition, ProductKind products) {
+  const auto tables = make_schedules(run.schedule, partition.num_stages, run.num_micro_batches(), partition.num_chunks);
   const Simulation simulation = simulate(tables, 1, 1, 1);
-  const double tokens =
-      static_cast<double>(num_micro_batches * config.training.micro_batch_size * config.data.sequence_length);
+  const double samples = static_cast<double>(run.num_micro_batches() * run.micro_batch_size);
   MemoryPlan plan;
   for (size_t stage = 0; stage < tables.size(); ++stage) {
-    plan.stages.push_back(stage_memory(config, partition, static_cast<int64_t>(stage), tables[stage], products));
+    plan.stages.push_back(stage_memory(run, partition, static_cast<int64_t>(stage), tables[stage], products));
     plan.stages.back().most_alive = simulation.most_alive[stage];
-    plan.stages.back().batches = tokens * (3 * kInt64 + kFp32 + (config.data.reset_attention_mask ? kInt32 : 0));
+    plan.stages.back().batches = samples * run.model.batch_bytes;
   }
   return plan;
 }
 
-double checkpoint_weight_bytes(const RunConfig& config) {
-  return static_cast<double>(num_parameters(config.model)) * element_bytes(config.training.precision);
+double checkpoint_weight_bytes(const RunShape& run) {
+  return static_cast<double>(run.model.num_parameters()) * element_bytes(run.precision);
 }
 
-double checkpoint_bytes(const RunConfig& config) {
-  const ParameterBytes each = parameter_bytes(config.training.precision, 0, 1);
-  return static_cast<double>(num_parameters(config.model)) * (each.weights + each.optimizer);
+double checkpoint_bytes(const RunShape& run) {
+  const ParameterBytes each = parameter_bytes(run.precision, 0, 1);
+  return static_cast<double>(run.model.num_parameters()) * (each.weights + each.optimizer);
 }
 
-double deepspeed_checkpoint_bytes(const RunConfig& config) {
-  const ParameterBytes each = parameter_bytes(config.training.precision, 0, 1);
+double deepspeed_checkpoint_bytes(const RunShape& run) {
+  const ParameterBytes each = parameter_bytes(run.precision, 0, 1);
   double copies = 0;
-  if (config.grid.pipeline > 1)
-    for (const spec::ParamSpec& spec : spec::gpt_params(config.model))
-      if (spec.tied_to_output) copies += static_cast<double>(spec.num_elements());
-  return checkpoint_bytes(config) + copies * (each.weights + each.optimizer);
+  if (run.grid.pipeline > 1)
+    for (const spec::ParamSpec& spec : run.model.params)
+      if (spec.is_shared()) copies += static_cast<double>(spec.num_elements());
+  return checkpoint_bytes(run) + copies * (each.weights + each.optimizer);
 }
 
 }  // namespace espalier::plan

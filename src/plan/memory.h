@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/activation_memory.h"
-#include "plan/run_config.h"
+#include "plan/run_shape.h"
 #include "plan/simulate.h"
 
 namespace espalier::plan {
@@ -47,14 +47,13 @@ struct MemoryPlan {
   const StageMemory& largest() const;
 };
 
-// Of a resolved run with a known vocabulary. `num_micro_batches`: of a step on one data-parallel rank.
-MemoryPlan plan_memory(const RunConfig& config, const Partition& partition, int64_t num_micro_batches,
-                       ProductKind products);
+// Of a run with a known vocabulary.
+MemoryPlan plan_memory(const RunShape& run, const Partition& partition, ProductKind products);
 
 // A checkpoint: weights in the compute type, and fp32 master weights and moments; each parameter once.
-double checkpoint_bytes(const RunConfig& config);
-double checkpoint_weight_bytes(const RunConfig& config);  // without the optimizer's
+double checkpoint_bytes(const RunShape& run);
+double checkpoint_weight_bytes(const RunShape& run);  // without the optimizer's
 // The same as Megatron-DeepSpeed writes it: both pipeline stages that hold a tied embedding write their copy.
-double deepspeed_checkpoint_bytes(const RunConfig& config);
+double deepspeed_checkpoint_bytes(const RunShape& run);
 
 }  // namespace espalier::plan

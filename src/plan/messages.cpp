@@ -12,59 +12,39 @@ namespace {
 // Share of a message that leaves a rank of n.
 double ring(int64_t n) { return static_cast<double>(n - 1) / static_cast<double>(n); }
 
-struct Sizes {
-  double hidden = 0;  // bytes of [s/cp, b, h]
-  double row = 0;     // bytes of [s/cp, b, heads * head size / tp]
-  double hidden_to_stage = 0;
-};
-
-Sizes sizes_of(const RunConfig& config) {
-  const spec::GptConfig& model = config.model;
-  const double element = config.training.precision == Precision::kFp32 ? 4 : 2;
-  const double tokens =
-      static_cast<double>(config.data.sequence_length / config.grid.context * config.training.micro_batch_size);
-  Sizes sizes;
-  sizes.hidden = tokens * static_cast<double>(model.hidden_size) * element;
-  sizes.row =
-      tokens * static_cast<double>(model.num_attention_heads * model.kv_channels / config.grid.tensor) * element;
-  sizes.hidden_to_stage =
-      config.parallel.sequence_parallel ? sizes.hidden / static_cast<double>(config.grid.tensor) : sizes.hidden;
-  return sizes;
-}
-
-// Layers that run forward a second time.
-double num_recomputed(const Recompute& recompute, double layers) {
-  if (recompute.kind == Recompute::Kind::kUniform) return layers;
-  return recompute.kind == Recompute::Kind::kBlock ? std::min(static_cast<double>(recompute.num_layers), layers) : 0;
-}
-
 // Of one micro-batch through one part.
-void add_part(const RunConfig& config, const Partition& partition, int64_t stage, int64_t chunk, StageMessages& sent) {
-  const Sizes sizes = sizes_of(config);
-  const spec::GridShape& grid = config.grid;
+void add_part(const RunShape& run, const Partition& partition, int64_t stage, int64_t chunk, StageMessages& sent) {
+  const spec::GridShape& grid = run.grid;
   const DepthRange& depths = partition.part(stage, chunk);
-  const bool first = depths.contains(0), last = depths.contains(partition.num_layers + 1);
-  const double layers = static_cast<double>(partition.layers(stage, chunk).count());
-  const double forwards = layers + num_recomputed(config.training.recompute, layers);
-  // Two all-reduces each way and layer; with sequence parallelism two gathers and two scatters, which send the same.
-  const double all_reduce = 2 * sizes.hidden * ring(grid.tensor);
-  sent.tensor += 2 * all_reduce * (forwards + layers);
-  // Embedding forward, output backward: an all-reduce, or its two halves on the two ways.
-  sent.tensor += all_reduce * (first + last);
-  sent.context += (3 + 1) * sizes.row * ring(grid.context) * (forwards + layers);
-  if (!last) sent.pipeline += sizes.hidden_to_stage;
-  if (!first) sent.pipeline += sizes.hidden_to_stage;
+  const int64_t num_layers = partition.layers(stage, chunk).count(), last = run.model.num_layers() + 1;
+  // Bytes of what a rank has of one element of each sample.
+  const double bytes =
+      static_cast<double>(run.micro_batch_size) / static_cast<double>(grid.context) * element_bytes(run.precision);
+  const double to_stage = run.sequence_parallel ? bytes / static_cast<double>(grid.tensor) : bytes;
+  for (int64_t number = depths.begin; number < depths.end; ++number) {
+    const spec::Depth& depth = run.model.depths[static_cast<size_t>(number)];
+    const bool is_layer = 0 < number && number < last;
+    const int64_t layer_of_part = number - std::max<int64_t>(1, depths.begin);
+    const double forwards = is_layer && run.is_recomputed(layer_of_part, num_layers) ? 2 : 1;
+    // An all-reduce, or with sequence parallelism its two halves, which send the same.
+    sent.tensor +=
+        2 * bytes * ring(grid.tensor) * (depth.summed_forward * forwards + depth.summed_backward);
+    sent.context += depth.exchanged / static_cast<double>(grid.tensor) * bytes * ring(grid.context) * (forwards + 1);
+  }
+  const auto passed = [&](int64_t depth) {
+    return to_stage * run.model.depths[static_cast<size_t>(depth)].passed_on;
+  };
+  if (depths.end <= last) sent.pipeline += passed(depths.end - 1);
+  if (depths.begin > 0) sent.pipeline += passed(depths.begin - 1);
 }
 
-double bytes_on_wire(const RunConfig& config) {
-  return config.parallel.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4;
-}
+double bytes_on_wire(const RunShape& run) { return run.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4; }
 
-// How often a section's gradients leave in a step. Those that come and go leave when another section's come, and the
-// tied embedding's stay from the end of one micro-batch to the beginning of the next, at the output.
+// How often a section's gradients leave in a step. Those that come and go leave when another section's come, and those
+// of a shared parameter stay from the end of one micro-batch to the beginning of the next, at the output.
 double num_sends(const spec::FlatSection& section, const spec::Sharing& sharing, double micro_batches) {
   if (!spec::gradients_come_and_go(section, sharing)) return 1;
-  return section.tied ? micro_batches + 1 : micro_batches;
+  return section.is_shared ? micro_batches + 1 : micro_batches;
 }
 
 // How often a section's values are gathered in a step: those that stay once, a layer's that come and go for each of its
@@ -73,62 +53,57 @@ double num_gathers(const spec::FlatSection& section, const spec::Sharing& sharin
                    double micro_batches) {
   if (!spec::values_come_and_go(section, sharing)) return sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 0;
   // Of the layers up to this one; there is one stage, and its first layer has depth 1.
-  const bool again =
-      num_recomputed(recompute, static_cast<double>(section.depth)) >= static_cast<double>(section.depth);
+  const bool again = num_recomputed(recompute, section.depth) >= section.depth;
   return micro_batches * (again ? 3 : 2);
 }
 
 // Gradients and values between the ranks of data and context.
-double data_bytes(const RunConfig& config, const std::vector<spec::ParamSpec>& specs, double micro_batches) {
-  const int64_t sharers = config.grid.data * config.grid.context;
-  const spec::Sharing sharing{static_cast<spec::ZeroStage>(config.parallel.zero_stage), sharers};
-  const double wire = bytes_on_wire(config), element = config.training.precision == Precision::kFp32 ? 4 : 2;
+double data_bytes(const RunShape& run, const std::vector<spec::ParamSpec>& specs) {
+  const auto micro_batches = static_cast<double>(run.num_micro_batches());
+  const spec::Sharing sharing{static_cast<spec::ZeroStage>(run.zero_stage), run.num_sharers()};
+  const double wire = bytes_on_wire(run), element = element_bytes(run.precision);
   // A reduce-scatter where a rank keeps its part, else an all-reduce.
   const double ways = sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 2;
-  const spec::FlatLayout layout = spec::flat_layout(specs, {config.grid.tensor, 0}, sharers);
+  const spec::FlatLayout layout = spec::flat_layout(specs, {run.grid.tensor, 0}, run.num_sharers());
   double bytes = 0;
   for (const spec::FlatSection& section : layout.sections) {
     double count = 0;
     for (const size_t param : section.params) count += static_cast<double>(layout.counts[param]);
     bytes += count * (ways * wire * num_sends(section, sharing, micro_batches) +
-                      element * num_gathers(section, sharing, config.training.recompute, micro_batches));
+                      element * num_gathers(section, sharing, run.recompute, micro_batches));
   }
-  return bytes * ring(sharers);
+  return bytes * ring(run.num_sharers());
 }
 
-// Once a step, between tensor ranks and between the first and the last stage.
-void add_gradients(const RunConfig& config, const std::vector<spec::ParamSpec>& specs, bool tied, StageMessages& sent) {
-  const spec::GridShape& grid = config.grid;
-  const int64_t sharers = grid.data * grid.context;
-  const double wire = bytes_on_wire(config);
-  double partial = 0, tied_elements = 0;
+// Once a step, between tensor ranks and between the stages that hold the same parameters.
+void add_gradients(const RunShape& run, const std::vector<spec::ParamSpec>& specs, StageMessages& sent) {
+  const double wire = bytes_on_wire(run);
+  const double owned = run.zero_stage >= 1 ? 1 / static_cast<double>(run.num_sharers()) : 1;
+  double partial = 0;
   for (const spec::ParamSpec& spec : specs) {
-    const double count = static_cast<double>(spec::num_local_elements(spec, {grid.tensor, 0}));
+    const double count = static_cast<double>(spec::num_local_elements(spec, {run.grid.tensor, 0}));
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
-    if (replicated && (config.parallel.sequence_parallel || spec.use_is_split)) partial += count;
-    if (spec.tied_to_output) tied_elements += count;
+    if (replicated && (run.sequence_parallel || spec.use_is_split)) partial += count;
+    if (!spec.stages.empty())
+      sent.tied += 2 * count * wire * ring(static_cast<int64_t>(spec.stages.size())) * owned;
   }
-  const double owned = config.parallel.zero_stage >= 1 ? 1 / static_cast<double>(sharers) : 1;
-  sent.tensor += 2 * partial * wire * ring(grid.tensor) * owned;
-  if (tied) sent.tied += 2 * tied_elements * wire * ring(2) * owned;
+  sent.tensor += 2 * partial * wire * ring(run.grid.tensor) * owned;
 }
 
 }  // namespace
 
-std::vector<StageMessages> plan_messages(const RunConfig& config, const Partition& partition,
-                                         int64_t num_micro_batches) {
-  const double micro_batches = static_cast<double>(num_micro_batches);
+std::vector<StageMessages> plan_messages(const RunShape& run, const Partition& partition) {
+  const auto micro_batches = static_cast<double>(run.num_micro_batches());
   std::vector<StageMessages> stages;
   for (int64_t stage = 0; stage < partition.num_stages; ++stage) {
     StageMessages sent;
-    for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) add_part(config, partition, stage, chunk, sent);
+    for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) add_part(run, partition, stage, chunk, sent);
     sent.tensor *= micro_batches;
     sent.context *= micro_batches;
     sent.pipeline *= micro_batches;
-    const bool at_an_end = partition.stage_of(0) == stage || partition.stage_of(partition.num_layers + 1) == stage;
-    const std::vector<spec::ParamSpec> specs = stage_params(spec::gpt_params(config.model), partition, stage);
-    sent.data = data_bytes(config, specs, micro_batches);
-    add_gradients(config, specs, config.model.tie_output && partition.num_stages > 1 && at_an_end, sent);
+    const std::vector<spec::ParamSpec> specs = stage_params(run.model.params, partition, stage);
+    sent.data = data_bytes(run, specs);
+    add_gradients(run, specs, sent);
     stages.push_back(sent);
   }
   return stages;

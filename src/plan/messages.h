@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/partition.h"
-#include "plan/run_config.h"
+#include "plan/run_shape.h"
 
 namespace espalier::plan {
 
@@ -18,12 +18,11 @@ struct StageMessages {
   double context = 0;   // attention's exchange
   double pipeline = 0;  // activations to the next stage and gradients to the one before
   double data = 0;      // gradients over data and context, and weights under ZeRO
-  double tied = 0;      // the gradient of the tied embedding between first and last stage
+  double tied = 0;      // gradients of parameters that several stages hold
   double total() const { return tensor + context + pipeline + data + tied; }
 };
 
-// Of each stage of a resolved run with a known vocabulary.
-std::vector<StageMessages> plan_messages(const RunConfig& config, const Partition& partition,
-                                         int64_t num_micro_batches);
+// Of each stage of a run with a known vocabulary.
+std::vector<StageMessages> plan_messages(const RunShape& run, const Partition& partition);
 
 }  // namespace espalier::plan

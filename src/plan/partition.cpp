@@ -6,7 +6,6 @@
 
 #include "base/format.h"
 #include "base/literal.h"
-#include "plan/run_config.h"
 
 namespace espalier::plan {
 namespace {
@@ -160,14 +159,14 @@ Partition partition_by_counts(const std::vector<int64_t>& layers_of_stages) {
   return partition;
 }
 
-PartWeights part_weights(const spec::GptConfig& model) {
+PartWeights part_weights(const spec::ModelSpec& model) {
+  const int64_t last = model.num_layers() + 1;
   PartWeights weights;
-  for (const spec::ParamSpec& param : spec::gpt_params(model)) {
+  for (const spec::ParamSpec& param : model.params) {
     if (param.depth == 0) weights.embedding += param.num_elements();
     if (param.depth == 1) weights.layer += param.num_elements();
-    if (param.depth == model.num_layers + 1)
-      (param.shape.size() == 1 ? weights.final_norm : weights.output) += param.num_elements();
-    if (param.tied_to_output) weights.output += param.num_elements();
+    if (param.depth == last) (param.shape.size() == 1 ? weights.final_norm : weights.output) += param.num_elements();
+    if (param.is_used_at(last)) weights.output += param.num_elements();
   }
   return weights;
 }
@@ -240,13 +239,13 @@ std::optional<Partition> make_partition(const PartitionRequest& request, Problem
   return partition_by_counts(counts);
 }
 
-Partition make_partition(const RunConfig& config) {
-  PartitionRequest request{.method = config.parallel.pp_partition_method,
-                           .num_layers = config.model.num_layers,
-                           .num_stages = config.grid.pipeline,
-                           .num_chunks = config.parallel.num_chunks,
+Partition make_partition(const RunShape& run) {
+  PartitionRequest request{.method = run.partition_method,
+                           .num_layers = run.model.num_layers(),
+                           .num_stages = run.grid.pipeline,
+                           .num_chunks = run.num_chunks,
                            .weights = {}};
-  if (request.method == "parameters") request.weights = part_weights(config.model);
+  if (request.method == "parameters") request.weights = part_weights(run.model);
   if (!request.method.empty()) request.method_origin += " " + request.method;
   Problems problems;
   const std::optional<Partition> partition = make_partition(request, problems);

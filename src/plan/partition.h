@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "spec/gpt.h"
+#include "plan/run_shape.h"
 
 namespace espalier::plan {
-
-struct RunConfig;
 
 // Depths [begin, end).
 struct DepthRange {
@@ -49,7 +47,7 @@ Partition partition_by_counts(const std::vector<int64_t>& layers_of_stages);
 struct PartWeights {
   int64_t embedding = 0, layer = 0, final_norm = 0, output = 0;  // output: also when it is the tied embedding
 };
-PartWeights part_weights(const spec::GptConfig& model);
+PartWeights part_weights(const spec::ModelSpec& model);
 
 struct PartitionRequest {
   // Of --pp-partition-method:
@@ -71,8 +69,8 @@ struct PartitionRequest {
 // a stage would hold no transformer layer. With several chunks all parts have the same number of layers.
 std::optional<Partition> make_partition(const PartitionRequest& request, Problems& problems);
 
-// Of a resolved run whose vocabulary is known (`parameters` weighs it). UserError as above.
-Partition make_partition(const RunConfig& config);
+// Of a run whose vocabulary is known (`parameters` weighs it). UserError as above.
+Partition make_partition(const RunShape& run);
 
 // DeepSpeed 0.19's partition_balanced and partition_uniform: boundaries of num_parts runs of items.
 std::vector<int64_t> balanced_boundaries(const std::vector<double>& weights, int64_t num_parts);

@@ -98,7 +98,7 @@ TEST(Partition, ChunksGoRoundTheStages) {
 }
 
 TEST(Partition, WeighsEveryPartOfTheModel) {
-  spec::GptConfig model{.num_layers = 3, .hidden_size = 8, .ffn_hidden_size = 32, .num_attention_heads = 2};
+  families::GptConfig model{.num_layers = 3, .hidden_size = 8, .ffn_hidden_size = 32, .num_attention_heads = 2};
   model.kv_channels = 4;
   model.max_position_embeddings = 5;
   model.padded_vocab_size = 11;

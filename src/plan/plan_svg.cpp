@@ -71,7 +71,7 @@ void draw_schedule(const RunPlan& plan, Picture& picture) {
     for (const Span& span : spans) shortest = std::min(shortest, span.end - span.start);
   const double scale = std::max(kPlotWidth / end, kLeastUnit / shortest);
   picture.width = std::max(picture.width, kLeft + end * scale + kMargin);
-  picture.heading(concat(to_string(plan.config.parallel.pipeline_schedule), ", ", plan.num_micro_batches,
+  picture.heading(concat(to_string(plan.run.schedule), ", ", plan.num_micro_batches,
                          " micro-batches: ", format_fixed(100 * plan.simulation.bubble_share, 1), " % idle"));
   for (size_t stage = 0; stage < plan.tables.size(); ++stage) {
     picture.body += label(kLeft - 8, picture.y + kTextHeight, concat("stage ", stage), "end");
@@ -88,7 +88,7 @@ void draw_schedule(const RunPlan& plan, Picture& picture) {
     }
     picture.y += kRowHeight;
   }
-  const bool splits = plan.config.parallel.pipeline_schedule == ScheduleKind::kZeroBubble;
+  const bool splits = plan.run.schedule == ScheduleKind::kZeroBubble;
   picture.legend(kActions, splits ? 3 : 2);
 }
 

@@ -28,45 +28,40 @@ std::string holds(const RunPlan& plan, int64_t stage) {
 }
 
 std::string model_text(const RunPlan& plan) {
-  const spec::GptConfig& model = plan.config.model;
-  const bool grouped = model.num_groups() != model.num_attention_heads;
-  return concat("model        ", format_count(plan.num_parameters), " parameters: ", model.num_layers, " layers, ",
-                model.hidden_size, " wide, ", model.num_attention_heads, " heads",
-                grouped ? concat(" in ", model.num_groups(), " groups") : std::string(), ", vocabulary ",
-                format_count(model.padded_vocab_size), "; ", to_string(plan.config.training.precision), "\n");
+  const spec::ModelSpec& model = plan.run.model;
+  return concat("model        ", format_count(plan.num_parameters), " parameters: ", model.description, ", vocabulary ",
+                format_count(model.vocabulary.padded_size), "; ", to_string(plan.run.precision), "\n");
 }
 
 std::string grid_text(const RunPlan& plan) {
-  const spec::GridShape& grid = plan.config.grid;
-  const ParallelConfig& parallel = plan.config.parallel;
+  const spec::GridShape& grid = plan.run.grid;
   std::string text = concat("processes    ", format_count(grid.num_ranks()), " = tensor ", grid.tensor);
   if (grid.context > 1) text += concat(" * context ", grid.context);
   text += concat(" * data ", grid.data, " * pipeline ", grid.pipeline);
-  if (parallel.sequence_parallel) text += ", sequence parallel";
-  text += concat(", ZeRO stage ", parallel.zero_stage, "\n");
-  const size_t colon = parallel.zero_reason.find(": ");
+  if (plan.run.sequence_parallel) text += ", sequence parallel";
+  text += concat(", ZeRO stage ", plan.run.zero_stage, "\n");
+  const std::string& reason = plan.run.zero_reason;
+  const size_t colon = reason.find(": ");
   if (colon != std::string::npos)
-    text += concat("             ", parallel.zero_reason.substr(0, colon + 1), "\n             ",
-                   parallel.zero_reason.substr(colon + 2), "\n");
+    text += concat("             ", reason.substr(0, colon + 1), "\n             ", reason.substr(colon + 2), "\n");
   return text;
 }
 
 std::string step_text(const RunPlan& plan) {
-  const TrainingConfig& training = plan.config.training;
-  const int64_t batch = *training.global_batch_size, length = plan.config.data.sequence_length;
-  const double samples = static_cast<double>(batch);
+  const RunShape& run = plan.run;
+  const double samples = static_cast<double>(run.global_batch_size);
   return concat(
-      "step         ", format_count(batch), " samples of ", format_count(length),
-      " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", training.micro_batch_size,
-      " on each data-parallel rank\n", "             ",
-      format_printf("%.3g", samples * model_flops(plan.config.model, length)), " model FLOPs, ",
-      format_printf("%.3g", samples * hardware_flops(plan.config.model, length,
-                                                     num_recomputed_layers(training.recompute, plan.partition))),
+      "step         ", format_count(run.global_batch_size), " samples of ", format_count(run.sequence_length),
+      " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", run.micro_batch_size,
+      " on each data-parallel rank\n", "             ", format_printf("%.3g", samples * model_flops(run.model)),
+      " model FLOPs, ",
+      format_printf("%.3g",
+                    samples * hardware_flops(run.model, num_recomputed_layers(run.recompute, plan.partition))),
       " as BLOOM's log counts them\n");
 }
 
 std::string closed_form(const RunPlan& plan) {
-  switch (plan.config.parallel.pipeline_schedule) {
+  switch (plan.run.schedule) {
     case ScheduleKind::k1F1B: return "(p - 1) / (m + p - 1)";
     case ScheduleKind::kInterleaved: return "(p - 1) / (v m + p - 1)";
     case ScheduleKind::kZeroBubble: return "(p - 1) / (3 m + p - 1)";
@@ -75,7 +70,7 @@ std::string closed_form(const RunPlan& plan) {
 }
 
 std::string bubble_text(const RunPlan& plan) {
-  std::string text = concat("schedule     ", to_string(plan.config.parallel.pipeline_schedule));
+  std::string text = concat("schedule     ", to_string(plan.run.schedule));
   if (plan.partition.num_chunks > 1) text += concat(", ", plan.partition.num_chunks, " chunks a stage");
   if (plan.partition.num_stages == 1) return text + "; one stage: no bubble\n";
   text += concat("; bubble ", percent(plan.equal_bubble), " where stages are equal, ", closed_form(plan), "; ",
@@ -109,7 +104,7 @@ std::string stage_table(const RunPlan& plan) {
 
 // Only the axes that send.
 std::string message_table(const RunPlan& plan) {
-  if (plan.config.grid.num_ranks() == 1) return "";
+  if (plan.run.grid.num_ranks() == 1) return "";
   const std::vector<std::pair<const char*, double StageMessages::*>> axes = {{"tensor", &StageMessages::tensor},
                                                                              {"context", &StageMessages::context},
                                                                              {"pipeline", &StageMessages::pipeline},
@@ -130,17 +125,16 @@ std::string message_table(const RunPlan& plan) {
 }
 
 std::string bytes_text(const RunPlan& plan) {
-  const Precision precision = plan.config.training.precision;
-  const ParallelConfig& parallel = plan.config.parallel;
-  const int64_t sharers = plan.config.grid.data * plan.config.grid.context;
-  const ParameterBytes each = parameter_bytes(precision, parallel.zero_stage, sharers);
+  const Precision precision = plan.run.precision;
+  const int64_t sharers = plan.run.grid.data * plan.run.grid.context;
+  const ParameterBytes each = parameter_bytes(precision, plan.run.zero_stage, sharers);
   std::string text =
       concat("bytes        ", format_shortest(each.total()), " a parameter: weights ", format_shortest(each.weights),
              ", gradients ", format_shortest(each.gradients), ", optimizer ", format_shortest(each.optimizer));
-  if (precision == Precision::kFp16 && parallel.zero_stage <= 1)
+  if (precision == Precision::kFp16 && plan.run.zero_stage <= 1)
     text +=
         concat(" (Megatron's fp16, with two kinds of gradients: ",
-               format_shortest(megatron_parameter_bytes(precision, parallel.zero_stage == 1, sharers).total()), ")");
+               format_shortest(megatron_parameter_bytes(precision, plan.run.zero_stage == 1, sharers).total()), ")");
   return text + "\n";
 }
 
@@ -213,7 +207,7 @@ std::string to_text(const RunPlan& plan, std::optional<int64_t> memory_limit) {
           message_table(plan);
   if (plan.partition.num_stages == 1) return text;
   text += "\nStages over time (0-9 forward of a micro-batch by its last digit, a-j backward";
-  if (plan.config.parallel.pipeline_schedule == ScheduleKind::kZeroBubble) text += ", A-J weight gradients";
+  if (plan.run.schedule == ScheduleKind::kZeroBubble) text += ", A-J weight gradients";
   return text + ", . idle):\n" + schedule_text(plan, 110);
 }
 

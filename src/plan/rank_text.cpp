@@ -29,7 +29,7 @@ std::string owned_text(const std::vector<ZeroPiece>& pieces, int64_t param) {
 }  // namespace
 
 std::string rank_text(const RunPlan& plan, int64_t rank) {
-  const spec::GridShape& grid = plan.config.grid;
+  const spec::GridShape& grid = plan.run.grid;
   if (rank >= grid.num_ranks())
     throw UserError(
         concat("--rank ", rank, ": the ranks of ", grid.num_ranks(), " processes are 0 to ", grid.num_ranks() - 1),
@@ -37,9 +37,9 @@ std::string rank_text(const RunPlan& plan, int64_t rank) {
   const spec::GridPosition place = spec::position_of(grid, rank);
   const spec::TensorShard shard{grid.tensor, place.tensor};
   const std::vector<spec::ParamSpec> specs =
-      stage_params(spec::gpt_params(plan.config.model), plan.partition, place.pipeline);
+      stage_params(plan.run.model.params, plan.partition, place.pipeline);
   const int64_t sharers = grid.data * grid.context;
-  const ZeroShape shape{.stage = static_cast<ZeroStage>(sharers > 1 ? plan.config.parallel.zero_stage : 0),
+  const ZeroShape shape{.stage = static_cast<ZeroStage>(sharers > 1 ? plan.run.zero_stage : 0),
                         .num_ranks = sharers};
   const std::vector<ZeroPiece> pieces =
       zero_pieces(spec::flat_layout(specs, shard, sharers), shape, place.data * grid.context + place.context);

@@ -15,7 +15,7 @@
 namespace espalier::plan {
 
 struct RunPlan {
-  RunConfig config;
+  RunShape run;
   int64_t num_parameters = 0;
   Partition partition;
   int64_t num_micro_batches = 1;  // of a step on one data-parallel rank, at the full batch size
@@ -30,8 +30,8 @@ struct RunPlan {
   double checkpoint_bytes = 0, checkpoint_weight_bytes = 0, deepspeed_checkpoint_bytes = 0;
 };
 
-// Of a resolved run with a known vocabulary. UserError where no partition works.
-RunPlan plan_run(const RunConfig& config);
+// Of a run with a known vocabulary. UserError where no partition works.
+RunPlan plan_run(const RunShape& run);
 
 // (p - 1) / (m + p - 1) of 1F1B, (p - 1) / (v m + p - 1) interleaved, and for ZB-H1, whose backwards split in two
 // halves of a forward's length, (p - 1) / (3 m + p - 1).

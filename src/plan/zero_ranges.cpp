@@ -10,7 +10,7 @@ namespace {
 using spec::FlatSection;
 
 bool exchanged_alike(const FlatSection& a, const FlatSection& b) {
-  return a.tied == b.tied && a.replicated == b.replicated && a.use_is_split == b.use_is_split;
+  return a.is_shared == b.is_shared && a.stages == b.stages && a.replicated == b.replicated && a.use_is_split == b.use_is_split;
 }
 
 // The sections as units; neighbours that are exchanged alike as one, if `joined`.
@@ -21,8 +21,7 @@ std::vector<ZeroUnit> section_units(const std::vector<FlatSection>& sections, bo
     if (joined && i > 0 && exchanged_alike(sections[i - 1], section))
       units.back().end = section.end;
     else
-      units.push_back({.tied = section.tied,
-                       .replicated = section.replicated,
+      units.push_back({                       .replicated = section.replicated,
                        .use_is_split = section.use_is_split,
                        .section = i,
                        .begin = section.begin,

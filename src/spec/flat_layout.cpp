@@ -19,11 +19,13 @@ int64_t round_up_flat(int64_t count) { return round_up(count, kFlatAlignment); }
 
 FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& shard, int64_t num_sharers) {
   ESPALIER_CHECK(num_sharers >= 1, num_sharers, " sharers");
-  // (not tied, not replicated, use is split, depth): sorted as the sections are.
-  std::map<std::tuple<bool, bool, bool, int64_t>, std::vector<size_t>> members;
+  // (not shared, by which depths, not replicated, use is split, depth): sorted as the sections are.
+  using Key = std::tuple<bool, std::vector<int64_t>, bool, bool, int64_t>;
+  std::map<Key, std::vector<size_t>> members;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const bool together = specs[i].tied_to_output || is_replicated(specs[i]);
-    members[{!specs[i].tied_to_output, !is_replicated(specs[i]), specs[i].use_is_split, together ? -1 : specs[i].depth}]
+    const ParamSpec& spec = specs[i];
+    const bool together = spec.is_shared() || is_replicated(spec);
+    members[{!spec.is_shared(), spec.other_depths, !is_replicated(spec), spec.use_is_split, together ? -1 : spec.depth}]
         .push_back(i);
   }
   int64_t last_depth = 0;
@@ -33,8 +35,9 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
   layout.counts.resize(specs.size());
   layout.section_of.resize(specs.size());
   for (auto& [key, params] : members) {
-    const auto& [not_tied, not_replicated, use_is_split, depth] = key;
-    FlatSection section{.tied = !not_tied,
+    const auto& [not_shared, other_depths, not_replicated, use_is_split, depth] = key;
+    FlatSection section{.is_shared = !not_shared,
+                        .stages = specs[params.front()].stages,
                         .replicated = !not_replicated,
                         .use_is_split = use_is_split,
                         .depth = depth,

@@ -1,6 +1,6 @@
 // Where the parameters of one process lie in its flat buffers of values and of gradients. A pure function.
 //
-// Parameters that are exchanged alike lie together, in sections: those tied to the output, then those replicated over
+// Parameters that are exchanged alike lie together, in sections: those that several depths share, then those replicated over
 // the tensor axis (last, those of them whose use is split), then the split ones, depth by depth. Sections of all but
 // the last kind have the same layout on every rank that holds the same parameters, so that a sum over ranks adds in the
 // same order there, and equal things stay equal to the last bit.
@@ -21,7 +21,8 @@ inline constexpr int64_t kFlatAlignment = 32;
 int64_t round_up_flat(int64_t count);
 
 struct FlatSection {
-  bool tied = false;           // tied_to_output
+  bool is_shared = false;      // by several depths
+  std::vector<int64_t> stages;  // as the parameters'
   bool replicated = false;     // over the tensor axis
   bool use_is_split = false;   // as the parameters'
   int64_t depth = -1;          // of its parameters; -1: any

@@ -25,11 +25,11 @@ TEST(FlatLayout, ParametersBeginAtMultiplesOf32) {
 TEST(FlatLayout, WhatIsExchangedAlikeLiesTogether) {
   std::vector<ParamSpec> specs = {spec_of({10, 4}, 0, true), spec_of({4}, 1, false), spec_of({8, 4}, 1, true),
                                   spec_of({4}, 2, false), spec_of({8, 4}, 2, true)};
-  specs[0].tied_to_output = true;
+  specs[0].other_depths = {9};
   const FlatLayout layout = flat_layout(specs, {});
   EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 64, 128, 96, 160}));
   ASSERT_EQ(layout.sections.size(), 4u);
-  EXPECT_TRUE(layout.sections[0].tied);
+  EXPECT_TRUE(layout.sections[0].is_shared);
   EXPECT_TRUE(layout.sections[1].replicated);
   EXPECT_EQ(layout.sections[1].depth, -1);
   EXPECT_EQ(layout.sections[2].depth, 1);

@@ -1,6 +1,6 @@
 // A parameter as data: everything about it but its numbers, and without torch.
 //
-// For each family a function gives the list of its ParamSpecs from its config (spec/gpt.h). That one list serves
+// For each family a function gives the list of its ParamSpecs from its config (families/). That one list serves
 // initialisation, gradient reduction, the norm (each logical element once), ZeRO ranges, replica checks, checkpoints,
 // export and the planner's counts.
 #pragma once
@@ -55,10 +55,17 @@ struct ParamSpec {
   // Replicated over the tensor ranks, of which each uses it for heads of its own (norms of heads): its gradients are
   // summed over them whether or not the sequence is split as well.
   bool use_is_split = false;
-  // The stage that owns the last depth uses it too (tied embedding): its gradients are summed over both.
-  bool tied_to_output = false;
-  // In a stage's list (plan/stage_params.h): a tied parameter that another stage owns. It counts, and is saved, there.
+  // Depths besides its own that use it too (a tied embedding: the last one). Its gradients are summed over the stages of
+  // all of them.
+  std::vector<int64_t> other_depths;
+  // In a stage's list (plan/stage_params.h), where several pipeline stages hold the parameter: these, in order.
+  std::vector<int64_t> stages;
+  // There as well: one that another stage owns. It counts, and is saved, there.
   bool is_copy = false;
+
+  bool is_shared() const { return !other_depths.empty(); }
+  // At another depth than its own.
+  bool is_used_at(int64_t other) const;
 
   int64_t num_elements() const;
 };
@@ -66,7 +73,7 @@ struct ParamSpec {
 // Number of elements of the whole model, each counted once.
 int64_t num_elements(const std::vector<ParamSpec>& specs);
 
-// Name of the checkpoint file group of a depth: "embedding", "00000" (first transformer layer), ..., "final".
-std::string file_group(int64_t depth, int64_t num_layers);
+// Names of the depths of a model that is a stack of layers: "embedding", "00000" (the first layer), ..., "final".
+std::string stack_depth_name(int64_t depth, int64_t num_layers);
 
 }  // namespace espalier::spec

@@ -4,9 +4,38 @@
 #include <cstdint>
 #include <vector>
 
-#include "spec/gpt.h"
-
 namespace espalier::spec {
+
+// How the frequencies of rotary positions are changed for sequences longer than those of the first training.
+struct RopeScaling {
+  enum class Kind {
+    kNone,
+    kLinear,   // all divided by factor
+    kLlama3,   // the low ones divided by factor, between two wavelengths gradually (Llama 3.1)
+    kYarn,     // Peng et al. 2023
+    kLongRope  // each divided by a factor of its own (Ding et al. 2024)
+  };
+  Kind kind = Kind::kNone;
+  double factor = 1;
+  double low_freq_factor = 1, high_freq_factor = 4;  // kLlama3
+  double beta_fast = 32, beta_slow = 1;              // kYarn
+  int64_t original_max_position_embeddings = 0;      // kLlama3, kYarn, kLongRope
+  std::vector<double> short_factors, long_factors;   // kLongRope: one for each pair of rotated channels
+  double attention_factor = 0;  // kYarn, kLongRope: multiplies rotated queries and keys; 0: what the method derives
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// The rotary positions of a model.
+struct Rotary {
+  int64_t head_size = 0;
+  double base = 10000;
+  double percent = 1;  // share of the channels of a head that rotates, from the first on
+  RopeScaling scaling;
+  int64_t max_position_embeddings = 0;
+
+  int64_t size() const { return static_cast<int64_t>(static_cast<double>(head_size) * percent); }
+};
 
 struct RotaryAngles {
   // One for each pair of rotated channels. Rounded to fp32 as the models were trained with, whose products with large
@@ -17,6 +46,6 @@ struct RotaryAngles {
 
 // For sequences of up to `sequence_length` positions: longrope has other frequencies for those beyond the original
 // length. All positions of a sequence must be turned alike, so generation asks for the length it may reach.
-RotaryAngles rotary_angles(const GptConfig& config, int64_t sequence_length);
+RotaryAngles rotary_angles(const Rotary& rotary, int64_t sequence_length);
 
 }  // namespace espalier::spec

@@ -5,13 +5,13 @@
 namespace espalier::spec::rotary_angles_test {
 namespace {
 
-GptConfig rotary_config(int64_t head_size, double base, RopeScaling::Kind kind, double factor, int64_t original) {
-  GptConfig config;
-  config.kv_channels = head_size;
-  config.rotary_base = base;
-  config.rope_scaling.kind = kind;
-  config.rope_scaling.factor = factor;
-  config.rope_scaling.original_max_position_embeddings = original;
+Rotary rotary_config(int64_t head_size, double base, RopeScaling::Kind kind, double factor, int64_t original) {
+  Rotary config;
+  config.head_size = head_size;
+  config.base = base;
+  config.scaling.kind = kind;
+  config.scaling.factor = factor;
+  config.scaling.original_max_position_embeddings = original;
   return config;
 }
 
@@ -22,8 +22,8 @@ void expect_frequencies(const RotaryAngles& angles, const std::vector<float>& ex
 }
 
 TEST(RotaryAngles, PlainFrequenciesArePowersOfTheBase) {
-  GptConfig config = rotary_config(16, 16, RopeScaling::Kind::kNone, 1, 0);
-  config.rotary_percent = 0.5;
+  Rotary config = rotary_config(16, 16, RopeScaling::Kind::kNone, 1, 0);
+  config.percent = 0.5;
   expect_frequencies(rotary_angles(config, 9), {1.0F, 0.5F, 0.25F, 0.125F});
 }
 
@@ -42,14 +42,14 @@ TEST(RotaryAngles, ScaledFrequenciesAreTransformers) {
 }
 
 TEST(RotaryAngles, LongRopeChoosesByTheLengthOfTheSequence) {
-  GptConfig config = rotary_config(6, 1e4, RopeScaling::Kind::kLongRope, 1, 16);
+  Rotary config = rotary_config(6, 1e4, RopeScaling::Kind::kLongRope, 1, 16);
   config.max_position_embeddings = 64;
-  config.rope_scaling.short_factors = {1.0, 1.5, 2.0};
-  config.rope_scaling.long_factors = {1.25, 3.0, 5.0};
+  config.scaling.short_factors = {1.0, 1.5, 2.0};
+  config.scaling.long_factors = {1.25, 3.0, 5.0};
   expect_frequencies(rotary_angles(config, 16), {1.0F, 0.0309439208F, 0.00107721717F});
   expect_frequencies(rotary_angles(config, 17), {0.800000012F, 0.0154719604F, 0.000430886837F});
   EXPECT_DOUBLE_EQ(rotary_angles(config, 17).attention_factor, 1.224744871391589);
-  config.rope_scaling.attention_factor = 1.5;
+  config.scaling.attention_factor = 1.5;
   EXPECT_DOUBLE_EQ(rotary_angles(config, 17).attention_factor, 1.5);
 }
 

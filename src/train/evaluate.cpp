@@ -12,7 +12,7 @@ namespace {
 int64_t micro_batches_at_once(const dist::Grid& grid) { return 4 * grid.shape.pipeline; }
 }  // namespace
 
-std::vector<NamedLoss> evaluate(const plan::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
+std::vector<NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
                                 const std::string& title) {
   const dist::Grid& grid = parts.grid;
   const int64_t micro_batch_size = config.training.micro_batch_size;

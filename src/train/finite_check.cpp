@@ -71,7 +71,7 @@ void FiniteCheck::check() {
   const std::vector<std::string> found = job_.grid().world.gather_texts(tensor_not_finite(job_.state()));
   const auto bad = std::find_if(found.begin(), found.end(), [](const std::string& name) { return !name.empty(); });
   if (bad == found.end()) return;
-  const plan::RunConfig& config = job_.config();
+  const config::RunConfig& config = job_.config();
   const std::string message =
       concat("after step ", step, " '", *bad, "' holds NaN or infinity",
              first_bad_step_ ? concat(" (the loss is no finite number since step ", *first_bad_step_, ")") : "",

@@ -14,6 +14,8 @@
 #include "data/order_fingerprint.h"
 #include "data/store_metadata.h"
 #include "dist/shared_folder.h"
+#include "families/registry.h"
+#include "models/build.h"
 #include "plan/flops.h"
 #include "plan/layout.h"
 #include "plan/partition.h"
@@ -50,12 +52,12 @@ std::vector<store::ExtraFile> kept_files(ckpt::LoadedCheckpoint& checkpoint, con
 }
 
 // Ids that data may hold: those of the tokenizer, or, if another made the data, those that the model has rows for.
-int64_t num_ids(const plan::RunConfig& config) {
-  return config.data.allow_other_tokenizer ? config.model.padded_vocab_size : config.model.vocab_size;
+int64_t num_ids(const config::RunConfig& config) {
+  return config.data.allow_other_tokenizer ? config.vocabulary.padded_size : config.vocabulary.size;
 }
 
-std::optional<data::CyclicLayout> cyclic_layout(const plan::DataConfig& config) {
-  if (config.dataloader_type != plan::DataloaderType::kCyclic) return std::nullopt;
+std::optional<data::CyclicLayout> cyclic_layout(const config::DataConfig& config) {
+  if (config.dataloader_type != config::DataloaderType::kCyclic) return std::nullopt;
   if (config.cyclic_layout.empty()) return data::CyclicLayout{};
   return data::CyclicLayout{.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]};
 }
@@ -73,14 +75,14 @@ bool has_optimizer_state(const store::Manifest& manifest) {
 }
 
 // Of a checkpoint the weights count: it is a beginning, or to be evaluated.
-bool begins_anew(const plan::RunConfig& config) { return config.checkpoint.finetune || config.data.eval_only; }
+bool begins_anew(const config::RunConfig& config) { return config.checkpoint.finetune || config.data.eval_only; }
 
-store::ModelFacts model_facts(const plan::RunConfig& config) {
-  return {.family = "gpt",
+store::ModelFacts model_facts(const config::RunConfig& config) {
+  return {.family = config.family->name,
           .compute_type = plan::to_string(config.training.precision),
-          .vocab_size = config.model.vocab_size,
-          .padded_vocab_size = config.model.padded_vocab_size,
-          .num_parameters = spec::num_elements(spec::gpt_params(config.model))};
+          .vocab_size = config.vocabulary.size,
+          .padded_vocab_size = config.vocabulary.padded_size,
+          .num_parameters = config::model_spec(config).num_parameters()};
 }
 
 }  // namespace
@@ -99,19 +101,19 @@ std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consu
   return hex64(hasher.digest());
 }
 
-Job::Job(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
+Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
     : config_(config), grid_(grid), resolved_options_(table.to_toml()) {
   at::set_num_threads(static_cast<int>(*config_.training.num_threads));
   log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
   tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
   extra_files_ = tokenizer_files(*tokenizer_);
-  plan::set_vocabulary(config_, tokenizer_->vocab_size());
+  config::set_vocabulary(config_, tokenizer_->vocab_size());
   const std::string& save = config_.checkpoint.save;
   if (!save.empty() && grid_.rank == 0) held_.emplace(save);
   find_checkpoint(table);
-  log_info(" > padded vocab (size: ", config_.model.vocab_size, ") with ",
-           config_.model.padded_vocab_size - config_.model.vocab_size,
-           " dummy tokens (new size: ", config_.model.padded_vocab_size, ")");
+  log_info(" > padded vocab (size: ", config_.vocabulary.size, ") with ",
+           config_.vocabulary.padded_size - config_.vocabulary.size,
+           " dummy tokens (new size: ", config_.vocabulary.padded_size, ")");
   open_data();
   build_model();
   load_or_initialize();
@@ -128,7 +130,7 @@ Job::~Job() = default;
 
 // Rank 0 looks; another rank might look a moment later and see another newest step.
 std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
-  const plan::CheckpointConfig& from = config_.checkpoint;
+  const config::CheckpointConfig& from = config_.checkpoint;
   std::optional<store::StepEntry> entry;
   if (grid_.rank == 0) entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
   const std::string found = grid_.world.gather_texts(entry ? concat(entry->step, " ", entry->folder.string()) : "")[0];
@@ -137,7 +139,7 @@ std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
 }
 
 void Job::find_checkpoint(const OptionTable& table) {
-  const plan::CheckpointConfig& from = config_.checkpoint;
+  const config::CheckpointConfig& from = config_.checkpoint;
   if (from.load.empty()) return;
   const auto entry = agree_on_checkpoint();
   if (!entry) {
@@ -151,12 +153,10 @@ void Job::find_checkpoint(const OptionTable& table) {
 }
 
 void Job::check_options(const OptionTable& table, const store::Manifest& manifest) {
-  plan::RunConfig saved;
-  OptionTable saved_table("espalier train gpt", "");
-  plan::add_gpt_options(saved_table, saved);
+  config::RunConfig saved;
+  OptionTable saved_table("espalier train", "");
   Problems problems;
-  saved_table.parse_toml(manifest.config, (checkpoint_->folder() / store::kManifestName).string(), problems);
-  plan::resolve(saved, saved_table, problems);
+  families::read_saved_run(manifest, checkpoint_->folder().string(), saved, saved_table, problems);
   saved_micro_batch_size_ = saved.training.micro_batch_size;
   const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
                                 .override_lr_scheduler = config_.schedule.override_lr_scheduler,
@@ -164,7 +164,7 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
                                 .finetune = begins_anew(config_)};
   const auto differences = ckpt::compare_options(saved_table, table, flags, problems);
   // The padded vocabulary belongs to the model and was fixed when it was created.
-  config_.model.padded_vocab_size = manifest.model.padded_vocab_size;
+  config_.vocabulary.padded_size = manifest.model.padded_vocab_size;
   ckpt::check_model(manifest.model, model_facts(config_), problems);
   ckpt::check_tokenizer(manifest, extra_files_, flags, problems);
   if (!begins_anew(config_) && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
@@ -221,7 +221,7 @@ std::vector<std::string> Job::order_changes(const store::TrainingState& saved) c
   if (data::is_order_text(saved.sample_order))
     return data::order_changes(data::parse_order(saved.sample_order), data::parse_order(sample_order_));
   const std::vector<int64_t> was = {saved_micro_batch_size_, plan::parse_layout(saved.layout).grid.data};
-  if (config_.data.dataloader_type == plan::DataloaderType::kCyclic && config_.data.cyclic_layout != was)
+  if (config_.data.dataloader_type == config::DataloaderType::kCyclic && config_.data.cyclic_layout != was)
     return {concat("the checkpoint was saved when the cyclic order still followed the layout, a micro-batch size of ",
                    was[0], " and a data-parallel size of ", was[1], ": --cyclic-layout ", was[0], " ", was[1],
                    " goes on in it")};
@@ -236,27 +236,23 @@ std::vector<std::string> Job::order_changes(const store::TrainingState& saved) c
 }
 
 void Job::build_model() {
-  log_info("building GPT model ...");
-  specs_ = spec::gpt_params(config_.model);
-  if (config_.training.init_method_xavier_uniform) {
-    for (spec::ParamSpec& spec : specs_)
-      if (spec.init.kind == spec::Init::Kind::kNormal) spec.init = spec::xavier_uniform(spec.shape);
-  }
-  if (config_.training.adjust_word_embedding_init)
-    specs_.front().init = spec::Init::normal(config_.training.word_embedding_init_std);
-  const plan::Partition partition = plan::make_partition(config_);
+  log_info("building ", config_.family->display, " model ...");
+  const plan::RunShape run = config::run_shape(config_);
+  model_ = run.model;
+  const plan::Partition partition = plan::make_partition(run);
   const int64_t stage = grid_.position.pipeline;
   const spec::Sharing sharing{static_cast<spec::ZeroStage>(config_.parallel.zero_stage), grid_.gradient.size()};
-  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(specs_, partition, stage), grid_.tensor_shard(),
+  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(model_.params, partition, stage), grid_.tensor_shard(),
                                                compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
-  const models::GptModel::Options options{.recompute = recompute_plan(config_.training.recompute),
-                                          .seed = static_cast<uint64_t>(config_.training.seed),
-                                          .distribute_kept_inputs = config_.parallel.distribute_saved_activations};
+  const models::StageOptions options{.recompute = recompute_plan(run.recompute),
+                                     .seed = static_cast<uint64_t>(config_.training.seed),
+                                     .divide_kept_inputs = run.divides_kept_inputs};
   std::vector<pipeline::Stage*> chunks;
   for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
-    parts_.push_back(std::make_unique<models::GptModel>(builder, config_.model, partition.part(stage, chunk), options));
+    parts_.push_back(
+        models::runtime_of(*config_.family).build(builder, config_, partition.part(stage, chunk), options));
     chunks.push_back(parts_.back().get());
   }
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
@@ -264,8 +260,9 @@ void Job::build_model() {
   lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
   trainer_ = std::make_unique<Trainer>(
       config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(),
-                              plan::num_recomputed_layers(config_.training.recompute, partition)});
-  const double count = static_cast<double>(spec::num_elements(specs_));
+                              {plan::model_flops(model_),
+                               plan::hardware_flops(model_, plan::num_recomputed_layers(run.recompute, partition))}});
+  const double count = static_cast<double>(model_.num_parameters());
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
 
@@ -337,7 +334,7 @@ void Job::prepare_save_folder() {
              " moved to metrics.superseded.jsonl");
 }
 
-JobState Job::state() { return {grid_, specs_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
+JobState Job::state() { return {grid_, model_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
 
 void Job::save() {
   const int64_t step = trainer_->position().step;

@@ -10,8 +10,8 @@
 #include "base/options.h"
 #include "ckpt/writer.h"
 #include "data/gpt_dataset.h"
-#include "models/gpt/model.h"
-#include "plan/run_config.h"
+#include "pipeline/stage.h"
+#include "config/run_config.h"
 #include "store/run_folder.h"
 #include "text/tokenizer.h"
 #include "train/held_folder.h"
@@ -25,10 +25,10 @@ class Job {
  public:
   // `config` is resolved; `table` is the one that filled it; `grid` outlives the job. Takes the lock of --save (rank
   // 0), finds and checks the checkpoint of --load, opens the data, builds the model, and loads or draws its parameters.
-  Job(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid);
+  Job(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid);
   ~Job();
 
-  const plan::RunConfig& config() const { return config_; }
+  const config::RunConfig& config() const { return config_; }
   Trainer& trainer() { return *trainer_; }
   const Trainer& trainer() const { return *trainer_; }
   pipeline::Runner& runner() { return *runner_; }
@@ -69,7 +69,7 @@ class Job {
   void prepare_save_folder();
   void report_save(const ckpt::SaveReport& report);
 
-  plan::RunConfig config_;
+  config::RunConfig config_;
   const dist::Grid& grid_;
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
@@ -81,9 +81,9 @@ class Job {
   int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
   std::string sample_order_;                  // fingerprint of the training set's order
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
-  std::vector<spec::ParamSpec> specs_;        // of the whole model
+  spec::ModelSpec model_;                     // the whole one
   std::unique_ptr<tensor::ParamSet> params_;
-  std::vector<std::unique_ptr<models::GptModel>> parts_;  // of the model; more than one with virtual stages
+  std::vector<std::unique_ptr<pipeline::Stage>> parts_;  // of the model; more than one with virtual stages
   std::unique_ptr<pipeline::Runner> runner_;
   std::unique_ptr<dist::GradReducer> reducer_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -111,12 +111,11 @@ std::string instruction_set() {
 }
 
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
-  const int64_t num_layers = job.specs.back().depth - 1;
   std::vector<ckpt::TensorToSave> tensors;
   for (const OwnedTensor& tensor : owned_tensors(job)) {
     const spec::ParamSpec& spec = *tensor.param->spec;
     if (spec.is_copy) continue;
-    const std::string group = spec::file_group(spec.depth, num_layers);
+    const std::string& group = job.model.depths[static_cast<size_t>(spec.depth)].name;
     const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
     tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
   }
@@ -144,10 +143,10 @@ store::TrainingState run_numbers(const JobState& job) {
   return state;
 }
 
-store::TrainingState training_state(const JobState& job, const plan::RunConfig& config) {
+store::TrainingState training_state(const JobState& job, const config::RunConfig& config) {
   store::TrainingState state = run_numbers(job);
   state.random_scheme = tensor::kRandomScheme;
-  const plan::ParallelConfig& parallel = config.parallel;
+  const config::ParallelConfig& parallel = config.parallel;
   state.layout = plan::to_string(plan::Layout{.grid = config.grid,
                                               .num_chunks = parallel.num_chunks,
                                               .zero_stage = parallel.zero_stage,

@@ -8,14 +8,14 @@
 #include "ckpt/writer.h"
 #include "optim/optimizer.h"
 #include "plan/lr_schedule.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "train/trainer.h"
 
 namespace espalier::train {
 
 struct JobState {
   const dist::Grid& grid;
-  const std::vector<spec::ParamSpec>& specs;  // of the whole model
+  const spec::ModelSpec& model;
   tensor::ParamSet& params;
   dist::GradReducer& reducer;
   optim::Optimizer& optimizer;
@@ -32,7 +32,7 @@ std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
 // The numbers of the state: counters, schedule and loss scale; the same on every rank.
 store::TrainingState run_numbers(const JobState& job);
 // Layout, threads and the like are filled in as well.
-store::TrainingState training_state(const JobState& job, const plan::RunConfig& config);
+store::TrainingState training_state(const JobState& job, const config::RunConfig& config);
 
 // Weights only (--finetune, --no-load-optim), or everything; kAllOfOtherType where the checkpoint was saved in another
 // compute type. But for kAll the weights are rounded from the master weights stored, or, without them, from the weights

@@ -14,8 +14,8 @@ at::ScalarType compute_type(plan::Precision precision) {
   return at::kFloat;
 }
 
-optim::OptimizerConfig optimizer_config(const plan::RunConfig& config) {
-  const plan::OptimizerConfig& from = config.optimizer;
+optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
+  const config::OptimizerConfig& from = config.optimizer;
   optim::OptimizerConfig to{.beta1 = from.adam_beta1,
                             .beta2 = from.adam_beta2,
                             .epsilon = from.adam_eps,
@@ -34,7 +34,7 @@ optim::OptimizerConfig optimizer_config(const plan::RunConfig& config) {
   return to;
 }
 
-dist::ReduceOptions reduce_options(const plan::ParallelConfig& config) {
+dist::ReduceOptions reduce_options(const config::ParallelConfig& config) {
   return {.sequence_parallel = config.sequence_parallel,
           .type = config.grad_reduce_type == plan::GradReduceType::kBf16 ? at::kBFloat16 : at::kFloat,
           .zero = static_cast<dist::ZeroStage>(config.zero_stage)};
@@ -51,12 +51,12 @@ pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
   return {};
 }
 
-text::TokenizerOptions tokenizer_options(const plan::TokenizerConfig& config) {
+text::TokenizerOptions tokenizer_options(const config::TokenizerConfig& config) {
   return text::tokenizer_options_of(config);
 }
 
-data::DataSetOptions data_set_options(const plan::RunConfig& config) {
-  const plan::DataConfig& from = config.data;
+data::DataSetOptions data_set_options(const config::RunConfig& config) {
+  const config::DataConfig& from = config.data;
   data::DataSetOptions to;
   to.data_path = from.data_path;
   to.data_file_list = from.data_file_list;
@@ -81,7 +81,7 @@ data::DataSetOptions data_set_options(const plan::RunConfig& config) {
   return to;
 }
 
-MaskOptions mask_options(const plan::DataConfig& config, const text::Tokenizer& tokenizer) {
+MaskOptions mask_options(const config::DataConfig& config, const text::Tokenizer& tokenizer) {
   MaskOptions masks{.eod = {},
                     .reset_position_ids = config.reset_position_ids,
                     .reset_attention_mask = config.reset_attention_mask,

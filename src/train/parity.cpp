@@ -55,11 +55,11 @@ double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std:
 
 }  // namespace
 
-ParityRun run_for_parity(const plan::RunConfig& config, const OptionTable& table, int64_t num_steps,
+ParityRun run_for_parity(const config::RunConfig& config, const OptionTable& table, int64_t num_steps,
                          const dist::Grid& grid) {
   Job job(config, table, grid);
   ParityRun run;
-  run.padded_vocab_size = job.config().model.padded_vocab_size;
+  run.padded_vocab_size = job.config().vocabulary.padded_size;
   run.weights_hash = global_hash(job, grid);
   const int64_t last = std::min(num_steps, job.config().training.num_steps);
   while (job.trainer().position().step < last) {

@@ -7,7 +7,7 @@
 
 #include "base/options.h"
 #include "dist/grid.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 
 namespace espalier::train {
 
@@ -22,7 +22,7 @@ struct ParityRun {
 };
 
 // Called by all ranks of the grid. Neither saves nor evaluates.
-ParityRun run_for_parity(const plan::RunConfig& config, const OptionTable& table, int64_t num_steps,
+ParityRun run_for_parity(const config::RunConfig& config, const OptionTable& table, int64_t num_steps,
                          const dist::Grid& grid);
 
 // As text, to come back from a forked rank.

@@ -18,7 +18,7 @@ constexpr const char* kLearningRate = "learning_rate";
 dist::CopyAxes axes_of(const spec::ParamSpec& spec, bool over_gradient) {
   return {.gradient = over_gradient,
           .tensor = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated,
-          .embedding = spec.tied_to_output};
+          .stages = spec.stages};
 }
 
 // "layers.0.mlp.dense_h_to_4h.weight.exp_avg", and which elements where it is a part.
@@ -104,7 +104,7 @@ void ReplicaCheck::check() {
   const std::vector<dist::Copy> copies = replicated_state(job_);
   const std::vector<dist::CopyDifference> differences = dist::find_differences(copies, grid);
   if (differences.empty()) return;
-  if (job_.config().parallel.check_replicas_policy == plan::ReplicaPolicy::kStop) {
+  if (job_.config().parallel.check_replicas_policy == config::ReplicaPolicy::kStop) {
     raise_alert(differences, "the run stops");
     throw UserError(
         concat("ranks differ in what they must hold equal, found after step ", step_, ":\n  ",

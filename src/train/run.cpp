@@ -24,7 +24,7 @@ namespace {
 
 class Loop {
  public:
-  Loop(const plan::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
+  Loop(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
       : grid_(grid),
         job_(config, table, grid),
         config_(job_.config()),
@@ -66,7 +66,7 @@ class Loop {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const dist::Grid& grid_;
   Job job_;
-  const plan::RunConfig& config_;
+  const config::RunConfig& config_;
   RunLog log_;
   ReplicaCheck replicas_;
   FiniteCheck finite_;
@@ -75,11 +75,11 @@ class Loop {
   bool was_over_ = false;  // nothing was left to train when this run began
 };
 
-bool kill_switch_present(const plan::RunConfig& config) {
+bool kill_switch_present(const config::RunConfig& config) {
   return !config.training.kill_switch_path.empty() && std::filesystem::exists(config.training.kill_switch_path);
 }
 
-std::string kill_switch_reason(const plan::RunConfig& config) {
+std::string kill_switch_reason(const config::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
 }
 
@@ -169,7 +169,7 @@ void Loop::end() {
 bool Loop::skip_steps() {
   Trainer& trainer = job_.trainer();
   const int64_t first = trainer.position().step + 1;
-  for (const plan::StepRange& range : config_.training.skipped_steps) {
+  for (const config::StepRange& range : config_.training.skipped_steps) {
     if (first < range.first || first > range.last) continue;
     const int64_t last = std::min(range.last, config_.training.num_steps);
     while (trainer.position().step < last) trainer.skip_step();
@@ -288,7 +288,7 @@ void Loop::trace_after_step(int64_t step) {
 
 }  // namespace
 
-void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
+void run(const config::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid) {
   if (grid.world.any(kill_switch_present(config))) {
     log_info(datetime_line(kill_switch_reason(config)));

@@ -5,13 +5,13 @@
 
 #include "base/options.h"
 #include "dist/grid.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 
 namespace espalier::train {
 
 // Called by all ranks of the grid. `config` is resolved and checked; `command_line` goes into the run folder. Returns
 // when the run has ended or stopped cleanly (exit interval or duration, kill switch, signal); what cannot go on throws.
-void run(const plan::RunConfig& config, const OptionTable& table, const std::string& command_line,
+void run(const config::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid);
 
 }  // namespace espalier::train

@@ -27,7 +27,7 @@ std::string datetime_line(const std::string& what) {
   return concat("[", what, "] datetime: ", text, " ");
 }
 
-RunLog::RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes)
+RunLog::RunLog(const config::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes)
     : config_(config), writes_(writes) {
   if (!writes) return;
   const std::filesystem::path save = config.checkpoint.save;

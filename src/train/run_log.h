@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "train/log_line.h"
 #include "train/metrics_file.h"
 #include "train/step_report.h"
@@ -19,7 +19,7 @@ class RunLog {
  public:
   // Opens metrics.jsonl and tensorboard/ in --save, if there is one; TensorBoard files go to --tensorboard-dir instead
   // when that is given. Of several ranks only the first writes (`writes`).
-  RunLog(const plan::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes);
+  RunLog(const config::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes);
 
   void step(const StepReport& report);
   // Prints the line of the steps since the last one, if any.
@@ -35,7 +35,7 @@ class RunLog {
  private:
   void show_live_line(const StepReport& report);
 
-  const plan::RunConfig& config_;
+  const config::RunConfig& config_;
   LogLine line_;
   bool writes_;
   std::optional<MetricsFile> metrics_;

@@ -4,7 +4,7 @@
 
 namespace espalier::train {
 
-TensorBoardLog::TensorBoardLog(const std::filesystem::path& directory, const plan::LoggingConfig& config)
+TensorBoardLog::TensorBoardLog(const std::filesystem::path& directory, const config::LoggingConfig& config)
     : writer_(directory), config_(config) {}
 
 void TensorBoardLog::start(int64_t step, int64_t num_ranks,

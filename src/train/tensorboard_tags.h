@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "train/step_report.h"
 #include "train/tensorboard.h"
 
@@ -15,7 +15,7 @@ namespace espalier::train {
 
 class TensorBoardLog {
  public:
-  TensorBoardLog(const std::filesystem::path& directory, const plan::LoggingConfig& config);
+  TensorBoardLog(const std::filesystem::path& directory, const config::LoggingConfig& config);
   // Marks a start of that many ranks and lists the options: every (name, value) as text.
   void start(int64_t step, int64_t num_ranks, const std::vector<std::pair<std::string, std::string>>& options);
   void step(const StepReport& report);
@@ -29,7 +29,7 @@ class TensorBoardLog {
   void three(const std::string& tag, double value, const Position& at);
   void timing(const StepReport& report, const Position& at);
   TensorBoardWriter writer_;
-  plan::LoggingConfig config_;
+  config::LoggingConfig config_;
 };
 
 }  // namespace espalier::train

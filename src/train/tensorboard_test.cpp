@@ -203,7 +203,7 @@ void add_three(std::vector<Scalar>& wanted, const std::string& tag, float value)
 }
 
 TEST_F(TensorBoard, TagsOfAStepAreMegatrons) {
-  plan::LoggingConfig config;
+  config::LoggingConfig config;
   config.tensorboard_log_interval = 3;
   config.log_learning_rate_to_tensorboard = config.log_batch_size_to_tensorboard = config.log_timers_to_tensorboard =
       true;
@@ -235,7 +235,7 @@ TEST_F(TensorBoard, TagsOfAStepAreMegatrons) {
 }
 
 TEST_F(TensorBoard, TagsOfAnEvaluationAndOfAStartAreMegatrons) {
-  plan::LoggingConfig config;
+  config::LoggingConfig config;
   config.log_validation_ppl_to_tensorboard = true;
   {
     TensorBoardLog log(folder_, config);

@@ -6,13 +6,12 @@
 #include <chrono>
 #include <cmath>
 
-#include "plan/flops.h"
 #include "plan/schedule.h"
 
 namespace espalier::train {
 namespace {
 
-plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
+plan::BatchRamp make_ramp(const config::TrainingConfig& training) {
   const auto& ramp = training.rampup_batch_size;
   if (ramp.empty()) return plan::BatchRamp(*training.global_batch_size);
   return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
@@ -20,11 +19,11 @@ plan::BatchRamp make_ramp(const plan::TrainingConfig& training) {
 
 }  // namespace
 
-double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average) {
-  return average == plan::LossAverage::kToken ? total.sum / total.count : total.sum_of_means / total.num_means;
+double mean_loss(const pipeline::LossTotal& total, config::LossAverage average) {
+  return average == config::LossAverage::kToken ? total.sum / total.count : total.sum_of_means / total.num_means;
 }
 
-Trainer::Trainer(const plan::RunConfig& config, const Parts& parts)
+Trainer::Trainer(const config::RunConfig& config, const Parts& parts)
     : config_(config), parts_(parts), ramp_(make_ramp(config.training)) {}
 
 int64_t Trainer::num_micro_batches() const {
@@ -37,7 +36,7 @@ int64_t Trainer::num_micro_batches() const {
 double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
   const double scale = parts_.optimizer.loss_scale();
   const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
-  if (config_.training.loss_average == plan::LossAverage::kMicroBatch) {
+  if (config_.training.loss_average == config::LossAverage::kMicroBatch) {
     const double count = term.count.item<double>();
     return count > 0 ? scale / (count * static_cast<double>(of_all_replicas)) : 0;
   }
@@ -47,7 +46,7 @@ double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_ba
 
 // Tokens of a step (or its micro-batches) by those that count; the others are masked.
 double Trainer::correction(const pipeline::LossTotal& total, const StepReport& report) const {
-  const bool by_token = config_.training.loss_average == plan::LossAverage::kToken;
+  const bool by_token = config_.training.loss_average == config::LossAverage::kToken;
   const int64_t samples = report.global_batch_size;
   const double nominal = static_cast<double>(by_token ? samples * config_.data.sequence_length
                                                       : samples / config_.training.micro_batch_size);
@@ -86,7 +85,7 @@ StepReport Trainer::step() {
   std::vector<pipeline::LossTotal> totals;
   {
     RECORD_USER_SCOPE("forward and backward");
-    const plan::ParallelConfig& parallel = config_.parallel;
+    const config::ParallelConfig& parallel = config_.parallel;
     parts_.reducer.begin_step(num_micro_batches);
     totals = parts_.runner.train(
         plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline,
@@ -119,9 +118,8 @@ StepReport Trainer::step() {
   report.next_learning_rate = parts_.lr.lr();
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
   const double samples = static_cast<double>(report.global_batch_size);
-  report.model_flops = samples * plan::model_flops(config_.model, report.sequence_length);
-  report.hardware_flops =
-      samples * plan::hardware_flops(config_.model, report.sequence_length, parts_.num_recomputed_layers);
+  report.model_flops = samples * parts_.flops.model;
+  report.hardware_flops = samples * parts_.flops.hardware;
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

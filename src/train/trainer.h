@@ -10,7 +10,7 @@
 #include "pipeline/runner.h"
 #include "plan/batch_ramp.h"
 #include "plan/lr_schedule.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "train/loader.h"
 #include "train/step_report.h"
 
@@ -24,6 +24,11 @@ struct RunPosition {
   bool operator==(const RunPosition&) const = default;
 };
 
+// Of one sample through the whole model (plan/flops.h).
+struct SampleFlops {
+  double model = 0, hardware = 0;
+};
+
 class Trainer {
  public:
   // What the step works on; all outlive the trainer.
@@ -34,9 +39,9 @@ class Trainer {
     optim::Optimizer& optimizer;
     plan::LrSchedule& lr;
     const Loader& loader;
-    int64_t num_recomputed_layers = 0;  // of the whole model
+    SampleFlops flops;
   };
-  Trainer(const plan::RunConfig& config, const Parts& parts);
+  Trainer(const config::RunConfig& config, const Parts& parts);
 
   // One step: batches, forwards and backwards, update. Loss and norm are as before the update.
   StepReport step();
@@ -55,7 +60,7 @@ class Trainer {
   std::vector<NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
   void count(const StepReport& report);
 
-  const plan::RunConfig& config_;
+  const config::RunConfig& config_;
   Parts parts_;
   plan::BatchRamp ramp_;
   RunPosition position_;
@@ -63,6 +68,6 @@ class Trainer {
 
 // The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means, of those that have
 // targets. NaN where nothing has.
-double mean_loss(const pipeline::LossTotal& total, plan::LossAverage average);
+double mean_loss(const pipeline::LossTotal& total, config::LossAverage average);
 
 }  // namespace espalier::train

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     return kSkipped;
   }
   try {
-    const auto placement = espalier::cuda::place_process(espalier::plan::Device::kCuda, 0);
+    const auto placement = espalier::cuda::place_process(espalier::config::Device::kCuda, 0);
     std::printf("on %s\n", placement.description.c_str());
   } catch (const espalier::UserError& error) {
     std::printf("%s\n", error.what());

@@ -36,10 +36,10 @@ TEST(CudaPlugin, AMissingFileIsNamed) {
 
 TEST(CudaPlugin, WithoutAGpuAutoIsTheCpuAndCudaIsRefused) {
   if (cuda::num_gpus() > 0) GTEST_SKIP() << "there is a GPU";
-  const cuda::Placement placement = cuda::place_process(plan::Device::kAuto, 0);
+  const cuda::Placement placement = cuda::place_process(config::Device::kAuto, 0);
   EXPECT_TRUE(placement.device.is_cpu());
   EXPECT_EQ(placement.description, "the CPU: no GPU was found");
-  const std::string said = refusal([] { cuda::place_process(plan::Device::kCuda, 0); });
+  const std::string said = refusal([] { cuda::place_process(config::Device::kCuda, 0); });
   EXPECT_NE(said.find("--device cuda: no GPU was found"), std::string::npos) << said;
 }
 

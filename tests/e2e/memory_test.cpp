@@ -23,17 +23,17 @@ const char* const kShape =
 const char* const kOneStep =
     " --global-batch-size 8 --train-samples 8 --lr-decay-samples 16 --lr-warmup-samples 4 --eval-iters 0";
 
-plan::RunConfig resolved(const Words& words) {
-  plan::RunConfig config;
+config::RunConfig resolved(const Words& words) {
+  config::RunConfig config;
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  plan::read_gpt_options(words, config, table, problems);
+  config::read_gpt_options(words, config, table, problems);
   problems.raise();
-  plan::set_vocabulary(config, 5000);
+  config::set_vocabulary(config, 5000);
   return config;
 }
 
-plan::ProductKind products_of(const plan::RunConfig& config) {
+plan::ProductKind products_of(const config::RunConfig& config) {
   const kernels::CpuIsa isa = kernels::cpu_isa();
   switch (config.training.precision) {
     case plan::Precision::kFp32: return plan::ProductKind::kDirect;
@@ -64,7 +64,7 @@ TEST_F(Memory, OpsKeepWhatThePlanLists) {
   for (const std::string& flags : std::vector<std::string>{
            "", llama, recomputed, " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
            " --checkpoint-activations", " --recompute-granularity full --recompute-method block"}) {
-    const plan::RunConfig config = resolved(words(flags));
+    const config::RunConfig config = resolved(words(flags));
     const auto expected = plan::part_activations(config, plan::make_partition(config), 0, 0, products_of(config)).saved;
     std::vector<plan::SavedBytes> kept;
     std::set<const void*> seen;
@@ -97,7 +97,7 @@ TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
            " --bf16 --num-layers 6 --recompute-granularity full --recompute-method block --recompute-num-layers 3",
            " --fp16 --initial-loss-scale 1024"}) {
     const Words run = words(kShape + flags);
-    const plan::RunConfig config = resolved(run);
+    const config::RunConfig config = resolved(run);
     const int64_t num_micro_batches = *config.training.global_batch_size / config.training.micro_batch_size;
     const plan::MemoryPlan plan =
         plan::plan_memory(config, plan::make_partition(config), num_micro_batches, products_of(config));

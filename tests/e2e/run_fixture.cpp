@@ -10,7 +10,7 @@ namespace espalier::test {
 ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid) {
   if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
   Problems problems;
-  plan::read_gpt_options(words, config, table, problems);
+  config::read_gpt_options(words, config, table, problems);
   problems.raise();
 }
 

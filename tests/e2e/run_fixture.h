@@ -3,7 +3,7 @@
 
 #include "base/options.h"
 #include "dist/grid.h"
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "tests/e2e/run_files.h"
 
 namespace espalier::test {
@@ -11,7 +11,7 @@ namespace espalier::test {
 // A command line as training takes it, for one rank of the grid.
 struct ParsedRun {
   explicit ParsedRun(const Words& words, const dist::Grid& grid = dist::single_process());
-  plan::RunConfig config;
+  config::RunConfig config;
   OptionTable table{"espalier train gpt", ""};
 };
 

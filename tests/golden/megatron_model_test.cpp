@@ -21,8 +21,8 @@ namespace {
 const std::string kFolder = "tests/data/megatron-oracle/model/";
 constexpr int64_t kSequence = 64;
 
-spec::GptConfig oracle_config(int64_t padded_vocab_size) {
-  spec::GptConfig config;
+families::GptConfig oracle_config(int64_t padded_vocab_size) {
+  families::GptConfig config;
   config.num_layers = 2;
   config.hidden_size = 64;
   config.ffn_hidden_size = 256;
@@ -30,7 +30,7 @@ spec::GptConfig oracle_config(int64_t padded_vocab_size) {
   config.kv_channels = 16;
   config.max_position_embeddings = kSequence;
   config.vocab_size = config.padded_vocab_size = padded_vocab_size;
-  config.position_embedding = spec::PositionEmbedding::kAlibi;
+  config.position_embedding = families::PositionEmbedding::kAlibi;
   config.embed_layernorm = true;
   config.hidden_dropout = config.attention_dropout = 0;
   return config;
@@ -66,12 +66,12 @@ tensor::Batch batch_of(const at::Tensor& text, const at::Tensor& loss_mask) {  /
 struct OracleModel {
   OracleModel(const std::string& weights, int64_t vocabulary)
       : config(oracle_config(vocabulary)),
-        params(spec::gpt_params(config), {}, at::kFloat, true),
+        params(families::gpt_params(config), {}, at::kFloat, true),
         model(nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1}) {
     const store::SafetensorsFile file(kFolder + weights);
     for (tensor::Param& param : params.params()) param.value.copy_(read_tensor(file, megatron_name(param.spec->name)));
   }
-  spec::GptConfig config;
+  families::GptConfig config;
   tensor::ParamSet params;
   models::GptModel model;
   pipeline::Runner runner{{&model}, dist::single_process().pipeline, params.grad_queue()};

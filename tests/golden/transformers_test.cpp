@@ -48,14 +48,14 @@ spec::Activation activation_of(const std::string& name) {
   return names.at(name);
 }
 
-void read_rotary(const Json& json, spec::GptConfig& config) {
+void read_rotary(const Json& json, families::GptConfig& config) {
   using Kind = spec::RopeScaling::Kind;
   static const std::map<std::string, Kind> kinds = {{"default", Kind::kNone},
                                                     {"linear", Kind::kLinear},
                                                     {"llama3", Kind::kLlama3},
                                                     {"yarn", Kind::kYarn},
                                                     {"longrope", Kind::kLongRope}};
-  config.position_embedding = spec::PositionEmbedding::kRotary;
+  config.position_embedding = families::PositionEmbedding::kRotary;
   config.rotary_base = json.at("rope_theta");
   config.rotary_percent = json.at("partial_rotary_factor");
   spec::RopeScaling& scaling = config.rope_scaling;
@@ -71,7 +71,7 @@ void read_rotary(const Json& json, spec::GptConfig& config) {
 }
 
 // What only Llama and its likes have.
-void read_llama(const Json& json, spec::GptConfig& config) {
+void read_llama(const Json& json, families::GptConfig& config) {
   config.num_query_groups = json.at("groups");
   config.kv_channels = json.at("head_size");
   config.normalization = json.at("norm") == "rms" ? spec::Normalization::kRmsNorm : spec::Normalization::kLayerNorm;
@@ -84,8 +84,8 @@ void read_llama(const Json& json, spec::GptConfig& config) {
   read_rotary(json.at("rotary"), config);
 }
 
-spec::GptConfig config_of(const Json& json) {
-  spec::GptConfig config;
+families::GptConfig config_of(const Json& json) {
+  families::GptConfig config;
   config.num_layers = json.at("num_layers");
   config.hidden_size = json.at("hidden");
   config.num_attention_heads = json.at("heads");
@@ -99,7 +99,7 @@ spec::GptConfig config_of(const Json& json) {
   config.hidden_dropout = config.attention_dropout = 0;
   config.embed_layernorm = json.at("family") == "bloom";
   config.position_embedding =
-      config.embed_layernorm ? spec::PositionEmbedding::kAlibi : spec::PositionEmbedding::kLearned;
+      config.embed_layernorm ? families::PositionEmbedding::kAlibi : families::PositionEmbedding::kLearned;
   if (json.contains("groups")) read_llama(json, config);
   return config;
 }
@@ -140,8 +140,8 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
     params.zero_grad();
   }
 
-  static spec::GptConfig complete(const Json& json, const store::SafetensorsFile& file) {
-    spec::GptConfig config = config_of(json.at("config"));
+  static families::GptConfig complete(const Json& json, const store::SafetensorsFile& file) {
+    families::GptConfig config = config_of(json.at("config"));
     const store::TensorEntry* positions = file.find("weight.position_embeddings.weight");
     if (positions != nullptr) config.max_position_embeddings = positions->shape[0];
     return config;
@@ -178,8 +178,8 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
 
   Json json = Json::parse(std::ifstream(GetParam()));
   store::SafetensorsFile file{fs::path(GetParam()).replace_extension(".safetensors")};
-  spec::GptConfig config = complete(json, file);
-  tensor::ParamSet params{spec::gpt_params(config), {}, at::kFloat, true};
+  families::GptConfig config = complete(json, file);
+  tensor::ParamSet params{families::gpt_params(config), {}, at::kFloat, true};
   models::GptModel model{nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1}};
   pipeline::Runner runner{{&model}, dist::single_process().pipeline, params.grad_queue()};
   at::Tensor mask = matrix(json.at("loss_mask"), at::kFloat);  // [b, s]
@@ -215,7 +215,7 @@ TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {
   for (tensor::Param& param : params.params()) {
     const std::string& name = param.spec->name;
     at::Tensor found = param.grad.to(at::kDouble), wanted = read_tensor(file, "grad." + name).to(at::kDouble);
-    if (name.ends_with("query_key_value.bias") && config.position_embedding != spec::PositionEmbedding::kRotary) {
+    if (name.ends_with("query_key_value.bias") && config.position_embedding != families::PositionEmbedding::kRotary) {
       // Softmax does not see a shift of all scores of a query, so a key's bias that is not rotated has no gradient.
       const std::vector<int64_t> by_head = {config.num_attention_heads, 3, config.kv_channels};
       found = found.view(by_head), wanted = wanted.view(by_head);

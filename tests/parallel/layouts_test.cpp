@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "dist/local_ranks.h"
-#include "plan/parity_request.h"
+#include "config/parity_request.h"
 #include "tests/e2e/run_fixture.h"
 #include "tests/parallel/layout_list.h"
 #include "train/parity.h"
@@ -105,15 +105,15 @@ class Layouts : public ::testing::Test {
   }
 
   static train::ParityRun run(const Combination& one, const Words& more = {}) {
-    const plan::ParityRequest request{
+    const config::ParityRequest request{
         .layouts = {},
         .num_steps = kSteps,
         .json = false,
         .arguments = run_flags() + more + recompute_flags(one.recompute) + Words{"--layouts", to_string(one.layout)}};
-    plan::RunConfig config;
+    config::RunConfig config;
     OptionTable table("espalier parity gpt", "");
     Problems problems;
-    plan::read_parity_layout(request, to_string(one.layout), config, table, problems);
+    config::read_parity_layout(request, to_string(one.layout), config, table, problems);
     problems.raise();
     const auto texts = dist::run_ranks(one.layout.grid, [&](const dist::Grid& grid) {
       set_log_level(LogLevel::kQuiet);

@@ -28,13 +28,13 @@ std::vector<Bytes> bytes_of(const std::string& layout_text) {
   write_token_files(folder / "data", 600, 5);
   const plan::Layout layout = plan::parse_layout(layout_text);
   const Words words = tiny_run(folder / "data") + split_blanks(kRun) + plan::layout_flags(layout, 4);
-  plan::RunConfig config;
+  config::RunConfig config;
   config.num_ranks = layout.grid.num_ranks();
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  plan::read_gpt_options(words, config, table, problems);
+  config::read_gpt_options(words, config, table, problems);
   problems.raise();
-  plan::set_vocabulary(config, 5000);
+  config::set_vocabulary(config, 5000);
   const int64_t num_micro_batches =
       *config.training.global_batch_size / config.training.micro_batch_size / layout.grid.data;
   const plan::MemoryPlan plan =

@@ -35,8 +35,8 @@ enum class Mistake {
 
 constexpr int64_t kBugSteps = 3, kSequence = 16, kVocabulary = 61, kLayers = 4, kRows = 4;
 
-spec::GptConfig model_config() {
-  spec::GptConfig config;
+families::GptConfig model_config() {
+  families::GptConfig config;
   config.num_layers = kLayers;
   config.hidden_size = 24;
   config.ffn_hidden_size = 40;
@@ -45,7 +45,7 @@ spec::GptConfig model_config() {
   config.kv_channels = 6;
   config.qk_layernorm = true;
   config.vocab_size = config.padded_vocab_size = kVocabulary;
-  config.position_embedding = spec::PositionEmbedding::kAlibi;
+  config.position_embedding = families::PositionEmbedding::kAlibi;
   config.embed_layernorm = true;
   config.hidden_dropout = 0.1;
   config.attention_dropout = 0;
@@ -104,7 +104,7 @@ class SmallTrainer {
     reducer_.finish_step();
     if (mistake_ == Mistake::kTiedEmbeddingReducedTwice)
       for (tensor::Param& param : params_.params())
-        if (param.spec->tied_to_output) grid_.embedding.all_reduce(param.grad);
+        if (!param.spec->stages.empty()) grid_.shared_by(param.spec->stages).all_reduce(param.grad);
     if (mistake_ == Mistake::kAdamStepLost && number == 1) optimizer_.set_num_steps(0);
     const auto all = pipeline::combine_losses(totals, grid_);
     return {all.at(0).sum / all.at(0).count, *optimizer_.step(1e-2, 1.0).grad_norm};
@@ -112,7 +112,7 @@ class SmallTrainer {
 
  private:
   std::vector<spec::ParamSpec> specs() const {
-    std::vector<spec::ParamSpec> specs = spec::gpt_params(config_);
+    std::vector<spec::ParamSpec> specs = families::gpt_params(config_);
     if (mistake_ == Mistake::kHeadNormGradientsNotReduced)
       for (spec::ParamSpec& spec : specs) spec.use_is_split = false;
     return specs;
@@ -137,7 +137,7 @@ class SmallTrainer {
   Mistake mistake_;
   const dist::Grid& grid_;
   dist::Grid wrong_grid_;
-  spec::GptConfig config_;
+  families::GptConfig config_;
   plan::Partition partition_;
   tensor::ParamSet params_;
   models::GptModel model_;
@@ -156,7 +156,6 @@ std::vector<double> run(const Layout& layout, Mistake mistake) {
     return nlohmann::json(numbers).dump();
   };
   dist::LocalRanksOptions options;
-  options.tied_embedding = mistake != Mistake::kTiedEmbeddingNotReduced;
   return nlohmann::json::parse(dist::run_ranks(layout.shape, train, options).at(0));
 }
 

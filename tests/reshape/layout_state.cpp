@@ -9,7 +9,7 @@
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 #include "store/manifest.h"
 
 namespace espalier::test {
@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kKinds[] = {".master", ".exp_avg", ".exp_avg_sq"};
 
 std::vector<spec::ParamSpec> model_params() {
-  spec::GptConfig config;
+  families::GptConfig config;
   config.num_layers = 4;
   config.hidden_size = 12;
   config.ffn_hidden_size = 22;
@@ -28,7 +28,7 @@ std::vector<spec::ParamSpec> model_params() {
   config.vocab_size = 50;
   config.padded_vocab_size = 53;
   config.embed_layernorm = true;
-  return spec::gpt_params(config);
+  return families::gpt_params(config);
 }
 
 // Bits of an element; NaNs and denormal numbers are among them.

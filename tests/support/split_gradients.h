@@ -41,7 +41,7 @@ inline std::vector<ParamSpec> model_specs() {
   using spec::Placement;
   std::vector<ParamSpec> specs = {spec_of("embedding", {33, 7}, 0, Placement::split(0, {33})),
                                   spec_of("positions", {5, 7}, 0, Placement::replicated())};
-  specs[0].tied_to_output = true;
+  specs[0].other_depths = {kNumLayers + 1};
   for (int64_t layer = 1; layer <= kNumLayers; ++layer) {
     const std::string name = "layers." + std::to_string(layer - 1);
     specs.push_back(spec_of(name + ".norm", {7}, layer, Placement::replicated()));
@@ -98,7 +98,7 @@ inline double expected_element(const Case& c, const ParamSpec& spec, int64_t ste
   for (int64_t micro_batch = 0; micro_batch < c.num_micro_batches; ++micro_batch)
     for (int64_t replica = 0; replica < c.shape.context * c.shape.data; ++replica)
       for (int64_t tensor = 0; tensor < num_tensor; ++tensor)
-        for (int64_t use = 0; use <= (spec.tied_to_output ? 1 : 0); ++use)
+        for (int64_t use = 0; use <= (spec.is_shared() ? 1 : 0); ++use)
           sum += element(spec, {step, micro_batch, replica, tensor, use}, index);
   return sum;
 }

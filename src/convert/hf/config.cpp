@@ -12,7 +12,7 @@ namespace espalier::convert {
 namespace {
 
 using Json = ConfigReader::Json;
-using spec::GptConfig;
+using families::GptConfig;
 
 // As large as our options allow; products of them fit in 64 bits.
 constexpr int64_t kMostLayers = 10'000, kMostHidden = 1'000'000, kMostFfn = 10'000'000, kMostHeads = 100'000;
@@ -83,7 +83,7 @@ void read_bloom(ConfigReader& reader, HfModel& model) {
   config.num_attention_heads = reader.required_size({"n_head", "num_attention_heads"}, kMostHeads);
   config.ffn_hidden_size = 4 * config.hidden_size;
   config.max_position_embeddings = reader.size({"seq_length"}).value_or(kBloomPositions);
-  config.position_embedding = spec::PositionEmbedding::kAlibi;
+  config.position_embedding = families::PositionEmbedding::kAlibi;
   config.embed_layernorm = true;
   config.layernorm_epsilon = reader.number("layer_norm_epsilon", 1e-5, 0, 1);
   if (config.layernorm_epsilon != 1e-5)

@@ -3,7 +3,7 @@
 //   HfModel model = read_hf_config(read_file("config.json"), "config.json");   // model.config is ours
 //   std::string text = hf_config_json(model);                                  // and back
 //
-// Every key that changes what a model computes is either covered by spec::GptConfig or refused by its name; keys that
+// Every key that changes what a model computes is either covered by families::GptConfig or refused by its name; keys that
 // the model's family does not know are listed, not dropped in silence. Defaults of absent keys are those of
 // transformers for the family.
 #pragma once
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 #include "store/safetensors.h"
 
 namespace espalier::convert {
@@ -33,7 +33,7 @@ bool is_llama_like(HfFamily family);  // those with gated MLPs, rotary positions
 struct HfModel {
   HfFamily family = HfFamily::kGpt2;
   // vocab_size and padded_vocab_size are both config.json's vocab_size: the rows of the embedding.
-  spec::GptConfig config;
+  families::GptConfig config;
   std::optional<store::DType> dtype;  // that the weights are said to have: fp32, fp16 or bf16
   std::vector<std::string> notes;     // for people: keys that are not known and taken to change nothing, and the like
 };
@@ -42,11 +42,11 @@ struct HfModel {
 HfModel read_hf_config(const std::string& text, const std::string& origin);
 
 // Why a family of transformers cannot hold a model, one line for each reason; empty where it can.
-std::vector<std::string> obstacles(HfFamily family, const spec::GptConfig& config);
+std::vector<std::string> obstacles(HfFamily family, const families::GptConfig& config);
 
 // The family for a model: `preferred` where it can hold it, else the first that can. UserError with the reasons of the
 // nearest families where none can.
-HfFamily choose_family(const spec::GptConfig& config, std::optional<HfFamily> preferred);
+HfFamily choose_family(const families::GptConfig& config, std::optional<HfFamily> preferred);
 
 // What an older config.json and generation_config.json of the same model say beside its shape (token ids, harmless
 // keys) is kept: `base`, empty or the text of that config.json. `model.config.padded_vocab_size` becomes vocab_size.

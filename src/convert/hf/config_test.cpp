@@ -76,7 +76,7 @@ std::string refusal(const std::string& text) {
 TEST(HfConfig, ReadsTheConfigurationOfGpt2) {
   const HfModel model = read(kGpt2);
   EXPECT_EQ(model.family, HfFamily::kGpt2);
-  const spec::GptConfig& config = model.config;
+  const families::GptConfig& config = model.config;
   EXPECT_EQ(config.num_layers, 12);
   EXPECT_EQ(config.ffn_hidden_size, 3072);
   EXPECT_EQ(config.kv_channels, 64);
@@ -93,14 +93,14 @@ TEST(HfConfig, ReadsTheConfigurationOfBloomWithItsOldKeys) {
   EXPECT_EQ(model.config.hidden_size, 1024);
   EXPECT_EQ(model.config.ffn_hidden_size, 4096);
   EXPECT_EQ(model.config.num_attention_heads, 16);
-  EXPECT_EQ(model.config.position_embedding, spec::PositionEmbedding::kAlibi);
+  EXPECT_EQ(model.config.position_embedding, families::PositionEmbedding::kAlibi);
   EXPECT_TRUE(model.config.embed_layernorm);
   EXPECT_TRUE(model.notes.empty()) << model.notes[0];
 }
 
 TEST(HfConfig, ReadsTheConfigurationOfLlama31) {
   const HfModel model = read(kLlama31);
-  const spec::GptConfig& config = model.config;
+  const families::GptConfig& config = model.config;
   EXPECT_EQ(config.num_query_groups, 8);
   EXPECT_EQ(config.kv_channels, 128);
   EXPECT_EQ(config.normalization, spec::Normalization::kRmsNorm);
@@ -117,7 +117,7 @@ TEST(HfConfig, ReadsWindowsBiasesAndTiesOfTheOthers) {
   EXPECT_EQ(read(kMistral).config.window_size, 4096);
   EXPECT_EQ(read(with(kMistral, {{"sliding_window", nullptr}})).config.window_size, 0);
   EXPECT_EQ(read(with(kMistral, {{"num_key_value_heads", nullptr}})).config.num_query_groups, 32);
-  const spec::GptConfig qwen = read(kQwen2).config;
+  const families::GptConfig qwen = read(kQwen2).config;
   EXPECT_TRUE(qwen.add_qkv_bias && !qwen.add_bias_linear && qwen.tie_output);
   EXPECT_EQ(qwen.window_size, 0);
   const Json all = {{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 7}};
@@ -128,7 +128,7 @@ TEST(HfConfig, ReadsWindowsBiasesAndTiesOfTheOthers) {
 }
 
 TEST(HfConfig, ReadsLongropeUnderItsFirstName) {
-  const spec::GptConfig config = read(kPhi3Mini128k).config;
+  const families::GptConfig config = read(kPhi3Mini128k).config;
   EXPECT_EQ(config.rope_scaling.kind, Kind::kLongRope);
   EXPECT_EQ(config.rope_scaling.factor, 32);
   EXPECT_EQ(config.rope_scaling.long_factors, (std::vector<double>{1.08, 1.1, 64.2}));
@@ -141,7 +141,7 @@ TEST(HfConfig, TakesTransformers5sRopeParameters) {
       {"rope_theta", "(absent)"},
       {"rope_parameters",
        {{"rope_type", "yarn"}, {"rope_theta", 2e6}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}}}};
-  const spec::GptConfig config = read(with(kLlama31, now)).config;
+  const families::GptConfig config = read(with(kLlama31, now)).config;
   EXPECT_EQ(config.rope_scaling.kind, Kind::kYarn);
   EXPECT_EQ(config.rotary_base, 2e6);
   EXPECT_EQ(config.rope_scaling.factor, 4);
@@ -267,7 +267,7 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
     EXPECT_EQ(choose_family(model.config, {}), model.family);
     EXPECT_EQ(choose_family(model.config, HfFamily::kBloom) == HfFamily::kBloom, model.family == HfFamily::kBloom);
   }
-  spec::GptConfig config = read(kGpt2).config;
+  families::GptConfig config = read(kGpt2).config;
   config.embed_layernorm = true;
   try {
     choose_family(config, {});
@@ -282,11 +282,11 @@ TEST(ImportedConfig, HasTheOptionsThatMakeTheModel) {
   text::TokenizerOptions tokenizer;
   tokenizer.type = "NullTokenizer", tokenizer.vocab_size = 250879;
   for (const char* text : {kGpt2, kBloom}) {
-    const spec::GptConfig config = read(text).config;
+    const families::GptConfig config = read(text).config;
     store::Manifest manifest;
     manifest.config = imported_config(config, model_recipe(config, plan::Precision::kBf16, tokenizer));
     manifest.model.vocab_size = manifest.model.padded_vocab_size = config.vocab_size;
-    spec::GptConfig found = stored_config(manifest, "step").model;
+    families::GptConfig found = stored_config(manifest, "step").model;
     found.num_query_groups = found.num_groups();
     EXPECT_EQ(found, config) << manifest.config;
     EXPECT_EQ(stored_config(manifest, "step").training.precision, plan::Precision::kBf16);

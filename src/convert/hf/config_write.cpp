@@ -12,7 +12,7 @@ namespace espalier::convert {
 namespace {
 
 using Json = ConfigReader::Json;
-using spec::GptConfig;
+using families::GptConfig;
 
 // Collects reasons: `reasons.unless(config.window_size == 0, "...")`.
 struct Reasons {
@@ -37,7 +37,7 @@ void check_old_style(const GptConfig& config, Reasons& reasons) {
 
 void check_gpt2(const GptConfig& config, Reasons& reasons) {
   check_old_style(config, reasons);
-  reasons.unless(config.position_embedding == spec::PositionEmbedding::kLearned, "positions are learned");
+  reasons.unless(config.position_embedding == families::PositionEmbedding::kLearned, "positions are learned");
   reasons.unless(!config.embed_layernorm, "no norm follows the embedding");
   reasons.unless(!config.residual_from_layernorm, "residual branches start before the norm");
   reasons.unless(!is_gated(config.activation) && name_of(config.activation), "the MLP is not gated");
@@ -45,7 +45,7 @@ void check_gpt2(const GptConfig& config, Reasons& reasons) {
 
 void check_bloom(const GptConfig& config, Reasons& reasons) {
   check_old_style(config, reasons);
-  reasons.unless(config.position_embedding == spec::PositionEmbedding::kAlibi, "positions are ALiBi's");
+  reasons.unless(config.position_embedding == families::PositionEmbedding::kAlibi, "positions are ALiBi's");
   reasons.unless(config.embed_layernorm, "a norm follows the embedding");
   reasons.unless(config.layernorm_epsilon == 1e-5, "the epsilon of its norms is 1e-05, that of the embedding's");
   reasons.unless(config.activation == spec::Activation::kGeluTanh, "the activation is gelu in its tanh form");
@@ -54,7 +54,7 @@ void check_bloom(const GptConfig& config, Reasons& reasons) {
 
 void check_llama_like(HfFamily family, const GptConfig& config, Reasons& reasons) {
   const bool is_llama = family == HfFamily::kLlama, is_phi3 = family == HfFamily::kPhi3;
-  reasons.unless(config.position_embedding == spec::PositionEmbedding::kRotary, "positions are rotary");
+  reasons.unless(config.position_embedding == families::PositionEmbedding::kRotary, "positions are rotary");
   reasons.unless(!config.rotary_interleaved, "rotated pairs are (i, i + half), not neighbours");
   reasons.unless(config.normalization == spec::Normalization::kRmsNorm, "it has RMS norms");
   reasons.unless(is_gated(config.activation) && name_of(config.activation), "the MLP is gated");

@@ -16,6 +16,7 @@
 #include "convert/hf/tokenizer.h"
 #include "convert/mapped_tensors.h"
 #include "convert/model_config.h"
+#include "families/registry.h"
 #include "store/step_reader.h"
 #include "store/weight_folder.h"
 
@@ -28,7 +29,7 @@ using store::DType;
 // Tensors are made in pieces that stay in the cache until they are written.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-HfFamily family_for(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
+HfFamily family_for(const ExportOptions& options, const families::GptConfig& config, const std::string& kept) {
   if (options.family) {
     const std::vector<std::string> reasons = obstacles(*options.family, config);
     if (reasons.empty()) return *options.family;
@@ -42,7 +43,7 @@ HfFamily family_for(const ExportOptions& options, const spec::GptConfig& config,
 }
 
 // Rows of the embedding that are written: the tokenizer's ids, or as many as the model had where it came from.
-int64_t rows_to_write(const ExportOptions& options, const spec::GptConfig& config, const std::string& kept) {
+int64_t rows_to_write(const ExportOptions& options, const families::GptConfig& config, const std::string& kept) {
   if (options.keep_vocab_padding) return config.padded_vocab_size;
   if (kept.empty()) return config.vocab_size;
   const int64_t rows = read_hf_config(kept, kKeptConfig).config.vocab_size;
@@ -156,8 +157,8 @@ text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptio
 ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   store::StepReader reader(options.step_folder);
   const store::Manifest& manifest = reader.manifest();
-  const plan::RunConfig run = stored_config(manifest, options.step_folder);
-  const spec::GptConfig& config = run.model;
+  const config::RunConfig run = families::read_saved_run(manifest, options.step_folder);
+  const families::GptConfig config = families::gpt_config(run);
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
   const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
 

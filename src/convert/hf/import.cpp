@@ -119,11 +119,11 @@ void check_copies(const TensorMap& map, const PieceCopier& copier, MappedTensors
   }
 }
 
-std::vector<store::TensorFacts> facts_of(const spec::GptConfig& config, DType dtype) {
+std::vector<store::TensorFacts> facts_of(const families::GptConfig& config, DType dtype) {
   std::vector<store::TensorFacts> facts;
-  for (const spec::ParamSpec& spec : spec::gpt_params(config))
+  for (const spec::ParamSpec& spec : families::gpt_params(config))
     facts.push_back({.name = spec.name,
-                     .file = store::weights_file(spec::file_group(spec.depth, config.num_layers)),
+                     .file = store::weights_file(spec::stack_depth_name(spec.depth, config.num_layers)),
                      .dtype = dtype,
                      .shape = spec.shape});
   return facts;
@@ -156,7 +156,7 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   const std::string config_text = read_file(config_file);
   ImportReport report{.model = read_hf_config(config_text, config_file.string()), .step_folder = {}, .notes = {}};
   report.notes = report.model.notes;
-  spec::GptConfig& config = report.model.config;
+  families::GptConfig& config = report.model.config;
   const int64_t rows = config.vocab_size;
   config.padded_vocab_size = padded_rows(options, rows);
 
@@ -181,7 +181,7 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
                     .compute_type = plan::to_string(precision),
                     .vocab_size = config.vocab_size,
                     .padded_vocab_size = config.padded_vocab_size,
-                    .num_parameters = spec::num_elements(spec::gpt_params(config))};
+                    .num_parameters = spec::num_elements(families::gpt_params(config))};
   const std::string recipe = model_recipe(config, precision, tokenizer.options);
   manifest.config = imported_config(config, recipe);
   std::vector<store::ExtraFile> extra_files = tokenizer.files;

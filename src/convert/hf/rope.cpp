@@ -20,7 +20,7 @@ std::string type_of(ConfigReader& reader, HfFamily family) {
   return family == HfFamily::kPhi3 && (type == "su" || type == "yarn") ? "longrope" : type;
 }
 
-int64_t original_positions(ConfigReader& top, ConfigReader& rope, HfFamily family, const spec::GptConfig& config) {
+int64_t original_positions(ConfigReader& top, ConfigReader& rope, HfFamily family, const families::GptConfig& config) {
   const std::optional<int64_t> outside = top.size({"original_max_position_embeddings"});
   const std::optional<int64_t> inside = rope.size({"original_max_position_embeddings"});
   if (outside) return *outside;
@@ -28,7 +28,7 @@ int64_t original_positions(ConfigReader& top, ConfigReader& rope, HfFamily famil
   return inside.value_or(config.max_position_embeddings);
 }
 
-void read_factor(ConfigReader& rope, const spec::GptConfig& config, spec::RopeScaling& scaling) {
+void read_factor(ConfigReader& rope, const families::GptConfig& config, spec::RopeScaling& scaling) {
   const double derived = scaling.original_max_position_embeddings > 0
                              ? static_cast<double>(config.max_position_embeddings) /
                                    static_cast<double>(scaling.original_max_position_embeddings)
@@ -52,7 +52,7 @@ void read_yarn(ConfigReader& rope, spec::RopeScaling& scaling) {
   rope.require("truncate", true, "the range of corrected frequencies is always rounded to whole channels here");
 }
 
-void read_longrope(ConfigReader& rope, const spec::GptConfig& config, spec::RopeScaling& scaling) {
+void read_longrope(ConfigReader& rope, const families::GptConfig& config, spec::RopeScaling& scaling) {
   scaling.kind = Kind::kLongRope;
   scaling.short_factors = rope.numbers("short_factor");
   scaling.long_factors = rope.numbers("long_factor");
@@ -64,7 +64,7 @@ void read_longrope(ConfigReader& rope, const spec::GptConfig& config, spec::Rope
       rope.problem(key, "expected ", pairs, " numbers, one for each pair of rotated channels, found ", factors->size());
 }
 
-void read_scaling(ConfigReader& top, ConfigReader& rope, HfFamily family, spec::GptConfig& config) {
+void read_scaling(ConfigReader& top, ConfigReader& rope, HfFamily family, families::GptConfig& config) {
   spec::RopeScaling& scaling = config.rope_scaling;
   const std::string type = type_of(rope, family);
   const bool has_original = type == "llama3" || type == "yarn" || type == "longrope";
@@ -99,8 +99,8 @@ bool is_one_for_each_layer_type(const Json& rope) {
 
 }  // namespace
 
-void read_rope(ConfigReader& reader, HfFamily family, spec::GptConfig& config, Problems& problems) {
-  config.position_embedding = spec::PositionEmbedding::kRotary;
+void read_rope(ConfigReader& reader, HfFamily family, families::GptConfig& config, Problems& problems) {
+  config.position_embedding = families::PositionEmbedding::kRotary;
   const Json nothing = Json::object();
   const Json *old_style = reader.object("rope_scaling"), *new_style = reader.object("rope_parameters");
   const bool is_old = old_style != nullptr && !old_style->empty();
@@ -127,7 +127,7 @@ void read_rope(ConfigReader& reader, HfFamily family, spec::GptConfig& config, P
     rope.problem(key, "is not known for ", names_of(family).model_type, "; it may change the positions");
 }
 
-void write_rope(HfFamily family, const spec::GptConfig& config, Json& json) {
+void write_rope(HfFamily family, const families::GptConfig& config, Json& json) {
   const spec::RopeScaling& scaling = config.rope_scaling;
   Json rope = Json::object();
   const auto add_type = [&](const char* type) { rope["rope_type"] = type, rope["type"] = type; };

@@ -5,7 +5,7 @@
 namespace espalier::convert {
 namespace {
 
-using spec::GptConfig;
+using families::GptConfig;
 using Shape = std::vector<int64_t>;
 
 // Adds the tensors of one model, part by part. Legend: h hidden, p heads * head size, f width of the MLP.
@@ -13,7 +13,7 @@ class MapBuilder {
  public:
   MapBuilder(HfFamily family, const GptConfig& config, const HfLayout& layout)
       : family_(family), config_(config), layout_(layout), hidden_(config.hidden_size) {
-    for (const spec::ParamSpec& spec : spec::gpt_params(config)) map_.ours.add(spec.name, spec.shape);
+    for (const spec::ParamSpec& spec : families::gpt_params(config)) map_.ours.add(spec.name, spec.shape);
   }
 
   TensorMap build() {

@@ -17,7 +17,7 @@ struct HfLayout {
 };
 
 // `config` holds our rows (padded_vocab_size). Checked.
-TensorMap hf_tensor_map(HfFamily family, const spec::GptConfig& config, const HfLayout& layout);
+TensorMap hf_tensor_map(HfFamily family, const families::GptConfig& config, const HfLayout& layout);
 
 // How a folder with tensors of these names is laid out.
 HfLayout layout_of(const std::set<std::string>& names, HfFamily family, int64_t vocab_rows);

@@ -7,9 +7,9 @@
 namespace espalier::convert::hf_tensors_test {
 namespace {
 
-spec::GptConfig config_of(HfFamily family) {
+families::GptConfig config_of(HfFamily family) {
   const bool is_old = !is_llama_like(family), is_llama = family == HfFamily::kLlama;
-  spec::GptConfig config;
+  families::GptConfig config;
   config.num_layers = 2;
   config.num_attention_heads = is_old ? 3 : 9;
   config.num_query_groups = 3;
@@ -20,9 +20,9 @@ spec::GptConfig config_of(HfFamily family) {
   config.vocab_size = 31, config.padded_vocab_size = 40;
   config.tie_output = is_old;
   if (family == HfFamily::kBloom)
-    config.position_embedding = spec::PositionEmbedding::kAlibi, config.embed_layernorm = true;
+    config.position_embedding = families::PositionEmbedding::kAlibi, config.embed_layernorm = true;
   if (is_old) return config;
-  config.position_embedding = spec::PositionEmbedding::kRotary;
+  config.position_embedding = families::PositionEmbedding::kRotary;
   config.normalization = spec::Normalization::kRmsNorm;
   config.activation = spec::Activation::kSwiglu;
   config.add_bias_linear = is_llama;
@@ -55,7 +55,7 @@ void expect_ones(const Counts& counts, const TensorList& tensors) {
 TEST(HfTensors, EveryElementOfBothSidesIsThereOnce) {
   for (const HfFamilyNames& names : hf_families())
     for (const bool stores_head : {false, true}) {
-      const spec::GptConfig config = config_of(names.family);
+      const families::GptConfig config = config_of(names.family);
       if (!config.tie_output && !stores_head) continue;
       ASSERT_TRUE(obstacles(names.family, config).empty()) << names.model_type;
       const TensorMap map = hf_tensor_map(names.family, config, {.vocab_rows = 31, .stores_head = stores_head});

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/literal.h"
 #include "convert/megatron/internal/model_arguments.h"
+#include "config/run_options.h"
 #include "convert/model_config.h"
 
 namespace espalier::convert {
@@ -208,9 +209,7 @@ std::optional<std::string> value_of(const std::string& name, const TorchValue& v
 // Lines of TOML, each option once.
 class ArgumentLines {
  public:
-  explicit ArgumentLines(const std::string& origin) : origin_(origin), table_("espalier train gpt", "") {
-    plan::add_gpt_options(table_, config_);
-  }
+  explicit ArgumentLines(const std::string& origin) : origin_(origin) {}
   // Rows that exist decide the names: older and newer programs know different ones.
   bool knows(const std::string& name) const { return table_.find("--" + name) != nullptr; }
   void add(const std::string& name, const std::string& value) {
@@ -226,8 +225,8 @@ class ArgumentLines {
 
  private:
   std::string origin_, text_;
-  plan::RunConfig config_;
-  OptionTable table_;
+  config::RunOptions options_{families::gpt_family()};
+  const OptionTable& table_ = options_.table;
   std::map<const Option*, std::pair<std::string, std::string>> said_;
 };
 
@@ -256,7 +255,7 @@ std::string toml_of_arguments(const TorchValue& args, const std::string& origin)
   return lines.text();
 }
 
-store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable& table) {
+store::TorchPairs namespace_of(const config::RunConfig& config, const OptionTable& table) {
   store::TorchPairs pairs;
   const auto put = [&](const std::string& key, TorchValue value) {
     pairs.emplace_back(TorchValue::string(key), std::move(value));
@@ -292,7 +291,8 @@ store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable&
     }
   }
   using spec::Activation;
-  const Activation activation = config.model.activation;
+  const families::GptConfig model = families::gpt_config(config);
+  const Activation activation = model.activation;
   put("bias_gelu_fusion", TorchValue::boolean(activation == Activation::kGeluTanh));
   put("swiglu", TorchValue::boolean(activation == Activation::kSwiglu));
   put("squared_relu", TorchValue::boolean(activation == Activation::kSquaredRelu));
@@ -301,26 +301,23 @@ store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable&
                       : activation == Activation::kLiglu ? "liglu"
                                                          : nullptr;
   put("glu_activation", gated == nullptr ? TorchValue() : TorchValue::string(gated));
-  put_names_of_nvidia(config.model, pairs);
+  put_names_of_nvidia(model, pairs);
   return pairs;
 }
 
 constexpr const char* kRopeScaling = "--rope-scaling-";
 
-std::vector<std::string> unsaid_options(const plan::RunConfig& config, const OptionTable& table) {
+std::vector<std::string> unsaid_options(const config::RunConfig& config, const OptionTable& table) {
   const TorchValue args = TorchValue::record("argparse.Namespace", {}, TorchValue::dict(namespace_of(config, table)));
-  plan::RunConfig found;
-  OptionTable found_table("espalier train gpt", "");
-  found_table.say_notes(false);
-  plan::add_gpt_options(found_table, found);
+  config::RunOptions found(families::gpt_family());
   Problems problems;  // of the run: arguments keep no layout, so that not all checks can pass
-  found_table.parse_toml(toml_of_arguments(args, "args"), "args", problems);
-  plan::resolve(found, found_table, problems);
-  if (is_same_model(found.model, config.model)) return {};
+  found.table.parse_toml(toml_of_arguments(args, "args"), "args", problems);
+  config::resolve(found.config, found.table, problems);
+  if (is_same_model(families::gpt_config(found.config), families::gpt_config(config))) return {};
   std::vector<std::string> unsaid;
   for (const auto& row : table.options()) {
     if (row->group() != table.find("--num-layers")->group() || row->effect() != OptionEffect::kUsed) continue;
-    if (row->name() == "--pad-vocab-size-to" || row->values() == found_table.find(row->name())->values()) continue;
+    if (row->name() == "--pad-vocab-size-to" || row->values() == found.table.find(row->name())->values()) continue;
     const std::string option = concat(row->name(), " ", join(row->values(), " "));
     // One scaling of positions is one problem, however many options it has.
     const bool goes_on =
@@ -336,21 +333,19 @@ std::vector<std::string> unsaid_options(const plan::RunConfig& config, const Opt
 
 MegatronOptions megatron_options(const TorchValue& args, const std::string& origin,
                                  const std::vector<std::string>& more) {
-  MegatronOptions options;
-  OptionTable table("espalier train gpt", "");
-  table.say_notes(false);
-  plan::add_gpt_options(table, options.config);
+  config::RunOptions run(families::gpt_family());
+  OptionTable& table = run.table;
   Problems problems;
   table.parse_toml(toml_of_arguments(args, origin), origin + ": args", problems);
   problems.raise(ExitCode::kBadData);
   table.parse(more, problems);
   // Nothing says how long to train: what there is, is a model.
-  const plan::TrainingConfig& training = options.config.training;
+  const config::TrainingConfig& training = run.config.training;
   if (problems.empty() && !training.train_iters && !training.train_samples)
     table.set("--eval-only", "true", origin, problems);
-  plan::resolve(options.config, table, problems);
+  config::resolve(run.config, table, problems);
   problems.raise(ExitCode::kBadData);
-  options.toml = table.to_toml();
+  MegatronOptions options{.config = run.config, .toml = table.to_toml()};
   const TorchValue* gated = args.is_none() ? nullptr : args.find("glu_activation");
   options.activated_half_last = is_set(gated);
   return options;

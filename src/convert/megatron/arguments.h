@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/run_config.h"
+#include "config/run_config.h"
 #include "store/torch_value.h"
 
 namespace espalier::convert {
@@ -17,7 +17,7 @@ namespace espalier::convert {
 std::string toml_of_arguments(const store::TorchValue& args, const std::string& origin);
 
 struct MegatronOptions {
-  plan::RunConfig config;
+  config::RunConfig config;
   std::string toml;                  // resolved, as in the manifest of a checkpoint
   bool activated_half_last = false;  // order of the halves of gated layers in the checkpoint's files
 };
@@ -29,9 +29,9 @@ MegatronOptions megatron_options(const store::TorchValue& args, const std::strin
 
 // The attributes of the Namespace of a checkpoint that is written, from the options of one of ours; without the layout.
 // NVIDIA's names of the model stand beside BigScience's.
-store::TorchPairs namespace_of(const plan::RunConfig& config, const OptionTable& table);
+store::TorchPairs namespace_of(const config::RunConfig& config, const OptionTable& table);
 
 // The options of the model, as text, that are lost when those attributes are read back; none where all are said.
-std::vector<std::string> unsaid_options(const plan::RunConfig& config, const OptionTable& table);
+std::vector<std::string> unsaid_options(const config::RunConfig& config, const OptionTable& table);
 
 }  // namespace espalier::convert

@@ -71,7 +71,7 @@ TorchValue nvidia(const Changes& changes = {}) {
   return TorchValue::record("argparse.Namespace", {}, TorchValue::dict(pairs));
 }
 
-spec::GptConfig model_of(const Changes& changes, const std::vector<std::string>& more = {}) {
+families::GptConfig model_of(const Changes& changes, const std::vector<std::string>& more = {}) {
   return megatron_options(nvidia(changes), "file", more).config.model;
 }
 
@@ -100,7 +100,7 @@ TEST(MegatronArguments, ReadsNvidiasNamesOfTheModel) {
 }
 
 TEST(MegatronArguments, ReadsNvidiasPositions) {
-  using spec::PositionEmbedding;
+  using families::PositionEmbedding;
   EXPECT_EQ(model_of({}).position_embedding, PositionEmbedding::kLearned);
   EXPECT_EQ(model_of({{"add_position_embedding", no()}}).position_embedding, PositionEmbedding::kNone);
   EXPECT_EQ(model_of({{"position_embedding_type", text("none")}}).position_embedding, PositionEmbedding::kNone);
@@ -159,17 +159,17 @@ TEST(MegatronArguments, WithoutALengthOfTheRunMakeAConfigurationThatTrainsNothin
 // The options of a model, resolved.
 struct Ours {
   explicit Ours(const std::string& more) : table("espalier train gpt", "") {
-    plan::add_gpt_options(table, config);
+    config::add_gpt_options(table, config);
     Problems problems;
     table.parse_toml(
         "num_layers = 2\nhidden_size = 8\nnum_attention_heads = 4\nseq_length = 16\nmax_position_embeddings = 16\n"
         "micro_batch_size = 1\neval_only = true\n" +
             more,
         "test", problems);
-    plan::resolve(config, table, problems);
+    config::resolve(config, table, problems);
     problems.raise();
   }
-  plan::RunConfig config;
+  config::RunConfig config;
   OptionTable table;
 };
 

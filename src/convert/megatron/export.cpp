@@ -3,12 +3,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "families/registry.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
 #include "convert/partial_folder.h"
 #include "plan/lr_schedule.h"
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 #include "spec/shard.h"
 #include "store/torch_file_writer.h"
 
@@ -28,17 +29,13 @@ MegatronExporter::MegatronExporter(const MegatronExport& request)
     : request_(request),
       entry_(*store::find_checkpoint(request.load, request.step, /*save=*/"")),
       tensors_(entry_.folder),
-      table_("espalier train gpt", "") {
-  table_.say_notes(false);
-  plan::add_gpt_options(table_, config_);
+      table_("espalier train", "") {
   Problems problems;
-  table_.parse_toml(manifest().config, (entry_.folder / store::kManifestName).string(), problems);
-  plan::resolve(config_, table_, problems);
+  families::read_saved_run(manifest(), entry_.folder.string(), config_, table_, problems);
   problems.raise(ExitCode::kBadData);
-  spec::GptConfig& model = config_.model;
-  model.vocab_size = manifest().model.vocab_size;
-  model.padded_vocab_size = manifest().model.padded_vocab_size;
-  specs_ = spec::gpt_params(model);
+  model_ = families::gpt_config(config_);
+  const families::GptConfig& model = model_;
+  specs_ = families::gpt_params(model);
   order_ = {
       .version = kCheckpointVersion, .head_size = model.kv_channels, .activated_half_last = activated_half_last()};
   has_optimizer_ = request.with_optimizer && tensors_.has(specs_[0].name + suffix_of(TensorKind::kExpAvg));
@@ -68,15 +65,15 @@ MegatronExportReport MegatronExporter::run() {
 }
 
 bool MegatronExporter::activated_half_last() const {
-  const spec::Activation activation = config_.model.activation;
+  const spec::Activation activation = model_.activation;
   return spec::is_gated(activation) && activation != spec::Activation::kSwiglu;
 }
 
 void MegatronExporter::check_layout() const {
-  const spec::GptConfig& model = config_.model;
+  const families::GptConfig& model = model_;
   Problems problems;
-  if (config_.model.activation == spec::Activation::kSilu || config_.model.activation == spec::Activation::kRelu ||
-      config_.model.activation == spec::Activation::kGegluTanh)
+  if (model_.activation == spec::Activation::kSilu || model_.activation == spec::Activation::kRelu ||
+      model_.activation == spec::Activation::kGegluTanh)
     problems.add("the model's activation has no option in Megatron: it cannot be exported");
   else
     for (const std::string& option : unsaid_options(config_, table_))
@@ -140,7 +137,7 @@ double MegatronExporter::next_lr() const {
 }
 
 TorchValue MegatronExporter::param_group(const TorchItems& numbers, bool decays) const {
-  const plan::OptimizerConfig& optimizer = config_.optimizer;
+  const config::OptimizerConfig& optimizer = config_.optimizer;
   TorchPairs pairs;
   put(pairs, "lr", TorchValue::real(next_lr()));
   put(pairs, "bias_correction", TorchValue::boolean(true));
@@ -158,7 +155,7 @@ void MegatronExporter::put_run(TorchPairs& root) const {
   TorchPairs args = namespace_of(config_, table_);
   put(args, "tensor_model_parallel_size", number(request_.tensor));
   put(args, "pipeline_model_parallel_size", number(request_.pipeline));
-  put(args, "padded_vocab_size", number(config_.model.padded_vocab_size));
+  put(args, "padded_vocab_size", number(model_.padded_vocab_size));
   put(args, "consumed_train_samples", number(state.consumed_train_samples));
   put(args, "consumed_valid_samples", number(state.consumed_valid_samples));
   put(args, "consumed_train_tokens", number(state.consumed_train_tokens));
@@ -167,18 +164,18 @@ void MegatronExporter::put_run(TorchPairs& root) const {
   put(root, "iteration", number(state.step));
   put(root, "tokens", number(state.consumed_train_tokens));
   TorchPairs vocabulary;
-  put(vocabulary, "padded_vocab_size", number(config_.model.padded_vocab_size));
-  put(vocabulary, "original_vocab_size", number(config_.model.vocab_size));
+  put(vocabulary, "padded_vocab_size", number(model_.padded_vocab_size));
+  put(vocabulary, "original_vocab_size", number(model_.vocab_size));
   put(root, "checkpoint_info", TorchValue::dict(vocabulary));
 }
 
 bool MegatronExporter::is_of_stage(const spec::ParamSpec& spec, int64_t stage) const {
   if (spec.depth == 0) return stage == 0;
-  if (spec.depth > config_.model.num_layers) return stage == request_.pipeline - 1;
+  if (spec.depth > model_.num_layers) return stage == request_.pipeline - 1;
   return (spec.depth - 1) / layers_per_stage() == stage;
 }
 bool MegatronExporter::has_embedding_copy(int64_t stage) const {
-  return config_.model.tie_output && stage > 0 && stage == request_.pipeline - 1;
+  return model_.tie_output && stage > 0 && stage == request_.pipeline - 1;
 }
 
 std::vector<std::vector<RankParam>> MegatronExporter::groups_of(const std::vector<RankParam>& params) {

@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "convert/megatron/arguments.h"
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 #include "store/run_folder.h"
 #include "store/step_writer.h"
 #include "text/tokenizer.h"
@@ -50,7 +50,7 @@ std::vector<TensorKind> kinds_of(const MegatronCheckpoint& checkpoint, DType dty
 }
 
 // The files of the tokenizer, where the machine has them.
-std::vector<store::ExtraFile> tokenizer_files(const plan::RunConfig& config, MegatronImportReport& report) {
+std::vector<store::ExtraFile> tokenizer_files(const config::RunConfig& config, MegatronImportReport& report) {
   const text::TokenizerOptions options = text::tokenizer_options_of(config.tokenizer);
   for (const std::string& file : text::files_of(options))
     if (!fs::exists(file)) {
@@ -122,11 +122,12 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
         "not go on");
   const std::string origin = report.files.ranks[0].string();
   MegatronOptions options = megatron_options(checkpoint.args, origin, request.train_options);
-  spec::GptConfig& model = options.config.model;
-  model.padded_vocab_size = padded_rows(checkpoint);
-  model.vocab_size = checkpoint.original_vocab_size > 0 ? checkpoint.original_vocab_size : model.padded_vocab_size;
+  const int64_t rows = padded_rows(checkpoint);
+  options.config.vocabulary = {
+      .size = checkpoint.original_vocab_size > 0 ? checkpoint.original_vocab_size : rows, .padded_size = rows};
+  const families::GptConfig model = families::gpt_config(options.config);
   const std::vector<store::ExtraFile> extra_files = tokenizer_files(options.config, report);
-  const std::vector<spec::ParamSpec> specs = spec::gpt_params(model);
+  const std::vector<spec::ParamSpec> specs = families::gpt_params(model);
   const DType dtype = type_of(options.config.training.precision);
   const MegatronMerge merge(checkpoint, specs, kinds_of(checkpoint, dtype),
                             {.version = checkpoint.version,
@@ -154,7 +155,7 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
     for (CopyDifference& difference : merge.differences(tensor)) report.differences.push_back(difference);
     report.num_compared_copies += static_cast<int64_t>(tensor.copies.size()) - 1;
     const bool is_weight = tensor.kind == TensorKind::kWeight;
-    const std::string group = spec::file_group(tensor.spec->depth, model.num_layers);
+    const std::string group = spec::stack_depth_name(tensor.spec->depth, model.num_layers);
     facts.push_back({tensor.spec->name + suffix_of(tensor.kind),
                      is_weight ? store::weights_file(group) : store::optimizer_file(group),
                      is_weight ? dtype : DType::kFloat32, tensor.spec->shape});

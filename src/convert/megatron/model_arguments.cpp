@@ -72,7 +72,7 @@ void refuse_other_models(const TorchValue& args, const std::string& origin) {
   if (!text.empty()) throw UserError(text, ExitCode::kBadData);
 }
 
-void put_names_of_nvidia(const spec::GptConfig& model, store::TorchPairs& pairs) {
+void put_names_of_nvidia(const families::GptConfig& model, store::TorchPairs& pairs) {
   const auto put = [&](const char* key, TorchValue value) {
     pairs.emplace_back(TorchValue::string(key), std::move(value));
   };

@@ -19,7 +19,7 @@ using store::TorchValue;
 constexpr const char* kDeepSpeedVersion = "0.19.8";  // whose layout this is
 
 int64_t MegatronExporter::layer_number(const spec::ParamSpec& spec) const {
-  const int64_t layers = config_.model.num_layers;
+  const int64_t layers = model_.num_layers;
   if (spec.depth == 0) return 1;
   if (spec.depth <= layers) return spec.depth + 2;
   return spec.name == "lm_head.weight" ? layers + 5 : layers + 4;
@@ -33,7 +33,7 @@ std::string MegatronExporter::name_in_layer(const spec::ParamSpec& spec) const {
 }
 
 std::string MegatronExporter::pipeline_name(const spec::ParamSpec& spec) const {
-  if (spec.depth == 0 && config_.model.tie_output) return "tied_modules.embed." + spec.name;
+  if (spec.depth == 0 && model_.tie_output) return "tied_modules.embed." + spec.name;
   return concat(layer_number(spec), ".", name_in_layer(spec));
 }
 

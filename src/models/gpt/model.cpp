@@ -15,13 +15,13 @@ constexpr double kEmbeddingNormEpsilon = 1e-5;  // Megatron fixes it, whatever -
 
 std::string layer_name(int64_t layer) { return "layers." + std::to_string(layer); }
 
-nn::AttentionShape attention_shape(const spec::GptConfig& config) {
+nn::AttentionShape attention_shape(const families::GptConfig& config) {
   nn::AttentionShape shape{.num_heads = config.num_attention_heads,
                            .num_groups = config.num_groups(),
                            .head_size = config.kv_channels,
                            .qkv_bias = config.add_bias_linear || config.add_qkv_bias,
                            .dense_bias = config.add_bias_linear,
-                           .rotary = config.position_embedding == spec::PositionEmbedding::kRotary,
+                           .rotary = config.position_embedding == families::PositionEmbedding::kRotary,
                            .rotary_interleaved = config.rotary_interleaved,
                            .head_norm_epsilon = {}};
   if (config.qk_layernorm) shape.head_norm_epsilon = config.layernorm_epsilon;
@@ -30,7 +30,7 @@ nn::AttentionShape attention_shape(const spec::GptConfig& config) {
 
 }  // namespace
 
-GptBlock::GptBlock(const nn::LayerBuilder& builder, const spec::GptConfig& config, int64_t layer)
+GptBlock::GptBlock(const nn::LayerBuilder& builder, const families::GptConfig& config, int64_t layer)
     : input_layernorm_(builder, layer_name(layer) + ".input_layernorm", config.normalization, config.layernorm_epsilon),
       self_attention_(builder, layer_name(layer) + ".self_attention", layer, attention_shape(config)),
       post_attention_layernorm_(builder, layer_name(layer) + ".post_attention_layernorm", config.normalization,
@@ -53,7 +53,7 @@ void GptBlock::visit(tensor::ParamVisitor& visitor) {
   visitor.child("mlp", mlp_);
 }
 
-GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const plan::DepthRange& part,
+GptModel::GptModel(const nn::LayerBuilder& builder, const families::GptConfig& config, const plan::DepthRange& part,
                    const Options& options)
     : config_(config),
       options_(options),
@@ -62,14 +62,14 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& confi
       gather_(builder.gather),
       compute_type_(builder.params.compute_type()) {
   // With sequence parallelism every rank keeps its own rows already.
-  if (options.distribute_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
-  if (config.position_embedding == spec::PositionEmbedding::kAlibi)
+  if (options.divide_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
+  if (config.position_embedding == families::PositionEmbedding::kAlibi)
     alibi_slopes_ = kernels::alibi_slopes(config.num_attention_heads).to(grid_.device);
   if (part.contains(0)) {
     word_embeddings_.emplace(builder, "word_embeddings");
     if (config.embed_layernorm)
       embedding_norm_.emplace(builder, "word_embeddings.norm", spec::Normalization::kLayerNorm, kEmbeddingNormEpsilon);
-    if (config.position_embedding == spec::PositionEmbedding::kLearned)
+    if (config.position_embedding == families::PositionEmbedding::kLearned)
       position_embeddings_.emplace(builder, "position_embeddings");
   }
   first_layer_ = std::max<int64_t>(part.begin, 1) - 1;
@@ -121,8 +121,8 @@ tensor::AttentionContext GptModel::attention_context() const {
 }
 
 void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const {
-  if (config_.position_embedding != spec::PositionEmbedding::kRotary) return;
-  context.rotary = rotary_tables_.of(config_, sequence_length, positions.device());
+  if (config_.position_embedding != families::PositionEmbedding::kRotary) return;
+  context.rotary = rotary_tables_.of(config_.rotary(), sequence_length, positions.device());
   context.positions = positions;
 }
 
@@ -198,6 +198,15 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   return final_layernorm_->forward(x);
 }
 
+DecoderShape GptModel::decoder_shape() const {
+  const bool learned = config_.position_embedding == families::PositionEmbedding::kLearned;
+  return {.num_layers = config_.num_layers,
+          .num_groups = config_.num_groups(),
+          .head_size = config_.kv_channels,
+          .vocab_size = config_.vocab_size,
+          .max_positions = learned ? config_.max_position_embeddings : 0};
+}
+
 at::Tensor GptModel::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
 
 void GptModel::visit(tensor::ParamVisitor& visitor) {
@@ -210,6 +219,19 @@ void GptModel::visit(tensor::ParamVisitor& visitor) {
   // A tied output is the word embedding again; only where that lies elsewhere is it this part's own.
   if (output_layer_ && !config_.tie_output) visitor.child("lm_head", *output_layer_);
   if (output_layer_ && config_.tie_output && !word_embeddings_) visitor.child("word_embeddings", *output_layer_);
+}
+
+const FamilyRuntime& gpt_runtime() {
+  static const FamilyRuntime runtime{
+      .family = &families::gpt_family(),
+      .build = [](const nn::LayerBuilder& builder, const config::RunConfig& run, const plan::DepthRange& depths,
+                  const StageOptions& options) -> std::unique_ptr<pipeline::Stage> {
+        return std::make_unique<GptModel>(builder, families::gpt_config(run), depths, options);
+      },
+      .build_decoder = [](const nn::LayerBuilder& builder, const config::RunConfig& run) -> std::unique_ptr<Decoder> {
+        return std::make_unique<GptModel>(builder, families::gpt_config(run), StageOptions{});
+      }};
+  return runtime;
 }
 
 }  // namespace espalier::models

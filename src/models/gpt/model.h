@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "families/gpt/config.h"
+#include "models/build.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
 #include "nn/mlp.h"
@@ -20,13 +22,12 @@
 #include "pipeline/recompute.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
-#include "spec/gpt.h"
 
 namespace espalier::models {
 
 class GptBlock {
  public:
-  GptBlock(const nn::LayerBuilder& builder, const spec::GptConfig& config, int64_t layer);
+  GptBlock(const nn::LayerBuilder& builder, const families::GptConfig& config, int64_t layer);
   at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const;  // [S, b, h] -> [S, b, h]
   void visit(tensor::ParamVisitor& visitor);
 
@@ -39,18 +40,14 @@ class GptBlock {
 };
 
 // A consecutive part of the model, or all of it.
-class GptModel : public pipeline::Stage {
+class GptModel : public pipeline::Stage, public Decoder {
  public:
-  struct Options {
-    pipeline::RecomputePlan recompute;
-    uint64_t seed = 0;                    // keys dropout
-    bool distribute_kept_inputs = false;  // of recomputed layers, over the tensor ranks
-  };
+  using Options = StageOptions;
   // The depths `part` of the model. The builder's ParamSet holds their parameters and outlives the model.
-  GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const plan::DepthRange& part,
+  GptModel(const nn::LayerBuilder& builder, const families::GptConfig& config, const plan::DepthRange& part,
            const Options& options);
   // The whole model.
-  GptModel(const nn::LayerBuilder& builder, const spec::GptConfig& config, const Options& options)
+  GptModel(const nn::LayerBuilder& builder, const families::GptConfig& config, const Options& options)
       : GptModel(builder, config, {0, config.num_layers + 2}, options) {}
 
   // Between parts goes "hidden", [S, b, h]. The last part gives one loss term, "lm loss".
@@ -59,15 +56,12 @@ class GptModel : public pipeline::Stage {
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
 
-  // For generation and scoring with a whole model, no graph: [b, s] ids at `positions` -> hidden states after the
-  // final norm, [s, b, h]. A cache in the context receives the keys and values of these positions; rotary positions are
-  // then those of a sequence as long as its capacity.
-  at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
-  at::Tensor logits(const at::Tensor& hidden) const;  // [..., h] -> [..., V/tp] fp32
-
-  const spec::GptConfig& config() const { return config_; }
-  // The attention description that belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
-  tensor::AttentionContext attention_context() const;
+  // With a whole model.
+  DecoderShape decoder_shape() const override;
+  at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
+                           const nn::ForwardContext& context) const override;
+  at::Tensor logits(const at::Tensor& hidden) const override;
+  tensor::AttentionContext attention_context() const override;
 
  private:
   // Rows of the sequence.
@@ -86,7 +80,7 @@ class GptModel : public pipeline::Stage {
   // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
   void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;
 
-  spec::GptConfig config_;
+  families::GptConfig config_;
   Options options_;
   const dist::Grid& grid_;
   dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
@@ -105,5 +99,7 @@ class GptModel : public pipeline::Stage {
   std::optional<nn::Norm> final_layernorm_;
   std::optional<nn::OutputLayer> output_layer_;
 };
+
+const FamilyRuntime& gpt_runtime();
 
 }  // namespace espalier::models

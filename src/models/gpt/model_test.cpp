@@ -5,8 +5,8 @@
 namespace espalier::models {
 namespace {
 
-spec::GptConfig small_config() {
-  spec::GptConfig config;
+families::GptConfig small_config() {
+  families::GptConfig config;
   config.num_layers = 3;
   config.hidden_size = 24;
   config.ffn_hidden_size = 40;
@@ -18,8 +18,8 @@ spec::GptConfig small_config() {
   return config;
 }
 
-std::vector<std::string> visited_names(const spec::GptConfig& config) {
-  tensor::ParamSet params(spec::gpt_params(config), {}, at::kFloat, true);
+std::vector<std::string> visited_names(const families::GptConfig& config) {
+  tensor::ParamSet params(families::gpt_params(config), {}, at::kFloat, true);
   GptModel model(nn::LayerBuilder{params, dist::single_process()}, config, {{}, 1});
   std::vector<std::string> names;
   tensor::ParamVisitor visitor([&](const std::string& name, tensor::Param& param) {
@@ -33,12 +33,12 @@ std::vector<std::string> visited_names(const spec::GptConfig& config) {
 TEST(GptModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
   for (const bool bloom : {false, true})
     for (const bool tied : {false, true}) {
-      spec::GptConfig config = small_config();
-      config.position_embedding = bloom ? spec::PositionEmbedding::kAlibi : spec::PositionEmbedding::kLearned;
+      families::GptConfig config = small_config();
+      config.position_embedding = bloom ? families::PositionEmbedding::kAlibi : families::PositionEmbedding::kLearned;
       config.embed_layernorm = bloom;
       config.tie_output = tied;
       std::vector<std::string> expected;
-      for (const spec::ParamSpec& spec : spec::gpt_params(config)) expected.push_back(spec.name);
+      for (const spec::ParamSpec& spec : families::gpt_params(config)) expected.push_back(spec.name);
       EXPECT_EQ(visited_names(config), expected) << "bloom " << bloom << " tied " << tied;
     }
 }
@@ -46,9 +46,9 @@ TEST(GptModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
 TEST(GptModel, VisitsExactlyTheParametersOfALlama) {
   for (const bool head_norms : {false, true})
     for (const bool qkv_bias : {false, true}) {
-      spec::GptConfig config = small_config();
+      families::GptConfig config = small_config();
       config.num_query_groups = 1;
-      config.position_embedding = spec::PositionEmbedding::kRotary;
+      config.position_embedding = families::PositionEmbedding::kRotary;
       config.normalization = spec::Normalization::kRmsNorm;
       config.activation = spec::Activation::kSwiglu;
       config.add_bias_linear = false;
@@ -56,7 +56,7 @@ TEST(GptModel, VisitsExactlyTheParametersOfALlama) {
       config.qk_layernorm = head_norms;
       config.tie_output = false;
       std::vector<std::string> expected;
-      for (const spec::ParamSpec& spec : spec::gpt_params(config)) expected.push_back(spec.name);
+      for (const spec::ParamSpec& spec : families::gpt_params(config)) expected.push_back(spec.name);
       EXPECT_EQ(visited_names(config), expected) << "head norms " << head_norms << " bias " << qkv_bias;
     }
 }

@@ -87,7 +87,8 @@ Ghost GhostModel::exchange(Ghost x, double bytes) {
   return swap();
 }
 
-Ghost GhostModel::norm(const Ghost& x, bool rms, bool joins_residual) {
+Ghost GhostModel::norm(const Ghost& x, spec::Normalization kind, bool joins_residual) {
+  const bool rms = kind == spec::Normalization::kRmsNorm;
   const char* op = rms ? "rms_norm" : "layer_norm";
   const Ghost y = make_x(), mean = make(rms ? 0 : s_.rows * kFp32), rstd = make(s_.rows * kFp32);
   if (has_graph_) {
@@ -104,9 +105,8 @@ Ghost GhostModel::norm(const Ghost& x, bool rms, bool joins_residual) {
   return y;
 }
 
-Ghost GhostModel::head_norm(const Ghost& qkv) {
-  if (!s_.head_norm) return qkv;
-  const Ghost result = make(qkv->bytes()), rstd = make(s_.tokens * s_.normed_heads * kFp32);
+Ghost GhostModel::head_norm(const Ghost& qkv, double heads) {
+  const Ghost result = make(qkv->bytes()), rstd = make(s_.tokens * heads * kFp32);
   if (has_graph_) {
     save("qk_norm", "qkv", qkv);
     save("qk_norm", "rstd", rstd);
@@ -116,17 +116,16 @@ Ghost GhostModel::head_norm(const Ghost& qkv) {
 }
 
 Ghost GhostModel::rotary(const Ghost& qkv) {
-  if (s_.positions == 0) return qkv;
   if (has_graph_) save("rotary", "positions", positions_);
   const double bytes = qkv->bytes();
   push([this, bytes](const Ghost&) { return make(bytes); });
   return make(bytes);
 }
 
-Ghost GhostModel::attention(const Ghost& qkv) {
-  const Ghost result = make(s_.tokens * s_.projection * s_.element);
+Ghost GhostModel::attention(const Ghost& qkv, double projection, double heads) {
+  const Ghost result = make(s_.tokens * projection * s_.element);
   if (!has_graph_) return result;
-  const Ghost log_sum_exp = make(s_.tokens * s_.heads * kFp32);
+  const Ghost log_sum_exp = make(s_.tokens * heads * kFp32);
   save("attention", "qkv", qkv);
   save("attention", "result", result);
   save("attention", "log_sum_exp", log_sum_exp);
@@ -134,10 +133,10 @@ Ghost GhostModel::attention(const Ghost& qkv) {
   return result;
 }
 
-Ghost GhostModel::activation(const Ghost& x) {
+Ghost GhostModel::activation(const Ghost& x, double ffn) {
   if (has_graph_) save("bias_activation", "x", x);
   push([this, x](const Ghost&) { return make(x->bytes()); });
-  return make(s_.tokens * s_.ffn * s_.element);
+  return make(s_.tokens * ffn * s_.element);
 }
 
 // bias_dropout_add: the gradient of the residual stream goes past the layer.
@@ -149,28 +148,30 @@ Ghost GhostModel::add_dropout(const Ghost& x) {
   return make_x();
 }
 
-Ghost GhostModel::self_attention(const Ghost& x) {
-  const double bytes = s_.tokens * s_.qkv * s_.element;
-  Ghost qkv = exchange(linear(gather(x), s_.hidden, s_.qkv), bytes);
-  qkv = head_norm(qkv);
-  qkv = rotary(qkv);
-  const Ghost mixed = exchange(attention(qkv), s_.tokens * s_.projection * s_.element);
-  return add_dropout(sum_and_split(linear(mixed, s_.projection, s_.hidden)));
+Ghost GhostModel::self_attention(const Ghost& x, const spec::GhostAttention& of_model) {
+  const double qkv_columns = of_model.qkv / s_.tensor_ranks, projection = of_model.projection / s_.tensor_ranks;
+  Ghost qkv = exchange(linear(gather(x), s_.hidden, qkv_columns), s_.tokens * qkv_columns * s_.element);
+  if (of_model.normed_heads > 0) qkv = head_norm(qkv, of_model.normed_heads / s_.tensor_ranks);
+  if (of_model.rotary) qkv = rotary(qkv);
+  const Ghost mixed = exchange(attention(qkv, projection, of_model.heads / s_.tensor_ranks),
+                               s_.tokens * projection * s_.element);
+  return add_dropout(sum_and_split(linear(mixed, projection, s_.hidden)));
 }
 
-Ghost GhostModel::mlp(const Ghost& x) {
-  const Ghost inner = activation(linear(gather(x), s_.hidden, s_.inner));
-  return add_dropout(sum_and_split(linear(inner, s_.ffn, s_.hidden)));
+Ghost GhostModel::mlp(const Ghost& x, double inner, double ffn) {
+  const double width = ffn / s_.tensor_ranks;
+  const Ghost active = activation(linear(gather(x), s_.hidden, inner / s_.tensor_ranks), width);
+  return add_dropout(sum_and_split(linear(active, width, s_.hidden)));
 }
 
-Ghost GhostModel::layer(const Ghost& x) {
+Ghost GhostModel::layer(const Ghost& x, int64_t depth) {
   // Under ZeRO 3 weights come before a layer runs, in either direction, and go after it.
   const Ghost weights = make(s_.layer_weights);
   push([this](const Ghost& dy) {
     layer_weights_.reset();
     return dy;
   });
-  const Ghost y = layer_with_weights(x);
+  const Ghost y = model_.depths[static_cast<size_t>(depth)].ghost(*this, x);
   push([this](const Ghost& dy) {
     layer_weights_ = make(s_.layer_weights);
     return dy;
@@ -178,62 +179,58 @@ Ghost GhostModel::layer(const Ghost& x) {
   return y;
 }
 
-Ghost GhostModel::layer_with_weights(const Ghost& x) {
-  const Ghost attention_input = norm(x, s_.rms_norm, true);
-  const Ghost a = self_attention(attention_input);
-  const Ghost mlp_input = norm(a, s_.rms_norm, true);
-  return mlp(mlp_input);
-}
-
-Ghost GhostModel::layers(Ghost x, int64_t num_layers) {
-  for (int64_t number = 0; number < num_layers; ++number) x = layer(x);
+Ghost GhostModel::layers(Ghost x, const DepthRange& depths) {
+  for (int64_t depth = depths.begin; depth < depths.end; ++depth) x = layer(x, depth);
   return x;
 }
 
-Ghost GhostModel::recomputed(const Ghost& x, int64_t num_layers) {
+Ghost GhostModel::recomputed(const Ghost& x, const DepthRange& depths) {
   const bool divided = s_.kept_input_share < 1;
   const Ghost kept = divided ? make(x->bytes() * s_.kept_input_share) : x;
   save("recompute", "input", kept);
-  push([this, kept, divided, num_layers](const Ghost& dy) {
+  push([this, kept, divided, depths](const Ghost& dy) {
     const Ghost input = divided ? make_x() : kept;
     const size_t below = graph_.size();
     const bool recorded = std::exchange(recording_, false);
-    const Ghost result = layers(input, num_layers);
+    const Ghost result = layers(input, depths);
     recording_ = recorded;
     return run_backward(below, dy);
   });
   const bool recorded = std::exchange(recording_, false);
   has_graph_ = false;
-  const Ghost result = layers(x, num_layers);
+  const Ghost result = layers(x, depths);
   has_graph_ = true;
   recording_ = recorded;
   return result;
 }
 
-Ghost GhostModel::embed(const Part& part) {
+Ghost GhostModel::look_up_words() {
   const Ghost ids = make(s_.tokens * kInt64);
   save("embedding", "ids", ids);
   push([ids](const Ghost&) { return Ghost(); });
-  Ghost x = sum_and_split(make(s_.tokens * s_.hidden * s_.element));
-  if (part.has_norm) x = norm(x, /*rms=*/false, false);
-  if (part.has_positions) {
-    const Ghost places = make(s_.rows * kInt64);
-    save("embedding", "ids", places);
-    push([places](const Ghost& dy) { return dy; });
-    const Ghost positions = make_x();
-    x = make_x();
-  }
-  if (s_.dropout) {
-    push([this](const Ghost&) { return make_x(); });
-    x = make_x();
-  }
+  return sum_and_split(make(s_.tokens * s_.hidden * s_.element));
+}
+
+Ghost GhostModel::add_positions(Ghost x) {
+  const Ghost places = make(s_.rows * kInt64);
+  save("embedding", "ids", places);
+  push([places](const Ghost& dy) { return dy; });
+  const Ghost positions = make_x();
+  x = make_x();
+  return x;
+}
+
+Ghost GhostModel::dropout(Ghost x) {
+  if (!s_.dropout) return x;
+  push([this](const Ghost&) { return make_x(); });
+  x = make_x();
   return x;
 }
 
 double GhostModel::logit_block() const { return std::min(kLogitBlock, s_.tokens * s_.vocabulary * kFp32); }
 
-void GhostModel::output(const Ghost& hidden) {
-  const Ghost x = gather(norm(hidden, s_.rms_norm, false));
+void GhostModel::language_model_loss(Ghost hidden) {
+  const Ghost x = gather(std::exchange(hidden, nullptr));
   const Ghost labels = make(s_.tokens * kInt64), mask = make(s_.tokens * kFp32);
   const Ghost losses = make(s_.tokens * kFp32), log_sum_exp = make(s_.tokens * kFp32);
   const double all_logits = s_.tokens * s_.vocabulary * kFp32;
@@ -273,21 +270,25 @@ Ghost GhostModel::output_backward_wide(const Ghost& x, const Ghost& kept_logits)
   return short_type ? make(x->bytes()) : dx;
 }
 
-void GhostModel::forward(const Part& part) {
+void GhostModel::forward(const DepthRange& depths, const Recompute& recompute) {
   positions_ = make(s_.positions * kInt64);
-  Ghost x = part.embeds ? embed(part) : make_x();
-  if (!part.embeds) input_ = x;
-  const Recompute& recompute = part.recompute;
-  int64_t done = 0;
-  const int64_t in_ranges = recompute.kind == Recompute::Kind::kNone ? 0
-                            : recompute.kind == Recompute::Kind::kUniform
-                                ? part.num_layers
-                                : std::min(recompute.num_layers, part.num_layers);
+  const auto last = static_cast<int64_t>(model_.depths.size()) - 1;
+  Ghost x;
+  if (depths.contains(0))
+    x = model_.depths.front().ghost(*this, nullptr);
+  else
+    input_ = x = make_x();
+  DepthRange rest{std::max<int64_t>(1, depths.begin), std::min(last, depths.end)};
+  const int64_t end_of_recomputed = rest.begin + num_recomputed(recompute, rest.count());
   const int64_t each = recompute.kind == Recompute::Kind::kUniform ? recompute.num_layers : 1;
-  for (; done < in_ranges; done += each) x = recomputed(x, std::min(each, part.num_layers - done));
-  x = layers(x, std::max<int64_t>(0, part.num_layers - done));
-  if (part.has_output)
-    output(x);
+  while (rest.begin < end_of_recomputed) {
+    const int64_t end = std::min(rest.begin + each, rest.end);
+    x = recomputed(x, {rest.begin, end});
+    rest.begin = end;
+  }
+  x = layers(x, rest);
+  if (depths.contains(last))
+    model_.depths.back().ghost(*this, x);
   else
     output_ = x;
 }

@@ -1,14 +1,16 @@
-// A part of a GPT, run forward and backward with ghost tensors: the text of nn/, models/gpt and the ops of kernels/, as
-// far as tensors are made, kept and let go in it.
+// A part of a model, run forward and backward with ghost tensors: the text of nn/ and the ops of kernels/, as far as
+// tensors are made, kept and let go in it; the order of layers is the family's (spec::Depth::ghost).
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "plan/activation_memory.h"
-#include "plan/internal/ghost.h"
+#include "spec/ghost.h"
 
 namespace espalier::plan::internal {
+
+using spec::Ghost;
 
 // Sizes on one rank; legend as in dist/collectives.h. S: rows of the residual stream, s/cp, / tp under sequence
 // parallelism.
@@ -16,40 +18,41 @@ struct GhostSizes {
   double element = 4;           // bytes of the compute type
   double rows = 0, tokens = 0;  // S * b; s/cp * b
   double hidden = 0;
-  // Of this tensor rank: channels of all queries, and with keys and values; query heads, with key heads; ...
-  double projection = 0, qkv = 0, heads = 0, normed_heads = 0;
-  double inner = 0, ffn = 0, vocabulary = 0;  // width of the MLP before and after its activation
-  double positions = 0;                       // s * b, with rotary positions
-  bool rms_norm = false, head_norm = false;
+  double tensor_ranks = 1;  // that divide heads, the MLP's width and
+  double vocabulary = 0;    // the vocabulary; of this rank
+  double positions = 0;     // s * b, where they are kept
   bool sequence_parallel = false, context_parallel = false, dropout = false;
   ProductKind products = ProductKind::kDirect;
   double kept_input_share = 1;  // of a recomputed range's input: 1/tp where tensor ranks divide it
   double layer_weights = 0;     // that exist only while a layer runs (ZeRO 3)
 };
 
-class GhostModel {
+class GhostModel : public spec::GhostOps {
  public:
-  explicit GhostModel(const GhostSizes& sizes) : s_(sizes) {}
+  // `model` outlives it.
+  GhostModel(const spec::ModelSpec& model, const GhostSizes& sizes) : model_(model), s_(sizes) {}
 
-  struct Part {
-    bool embeds = false, has_positions = false, has_norm = false;
-    Recompute recompute;
-    int64_t num_layers = 0;
-    bool has_output = false;
-  };
-  // The forward pass; what a backward needs is kept until backward() or the end of this object.
-  void forward(const Part& part);
+  // The forward pass of these depths; what a backward needs is kept until backward() or the end of this object.
+  void forward(const DepthRange& depths, const Recompute& recompute);
   // In a deferring schedule what weight gradients need is kept until weight_grads().
   void backward(bool deferring);
   void weight_grads();
 
-  ByteCount& count() { return count_; }
+  spec::ByteCount& count() { return count_; }
   const std::vector<SavedBytes>& saved() const { return saved_; }
+
+  Ghost look_up_words() override;
+  Ghost add_positions(Ghost x) override;
+  Ghost dropout(Ghost x) override;
+  Ghost norm(const Ghost& x, spec::Normalization kind, bool joins_residual) override;
+  Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
+  Ghost mlp(const Ghost& x, double inner, double ffn) override;
+  void language_model_loss(Ghost x) override;
 
  private:
   using Backward = std::function<Ghost(Ghost)>;
 
-  Ghost make(double bytes) { return std::make_shared<GhostTensor>(count_, bytes); }
+  Ghost make(double bytes) { return std::make_shared<spec::GhostTensor>(count_, bytes); }
   Ghost make_x() { return make(s_.rows * s_.hidden * s_.element); }
   void need(double bytes) { make(bytes); }  // for a moment
   void save(const char* op, const char* name, const Ghost& tensor);
@@ -62,29 +65,24 @@ class GhostModel {
   Ghost gather(const Ghost& x);           // [S, ...] -> [s/cp, ...]
   Ghost sum_and_split(Ghost x);           // [s/cp, ...] -> [S, ...]
   Ghost exchange(Ghost x, double bytes);  // sequence_to_heads, heads_to_sequence
-  Ghost norm(const Ghost& x, bool rms, bool joins_residual);
-  Ghost head_norm(const Ghost& qkv);
+  Ghost head_norm(const Ghost& qkv, double heads);
   Ghost rotary(const Ghost& qkv);
-  Ghost attention(const Ghost& qkv);
-  Ghost activation(const Ghost& x);
+  Ghost attention(const Ghost& qkv, double projection, double heads);
+  Ghost activation(const Ghost& x, double ffn);
   Ghost add_dropout(const Ghost& x);
-  Ghost self_attention(const Ghost& x);
-  Ghost mlp(const Ghost& x);
-  Ghost layer(const Ghost& x);
-  Ghost layer_with_weights(const Ghost& x);
-  Ghost layers(Ghost x, int64_t num_layers);
-  Ghost recomputed(const Ghost& x, int64_t num_layers);
-  Ghost embed(const Part& part);
-  void output(const Ghost& x);
+  Ghost layer(const Ghost& x, int64_t depth);
+  Ghost layers(Ghost x, const DepthRange& depths);
+  Ghost recomputed(const Ghost& x, const DepthRange& depths);
   Ghost output_backward_panels(const Ghost& x);
   Ghost output_backward_wide(const Ghost& x, const Ghost& kept_logits);
   double logit_block() const;
 
+  const spec::ModelSpec& model_;
   GhostSizes s_;
-  ByteCount count_;
+  spec::ByteCount count_;
   std::vector<Backward> graph_;
   std::vector<SavedBytes> saved_;
-  std::vector<const GhostTensor*> saved_tensors_;
+  std::vector<const spec::GhostTensor*> saved_tensors_;
   std::vector<Ghost> deferred_;
   Ghost input_, output_;  // as a stage's runner holds them between forward and backward
   Ghost positions_;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "convert/hf/internal/config_reader.h"
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 
 namespace espalier::convert {
 

@@ -7,9 +7,9 @@
 namespace espalier::convert {
 
 // Sets the rotary fields of `config`, whose head size and max_position_embeddings are set.
-void read_rope(ConfigReader& reader, HfFamily family, spec::GptConfig& config, Problems& problems);
+void read_rope(ConfigReader& reader, HfFamily family, families::GptConfig& config, Problems& problems);
 
 // Writes both spellings: transformers 5 reads either, transformers 4 only the old one.
-void write_rope(HfFamily family, const spec::GptConfig& config, nlohmann::ordered_json& json);
+void write_rope(HfFamily family, const families::GptConfig& config, nlohmann::ordered_json& json);
 
 }  // namespace espalier::convert

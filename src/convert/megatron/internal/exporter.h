@@ -10,6 +10,7 @@
 #include "convert/megatron/arguments.h"
 #include "convert/megatron/export.h"
 #include "convert/megatron/merge.h"
+#include "families/gpt/config.h"
 #include "store/run_folder.h"
 #include "store/torch_value.h"
 
@@ -52,7 +53,7 @@ class MegatronExporter {
   store::TorchValue adam_state(const std::vector<RankParams>& groups, int64_t tensor_rank);
   void put_run(store::TorchPairs& root) const;  // what both formats keep of the run
 
-  int64_t layers_per_stage() const { return config_.model.num_layers / request_.pipeline; }
+  int64_t layers_per_stage() const { return model_.num_layers / request_.pipeline; }
   bool is_of_stage(const spec::ParamSpec& spec, int64_t stage) const;
   bool has_embedding_copy(int64_t stage) const;
   // In the order of the optimizer: the decaying ones as two halves (Megatron-DeepSpeed), then biases and norms.
@@ -75,8 +76,9 @@ class MegatronExporter {
   MegatronExport request_;
   store::StepEntry entry_;
   StepTensors tensors_;
-  plan::RunConfig config_;
+  config::RunConfig config_;
   OptionTable table_;
+  families::GptConfig model_;
   std::vector<spec::ParamSpec> specs_;
   RowOrder order_;
   bool has_optimizer_ = false;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "spec/gpt.h"
+#include "families/gpt/config.h"
 #include "store/torch_value.h"
 
 namespace espalier::convert {
@@ -15,6 +15,6 @@ bool is_set(const store::TorchValue* value);
 void refuse_other_models(const store::TorchValue& args, const std::string& origin);
 
 // What NVIDIA's readers look for where our own names are others.
-void put_names_of_nvidia(const spec::GptConfig& model, store::TorchPairs& pairs);
+void put_names_of_nvidia(const families::GptConfig& model, store::TorchPairs& pairs);
 
 }  // namespace espalier::convert

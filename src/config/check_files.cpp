@@ -1,0 +1,166 @@
+// What must exist, or be possible to create, before a run starts; token files are the data library's to check.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/foreign_checkpoint.h"
+#include "config/run_config.h"
+
+namespace espalier::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FileChecks {
+  const RunConfig& config;
+  const OptionTable& table;
+  Problems& problems;
+
+  std::string origin(const char* name) const { return table.origin(name); }
+  bool exists(const fs::path& path) const {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+  }
+
+  static bool is_hugging_face(const TokenizerConfig& tokenizer) {
+    return tokenizer.tokenizer_type == "HFTokenizer" || tokenizer.tokenizer_type == "HuggingFaceTokenizer";
+  }
+  void check_tokenizer();
+  void check_hugging_face(const char* name, const std::string& path);
+  void check_folder_to_write(const char* name, const std::string& folder);
+  void check_load();
+  void check_finetune();
+};
+
+void FileChecks::check_tokenizer() {
+  const TokenizerConfig& tokenizer = config.tokenizer;
+  const auto check_file = [&](const char* name, const std::string& file, const char* meaning) {
+    if (file.empty() && !config.validate_only)
+      problems.add(name, " is required with --tokenizer-type ", tokenizer.tokenizer_type, ": ", meaning);
+    if (!file.empty() && !exists(file)) problems.add(origin(name), ": there is no such file");
+  };
+  if (tokenizer.tokenizer_type == "GPT2BPETokenizer") {
+    check_file("--vocab-file", tokenizer.vocab_file, "vocab.json");
+    check_file("--merge-file", tokenizer.merge_file, "merges.txt");
+    return;
+  }
+  if (tokenizer.tokenizer_type == "NullTokenizer") {
+    if (!tokenizer.vocab_size) problems.add("--vocab-size is required with --tokenizer-type NullTokenizer");
+    return;
+  }
+  if (tokenizer.tokenizer_type.rfind("BertWordPiece", 0) == 0)
+    return check_file("--vocab-file", tokenizer.vocab_file, "vocab.txt");
+  const bool named_by_path = tokenizer.tokenizer_type == "PretrainedFromHF";
+  if (!named_by_path && !is_hugging_face(tokenizer)) {
+    const char* meaning = tokenizer.tokenizer_type == "TikTokenizer" ? "ranks of tiktoken" : "a SentencePiece .model";
+    return check_file("--tokenizer-model", tokenizer.tokenizer_model, meaning);
+  }
+  // NVIDIA and Argonne say --tokenizer-model where BigScience says --tokenizer-name-or-path.
+  const bool by_model = !named_by_path && tokenizer.tokenizer_name_or_path.empty();
+  check_hugging_face(by_model ? "--tokenizer-model" : "--tokenizer-name-or-path",
+                     by_model ? tokenizer.tokenizer_model : tokenizer.tokenizer_name_or_path);
+}
+
+void FileChecks::check_hugging_face(const char* name, const std::string& path) {
+  std::error_code error;
+  if (path.empty()) {
+    if (!config.validate_only) {
+      problems.add(name, " is required with --tokenizer-type ", config.tokenizer.tokenizer_type,
+                   ": tokenizer.json or its folder");
+    }
+  } else if (!exists(path)) {
+    problems.add(origin(name),
+                 ": there is no such file or folder, and names of the Hugging Face Hub "
+                 "are not fetched; download its tokenizer.json and name that file");
+  } else if (fs::is_directory(path, error) && !exists(fs::path(path) / "tokenizer.json")) {
+    problems.add(origin(name), ": the folder holds no tokenizer.json");
+  }
+}
+
+void FileChecks::check_folder_to_write(const char* name, const std::string& folder) {
+  if (folder.empty()) return;
+  fs::path existing = fs::absolute(folder).lexically_normal();
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  if (!fs::is_directory(existing, error)) {
+    problems.add(origin(name), ": ", existing.string(), " is a file, not a folder");
+  } else if (access(existing.c_str(), W_OK | X_OK) != 0) {
+    problems.add(origin(name), ": cannot write in ", existing.string());
+  }
+}
+
+// "step_00001000" -> 1000, or nothing.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with("step_") || name.size() == 5) return std::nullopt;
+  if (name.find_first_not_of("0123456789", 5) != std::string::npos || name.size() > 20) return std::nullopt;
+  return std::stoll(name.substr(5));
+}
+
+// In order; none where there is no such folder.
+std::vector<int64_t> complete_steps(const fs::path& run_folder) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder, error)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename());
+    if (step && fs::exists(entry.path() / "manifest.json", error)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// A launch line that is started again after a crash must not begin at iteration 0 once more. A checkpoint of step 0 is
+// an imported one.
+void FileChecks::check_finetune() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (!checkpoint.finetune || checkpoint.save.empty()) return;
+  const std::vector<int64_t> steps = complete_steps(checkpoint.save);
+  if (steps.empty() || steps.back() == 0) return;
+  problems.add("--finetune would start again at iteration 0, and ", origin("--save"),
+               " already holds checkpoints up to iteration ", steps.back(),
+               ". To go on with that run leave out --finetune and give --load ", checkpoint.save,
+               "; to start anew give another --save");
+}
+
+void FileChecks::check_load() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.load.empty()) return;
+  std::error_code error;
+  const bool may_be_missing =
+      !checkpoint.save.empty() && !checkpoint.ckpt_step &&
+      fs::absolute(checkpoint.load).lexically_normal() == fs::absolute(checkpoint.save).lexically_normal();
+  if (!fs::is_directory(checkpoint.load, error)) {
+    if (!may_be_missing) problems.add(origin("--load"), ": there is no such folder");
+    return;
+  }
+  if (exists(fs::path(checkpoint.load) / "manifest.json")) return;  // a step folder
+  const std::vector<int64_t> steps = complete_steps(checkpoint.load);
+  if (const auto foreign = steps.empty() ? describe_foreign_checkpoint(checkpoint.load) : std::nullopt) {
+    problems.add(origin("--load"), ": ", *foreign);
+    return;
+  }
+  std::string listed;
+  for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
+  if (steps.empty() && !may_be_missing)
+    problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)");
+  // A run that began at that step goes on from its newest, and may have removed it since.
+  const bool has_begun_there =
+      checkpoint.ckpt_step && exists(fs::path(checkpoint.load) / concat(".ckpt_step_", *checkpoint.ckpt_step));
+  if (checkpoint.ckpt_step && !has_begun_there && !steps.empty() &&
+      std::find(steps.begin(), steps.end(), *checkpoint.ckpt_step) == steps.end())
+    problems.add(origin("--ckpt-step"), " is not in ", checkpoint.load, "; its complete steps are ", listed);
+}
+
+}  // namespace
+
+void check_files(const RunConfig& config, const OptionTable& table, Problems& problems) {
+  FileChecks checks{config, table, problems};
+  checks.check_tokenizer();
+  checks.check_load();
+  checks.check_finetune();
+  checks.check_folder_to_write("--save", config.checkpoint.save);
+  checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
+  checks.check_folder_to_write("--data-cache-path", config.data.data_cache_path);
+}
+
+}  // namespace espalier::config

@@ -1,0 +1,71 @@
+// What the rest of the system can ask of a kind of model before it exists: a struct of functions, one value for each
+// family (families/registry.h lists them). What has a family's own options and nothing else is a FamilyConfig; what
+// everything else knows of the model is the ModelSpec that the family makes of it.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "spec/model_spec.h"
+
+namespace espalier::config {
+
+struct RunConfig;
+
+// The options of one family, as a value: a copyable struct that only its family knows.
+class FamilyConfig {
+ public:
+  FamilyConfig() = default;
+  template <class T>
+  explicit FamilyConfig(T settings) : settings_(std::move(settings)) {}
+
+  // CHECKs that it is one. References stay valid until this object is assigned to or destroyed.
+  template <class T>
+  T& as() {
+    T* const settings = std::any_cast<T>(&settings_);
+    ESPALIER_CHECK(settings != nullptr, "the settings of another model family");
+    return *settings;
+  }
+  template <class T>
+  const T& as() const {
+    return const_cast<FamilyConfig*>(this)->as<T>();
+  }
+
+ private:
+  std::any settings_;
+};
+
+// Where rows of a family stand between those that all have, so that help keeps the groups of Megatron-DeepSpeed.
+enum class FamilyRows {
+  kSize,            // group "network size", before the rows of the vocabulary
+  kShape,           // after them
+  kRegularization,  // first of the group of that name: dropout
+  kInitialization,  // after the seed
+  kData             // last of the group "data and dataloader"
+};
+
+class Resolving;
+class UnusedOptions;
+
+struct Family {
+  const char* name = "";     // as in `espalier train gpt`, and in manifests
+  const char* display = "";  // for people: "GPT"
+  const char* kin = "";      // in lists of commands: "GPT-2, BLOOM, Llama and models like them"
+  const char* summary = "";  // of `espalier train NAME --help`
+  FamilyConfig (*new_config)() = nullptr;
+  void (*add_options)(OptionTable& table, FamilyConfig& config, FamilyRows where) = nullptr;
+  // Derives what is not given and checks it, against the grid and the sequence length too, which are resolved before.
+  void (*resolve)(const Resolving& resolving, FamilyConfig& config) = nullptr;
+  // Given options that others leave without effect (config/unused_options.h).
+  void (*find_unused)(const RunConfig& run, UnusedOptions& unused) = nullptr;
+  // Layers that pipeline stages divide: depths of the ModelSpec but the first and the last. 0 while it is not known.
+  int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
+  // Of a resolved run; without a vocabulary it has no rows of words.
+  spec::ModelSpec (*model)(const RunConfig& run) = nullptr;
+};
+
+}  // namespace espalier::config

@@ -1,0 +1,53 @@
+// The parts of resolve(): each derives what it names and reports what is wrong with it.
+#pragma once
+
+#include <string>
+
+#include "config/family.h"
+#include "config/run_config.h"
+#include "plan/near_numbers.h"
+
+namespace espalier::config::internal {
+
+using plan::divisors_near;
+using plan::multiples_near;
+
+class Resolver {
+ public:
+  Resolver(RunConfig& config, const OptionTable& table, Problems& problems)
+      : config_(config), table_(table), problems_(problems) {}
+
+  void resolve_length();
+  void resolve_model();
+  void resolve_precision();
+  void resolve_grid();
+  void resolve_pipeline();
+  void resolve_zero();
+  void resolve_batch();
+  void resolve_num_steps();
+  void check_warmup_tokens();
+  void resolve_skips();
+  void resolve_schedule();
+  void resolve_recompute();
+  void resolve_data();
+  void resolve_checkpoint();
+  void resolve_run();
+
+ private:
+  std::string origin(const char* name) const { return table_.origin(name); }
+  int64_t num_layers() const { return config_.family->num_layers(config_.model); }
+  bool given(const char* name) const { return table_.find(name)->given(); }
+  void check_sequence_division();
+  void check_accumulation();
+  void check_chunks();
+  void check_partition();
+  void check_ramp(int64_t batch, int64_t samples_at_once);
+  void check_exclusive_schedule();
+
+  RunConfig& config_;
+  const OptionTable& table_;
+  Problems& problems_;
+  bool ramp_is_good_ = true;
+};
+
+}  // namespace espalier::config::internal

@@ -1,0 +1,329 @@
+// The rows of `espalier train` that are used, whatever the family. The groups are those of Megatron-DeepSpeed's help, in its order.
+#include "config/internal/rows.h"
+#include "config/run_config.h"
+
+namespace espalier::config {
+namespace {
+
+void add_regularization(OptionTable& table, RunConfig& config) {
+  OptimizerConfig& optimizer = config.optimizer;
+  table.group("regularization");
+  config.family->add_options(table, config.model, FamilyRows::kRegularization);
+  table.add("--weight-decay", optimizer.weight_decay, "decoupled; not on biases and layer norms").minimum(0).common();
+  table.add("--clip-grad", optimizer.clip_grad, "largest norm of the whole gradient; 0: no clipping")
+      .minimum(0)
+      .common();
+  table.add("--adam-beta1", optimizer.adam_beta1, "decay of the first moment").minimum(0).maximum(1);
+  table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
+  table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
+  Option& names = table.add_choice(
+      "--optimizer", optimizer.optimizer,
+      {{"adam", OptimizerType::kAdam}, {"adamw", OptimizerType::kAdam}, {"apex.adam", OptimizerType::kAdam}}, "AdamW");
+  for (const char* other : {"sgd",
+                            "apex.sgd",
+                            "adam8bit",
+                            "adamwschedulefree",
+                            "ds.fusedlamb",
+                            "ds.onebitlamb",
+                            "galoreadamw",
+                            "galoreadamw8bit",
+                            "galoreadamw8bitperlayer",
+                            "ipex.fusedlamb",
+                            "ipex.lamb",
+                            "dshampooadamw",
+                            "sgdschedulefree",
+                            "sophiag",
+                            "adopt",
+                            "muon",
+                            "muonclip",
+                            "dist_muon",
+                            "adaptive_muon",
+                            "lion",
+                            "soap"})
+    names.refuse_value(other, "only AdamW is built in; use --optimizer adam");
+  internal::add_regularization_inert(table);
+}
+
+void add_training(OptionTable& table, RunConfig& config) {
+  TrainingConfig& training = config.training;
+  table.group("training");
+  table.add("--micro-batch-size", training.micro_batch_size, "samples that pass through the model at once")
+      .required()
+      .minimum(1)
+      .maximum(1e6)
+      .common();
+  table.add("--global-batch-size", training.global_batch_size, "samples of one step")
+      .minimum(1)
+      .maximum(1e6)
+      .default_text("micro-batch size * data-parallel size")
+      .common();
+  table
+      .add("--rampup-batch-size", training.rampup_batch_size,
+           "START INCREMENT SAMPLES: the batch grows from START to the global batch size within SAMPLES samples")
+      .common();
+  table.add("--train-iters", training.train_iters, "steps of the whole run").minimum(1).maximum(1e12).common();
+  table.add("--train-samples", training.train_samples, "samples of the whole run, instead of --train-iters")
+      .minimum(1)
+      .maximum(1e18)
+      .common();
+  table
+      .add("--train-tokens", training.train_tokens,
+           "end the run earlier, after the step in which it has consumed this many tokens")
+      .minimum(1)
+      .maximum(9e18);
+  table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides").minimum(1);
+  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and exit after this many minutes")
+      .minimum(0);
+  table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists")
+      .value_name("FILE")
+      .alias("--kill-switch-file");
+  table.add_choice("--loss-average", training.loss_average,
+                   {{"token", LossAverage::kToken}, {"micro-batch", LossAverage::kMicroBatch}},
+                   "each token of a step counts the same, or each micro-batch (Megatron-DeepSpeed); equal where no "
+                   "token is masked");
+  table
+      .add("--skip-train-iteration-range", training.skip_train_iteration_range,
+           "steps FIRST-LAST whose samples pass without training, as after a spike of the loss")
+      .value_name("RANGE");
+  table.add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
+      .value_name("STEP");
+  table.add("--train-iters-to-skip", training.train_iters_to_skip, "single steps to skip, counted from 0 (Argonne)")
+      .value_name("STEP");
+  table.add("--num-threads", training.num_threads, "threads of one process")
+      .minimum(1)
+      .maximum(4096)
+      .default_text("usable cores");
+  table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...").minimum(0);
+  table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
+      .minimum(1)
+      .default_text("start + 2");
+  table
+      .add("--allow-memory-overcommit", config.allow_memory_overcommit,
+           "start although this machine has less memory than its processes of the run need")
+      .not_in_recipe();
+  table.add("--validate-only", config.validate_only, "check everything, print the resolved options, start nothing")
+      .not_in_recipe()
+      .common();
+  internal::add_training_inert(table);
+}
+
+void add_recompute(OptionTable& table, RunConfig& config) {
+  TrainingConfig& training = config.training;
+  table.group("activation recompute");
+  table
+      .add("--checkpoint-activations", training.checkpoint_activations,
+           "keep only layer inputs and compute the rest again in the backward pass")
+      .common();
+  table.add("--checkpoint-num-layers", training.checkpoint_num_layers, "layers between two kept inputs")
+      .minimum(1)
+      .default_text("1");
+  table.add_choice("--recompute-granularity", training.recompute_granularity,
+                   {{"none", RecomputeGranularity::kNone},
+                    {"selective", RecomputeGranularity::kSelective},
+                    {"full", RecomputeGranularity::kFull}},
+                   "full: whole layers; selective: only the attention probabilities, which are never kept anyway");
+  table.add_choice("--recompute-method", training.recompute_method,
+                   {{"uniform", RecomputeMethod::kUniform}, {"block", RecomputeMethod::kBlock}},
+                   "all layers in chunks, or the first layers only");
+  table
+      .add("--activations-checkpoint-method", training.activations_checkpoint_method,
+           "--recompute-granularity full with this --recompute-method, as older Megatron-LM spells it")
+      .choices({"uniform", "block"})
+      .default_text("none");
+  table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
+      .alias("--activations-checkpoint-num-layers")
+      .minimum(1)
+      .default_text("1");
+  table
+      .add("--distribute-checkpointed-activations", config.parallel.distribute_checkpointed_activations,
+           "each tensor rank keeps its part of the layer inputs that recompute keeps")
+      .alias("--distribute-saved-activations");
+  table.add("--partition-activations", config.parallel.partition_activations, "the same, as DeepSpeed names it");
+  internal::add_recompute_inert(table);
+}
+
+void add_initialization(OptionTable& table, RunConfig& config) {
+  table.group("initialization");
+  table.add("--seed", config.training.seed, "of weights, dropout and the order of samples")
+      .minimum(1)
+      .maximum(4294967295.0)
+      .common();
+  config.family->add_options(table, config.model, FamilyRows::kInitialization);
+  table.add("--init-method-xavier-uniform", config.training.init_method_xavier_uniform,
+            "weights are uniform within sqrt(6 / (rows + columns)) of 0, instead of --init-method-std");
+  table.add("--adjust-word-embedding-init", config.training.adjust_word_embedding_init,
+            "the word embedding is drawn with --word-embedding-init-std (Argonne)");
+  table
+      .add("--word-embedding-init-std", config.training.word_embedding_init_std,
+           "standard deviation of the word embedding, with --adjust-word-embedding-init")
+      .minimum(0);
+  internal::add_initialization_inert(table);
+}
+
+void add_learning_rate(OptionTable& table, RunConfig& config) {
+  ScheduleConfig& schedule = config.schedule;
+  table.group("learning rate");
+  table.add("--lr", schedule.lr, "largest learning rate").minimum(0).common();
+  table.add("--min-lr", schedule.min_lr, "floor of the schedule").minimum(0).common();
+  table
+      .add_choice(
+          "--lr-decay-style", schedule.lr_decay_style,
+          {{"linear", DecayStyle::kLinear}, {"cosine", DecayStyle::kCosine}, {"constant", DecayStyle::kConstant}},
+          "shape after the warm-up")
+      .common()
+      .refuse_value("inverse-square-root", "use linear, cosine or constant")
+      .refuse_value("WSD", "a decay has one phase: use linear, cosine or constant")
+      .refuse_value("infinite-cosine", "use linear, cosine or constant")
+      .refuse_value("infinite-inv-square-root", "use linear, cosine or constant");
+  table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor")
+      .minimum(1)
+      .maximum(1e12)
+      .default_text("the whole run");
+  table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor")
+      .minimum(1)
+      .maximum(1e18)
+      .default_text("the whole run")
+      .common();
+  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
+      .minimum(1);
+  table.add("--lr-warmup-tokens", schedule.lr_warmup_tokens, "tokens that warm up, instead of the three below")
+      .minimum(0)
+      .maximum(9e18);
+  table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up")
+      .minimum(0)
+      .maximum(1);
+  table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up").minimum(0).maximum(1e12).common();
+  table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up")
+      .minimum(0)
+      .maximum(1e18)
+      .common();
+  table
+      .add("--override-lr-scheduler", schedule.override_lr_scheduler,
+           "on --load, these options win over the checkpoint's")
+      .alias("--override-opt_param-scheduler");
+  table
+      .add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
+           "on --load, the checkpoint's win over these options")
+      .alias("--use-checkpoint-opt_param-scheduler");
+  internal::add_learning_rate_inert(table);
+}
+
+void add_checkpointing(OptionTable& table, RunConfig& config) {
+  CheckpointConfig& checkpoint = config.checkpoint;
+  table.group("checkpointing");
+  table.add("--save", checkpoint.save, "run folder: checkpoints, logs, metrics").value_name("DIR").common();
+  table.add("--save-interval", checkpoint.save_interval, "steps between checkpoints; required with --save")
+      .alias("--persistent-save-interval")
+      .minimum(1)
+      .common();
+  table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
+      .value_name("DIR")
+      .common();
+  table.add("--ckpt-step", checkpoint.ckpt_step, "step of the run folder to load").minimum(1);
+  table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0");
+  table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state");
+  table.add("--no-load-rng", checkpoint.no_load_rng, "nothing changes: randomness is counter-based and has no state");
+  table
+      .add("--override", checkpoint.overrides,
+           "options that may differ from the checkpoint's although they change what is computed")
+      .value_name("OPTION")
+      .not_in_recipe();
+  internal::add_checkpointing_inert(table);
+}
+
+void add_mixed_precision(OptionTable& table, RunConfig& config) {
+  OptimizerConfig& optimizer = config.optimizer;
+  table.group("mixed precision");
+  table.add("--fp16", config.training.fp16, "compute in float16 with loss scaling").common();
+  table.add("--bf16", config.training.bf16, "compute in bfloat16").common();
+  table.add("--loss-scale", optimizer.loss_scale, "constant scale of the loss, fp16; 0: dynamic")
+      .minimum(0)
+      .default_text("dynamic");
+  table.add("--initial-loss-scale", optimizer.initial_loss_scale, "dynamic scale at the start").minimum(1);
+  table.add("--min-loss-scale", optimizer.min_loss_scale, "floor of the dynamic scale").minimum(0);
+  table.add("--loss-scale-window", optimizer.loss_scale_window, "steps without overflow after which it doubles")
+      .minimum(1);
+  table.add("--hysteresis", optimizer.hysteresis, "overflows after which it halves").minimum(1);
+  internal::add_mixed_precision_inert(table);
+}
+
+void add_logging(OptionTable& table, RunConfig& config) {
+  LoggingConfig& logging = config.logging;
+  table.group("logging");
+  table.add("--log-interval", logging.log_interval, "steps between log lines").minimum(1).common();
+  table.add("--tensorboard-dir", logging.tensorboard_dir, "folder of TensorBoard files")
+      .value_name("DIR")
+      .default_text("tensorboard/ in the --save folder")
+      .common();
+  table.add("--tensorboard-log-interval", logging.tensorboard_log_interval, "steps between TensorBoard points")
+      .minimum(1);
+  table.add("--log-params-norm", logging.log_params_norm, "norm of all parameters");
+  table.add("--log-num-zeros-in-grad", logging.log_num_zeros_in_grad, "zeros of the gradient");
+  table.add("--log-timers-to-tensorboard", logging.log_timers_to_tensorboard, "times to TensorBoard");
+  table.add("--log-batch-size-to-tensorboard", logging.log_batch_size_to_tensorboard, "batch size to TensorBoard");
+  table
+      .add_negative("--no-log-learnig-rate-to-tensorboard", logging.log_learning_rate_to_tensorboard,
+                    "no learning rate in TensorBoard (spelt as upstream)")
+      .alias("--no-log-learning-rate-to-tensorboard");
+  table
+      .add_negative("--no-log-loss-scale-to-tensorboard", logging.log_loss_scale_to_tensorboard,
+                    "no loss scale in TensorBoard")
+      .alias("--disable-log-loss-scale-to-tensorboard");
+  table.add("--log-validation-ppl-to-tensorboard", logging.log_validation_ppl_to_tensorboard,
+            "perplexity of validation sets to TensorBoard");
+  table.add("--log-level", logging.log_level, "what is said on stderr")
+      .choices({"debug", "info", "warning", "error", "critical"});
+  internal::add_logging_inert(table);
+}
+
+void add_network_size(OptionTable& table, RunConfig& config) {
+  table.group("network size");
+  config.family->add_options(table, config.model, FamilyRows::kSize);
+  table
+      .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
+           "round the vocabulary up to a multiple of this and of the tensor-parallel size")
+      .minimum(1)
+      .maximum(1e6);
+  table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
+      .alias("--padded-vocab-size")
+      .minimum(1)
+      .maximum(1e9);
+  config.family->add_options(table, config.model, FamilyRows::kShape);
+  internal::add_network_size_inert(table);
+}
+
+}  // namespace
+
+void add_options(const Family& family, OptionTable& table, RunConfig& config) {
+  config.family = &family;
+  config.model = family.new_config();
+  table.allow_recipes();
+  add_network_size(table, config);
+  add_regularization(table, config);
+  add_training(table, config);
+  add_recompute(table, config);
+  add_initialization(table, config);
+  add_learning_rate(table, config);
+  add_checkpointing(table, config);
+  add_mixed_precision(table, config);
+  internal::add_distributed(table, config.grid, config.parallel);
+  internal::add_validation(table, config.data);
+  internal::add_data(table, config.data, config.tokenizer);
+  family.add_options(table, config.model, FamilyRows::kData);
+  internal::add_families_inert(table);
+  add_logging(table, config);
+  internal::add_zero(table, config.parallel);
+  internal::add_deepspeed(table, config.parallel);
+  internal::add_argonne_model(table);
+  internal::add_argonne_optimizers(table);
+  internal::add_argonne_training(table);
+  internal::add_argonne_distributed(table);
+  internal::add_argonne_data(table);
+  internal::add_argonne_logging(table);
+  internal::add_argonne_families(table);
+  internal::add_nvidia_model(table);
+  internal::add_nvidia_training(table);
+  internal::add_nvidia_systems(table);
+}
+
+}  // namespace espalier::config

@@ -1,0 +1,205 @@
+// The options that Argonne's Megatron-DeepSpeed added to BigScience's and that `espalier train gpt` does not use. Each
+// stands in the group in which upstream has it. Accepted is only what cannot change the numbers a run computes.
+#include "config/internal/rows.h"
+#include "config/internal/inert_rows.h"
+
+namespace espalier::config::internal {
+namespace {
+
+constexpr const char* kOnlyEncoderDecoder = "only encoder-decoder models read it";
+constexpr const char* kOnlyVisionModels = "only vision models read it";
+constexpr const char* kOnlyRetro = "only Retro reads it";
+constexpr const char* kOnlyTeachers = "only distillation reads it";
+constexpr const char* kOnlyFp8 = "only fp8 reads it";
+constexpr const char* kOnlyInfinite = "only the infinite-* decay styles read it, which are refused";
+constexpr const char* kExpertsRefused = "mixture of experts is not built in; leave it out";
+constexpr const char* kBuiltArrays = "index arrays are built from the data; --data-cache-path keeps them";
+constexpr const char* kOnePhase = "a decay has one phase: use --lr-decay-style linear or cosine";
+
+}  // namespace
+
+void add_argonne_model(OptionTable& table) {
+  table.group("network size");
+  no_effect(table, {
+                       {"--decoder-num-layers", kOne, kOnlyEncoderDecoder},
+                       {"--mlp-type", kOne, kOnlyExperts},
+                       {"--topk", kOne, kOnlyExperts},
+                       {"--expert-interval", kOne, kOnlyExperts},
+                       {"--disable-mem-efficient-ln", kFlag, "layer norms have one kernel"},
+                   });
+  table.add_without_effect("--num-experts", kList, "one expert is a plain MLP")
+      .choices({"1"})
+      .refuse_value("*", kExpertsRefused);
+  refused(table, {{"--num-experts-switch", kOne, kExpertsRefused}});
+  table.group("Transformer-Engine");
+  no_effect(table, {
+                       {"--fp8-margin", kOne, kOnlyFp8},
+                       {"--fp8-interval", kOne, kOnlyFp8},
+                       {"--fp8-amax-history-len", kOne, kOnlyFp8},
+                       {"--fp8-amax-compute-algo", kOne, kOnlyFp8},
+                   });
+  table.add_without_effect("--no-fp8-wgrad", kFlag, kOnlyFp8).alias("--disable-fp8-wgrad");
+  table.add_without_effect("--transformer-impl", kOne, "layers have one implementation, which computes the same")
+      .choices({"local", "transformer_engine"})
+      .refuse_value("inference_optimized", "use `espalier generate`");
+}
+
+void add_argonne_optimizers(OptionTable& table) {
+  table.group("regularization");
+  table.add_without_effect("--weight-decay-incr-style", kOne, "weight decay is constant")
+      .choices({"constant"})
+      .refuse_value("*", "weight decay is constant: use --weight-decay");
+  for (const char* name :
+       {"--sophiag-beta1", "--sophiag-beta2", "--sophiag-rho", "--dshampooadamw-max-preconditioner-dim",
+        "--dshampooadamw-precondition-freq", "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps",
+        "--muon-momentum", "--muon-ns-steps", "--muonadamw-beta1", "--muonadamw-beta2", "--muonadamw-eps",
+        "--muonclip-t", "--muonclip-alpha"})
+    table.add_without_effect(name, kOne, kOtherOptimizer);
+  // A flag of NVIDIA's, with a word in Argonne's fork.
+  table.add_without_effect("--muon-nesterov", kList, kOtherOptimizer);
+  no_effect(table, {
+                       {"--ds_fused_adam", kFlag, "the optimizer is always fused"},
+                       {"--schedulefree-for-each", kFlag, kOtherOptimizer},
+                   });
+}
+
+void add_argonne_training(OptionTable& table) {
+  table.group("training");
+  no_effect(table, {
+                       {"--use-flash-attn-triton", kFlag, "attention never holds its matrix of scores"},
+                       {"--disable-moe-token-dropping", kFlag, kOnlyExperts},
+                       {"--moe-train-capacity-factor", kOne, kOnlyExperts},
+                       {"--moe-eval-capacity-factor", kOne, kOnlyExperts},
+                       {"--moe-min-capacity", kOne, kOnlyExperts},
+                       {"--moe-loss-coeff", kOne, kOnlyExperts},
+                       {"--create-moe-param-group", kFlag, kOnlyExperts},
+                       {"--disable-moe-top2-2nd-expert-sampling", kFlag, kOnlyExperts},
+                       {"--use-tutel", kFlag, kOnlyExperts},
+                       {"--enable-zbh1-exact-semantics", kFlag, "the ZB-H1 schedule here is exact"},
+                       {"--force-ds-sequence-parallel", kFlag, "--ds-sequence-parallel-size says it"},
+                       {"--trace-dir", kOne, "traces go to logs/ in the --save folder"},
+                   });
+  refused(table, {
+                     {"--random-ltd", kFlag, "every layer sees every token; leave it out"},
+                     {"--ds-inference", kFlag, "use `espalier generate`"},
+                     {"--use-dataset-only", kOne, "it serves another trainer; leave it out"},
+                     {"--profile-ranks", kList, "use --profile-step-start and --profile-step-end"},
+                 });
+  table.group("learning rate");
+  no_effect(table, {
+                       {"--constant-lr", kOne, kOnlyInfinite},
+                       {"--timescale", kOne, kOnlyInfinite},
+                       {"--lr-constant-fraction", kOne, kOnlyInfinite},
+                       {"--lr-cooldown-fraction", kOne, kOnlyInfinite},
+                       {"--lr-constant-tokens", kOne, kOnlyInfinite},
+                       {"--lr-cooldown-tokens", kOne, kOnlyInfinite},
+                       {"--lr_constant_plus_cooldown_frac", kOne, "only --lr_constant_plus_cooldown reads it"},
+                   });
+  refused(table, {{"--lr_constant_plus_cooldown", kFlag, kOnePhase}});
+}
+
+void add_argonne_distributed(OptionTable& table) {
+  table.group("initialization");
+  refused(table, {{"--data-parallel-random-init", kFlag, "replicas begin equal; leave it out"}});
+  table.group("checkpointing");
+  no_effect(table, {{"--no-initialization", kFlag, "weights that a checkpoint replaces are never drawn"}});
+  table.group("distributed");
+  no_effect(table, {
+                       {"--enable-expert-tensor-parallelism", kFlag, kOnlyExperts},
+                       {"--overlap-p2p-communication", kFlag, "it steers when stages talk, not what they say"},
+                       {"--use-ring-exchange-p2p", kFlag, "it steers how stages talk, not what they say"},
+                       {"--empty-unused-memory-level", kOne, "freed memory is used again, without gaps between steps"},
+                   });
+  table.add_without_effect("--moe-expert-parallel-size", kOne, "one expert is not divided")
+      .choices({"1"})
+      .refuse_value("*", "mixture of experts is not built in; use --tensor-model-parallel-size");
+  refused(table, {{"--standalone-embedding-stage", kFlag,
+                   "use --pp-partition-method parameters, which counts the embedding"}});
+  table.group("ZeRO configurations");
+  refused(table, {{"--use-mics", kFlag, "use --zero-stage 3"}});
+}
+
+void add_argonne_data(OptionTable& table) {
+  table.group("data and dataloader");
+  no_effect(table, {
+                       {"--repeated-dataloader", kFlag, "the data are read as often as the run is long"},
+                       {"--return-data-index", kFlag, "nothing reads the number of a sample in its data set"},
+                       {"--shuffle-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
+                       {"--blend-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
+                   });
+  refused(table,
+          {
+              {"--aml-data-download-path", kOne, "write the folder in front of each prefix of --data-path"},
+              {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as that many epochs have"},
+              {"--train-idx-path", kOne, kBuiltArrays},
+              {"--train-desc-path", kOne, kBuiltArrays},
+              {"--train-doc-idx-path", kOne, kBuiltArrays},
+              {"--train-sample-idx-path", kOne, kBuiltArrays},
+              {"--train-shuffle-idx-path", kOne, kBuiltArrays},
+              {"--data-efficiency-curriculum-learning", kFlag, "samples have one length; leave it out"},
+              {"--no-data-sharding", kFlag,
+               "the cyclic order is shuffled as a whole unless --cyclic-layout cuts it into parts; leave it out"},
+          });
+}
+
+void add_argonne_logging(OptionTable& table) {
+  table.group("logging");
+  no_effect(table, {
+                       {"--timing-log-option", kOne, "use --profile-step-start for the times of a step"},
+                       {"--no-barrier-with-level-1-timing", kFlag, "times are taken without waiting for other ranks"},
+                       {"--log-optimizer-states-to-tensorboard", kFlag,
+                        "norms of moments are not written; --log-params-norm and the gradient's norm are"},
+                       {"--log-world-size-to-tensorboard", kFlag, "it is always written"},
+                       {"--log-memory-to-tensorboard", kFlag, "`espalier plan` says what a step needs"},
+                   });
+}
+
+void add_argonne_families(OptionTable& table) {
+  table.group("vision");
+  for (const char* name : {"--img-h", "--img-w", "--classes-fraction", "--data-per-class-fraction", "--head-lr-mult",
+                           "--vision-pretraining-type", "--vision-backbone-type", "--swin-backbone-type", "--mask-type",
+                           "--mask-factor", "--iter-per-epoch", "--dino-local-img-size", "--dino-local-crops-number",
+                           "--dino-head-hidden-size", "--dino-bottleneck-size", "--dino-freeze-last-layer",
+                           "--dino-warmup-teacher-temp", "--dino-teacher-temp", "--dino-warmup-teacher-temp-epochs"})
+    table.add_without_effect(name, kOne, kOnlyVisionModels);
+  no_effect(table, {
+                       {"--vision-pretraining", kFlag, kOnlyVisionModels},
+                       {"--dino-norm-last-layer", kFlag, kOnlyVisionModels},
+                   });
+  table.group("knowledge distillation");
+  no_effect(table, {
+                       {"--num-layers-teacher", kOne, kOnlyTeachers},
+                       {"--num-experts-teacher", kList, kOnlyTeachers},
+                       {"--hidden-size-teacher", kOne, kOnlyTeachers},
+                       {"--num-attention-heads-teacher", kOne, kOnlyTeachers},
+                       {"--kd-alpha-ce", kOne, kOnlyTeachers},
+                       {"--kd-beta-ce", kOne, kOnlyTeachers},
+                       {"--kd-temp", kOne, kOnlyTeachers},
+                       {"--load-teacher", kOne, kOnlyTeachers},
+                   });
+  refused(table, {
+                     {"--kd", kFlag, "distillation is not built in; leave it out"},
+                     {"--mos", kFlag, "distillation is not built in; leave it out"},
+                 });
+  table.group("inference");
+  no_effect(table, {
+                       {"--inference-batch-times-seqlen-threshold", kOne, "only text generation reads it"},
+                       {"--max-tokens-to-oom", kOne, "only text generation reads it"},
+                       {"--output-bert-embeddings", kFlag, "only BERT reads it"},
+                       {"--bert-embedder-type", kOne, "only BERT reads it"},
+                   });
+  table.group("retro");
+  no_effect(table, {
+                       {"--retro-workdir", kOne, kOnlyRetro},
+                       {"--retro-cyclic-train-iters", kOne, kOnlyRetro},
+                       {"--retro-encoder-layers", kOne, kOnlyRetro},
+                       {"--retro-encoder-hidden-dropout", kOne, kOnlyRetro},
+                       {"--retro-encoder-attention-dropout", kOne, kOnlyRetro},
+                       {"--retro-num-neighbors", kOne, kOnlyRetro},
+                       {"--retro-num-retrieved-chunks", kOne, kOnlyRetro},
+                       {"--retro-return-doc-ids", kFlag, kOnlyRetro},
+                   });
+  refused(table, {{"--retro-add-retriever", kFlag, "Retro is not built in; leave it out"}});
+}
+
+}  // namespace espalier::config::internal

@@ -1,0 +1,70 @@
+// The rows of `espalier train gpt` that say which samples are read.
+#include <tuple>
+#include <utility>
+
+#include "config/internal/rows.h"
+
+namespace espalier::config::internal {
+
+void add_validation(OptionTable& table, DataConfig& data) {
+  table.group("validation");
+  table.add("--eval-iters", data.eval_iters, "batches of one evaluation; 0: none").minimum(0).common();
+  table.add("--eval-interval", data.eval_interval, "steps between evaluations").minimum(1).common();
+  table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
+      .value_name("true");
+  table.add("--skip-train", data.eval_only, "the same as a flag");
+}
+
+void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) {
+  table.group("data and dataloader");
+  table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...")
+      .value_name("WORD")
+      .common();
+  table
+      .add("--data-file-list", data.data_file_list,
+           "lines WEIGHT PREFIX CORPUS, instead of --data-path; samples of all are mixed by weight")
+      .value_name("FILE");
+  table.add("--split", data.split, "shares of training, validation and test of --data-path or --data-file-list")
+      .default_text("969, 30, 1")
+      .common();
+  for (const auto& [set, texts, file] :
+       {std::tuple("train", &data.train_weighted_split_paths, &data.train_weighted_split_paths_path),
+        std::tuple("valid", &data.valid_weighted_split_paths, &data.valid_weighted_split_paths_path),
+        std::tuple("test", &data.test_weighted_split_paths, &data.test_weighted_split_paths_path)}) {
+    const std::string name = std::string("--") + set + "-weighted-split-paths";
+    table.add(name, *texts, "groups \"NAME: WEIGHT BEGIN:END PREFIX, ...\", instead of --data-path")
+        .value_name("GROUP");
+    table.add(name + "-path", *file, "the same from a file with one line of quoted groups").value_name("FILE");
+  }
+  for (const auto& [set, words] : {std::pair("train", &data.train_data_path), std::pair("valid", &data.valid_data_path),
+                                   std::pair("test", &data.test_data_path)})
+    table
+        .add(std::string("--") + set + "-data-path", *words,
+             "files of this set alone, read whole, in the form of --data-path and instead of it")
+        .value_name("WORD");
+  table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder").value_name("DIR");
+  table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")
+      .choices({"infer", "mmap", "lazy", "cached"});
+  table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
+  table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both")
+      .minimum(1)
+      .maximum(1e9);
+  table.add("--reset-position-ids", data.reset_position_ids, "positions begin again at each document");
+  table.add("--reset-attention-mask", data.reset_attention_mask, "attention does not cross documents");
+  table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
+  table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
+                   "order of samples: Megatron's shuffled index arrays");
+  table.add_choice("--dataloader-type", data.dataloader_type,
+                   {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
+                   "single reads in order; cyclic shuffles the samples anew every epoch");
+  table
+      .add("--cyclic-layout", data.cyclic_layout,
+           "MICRO_BATCH DATA_PARALLEL: read the cyclic order that Megatron has with these sizes, in any layout")
+      .default_text("1 1");
+  table.add("--allow-other-tokenizer", data.allow_other_tokenizer,
+            "take data that another tokenizer made, and ids up to the rows of the model");
+  add_tokenizer(table, tokenizer);
+  add_data_inert(table);
+}
+
+}  // namespace espalier::config::internal

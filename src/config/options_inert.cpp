@@ -1,0 +1,264 @@
+// What Megatron's scripts may hold and what `espalier train gpt` does not use: accepted with the reason, or refused
+// with what to use instead. Accepted is only what cannot change the numbers a run computes, or what upstream itself
+// never reads in GPT.
+#include "config/internal/rows.h"
+#include "config/internal/inert_rows.h"
+
+namespace espalier::config::internal {
+namespace {
+
+constexpr const char* kFusion = "kernels are always fused, and equal the unfused form";
+constexpr const char* kOnlyBert = "only BERT reads it";
+constexpr const char* kOnlyRetrieval = "only retrieval models (ICT, REALM) read it";
+constexpr const char* kOnlyVision = "only vision models read it";
+constexpr const char* kMapped = "token files are memory-mapped and need no workers";
+constexpr const char* kZeroBuffers = "it sizes buffers of DeepSpeed's";
+constexpr const char* kRecompute = "recompute follows --checkpoint-activations or --recompute-granularity";
+
+}  // namespace
+
+void add_network_size_inert(OptionTable& table) {
+  no_effect(table,
+            {
+                {"--sync-tp-duplicated-parameters", kFlag, "parameters that tensor ranks share never drift apart here"},
+                {"--bert-no-binary-head", kFlag, kOnlyBert},
+                {"--log-level-replica", kOne, "only the first process talks"},
+            });
+  refused(table, {
+                     {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
+                     {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
+                     {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
+                     {"--mup", kFlag, "it exists on a branch only; leave it out"},
+                     {"--mup-input-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--mup-output-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--mup-attn-mult", kOne, "it exists on a branch only; leave it out"},
+                     {"--bitfit", kFlag, "it exists on a branch only; leave it out"},
+                 });
+}
+
+void add_regularization_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--sgd-momentum", kOne, "only SGD reads it"},
+                       {"--cpu-optimizer", kFlag, "the optimizer runs where the parameters are"},
+                       {"--cpu_torch_adam", kFlag, "the optimizer runs where the parameters are"},
+                   });
+  refused(table, {
+                     {"--use-bnb-optimizer", kFlag,
+                      "8-bit Adam is not built in; its embedding layer norm alone is --embed-layernorm"},
+                     {"--start-weight-decay", kOne, "weight decay is constant: use --weight-decay"},
+                     {"--end-weight-decay", kOne, "weight decay is constant: use --weight-decay"},
+                 });
+}
+
+void add_training_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--no-masked-softmax-fusion", kFlag, kFusion},
+                       {"--no-bias-dropout-fusion", kFlag, kFusion},
+                       {"--no-gradient-accumulation-fusion", kFlag, kFusion},
+                       {"--no-persist-layer-norm", kFlag, kFusion},
+                       {"--abort-on-unmet-fused-kernel-constraints", kFlag, "the kernels take every shape"},
+                       {"--use-flash-attn", kFlag, "attention never holds its matrix of scores"},
+                       {"--use-flash-attn-v1", kFlag, "attention never holds its matrix of scores"},
+                       {"--use-flash-attn-v2", kFlag, "attention never holds its matrix of scores"},
+                       {"--use-flash-attn-builder", kFlag, "attention never holds its matrix of scores"},
+                       {"--codecarbon-dir", kOne, "energy is not measured"},
+                       {"--exit-signal-handler", kFlag, "SIGTERM and SIGUSR1 always save and leave"},
+                   });
+  // A flag of NVIDIA's, with a word in Argonne's fork.
+  table.add_without_effect("--profile", kList, "--profile-step-start and --profile-step-end say what is traced")
+      .choices({"pt", "pt-full"});
+  refused(table,
+          {
+              {"--batch-size", kOne,
+               "use --micro-batch-size (samples at once) and --global-batch-size (samples of a step)"},
+              {"--num-microbatches-in-minibatch", kOne, "it follows from --micro-batch-size and --global-batch-size"},
+              {"--inference", kFlag, "use `espalier generate`, or --eval-only true for losses"},
+              {"--norm-target-loss", kFlag, "it exists on a branch only; leave it out"},
+              {"--no-train", kFlag, "use --eval-only true"},
+              {"--profile-steps", kOne, "use --profile-step-start and --profile-step-end"},
+          });
+}
+
+void add_recompute_inert(OptionTable& table) {
+  no_effect(table,
+            {
+                {"--recompute-activations", kFlag, "attention probabilities, all that it recomputes, are never kept"},
+                {"--deepspeed-activation-checkpointing", kFlag, kRecompute},
+                {"--contigious-checkpointing", kFlag, kRecompute},
+                {"--checkpoint-in-cpu", kFlag, kRecompute},
+                {"--synchronize-each-layer", kFlag, kRecompute},
+                {"--profile-backward", kFlag, kRecompute},
+            });
+}
+
+void add_initialization_inert(OptionTable& table) {
+  no_effect(table,
+            {
+                {"--use-cpu-initialization", kFlag, "weights are always drawn on the CPU, equal in every layout"},
+            });
+}
+
+void add_learning_rate_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--universal-checkpoint", kFlag, "every checkpoint loads in every layout"},
+                   });
+  refused(table, {
+                     {"--warmup", kOne, "use --lr-warmup-fraction, --lr-warmup-iters or --lr-warmup-samples"},
+                     {"--lr-finder", kFlag, "leave it out"},
+                     {"--use-checkpoint-opt_params_scheduler", kFlag, "use --use-checkpoint-lr-scheduler"},
+                     {"--reset-progress", kFlag, "use --finetune"},
+                     {"--reset-iteration", kFlag, "use --finetune"},
+                 });
+}
+
+void add_checkpointing_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--no-save-rng", kFlag, "randomness is counter-based and has no state to save"},
+                       {"--exit-on-missing-checkpoint", kFlag,
+                        "a missing checkpoint is always an error, but for --load equal to --save"},
+                   });
+  refused(table, {
+                     {"--no-save-optim", kFlag,
+                      "checkpoints hold the optimizer; a copy of all files but optimizer-* has the weights only"},
+                     {"--load-tag", kOne, "use --ckpt-step"},
+                     {"--no-load-lr-state", kFlag, "use --override-lr-scheduler"},
+                     {"--use-checkpoint-args", kFlag, "pass the run's config.toml as --recipe"},
+                 });
+}
+
+void add_mixed_precision_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--no-query-key-layer-scaling", kFlag,
+                        "the scaling cancels out where scores are fp32, as they are here"},
+                       {"--attention-softmax-in-fp32", kFlag, "scores never leave fp32 here"},
+                       {"--accumulate-allreduce-grads-in-fp32", kFlag, "gradients are always summed in fp32"},
+                       {"--fp16-lm-cross-entropy", kFlag, "the loss is always computed in fp32"},
+                   });
+  refused(table, {
+                     {"--fp32-residual-connection", kFlag,
+                      "the residual stream has the compute type; leave out --bf16 and --fp16 for fp32"},
+                     {"--fp8-e4m3", kFlag, "use --bf16"},
+                     {"--fp8-hybrid", kFlag, "use --bf16"},
+                     {"--fp8-format", kOne, "use --bf16"},
+                 });
+}
+
+void add_distributed_inert(OptionTable& table) {
+  table.add_without_effect("--DDP-impl", kOne, kBuckets)
+      .choices({"local", "torch"})
+      .refuse_value("FSDP", "use --zero-stage 3");
+  no_effect(table, {
+                       {"--use-contiguous-buffers-in-ddp", kFlag, kBuckets},
+                       {"--no-contiguous-buffers-in-local-ddp", kFlag, kBuckets},
+                       {"--no-scatter-gather-tensors-in-pipeline", kFlag, "stages exchange whole tensors"},
+                       {"--no-async-tensor-model-parallel-allreduce", kFlag,
+                        "it steers when tensor ranks talk, not what they say"},
+                       {"--local_rank", kOne, "the rank comes from the environment"},
+                       {"--lazy-mpu-init", kList, "there is no outside manager of processes"},
+                   });
+  refused(table,
+          {
+              {"--model-parallel-size", kOne, "use --tensor-model-parallel-size"},
+              {"--pipeline-model-parallel-split-rank", kOne, "only encoder-decoder models have one; leave it out"},
+          });
+}
+
+void add_data_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--log-path", kOne, "the options of a run are in config.toml of its --save folder"},
+                       {"--trust-remote-code", kFlag, "no code comes with a tokenizer here"},
+                       {"--decoder-seq-length", kOne, kOnlyT5},
+                       {"--retriever-seq-length", kOne, kOnlyRetrieval},
+                       {"--sample-rate", kOne, kOnlyRetrieval},
+                       {"--mask-prob", kOne, kOnlyBert},
+                       {"--short-seq-prob", kOne, kOnlyBert},
+                       {"--noise-density", kOne, kOnlyT5},
+                       {"--mean-noise-span-length", kOne, kOnlyT5},
+                       {"--mmap-warmup", kFlag, kMapped},
+                       {"--num-workers", kOne, kMapped},
+                       {"--valid-num-workers", kOne, kMapped},
+                       {"--multiprocessing-context", kOne, kMapped},
+                   });
+  refused(table, {
+                     {"--loss-on-targets-only", kFlag, "it belongs to prefix language models; leave it out"},
+                     {"--reweight-loss-based-on-position-frequency", kFlag,
+                      "it belongs to prefix language models; leave it out"},
+                 });
+}
+
+void add_families_inert(OptionTable& table) {
+  table.group("autoresume");
+  refused(table, {{"--adlr-autoresume", kFlag, "use --exit-duration-in-mins, --kill-switch-path or SIGUSR1"}});
+  no_effect(table, {{"--adlr-autoresume-interval", kOne, "there is no autoresume"}});
+  table.group("biencoder");
+  no_effect(table, {
+                       {"--ict-head-size", kOne, kOnlyRetrieval},
+                       {"--biencoder-projection-dim", kOne, kOnlyRetrieval},
+                       {"--biencoder-shared-query-context-model", kFlag, kOnlyRetrieval},
+                       {"--ict-load", kOne, kOnlyRetrieval},
+                       {"--bert-load", kOne, kOnlyRetrieval},
+                       {"--titles-data-path", kOne, kOnlyRetrieval},
+                       {"--query-in-block-prob", kOne, kOnlyRetrieval},
+                       {"--use-one-sent-docs", kFlag, kOnlyRetrieval},
+                       {"--evidence-data-path", kOne, kOnlyRetrieval},
+                       {"--retriever-report-topk-accuracies", kList, kOnlyRetrieval},
+                       {"--retriever-score-scaling", kFlag, kOnlyRetrieval},
+                       {"--block-data-path", kOne, kOnlyRetrieval},
+                       {"--embedding-path", kOne, kOnlyRetrieval},
+                       {"--indexer-batch-size", kOne, kOnlyRetrieval},
+                       {"--indexer-log-interval", kOne, kOnlyRetrieval},
+                   });
+  table.group("vit");
+  no_effect(table, {
+                       {"--num-classes", kOne, kOnlyVision},
+                       {"--img-dim", kOne, kOnlyVision},
+                       {"--num-channels", kOne, kOnlyVision},
+                       {"--patch-dim", kOne, kOnlyVision},
+                   });
+}
+
+void add_logging_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--tensorboard-queue-size", kOne, "events are written at once"},
+                       {"--timing-log-level", kOne, "use --profile-step-start for the times of a step"},
+                   });
+  refused(table,
+          {
+              {"--wandb-project", kOne, "send metrics.jsonl of the --save folder to W&B from outside; leave it out"},
+              {"--wandb-exp-name", kOne, "send metrics.jsonl of the --save folder to W&B from outside; leave it out"},
+              {"--wandb-save-dir", kOne, "send metrics.jsonl of the --save folder to W&B from outside; leave it out"},
+          });
+}
+
+void add_zero_inert(OptionTable& table) {
+  no_effect(table, {
+                       {"--zero-reduce-scatter", kFlag, kZeroBuffers},
+                       {"--zero-contigious-gradients", kFlag, kZeroBuffers},
+                       {"--zero-reduce-bucket-size", kOne, kZeroBuffers},
+                       {"--zero-allgather-bucket-size", kOne, kZeroBuffers},
+                       {"--use-pin-memory", kFlag, kZeroBuffers},
+                   });
+  table.add_without_effect("--remote-device", kOne, "parameters stay where they are")
+      .choices({"none"})
+      .refuse_value("*", "offload is not built in; leave it out");
+  table.group("Memory optimizations");
+  no_effect(
+      table,
+      {
+          {"--scattered-embeddings", kFlag, "it changes where DeepSpeed keeps tensors, not what is computed"},
+          {"--split-transformers", kFlag, "it changes where DeepSpeed keeps tensors, not what is computed"},
+          {"--memory-centric-tiled-linear", kFlag, "it changes where DeepSpeed keeps tensors, not what is computed"},
+          {"--tile-factor", kOne, "it changes where DeepSpeed keeps tensors, not what is computed"},
+      });
+}
+
+void add_deepspeed_inert(OptionTable& table) {
+  constexpr const char* kFlagInstead = "use --deepspeed";
+  refused(table, {
+                     {"--deepscale", kFlag, kFlagInstead},
+                     {"--deepscale_config", kOne, "use --deepspeed_config"},
+                     {"--deepspeed_mpi", kFlag, kFlagInstead},
+                 });
+}
+
+}  // namespace espalier::config::internal

@@ -1,0 +1,141 @@
+// Cross-checks of the grid: what each axis divides, the pipeline's schedule and partition, the stage of ZeRO.
+#include <algorithm>
+#include <numeric>
+
+#include "config/family.h"
+#include "config/internal/resolver.h"
+#include "plan/partition.h"
+
+namespace espalier::config {
+namespace internal {
+
+void Resolver::resolve_grid() {
+  spec::GridShape& grid = config_.grid;
+  const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
+  const int64_t ranks = config_.num_ranks.value_or(one_copy);
+  if (ranks % one_copy != 0)
+    problems_.add(ranks, " processes cannot be divided into copies of the model of ", one_copy, " (tensor ",
+                  grid.tensor, " * context ", grid.context, " * pipeline ", grid.pipeline, "); use ",
+                  multiples_near(ranks, one_copy));
+  grid.data = std::max<int64_t>(1, ranks / one_copy);
+  check_sequence_division();
+}
+
+void Resolver::check_sequence_division() {
+  const spec::GridShape& grid = config_.grid;
+  const int64_t length = config_.data.sequence_length;
+  if (length % grid.context != 0)
+    problems_.add(origin("--context-parallel-size"), " does not divide the sequence length ", length, "; use ",
+                  divisors_near(grid.context, length));
+  else if (config_.parallel.sequence_parallel && length / grid.context % grid.tensor != 0)
+    problems_.add("--sequence-parallel: ", origin("--tensor-model-parallel-size"), " does not divide the ",
+                  length / grid.context, " tokens of a context rank; use a tensor-parallel size of ",
+                  divisors_near(grid.tensor, length / grid.context), ", a sequence length of ",
+                  multiples_near(length, grid.tensor * grid.context), ", or leave --sequence-parallel out");
+}
+
+void Resolver::resolve_pipeline() {
+  ParallelConfig& parallel = config_.parallel;
+  const int64_t layers = num_layers(), stages = config_.grid.pipeline;
+  parallel.num_chunks = 1;
+  parallel.pipeline_schedule = ScheduleKind::k1F1B;
+  if (layers == 0) return;  // --num-layers is missing
+  if (layers < stages) {
+    problems_.add(origin("--pipeline-model-parallel-size"), " is more than ", origin("--num-layers"), "; use at most ",
+                  layers);
+    return;
+  }
+  if (parallel.no_pipeline_parallel && stages > 1)
+    problems_.add("--no-pipeline-parallel and ", origin("--pipeline-model-parallel-size"),
+                  " exclude each other; leave one out");
+  if (parallel.num_layers_per_virtual_pipeline_stage) check_chunks();
+  if (parallel.enable_zbh1_pipeline) {
+    if (parallel.num_chunks > 1)
+      problems_.add("--enable-zbh1-pipeline has one chunk a stage and does not go with ",
+                    origin("--num-layers-per-virtual-pipeline-stage"), "; give one of the two");
+    else
+      parallel.pipeline_schedule = ScheduleKind::kZeroBubble;
+  }
+  check_partition();
+}
+
+void Resolver::check_chunks() {
+  const char* name = "--num-layers-per-virtual-pipeline-stage";
+  const int64_t chunk = *config_.parallel.num_layers_per_virtual_pipeline_stage;
+  const int64_t layers = num_layers(), stages = config_.grid.pipeline;
+  if (stages == 1) {
+    problems_.add(origin(name), " needs a --pipeline-model-parallel-size of 2 or more; leave it out");
+  } else if (layers % stages != 0) {
+    problems_.add(origin(name), ": ", origin("--num-layers"), " is not a multiple of the ", stages,
+                  " pipeline stages, and the parts of an interleaved pipeline are equal; use ",
+                  multiples_near(layers, stages), " layers, or ", divisors_near(stages, layers),
+                  " stages, or leave it out");
+  } else if (layers / stages % chunk != 0) {
+    problems_.add(origin(name), " does not divide the ", layers / stages, " layers of a stage; use ",
+                  divisors_near(chunk, layers / stages));
+  } else {
+    config_.parallel.num_chunks = layers / stages / chunk;
+    if (config_.parallel.num_chunks > 1) config_.parallel.pipeline_schedule = ScheduleKind::kInterleaved;
+  }
+}
+
+void Resolver::check_partition() {
+  plan::PartitionRequest request{.method = config_.parallel.pp_partition_method,
+                           .num_layers = num_layers(),
+                           .num_stages = config_.grid.pipeline,
+                           .num_chunks = config_.parallel.num_chunks,
+                           .weights = {},
+                           .method_origin = origin("--pp-partition-method")};
+  if (request.method == "parameters") {
+    // Without the tokenizer's size make_partition(config) checks it when the model is created.
+    if (!config_.tokenizer.pad_vocab_size_to) return;
+    RunConfig run = config_;
+    set_vocabulary(run, *config_.tokenizer.pad_vocab_size_to);
+    request.weights = plan::part_weights(model_spec(run));
+  }
+  plan::make_partition(request, problems_);
+}
+
+void Resolver::resolve_zero() {
+  ParallelConfig& parallel = config_.parallel;
+  const std::optional<int64_t> given_stage = parallel.zero_stage_option;
+  if (parallel.use_distributed_optimizer && given_stage == 0 && !parallel.deepspeed)
+    problems_.add("--use-distributed-optimizer means --zero-stage 1, not ", origin("--zero-stage"), "; give one");
+  const bool one_by_default = parallel.use_distributed_optimizer || parallel.deepspeed;
+  parallel.zero_stage = given_stage.value_or(one_by_default ? 1 : 0);
+  parallel.zero_reason.clear();
+  if (parallel.deepspeed && given_stage == 0 && config_.training.bf16) {
+    parallel.zero_stage = 1;
+    parallel.zero_reason =
+        "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
+        "over "
+        "data-parallel ranks, and its fp32 gradients not";
+  }
+  if (parallel.zero_stage >= 2 && config_.grid.pipeline > 1)
+    problems_.add(origin("--zero-stage"), " needs one pipeline stage, and ", origin("--pipeline-model-parallel-size"),
+                  "; use --zero-stage 1, or --pipeline-model-parallel-size 1");
+  if (parallel.grad_reduce_in_bf16) {
+    if (given("--grad-reduce-type") && parallel.grad_reduce_type != GradReduceType::kBf16)
+      problems_.add("--grad-reduce-in-bf16 and ", origin("--grad-reduce-type"), " exclude each other; give one");
+    parallel.grad_reduce_type = GradReduceType::kBf16;
+    parallel.grad_reduce_in_bf16 = false;
+  }
+  // NVIDIA's flag takes the other one back by itself.
+  if (given("--grad-reduce-type") && parallel.grad_reduce_type == GradReduceType::kBf16 &&
+      given("--accumulate-allreduce-grads-in-fp32"))
+    problems_.add("--accumulate-allreduce-grads-in-fp32 and ", origin("--grad-reduce-type"),
+                  " exclude each other; give one");
+}
+
+}  // namespace internal
+
+void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems) {
+  const spec::GridShape& grid = config.grid;
+  const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
+  if (config.num_ranks || one_copy == 1) return;
+  problems.add("one process was started, and one copy of the model takes ", one_copy, " (tensor ", grid.tensor,
+               " * context ", grid.context, " * pipeline ", grid.pipeline, "): start them with `espalier launch ",
+               "--nproc-per-node ", one_copy, " train ", config.family->name, " ...`, or with torchrun, srun or mpirun");
+}
+
+}  // namespace espalier::config

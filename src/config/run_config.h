@@ -1,0 +1,239 @@
+// A whole training run as typed structs: what the options of `espalier train FAMILY` fill, and what libraries receive.
+//
+//   RunConfig config;
+//   OptionTable table("espalier train gpt", "Trains a GPT.");
+//   add_options(families::gpt_family(), table, config);
+//   Problems problems;
+//   if (!table.parse(arguments, problems)) return 0;       // help was printed
+//   resolve(config, table, problems);
+//   problems.raise();
+//
+// Field names are those of the options. Fields under "resolved" are derived by resolve(): read those, not the options
+// they come from. The rules are those of Megatron-DeepSpeed's arguments.py; docs/options.md lists where we differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "config/family.h"
+#include "plan/lr_schedule.h"
+#include "plan/run_shape.h"
+#include "spec/grid.h"
+#include "spec/vocabulary.h"
+
+namespace espalier::config {
+
+using plan::DecayStyle;
+using plan::GradReduceType;
+using plan::Precision;
+using plan::Recompute;
+using plan::ScheduleConfig;
+using plan::ScheduleKind;
+
+enum class LossAverage { kToken, kMicroBatch };
+enum class RecomputeGranularity { kNone, kSelective, kFull };
+enum class RecomputeMethod { kUniform, kBlock };
+enum class SampleOrder { kMegatron };
+enum class DataloaderType { kSingle, kCyclic };
+enum class OptimizerType { kAdam };
+enum class ReplicaPolicy { kStop, kRepair };
+enum class DistributedBackend { kNccl, kGloo };
+enum class Device { kAuto, kCpu, kCuda };
+
+// Steps by number, 1 for the first; both ends belong to it.
+struct StepRange {
+  int64_t first = 0, last = 0;
+  bool operator==(const StepRange&) const = default;
+};
+
+struct TrainingConfig {
+  int64_t micro_batch_size = 0;
+  std::optional<int64_t> global_batch_size;  // set after resolve(): micro-batch size * data-parallel size unless given
+  std::vector<int64_t> rampup_batch_size;    // empty, or start, increment, samples (BatchRamp)
+  std::optional<int64_t> train_iters, train_samples;  // exactly one
+  int64_t seed = 1234;
+  std::optional<int64_t> train_tokens;      // ends the run earlier than those two
+  bool init_method_xavier_uniform = false;  // of every matrix, by its whole shape
+  bool adjust_word_embedding_init = false;  // the word embedding's weights have the standard deviation below
+  double word_embedding_init_std = 0.02;
+  bool fp16 = false, bf16 = false;
+  LossAverage loss_average = LossAverage::kToken;
+  bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
+  std::string activations_checkpoint_method;  // the same with its --recompute-method: uniform or block
+  std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
+  RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
+  RecomputeMethod recompute_method = RecomputeMethod::kUniform;
+  std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
+  std::optional<int64_t> exit_interval;                // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_duration_in_mins;
+  std::string kill_switch_path;                                   // a file that stops the run while it exists
+  std::vector<std::string> skip_train_iteration_range;            // "FIRST-LAST"
+  std::vector<int64_t> train_range_to_skip, train_iters_to_skip;  // pairs; steps counted from 0
+  std::optional<int64_t> num_threads;                             // set after resolve(): usable cores unless given
+  // The trace covers the steps after the first number, up to and including the second.
+  std::optional<int64_t> profile_step_start, profile_step_end;
+
+  // resolved
+  Precision precision = Precision::kFp32;
+  Recompute recompute;
+  int64_t num_steps = 0;                 // of the whole run; scheduled_steps, or fewer where train_tokens ends it
+  int64_t scheduled_steps = 0;           // train_iters, or from train_samples and the ramp
+  int64_t num_samples = 0;               // of train_iters full batches, or train_samples
+  std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
+};
+
+struct OptimizerConfig {
+  OptimizerType optimizer = OptimizerType::kAdam;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_grad = 1.0;            // 0: no clipping
+  std::optional<double> loss_scale;  // fp16: constant scale; unset or 0: dynamic
+  double initial_loss_scale = 4294967296.0, min_loss_scale = 1.0;
+  double loss_scale_window = 1000;  // a number, not an integer, upstream
+  int64_t hysteresis = 2;
+};
+
+struct DataConfig {
+  std::vector<std::string> data_path;  // one prefix, or weight prefix weight prefix ...
+  std::string data_file_list;          // lines WEIGHT PREFIX CORPUS
+  std::string split;                   // "969, 30, 1" after resolve() when one of the two above is given
+  std::vector<std::string> train_data_path, valid_data_path, test_data_path;  // each set's own, read whole
+  // "NAME: W a:b PATH, W a:b PATH", one text per group; the second form is a file with one line of quoted groups.
+  std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
+  std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
+  std::string data_cache_path;
+  std::string data_impl = "infer";  // infer | mmap | lazy | cached
+  std::optional<int64_t> seq_length, encoder_seq_length;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  SampleOrder sample_order = SampleOrder::kMegatron;
+  DataloaderType dataloader_type = DataloaderType::kSingle;
+  std::vector<int64_t> cyclic_layout;  // micro-batch size and data-parallel size whose cyclic order is read
+  bool allow_other_tokenizer = false;  // the data may have been made with another
+  int64_t eval_iters = 100, eval_interval = 1000;
+  bool eval_only = false;
+
+  // resolved
+  int64_t sequence_length = 0;
+  bool weighted_splits = false;  // the sets come from *_weighted_split_paths, not from data_path
+};
+
+struct TokenizerConfig {
+  std::string tokenizer_type = "GPT2BPETokenizer";  // tokenizer_types()
+  std::string vocab_file, merge_file, tokenizer_name_or_path, tokenizer_model;
+  int64_t vocab_extra_ids = 0;
+  std::optional<int64_t> vocab_size;  // of NullTokenizer and TikTokenizer
+  std::string tiktoken_pattern;
+  int64_t tiktoken_num_special_tokens = 1000;
+  std::vector<std::string> tiktoken_special_tokens;
+  int64_t make_vocab_size_divisible_by = 128;
+  std::optional<int64_t> pad_vocab_size_to;
+};
+
+struct CheckpointConfig {
+  std::string save, load;
+  std::optional<int64_t> save_interval, ckpt_step;
+  bool finetune = false, no_load_optim = false, no_load_rng = false;
+  std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's
+};
+
+struct LoggingConfig {
+  int64_t log_interval = 100, tensorboard_log_interval = 1;
+  std::string tensorboard_dir;
+  bool log_params_norm = false, log_num_zeros_in_grad = false;
+  bool log_timers_to_tensorboard = false, log_batch_size_to_tensorboard = false;
+  bool log_learning_rate_to_tensorboard = true, log_loss_scale_to_tensorboard = true;
+  bool log_validation_ppl_to_tensorboard = false;
+  std::string log_level = "info";
+};
+
+struct ParallelConfig {
+  bool sequence_parallel = false;
+  std::string pp_partition_method;  // make_partition()
+  std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
+  bool enable_zbh1_pipeline = false;
+  bool distribute_checkpointed_activations = false, partition_activations = false;
+  bool use_distributed_optimizer = false, deepspeed = false;
+  bool no_pipeline_parallel = false;         // of DeepSpeed's engine; forbids stages
+  std::string deepspeed_config;              // a JSON file, or empty
+  std::optional<int64_t> zero_stage_option;  // --zero-stage
+  // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
+  GradReduceType grad_reduce_type = GradReduceType::kFp32;
+  bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
+  // Steps between comparisons of what ranks must hold equal; 0: only in the first three steps and before each save,
+  // which are always compared.
+  int64_t check_replicas = 0;
+  ReplicaPolicy check_replicas_policy = ReplicaPolicy::kStop;
+  Device device = Device::kAuto;
+  DistributedBackend distributed_backend = DistributedBackend::kNccl;
+  int64_t distributed_timeout_minutes = 10;
+
+  // resolved
+  ScheduleKind pipeline_schedule = ScheduleKind::k1F1B;
+  int64_t num_chunks = 1;  // parts of the model that each pipeline stage holds
+  // 0: every data-parallel rank keeps all of a shard's state; 1: a part of the optimizer's; 2: and of the gradients;
+  // 3: and of the weights. resolve() says where the stage comes from.
+  int64_t zero_stage = 0;
+  std::string zero_reason;                    // why the stage is not what --zero-stage says; empty where it is
+  bool distribute_saved_activations = false;  // kept layer inputs are divided over tensor ranks
+};
+
+struct RunConfig {
+  const Family* family = nullptr;  // set by add_options()
+  FamilyConfig model;              // the family's own options
+  spec::Vocabulary vocabulary;     // set_vocabulary()
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  DataConfig data;
+  TokenizerConfig tokenizer;
+  CheckpointConfig checkpoint;
+  LoggingConfig logging;
+  spec::GridShape grid;  // data is resolved from num_ranks
+  ParallelConfig parallel;
+  std::optional<int64_t> num_ranks;      // not an option: the launcher's; tensor * context * pipeline when unset
+  bool plan_only = false;                // espalier plan: neither a learning rate nor a number of steps is asked for
+  bool allow_memory_overcommit = false;  // start although the machine has less memory than the run needs
+  bool validate_only = false;            // check everything, print the resolved options, start nothing
+};
+
+// Every option of BigScience's Megatron-DeepSpeed (used, accepted without effect, or refused with what to use
+// instead), ours, and the family's. Defaults are upstream's.
+void add_options(const Family& family, OptionTable& table, RunConfig& config);
+
+// Derives what is not given and checks everything that needs no file; adds each problem with the nearest legal choice.
+// After a problem the resolved fields may be unset.
+void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
+
+// What must exist or be writable before a run: tokenizer, --load and --save folders. Where the data are is checked by
+// data::plan_data, which knows the rules of its options.
+void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
+
+// What is right for some number of processes and wrong for those that there are.
+void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
+
+// Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
+// when help was printed. The caller has set `config.num_ranks` if a launcher says how many there are.
+bool read_run(const Family& family, const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
+              Problems& problems);
+
+// Sets vocab_size and padded_vocab_size for a tokenizer with ids 0 to vocab_size - 1: --pad-vocab-size-to, or rounded
+// up to a multiple of --make-vocab-size-divisible-by * tensor-parallel size. UserError if the former is too small.
+void set_vocabulary(RunConfig& config, int64_t vocab_size);
+
+// Of a resolved run: the family's model, initialized as the run's options say. Without a vocabulary it has no rows of
+// words.
+spec::ModelSpec model_spec(const RunConfig& config);
+// What plans are made from; the vocabulary and the batch are known.
+plan::RunShape run_shape(const RunConfig& config);
+
+// Sets of pipeline stages that hold parameters in common (plan::shared_stages). It does not depend on the vocabulary: a
+// boundary that does lies between layers that share nothing.
+std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config);
+
+LogLevel log_level(const LoggingConfig& logging);
+
+}  // namespace espalier::config

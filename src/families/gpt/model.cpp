@@ -1,0 +1,140 @@
+// A GPT as data: parameters, and what each depth costs.
+#include <algorithm>
+
+#include "base/format.h"
+#include "families/gpt/internal/gpt.h"
+
+namespace espalier::families {
+namespace {
+
+constexpr double kInt64 = 8, kFp32 = 4, kInt32 = 4;
+
+// Multiply-adds of a layer of one sample, twice. Attention is counted over the keys that a query sees.
+double layer_flops(const GptConfig& model, int64_t sequence_length) {
+  const double tokens = static_cast<double>(sequence_length), hidden = static_cast<double>(model.hidden_size);
+  const double projection = static_cast<double>(model.num_attention_heads * model.kv_channels);
+  const double qkv = static_cast<double>(model.num_groups() * model.group_channels());
+  const double ffn = static_cast<double>(model.ffn_hidden_size);
+  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
+  const double linear = hidden * (qkv + projection) + (spec::is_gated(model.activation) ? 3 : 2) * hidden * ffn;
+  // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value. The
+  // first `window` queries see all before them, the others as many keys as the first ones' last.
+  const double window = model.window_size == 0 ? tokens : std::min(tokens, static_cast<double>(model.window_size));
+  const double pairs = window * (window + 1) / 2 + (tokens - window) * window;
+  return 2 * (tokens * linear + 2 * pairs * projection);
+}
+
+spec::GhostProgram layer_ghost(const GptConfig& model) {
+  const spec::GhostAttention attention{
+      .projection = static_cast<double>(model.num_attention_heads * model.kv_channels),
+      .qkv = static_cast<double>(model.num_groups() * model.group_channels()),
+      .heads = static_cast<double>(model.num_attention_heads),
+      .normed_heads = model.qk_layernorm ? static_cast<double>(model.num_attention_heads + model.num_groups()) : 0,
+      .rotary = model.position_embedding == PositionEmbedding::kRotary};
+  const double ffn = static_cast<double>(model.ffn_hidden_size);
+  const double inner = spec::is_gated(model.activation) ? 2 * ffn : ffn;
+  const spec::Normalization norm = model.normalization;
+  return [=](spec::GhostOps& ops, const spec::Ghost& x) {
+    const spec::Ghost attention_input = ops.norm(x, norm, true);
+    const spec::Ghost a = ops.self_attention(attention_input, attention);
+    const spec::Ghost mlp_input = ops.norm(a, norm, true);
+    return ops.mlp(mlp_input, inner, ffn);
+  };
+}
+
+spec::GhostProgram embedding_ghost(const GptConfig& model) {
+  const bool has_norm = model.embed_layernorm;
+  const bool has_positions = model.position_embedding == PositionEmbedding::kLearned;
+  return [=](spec::GhostOps& ops, const spec::Ghost&) {
+    spec::Ghost x = ops.look_up_words();
+    if (has_norm) x = ops.norm(x, spec::Normalization::kLayerNorm, false);
+    if (has_positions) x = ops.add_positions(std::move(x));
+    return ops.dropout(std::move(x));
+  };
+}
+
+spec::GhostProgram output_ghost(const GptConfig& model) {
+  const spec::Normalization norm = model.normalization;
+  return [=](spec::GhostOps& ops, const spec::Ghost& x) {
+    ops.language_model_loss(ops.norm(x, norm, false));
+    return spec::Ghost();
+  };
+}
+
+std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_length) {
+  const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
+  const double vocabulary = static_cast<double>(model.padded_vocab_size);
+  const double row = s * static_cast<double>(model.num_attention_heads * model.kv_channels);
+  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2));
+  for (size_t number = 0; number < depths.size(); ++number) {
+    spec::Depth& depth = depths[number];
+    depth.name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
+    depth.passed_on = s * h;
+    depth.forward_flops = layer_flops(model, sequence_length);
+    depth.megatron_flops = 24 * s * h * h + 4 * s * s * h;
+    // After attention and MLP on the way forward, before them on the way back.
+    depth.summed_forward = depth.summed_backward = 2 * s * h;
+    depth.exchanged = (3 + 1) * row;  // queries, keys and values; the result
+    depth.ghost = layer_ghost(model);
+  }
+  depths.front() = {.name = depths.front().name, .passed_on = s * h, .summed_forward = s * h,
+                    .ghost = embedding_ghost(model)};
+  depths.back() = {.name = depths.back().name,
+                   .forward_flops = 2 * s * h * vocabulary,
+                   .megatron_flops = 1.5 * s * h * vocabulary,
+                   .summed_backward = s * h,
+                   .ghost = output_ghost(model)};
+  return depths;
+}
+
+std::string describe(const GptConfig& model) {
+  const bool grouped = model.num_groups() != model.num_attention_heads;
+  return concat(model.num_layers, " layers, ", model.hidden_size, " wide, ", model.num_attention_heads, " heads",
+                grouped ? concat(" in ", model.num_groups(), " groups") : std::string());
+}
+
+config::FamilyConfig new_gpt() { return config::FamilyConfig(GptSettings{}); }
+int64_t gpt_layers(const config::FamilyConfig& config) { return config.as<GptSettings>().shape.num_layers; }
+
+}  // namespace
+
+namespace internal {
+
+spec::ModelSpec gpt_model(const config::RunConfig& run) {
+  const GptConfig model = gpt_config(run);
+  // Ids, labels, positions and the loss mask; where a document begins.
+  const double bytes_of_token = 3 * kInt64 + kFp32 + (run.data.reset_attention_mask ? kInt32 : 0);
+  return {.description = describe(model),
+          .params = gpt_params(model),
+          .depths = depths_of(model, run.data.sequence_length),
+          .hidden_size = model.hidden_size,
+          .has_dropout = model.hidden_dropout > 0,
+          .keeps_positions = model.position_embedding == PositionEmbedding::kRotary,
+          .batch_bytes = bytes_of_token * static_cast<double>(run.data.sequence_length)};
+}
+
+}  // namespace internal
+
+GptConfig gpt_config(const config::RunConfig& run) {
+  GptConfig model = run.model.as<GptSettings>().shape;
+  model.vocab_size = run.vocabulary.size;
+  model.padded_vocab_size = run.vocabulary.padded_size;
+  return model;
+}
+
+const config::Family& gpt_family() {
+  static const config::Family family{
+      .name = "gpt",
+      .display = "GPT",
+      .kin = "GPT-2, BLOOM, Llama and models like them",
+      .summary = "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.",
+      .new_config = new_gpt,
+      .add_options = internal::add_gpt_options,
+      .resolve = internal::resolve_gpt,
+      .find_unused = internal::find_unused_gpt,
+      .num_layers = gpt_layers,
+      .model = internal::gpt_model};
+  return family;
+}
+
+}  // namespace espalier::families

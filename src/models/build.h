@@ -1,0 +1,35 @@
+// The registry with torch: how a family's stages are built and what can be done with a whole model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "config/family.h"
+#include "config/run_config.h"
+#include "models/decoder.h"
+#include "nn/layer_builder.h"
+#include "pipeline/recompute.h"
+#include "pipeline/stage.h"
+#include "plan/partition.h"
+
+namespace espalier::models {
+
+struct StageOptions {
+  pipeline::RecomputePlan recompute;
+  uint64_t seed = 0;                   // keys dropout
+  bool divide_kept_inputs = false;     // of recomputed layers, over the tensor ranks
+};
+
+struct FamilyRuntime {
+  const config::Family* family = nullptr;
+  // The depths of a part of the model. The builder's ParamSet holds their parameters and outlives the stage.
+  std::unique_ptr<pipeline::Stage> (*build)(const nn::LayerBuilder& builder, const config::RunConfig& run,
+                                            const plan::DepthRange& depths, const StageOptions& options) = nullptr;
+  // A whole model to generate and score with; null where the family's models cannot.
+  std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
+};
+
+// Of a run's family. CHECKs that the registry has it: it lists what families/registry.cpp lists.
+const FamilyRuntime& runtime_of(const config::Family& family);
+
+}  // namespace espalier::models

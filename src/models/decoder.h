@@ -1,0 +1,33 @@
+// A model that continues text: what generation, scoring and serving need of it. One process, no graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "nn/forward_context.h"
+#include "tensor/attention_context.h"
+
+namespace espalier::models {
+
+// What a cache of keys and values must hold, and how far the model reaches.
+struct DecoderShape {
+  int64_t num_layers = 0, num_groups = 0, head_size = 0;
+  int64_t vocab_size = 0;     // ids of the tokenizer: of the rows of logits, those that mean something
+  int64_t max_positions = 0;  // that it has learned; 0: any
+};
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual DecoderShape decoder_shape() const = 0;
+  // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the keys
+  // and values of these positions; rotary positions are then those of a sequence as long as its capacity.
+  virtual at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
+                                   const nn::ForwardContext& context) const = 0;
+  virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32
+  // What of the attention belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
+  virtual tensor::AttentionContext attention_context() const = 0;
+};
+
+}  // namespace espalier::models

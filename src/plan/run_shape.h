@@ -1,0 +1,62 @@
+// What decides the memory, the messages and the time of a run: all that plans are made from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/schedule.h"
+#include "spec/grid.h"
+#include "spec/model_spec.h"
+
+namespace espalier::plan {
+
+enum class Precision { kFp32, kBf16, kFp16 };
+enum class GradReduceType { kFp32, kBf16 };
+
+// "bf16"
+std::string to_string(Precision precision);
+// Bytes of an element of weights and activations.
+double element_bytes(Precision precision);
+
+// What of the activations is computed again in the backward pass instead of being kept.
+//   kNone     nothing but what the kernels themselves recompute (attention probabilities are never kept)
+//   kUniform  layers in chunks of num_layers; the input of each chunk is kept
+//   kBlock    the first num_layers layers of every part of the model, that is of every virtual stage, each with its own
+//             input kept; the others keep everything
+struct Recompute {
+  enum class Kind { kNone, kUniform, kBlock };
+  Kind kind = Kind::kNone;
+  int64_t num_layers = 0;
+  bool operator==(const Recompute&) const = default;
+};
+
+// Layers of a part whose forward pass runs again.
+int64_t num_recomputed(const Recompute& recompute, int64_t num_layers_of_part);
+
+struct RunShape {
+  spec::ModelSpec model;
+  spec::GridShape grid;
+  Precision precision = Precision::kFp32;
+  Recompute recompute;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int64_t num_chunks = 1;
+  std::string partition_method;  // make_partition()
+  bool sequence_parallel = false;
+  bool divides_kept_inputs = false;  // of recomputed layers, over tensor ranks
+  int64_t zero_stage = 0;
+  std::string zero_reason;  // why it is not what was asked for; empty where it is
+  GradReduceType grad_reduce_type = GradReduceType::kFp32;
+  int64_t sequence_length = 0;
+  int64_t micro_batch_size = 0, global_batch_size = 0;
+  std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples
+
+  // Of a step on one data-parallel rank, at the full batch size.
+  int64_t num_micro_batches() const { return global_batch_size / (micro_batch_size * grid.data); }
+  int64_t num_sharers() const { return grid.data * grid.context; }
+  bool is_recomputed(int64_t layer_of_part, int64_t num_layers_of_part) const {
+    return layer_of_part < num_recomputed(recompute, num_layers_of_part);
+  }
+};
+
+}  // namespace espalier::plan

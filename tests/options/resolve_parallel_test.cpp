@@ -1,0 +1,182 @@
+// What the options of parallel training mean, and what is refused with the nearest layout that works.
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "plan/partition.h"
+#include "config/run_config.h"
+
+namespace espalier::config {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Parallel {
+  RunConfig config;
+  OptionTable table{"espalier train gpt", "Trains a GPT."};
+  Problems problems;
+
+  explicit Parallel(const std::string& flags, int64_t num_ranks = 1) {
+    add_gpt_options(table, config);
+    table.say_notes(false);
+    table.parse(split_blanks("--num-layers 12 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
+                             "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 1 " +
+                             flags),
+                problems);
+    config.num_ranks = num_ranks;
+    resolve(config, table, problems);
+  }
+};
+
+const std::string kTp = "--tensor-model-parallel-size ", kPp = "--pipeline-model-parallel-size ",
+                  kCp = "--context-parallel-size ", kVp = "--num-layers-per-virtual-pipeline-stage ";
+
+struct ParallelCase {
+  std::string flags;
+  int64_t num_ranks;
+  std::string message;
+};
+
+void expect_parallel_messages(const std::vector<ParallelCase>& cases) {
+  for (const ParallelCase& example : cases)
+    EXPECT_EQ(Parallel(example.flags, example.num_ranks).problems.messages(), Words{example.message}) << example.flags;
+}
+
+TEST(ParallelOptions, ScheduleFollowsFromTheFlags) {
+  const auto schedule = [](const std::string& flags, int64_t num_ranks) {
+    const Parallel run(flags, num_ranks);
+    EXPECT_EQ(run.problems.messages(), Words{}) << flags;
+    return std::pair(run.config.parallel.pipeline_schedule, run.config.parallel.num_chunks);
+  };
+  EXPECT_EQ(schedule("", 1), std::pair(ScheduleKind::k1F1B, int64_t{1}));
+  EXPECT_EQ(schedule(kPp + "2 --enable-zbh1-pipeline", 2), std::pair(ScheduleKind::kZeroBubble, int64_t{1}));
+  EXPECT_EQ(schedule(kPp + "2 --global-batch-size 4 " + kVp + "2", 2),
+            std::pair(ScheduleKind::kInterleaved, int64_t{3}));
+  EXPECT_EQ(schedule(kPp + "2 " + kVp + "6", 2), std::pair(ScheduleKind::k1F1B, int64_t{1})) << "one chunk";
+}
+
+TEST(ParallelOptions, ZeroStageIsLiteralWithoutDeepSpeed) {
+  const auto stage = [](const std::string& flags) { return Parallel(flags, 2).config.parallel.zero_stage; };
+  EXPECT_EQ(stage(""), 0);
+  EXPECT_EQ(stage("--zero-stage 0 --bf16"), 0);
+  EXPECT_EQ(stage("--zero-stage 3"), 3);
+  EXPECT_EQ(stage("--use-distributed-optimizer"), 1);
+  EXPECT_EQ(stage("--use-distributed-optimizer --zero-stage 2"), 2);
+  EXPECT_EQ(Parallel("--use-distributed-optimizer --zero-stage 0").problems.messages(),
+            Words{"--use-distributed-optimizer means --zero-stage 1, not --zero-stage 0 (command line); give one"});
+}
+
+TEST(ParallelOptions, ZeroStageIsReadAsDeepSpeedReadsIt) {
+  const auto stage = [](const std::string& flags) {
+    return Parallel("--deepspeed " + flags, 2).config.parallel.zero_stage;
+  };
+  EXPECT_EQ(stage(""), 1) << "upstream's default";
+  EXPECT_EQ(stage("--zero-stage 0"), 0);
+  EXPECT_EQ(stage("--zero-stage 0 --fp16"), 0);
+  EXPECT_EQ(stage("--zero-stage 0 --bf16"), 1);
+  EXPECT_EQ(
+      Parallel("--deepspeed --zero-stage 0 --bf16").config.parallel.zero_reason,
+      "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
+      "over data-parallel ranks, and its fp32 gradients not");
+  EXPECT_EQ(Parallel("--zero-stage 0 --bf16").config.parallel.zero_reason, "");
+}
+
+TEST(ParallelOptions, KeptInputsAreDividedOnlyWhereRecomputeKeepsThem) {
+  const auto divided = [](const std::string& flags) {
+    return Parallel(flags, 2).config.parallel.distribute_saved_activations;
+  };
+  EXPECT_TRUE(divided(kTp + "2 --checkpoint-activations --distribute-checkpointed-activations"));
+  EXPECT_TRUE(divided(kTp + "2 --recompute-granularity full --distribute-saved-activations"));
+  EXPECT_TRUE(divided(kTp + "2 --checkpoint-activations --partition-activations"));
+  EXPECT_FALSE(divided(kTp + "2 --checkpoint-activations --partition-activations --sequence-parallel"));
+  EXPECT_FALSE(divided("--checkpoint-activations --partition-activations"));
+  EXPECT_EQ(Parallel("--distribute-checkpointed-activations").problems.messages(),
+            Words{"--distribute-checkpointed-activations (command line) needs --checkpoint-activations or "
+                  "--recompute-granularity full: it divides what they keep"});
+}
+
+TEST(ParallelOptions, LayoutsThatDivideAreAccepted) {
+  for (const auto& [flags, ranks] : std::vector<std::pair<std::string, int64_t>>{
+           {kTp + "2 " + kPp + "2 " + kCp + "2 --sequence-parallel", 16},
+           {kTp + "12 --sequence-parallel", 12},
+           {kTp + "1 --ds-sequence-parallel-size 3", 3},
+           {kPp + "4 --pp-partition-method list:2,4,4,2", 4},
+           {kPp + "5", 5},
+           {kPp + "12", 12},
+           {kTp + "3 --zero-stage 3", 6},
+           {"--DDP-impl local --distributed-backend gloo --distributed-timeout-minutes 5 --check-replicas 10 "
+            "--check-replicas-policy repair --grad-reduce-type bf16",
+            2}})
+    EXPECT_EQ(Parallel(flags, ranks).problems.messages(), Words{}) << flags;
+}
+
+TEST(ParallelOptions, PartitionOfARunIsTheOptions) {
+  const Parallel run(kPp + "5", 5);
+  const Partition partition = make_partition(run.config);
+  EXPECT_EQ(partition.num_layers, 12);
+  EXPECT_EQ(partition.stage_of(0), 0);
+  EXPECT_EQ(partition.stage_of(13), 4);
+  Parallel heavy(kPp + "4 --pp-partition-method parameters", 4);
+  set_vocabulary(heavy.config, 1'000'000);
+  try {
+    make_partition(heavy.config);
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--pp-partition-method parameters leaves stage 0 of 4 without"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
+  expect_parallel_messages({
+      {kTp + "2 " + kPp + "2", 6,
+       "6 processes cannot be divided into copies of the model of 4 (tensor 2 * context 1 * pipeline 2); use 4 or 8"},
+      {kTp + "5", 5,
+       "--tensor-model-parallel-size 5 (command line) does not divide --num-attention-heads 12 (command line); use 4 "
+       "or 6"},
+      {kTp + "4 " + kCp + "2", 8,
+       "--context-parallel-size 2 (command line) does not divide the 3 heads of a tensor rank (12 / 4), which "
+       "attention exchanges; use 1 or 3"},
+      {kCp + "4 --seq-length 34", 4,
+       "--context-parallel-size 4 (command line) does not divide the sequence length 34; use 2 or 17"},
+      {kTp + "4 --sequence-parallel --seq-length 34", 4,
+       "--sequence-parallel: --tensor-model-parallel-size 4 (command line) does not divide the 34 tokens of a context "
+       "rank; use a tensor-parallel size of 2 or 17, a sequence length of 32 or 36, or leave --sequence-parallel out"},
+      {kPp + "13", 13,
+       "--pipeline-model-parallel-size 13 (command line) is more than --num-layers 12 (command line); use at most 12"},
+      {kPp + "4 --pp-partition-method uniform --num-layers 4", 4,
+       "--pp-partition-method uniform (command line) leaves stage 0 of 4 without a transformer layer; use "
+       "list:1,1,1,1"},
+      {kPp + "2 --zero-stage 2", 4,
+       "--zero-stage 2 (command line) needs one pipeline stage, and --pipeline-model-parallel-size 2 (command line); "
+       "use --zero-stage 1, or --pipeline-model-parallel-size 1"},
+      {"--accumulate-allreduce-grads-in-fp32 --grad-reduce-type bf16", 1,
+       "--accumulate-allreduce-grads-in-fp32 and --grad-reduce-type bf16 (command line) exclude each other; give one"},
+  });
+}
+
+TEST(ParallelOptions, WhatAnInterleavedPipelineCannotDoIsRefusedWithTheNearest) {
+  expect_parallel_messages({
+      {kVp + "1", 1,
+       "--num-layers-per-virtual-pipeline-stage 1 (command line) needs a --pipeline-model-parallel-size of 2 or more; "
+       "leave it out"},
+      {kPp + "5 " + kVp + "1", 5,
+       "--num-layers-per-virtual-pipeline-stage 1 (command line): --num-layers 12 (command line) is not a multiple of "
+       "the 5 pipeline stages, and the parts of an interleaved pipeline are equal; use 10 or 15 layers, or 4 or 6 "
+       "stages, or leave it out"},
+      {kPp + "2 " + kVp + "4", 2,
+       "--num-layers-per-virtual-pipeline-stage 4 (command line) does not divide the 6 layers of a stage; use 3 or 6"},
+      {kPp + "2 " + kVp + "3 --global-batch-size 7", 2,
+       "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 1 (command line) * data-parallel "
+       "size 1 * pipeline stages 2 (interleaved); use 6 or 8"},
+      {kPp + "2 " + kVp + "3 --global-batch-size 4 --enable-zbh1-pipeline", 2,
+       "--enable-zbh1-pipeline has one chunk a stage and does not go with --num-layers-per-virtual-pipeline-stage 3 "
+       "(command line); give one of the two"},
+      {kPp + "2 " + kVp + "3 --global-batch-size 4 --pp-partition-method list:5,7", 2,
+       "--pp-partition-method list:5,7 (command line): an interleaved pipeline has the same number of layers in each "
+       "of its 4 parts; leave the option out, or --num-layers-per-virtual-pipeline-stage"},
+  });
+}
+
+}  // namespace
+}  // namespace espalier::config
