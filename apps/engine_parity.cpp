@@ -8,8 +8,8 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "dist/local_ranks.h"
 #include "config/parity_request.h"
+#include "dist/local_ranks.h"
 #include "families/registry.h"
 #include "train/parity.h"
 

@@ -19,8 +19,9 @@ int run_with_family(const std::string& command, const std::string& takes, const 
     std::printf("%s\n", usage.c_str());
     return 0;
   }
-  throw UserError(concat("cannot ", command, " ", name, ": the model families are ", families::family_names(), "\n", usage),
-                  ExitCode::kUsage);
+  throw UserError(
+      concat("cannot ", command, " ", name, ": the model families are ", families::family_names(), "\n", usage),
+      ExitCode::kUsage);
 }
 
 }  // namespace espalier

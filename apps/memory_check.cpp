@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/format.h"
-#include "launch/machine_memory.h"
 #include "config/deepspeed_config.h"
 #include "config/run_options.h"
+#include "launch/machine_memory.h"
 #include "plan/memory.h"
 #include "plan/partition.h"
 
@@ -29,7 +29,8 @@ struct Need {
   double total = 0, largest_process = 0;
 };
 
-Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory, int64_t begin, int64_t end) {
+Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory,
+                   int64_t begin, int64_t end) {
   Need need;
   plan::StageMemory sum;
   for (int64_t rank = begin; rank < end; ++rank) {

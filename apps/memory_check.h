@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/environment.h"
 #include "config/run_config.h"
+#include "launch/environment.h"
 
 namespace espalier {
 

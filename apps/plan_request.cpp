@@ -27,7 +27,8 @@ std::optional<plan::RunPlan> try_flags(const config::Family& family, std::vector
   PlanRequest request;
   Problems problems;
   try {
-    if (!read_plan_request(family, arguments, request, problems, /*say_notes=*/false) || !problems.empty()) return std::nullopt;
+    if (!read_plan_request(family, arguments, request, problems, /*say_notes=*/false) || !problems.empty())
+      return std::nullopt;
     return plan::plan_run(config::run_shape(request.config));
   } catch (const UserError&) {
     return std::nullopt;

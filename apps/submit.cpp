@@ -13,10 +13,10 @@
 #include "become_engine.h"
 #include "check_training.h"
 #include "commands.h"
-#include "launch/batch_script.h"
-#include "launch/launch_options.h"
 #include "config/run_options.h"
 #include "families/registry.h"
+#include "launch/batch_script.h"
+#include "launch/launch_options.h"
 
 namespace espalier {
 namespace {

@@ -8,14 +8,14 @@
 #include "base/stop_signals.h"
 #include "become_engine.h"
 #include "commands.h"
+#include "config/deepspeed_config.h"
+#include "config/run_options.h"
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
 #include "data/token_probe.h"
+#include "family_command.h"
 #include "launch/environment.h"
 #include "memory_check.h"
-#include "config/deepspeed_config.h"
-#include "config/run_options.h"
-#include "family_command.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
@@ -100,8 +100,8 @@ Problems check_data(const config::RunConfig& config, const std::vector<std::stri
 void print_validated(config::RunConfig& config, const OptionTable& table) {
   std::fputs(table.to_toml().c_str(), stdout);
   const config::TrainingConfig& training = config.training;
-  const std::string without =
-      concat(format_count(config::model_spec(config).num_parameters_without_embeddings()), " parameters without embeddings");
+  const std::string without = concat(format_count(config::model_spec(config).num_parameters_without_embeddings()),
+                                     " parameters without embeddings");
   if (config.vocabulary.size == 0 && config.tokenizer.pad_vocab_size_to)
     config::set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
   const std::string model = config.vocabulary.size == 0

@@ -11,9 +11,10 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "dist/local_ranks.h"
-#include "plan/layout.h"
 #include "config/run_config.h"
+#include "dist/local_ranks.h"
+#include "families/gpt/config.h"
+#include "plan/layout.h"
 #include "train/replica_check.h"
 
 namespace {
@@ -42,7 +43,7 @@ std::string measure(const dist::Grid& grid, const std::vector<std::string>& word
   config.num_ranks = grid.shape.num_ranks();
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  config::read_gpt_options(words, config, table, problems);
+  config::read_run(families::gpt_family(), words, config, table, problems);
   problems.raise();
   train::Job job(config, table, grid);
   std::vector<double> steps, checks;

@@ -73,6 +73,11 @@ Option& Option::count(size_t exactly) {
   return *this;
 }
 
+Option& Option::on_resume(ResumeRule rule) {
+  resume_rule_ = rule;
+  return *this;
+}
+
 Option& Option::common() {
   common_ = true;
   return *this;

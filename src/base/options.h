@@ -34,6 +34,14 @@ enum class OptionEffect {
   kRefused,   // known, not supported: the text says what to use instead
 };
 
+// Whether a run that goes on from a checkpoint may have another value than the one that was saved.
+enum class ResumeRule {
+  kFree,          // layout, micro-batch, intervals, paths, stop conditions, logging
+  kLearningRate,  // --override-lr-scheduler or --use-checkpoint-lr-scheduler decides
+  kOverride,      // only with --override NAME: it changes what is learnt
+  kRefused,       // the shape of the model
+};
+
 // What the words of a row are. kTruth takes one word, of which any but "" is true (Python's bool, as Megatron has it).
 enum class OptionKind { kFlag, kInteger, kNumber, kText, kTruth };
 
@@ -51,6 +59,7 @@ class Option {
   Option& value_name(const std::string& name);    // in the help: "N", "FILE"; derived from the type if unset
   Option& not_in_recipe();                        // only on the command line (--recipe, --help)
   Option& count(size_t exactly);                  // a list of exactly this many words
+  Option& on_resume(ResumeRule rule);             // kOverride unless it is said
   Option& common();                               // shown by -h; a table without such rows shows all
 
   const std::string& name() const { return name_; }  // canonical, with dashes: "--hidden-size"
@@ -66,6 +75,7 @@ class Option {
   const std::vector<std::string>& legal_values() const { return choices_; }
   const std::string& effect_reason() const { return effect_reason_; }  // of rows without effect, or refused
   bool in_recipe() const { return in_recipe_; }
+  ResumeRule resume_rule() const { return resume_rule_; }
   bool given() const { return given_; }                       // on the command line or in a recipe
   const std::string& source() const { return source_; }       // "command line" or "recipes/tiny.toml:14"
   std::vector<std::string> values() const { return get_(); }  // current, as text; empty when an optional is unset
@@ -79,6 +89,7 @@ class Option {
   std::map<std::string, std::string> refused_values_;
   std::optional<double> minimum_, maximum_;
   OptionEffect effect_ = OptionEffect::kUsed;
+  ResumeRule resume_rule_ = ResumeRule::kOverride;
   OptionKind kind_ = OptionKind::kText;
   bool is_list_ = false, required_ = false, given_ = false, in_recipe_ = true, common_ = false;
   bool perhaps_meant_ = false;  // a misspelt name is near: that is said, not that this one is missing
@@ -176,7 +187,9 @@ class OptionTable {
   // ":folders", where the shell knows better; or nothing.
   std::string completions(const std::vector<std::string>& words) const;
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.
-  std::string to_toml() const { return to_toml([](const Option&) { return true; }); }
+  std::string to_toml() const {
+    return to_toml([](const Option&) { return true; });
+  }
   // Only the rows that `wanted` names.
   std::string to_toml(const std::function<bool(const Option&)>& wanted) const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }

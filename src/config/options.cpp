@@ -1,4 +1,5 @@
-// The rows of `espalier train` that are used, whatever the family. The groups are those of Megatron-DeepSpeed's help, in its order.
+// The rows of `espalier train` that are used, whatever the family. The groups are those of Megatron-DeepSpeed's help,
+// in its order.
 #include "config/internal/rows.h"
 #include "config/run_config.h"
 
@@ -51,7 +52,8 @@ void add_training(OptionTable& table, RunConfig& config) {
       .required()
       .minimum(1)
       .maximum(1e6)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--global-batch-size", training.global_batch_size, "samples of one step")
       .minimum(1)
       .maximum(1e6)
@@ -61,22 +63,32 @@ void add_training(OptionTable& table, RunConfig& config) {
       .add("--rampup-batch-size", training.rampup_batch_size,
            "START INCREMENT SAMPLES: the batch grows from START to the global batch size within SAMPLES samples")
       .common();
-  table.add("--train-iters", training.train_iters, "steps of the whole run").minimum(1).maximum(1e12).common();
+  table.add("--train-iters", training.train_iters, "steps of the whole run")
+      .minimum(1)
+      .maximum(1e12)
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--train-samples", training.train_samples, "samples of the whole run, instead of --train-iters")
       .minimum(1)
       .maximum(1e18)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table
       .add("--train-tokens", training.train_tokens,
            "end the run earlier, after the step in which it has consumed this many tokens")
       .minimum(1)
-      .maximum(9e18);
-  table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides").minimum(1);
+      .maximum(9e18)
+      .on_resume(ResumeRule::kFree);
+  table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
   table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and exit after this many minutes")
-      .minimum(0);
+      .minimum(0)
+      .on_resume(ResumeRule::kFree);
   table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists")
       .value_name("FILE")
-      .alias("--kill-switch-file");
+      .alias("--kill-switch-file")
+      .on_resume(ResumeRule::kFree);
   table.add_choice("--loss-average", training.loss_average,
                    {{"token", LossAverage::kToken}, {"micro-batch", LossAverage::kMicroBatch}},
                    "each token of a step counts the same, or each micro-batch (Megatron-DeepSpeed); equal where no "
@@ -84,19 +96,26 @@ void add_training(OptionTable& table, RunConfig& config) {
   table
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
            "steps FIRST-LAST whose samples pass without training, as after a spike of the loss")
-      .value_name("RANGE");
+      .value_name("RANGE")
+      .on_resume(ResumeRule::kFree);
   table.add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
-      .value_name("STEP");
+      .value_name("STEP")
+      .on_resume(ResumeRule::kFree);
   table.add("--train-iters-to-skip", training.train_iters_to_skip, "single steps to skip, counted from 0 (Argonne)")
-      .value_name("STEP");
+      .value_name("STEP")
+      .on_resume(ResumeRule::kFree);
   table.add("--num-threads", training.num_threads, "threads of one process")
       .minimum(1)
       .maximum(4096)
-      .default_text("usable cores");
-  table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...").minimum(0);
+      .default_text("usable cores")
+      .on_resume(ResumeRule::kFree);
+  table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...")
+      .minimum(0)
+      .on_resume(ResumeRule::kFree);
   table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
       .minimum(1)
-      .default_text("start + 2");
+      .default_text("start + 2")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--allow-memory-overcommit", config.allow_memory_overcommit,
            "start although this machine has less memory than its processes of the run need")
@@ -113,32 +132,42 @@ void add_recompute(OptionTable& table, RunConfig& config) {
   table
       .add("--checkpoint-activations", training.checkpoint_activations,
            "keep only layer inputs and compute the rest again in the backward pass")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--checkpoint-num-layers", training.checkpoint_num_layers, "layers between two kept inputs")
       .minimum(1)
-      .default_text("1");
-  table.add_choice("--recompute-granularity", training.recompute_granularity,
-                   {{"none", RecomputeGranularity::kNone},
-                    {"selective", RecomputeGranularity::kSelective},
-                    {"full", RecomputeGranularity::kFull}},
-                   "full: whole layers; selective: only the attention probabilities, which are never kept anyway");
-  table.add_choice("--recompute-method", training.recompute_method,
-                   {{"uniform", RecomputeMethod::kUniform}, {"block", RecomputeMethod::kBlock}},
-                   "all layers in chunks, or the first layers only");
+      .default_text("1")
+      .on_resume(ResumeRule::kFree);
+  table
+      .add_choice("--recompute-granularity", training.recompute_granularity,
+                  {{"none", RecomputeGranularity::kNone},
+                   {"selective", RecomputeGranularity::kSelective},
+                   {"full", RecomputeGranularity::kFull}},
+                  "full: whole layers; selective: only the attention probabilities, which are never kept anyway")
+      .on_resume(ResumeRule::kFree);
+  table
+      .add_choice("--recompute-method", training.recompute_method,
+                  {{"uniform", RecomputeMethod::kUniform}, {"block", RecomputeMethod::kBlock}},
+                  "all layers in chunks, or the first layers only")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--activations-checkpoint-method", training.activations_checkpoint_method,
            "--recompute-granularity full with this --recompute-method, as older Megatron-LM spells it")
       .choices({"uniform", "block"})
-      .default_text("none");
+      .default_text("none")
+      .on_resume(ResumeRule::kFree);
   table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
       .alias("--activations-checkpoint-num-layers")
       .minimum(1)
-      .default_text("1");
+      .default_text("1")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--distribute-checkpointed-activations", config.parallel.distribute_checkpointed_activations,
            "each tensor rank keeps its part of the layer inputs that recompute keeps")
-      .alias("--distribute-saved-activations");
-  table.add("--partition-activations", config.parallel.partition_activations, "the same, as DeepSpeed names it");
+      .alias("--distribute-saved-activations")
+      .on_resume(ResumeRule::kFree);
+  table.add("--partition-activations", config.parallel.partition_activations, "the same, as DeepSpeed names it")
+      .on_resume(ResumeRule::kFree);
   internal::add_recompute_inert(table);
 }
 
@@ -163,8 +192,11 @@ void add_initialization(OptionTable& table, RunConfig& config) {
 void add_learning_rate(OptionTable& table, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
   table.group("learning rate");
-  table.add("--lr", schedule.lr, "largest learning rate").minimum(0).common();
-  table.add("--min-lr", schedule.min_lr, "floor of the schedule").minimum(0).common();
+  table.add("--lr", schedule.lr, "largest learning rate").minimum(0).common().on_resume(ResumeRule::kLearningRate);
+  table.add("--min-lr", schedule.min_lr, "floor of the schedule")
+      .minimum(0)
+      .common()
+      .on_resume(ResumeRule::kLearningRate);
   table
       .add_choice(
           "--lr-decay-style", schedule.lr_decay_style,
@@ -174,55 +206,77 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
       .refuse_value("inverse-square-root", "use linear, cosine or constant")
       .refuse_value("WSD", "a decay has one phase: use linear, cosine or constant")
       .refuse_value("infinite-cosine", "use linear, cosine or constant")
-      .refuse_value("infinite-inv-square-root", "use linear, cosine or constant");
+      .refuse_value("infinite-inv-square-root", "use linear, cosine or constant")
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor")
       .minimum(1)
       .maximum(1e12)
-      .default_text("the whole run");
+      .default_text("the whole run")
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor")
       .minimum(1)
       .maximum(1e18)
       .default_text("the whole run")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
-      .minimum(1);
+      .minimum(1)
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-warmup-tokens", schedule.lr_warmup_tokens, "tokens that warm up, instead of the three below")
       .minimum(0)
-      .maximum(9e18);
+      .maximum(9e18)
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up")
       .minimum(0)
-      .maximum(1);
-  table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up").minimum(0).maximum(1e12).common();
+      .maximum(1)
+      .on_resume(ResumeRule::kLearningRate);
+  table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up")
+      .minimum(0)
+      .maximum(1e12)
+      .common()
+      .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up")
       .minimum(0)
       .maximum(1e18)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kLearningRate);
   table
       .add("--override-lr-scheduler", schedule.override_lr_scheduler,
            "on --load, these options win over the checkpoint's")
-      .alias("--override-opt_param-scheduler");
+      .alias("--override-opt_param-scheduler")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
            "on --load, the checkpoint's win over these options")
-      .alias("--use-checkpoint-opt_param-scheduler");
+      .alias("--use-checkpoint-opt_param-scheduler")
+      .on_resume(ResumeRule::kFree);
   internal::add_learning_rate_inert(table);
 }
 
 void add_checkpointing(OptionTable& table, RunConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   table.group("checkpointing");
-  table.add("--save", checkpoint.save, "run folder: checkpoints, logs, metrics").value_name("DIR").common();
+  table.add("--save", checkpoint.save, "run folder: checkpoints, logs, metrics")
+      .value_name("DIR")
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--save-interval", checkpoint.save_interval, "steps between checkpoints; required with --save")
       .alias("--persistent-save-interval")
       .minimum(1)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
       .value_name("DIR")
-      .common();
-  table.add("--ckpt-step", checkpoint.ckpt_step, "step of the run folder to load").minimum(1);
-  table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0");
-  table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state");
-  table.add("--no-load-rng", checkpoint.no_load_rng, "nothing changes: randomness is counter-based and has no state");
+      .common()
+      .on_resume(ResumeRule::kFree);
+  table.add("--ckpt-step", checkpoint.ckpt_step, "step of the run folder to load")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0").on_resume(ResumeRule::kFree);
+  table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state")
+      .on_resume(ResumeRule::kFree);
+  table.add("--no-load-rng", checkpoint.no_load_rng, "nothing changes: randomness is counter-based and has no state")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--override", checkpoint.overrides,
            "options that may differ from the checkpoint's although they change what is computed")
@@ -250,29 +304,42 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
 void add_logging(OptionTable& table, RunConfig& config) {
   LoggingConfig& logging = config.logging;
   table.group("logging");
-  table.add("--log-interval", logging.log_interval, "steps between log lines").minimum(1).common();
+  table.add("--log-interval", logging.log_interval, "steps between log lines")
+      .minimum(1)
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--tensorboard-dir", logging.tensorboard_dir, "folder of TensorBoard files")
       .value_name("DIR")
       .default_text("tensorboard/ in the --save folder")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--tensorboard-log-interval", logging.tensorboard_log_interval, "steps between TensorBoard points")
-      .minimum(1);
-  table.add("--log-params-norm", logging.log_params_norm, "norm of all parameters");
-  table.add("--log-num-zeros-in-grad", logging.log_num_zeros_in_grad, "zeros of the gradient");
-  table.add("--log-timers-to-tensorboard", logging.log_timers_to_tensorboard, "times to TensorBoard");
-  table.add("--log-batch-size-to-tensorboard", logging.log_batch_size_to_tensorboard, "batch size to TensorBoard");
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table.add("--log-params-norm", logging.log_params_norm, "norm of all parameters").on_resume(ResumeRule::kFree);
+  table.add("--log-num-zeros-in-grad", logging.log_num_zeros_in_grad, "zeros of the gradient")
+      .on_resume(ResumeRule::kFree);
+  table.add("--log-timers-to-tensorboard", logging.log_timers_to_tensorboard, "times to TensorBoard")
+      .on_resume(ResumeRule::kFree);
+  table.add("--log-batch-size-to-tensorboard", logging.log_batch_size_to_tensorboard, "batch size to TensorBoard")
+      .on_resume(ResumeRule::kFree);
   table
       .add_negative("--no-log-learnig-rate-to-tensorboard", logging.log_learning_rate_to_tensorboard,
                     "no learning rate in TensorBoard (spelt as upstream)")
-      .alias("--no-log-learning-rate-to-tensorboard");
+      .alias("--no-log-learning-rate-to-tensorboard")
+      .on_resume(ResumeRule::kFree);
   table
       .add_negative("--no-log-loss-scale-to-tensorboard", logging.log_loss_scale_to_tensorboard,
                     "no loss scale in TensorBoard")
-      .alias("--disable-log-loss-scale-to-tensorboard");
-  table.add("--log-validation-ppl-to-tensorboard", logging.log_validation_ppl_to_tensorboard,
-            "perplexity of validation sets to TensorBoard");
+      .alias("--disable-log-loss-scale-to-tensorboard")
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--log-validation-ppl-to-tensorboard", logging.log_validation_ppl_to_tensorboard,
+           "perplexity of validation sets to TensorBoard")
+      .on_resume(ResumeRule::kFree);
   table.add("--log-level", logging.log_level, "what is said on stderr")
-      .choices({"debug", "info", "warning", "error", "critical"});
+      .choices({"debug", "info", "warning", "error", "critical"})
+      .on_resume(ResumeRule::kFree);
   internal::add_logging_inert(table);
 }
 
@@ -283,11 +350,13 @@ void add_network_size(OptionTable& table, RunConfig& config) {
       .add("--make-vocab-size-divisible-by", config.tokenizer.make_vocab_size_divisible_by,
            "round the vocabulary up to a multiple of this and of the tensor-parallel size")
       .minimum(1)
-      .maximum(1e6);
+      .maximum(1e6)
+      .on_resume(ResumeRule::kFree);
   table.add("--pad-vocab-size-to", config.tokenizer.pad_vocab_size_to, "rows of the embedding, exactly")
       .alias("--padded-vocab-size")
       .minimum(1)
-      .maximum(1e9);
+      .maximum(1e9)
+      .on_resume(ResumeRule::kRefused);
   config.family->add_options(table, config.model, FamilyRows::kShape);
   internal::add_network_size_inert(table);
 }

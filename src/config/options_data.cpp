@@ -8,11 +8,18 @@ namespace espalier::config::internal {
 
 void add_validation(OptionTable& table, DataConfig& data) {
   table.group("validation");
-  table.add("--eval-iters", data.eval_iters, "batches of one evaluation; 0: none").minimum(0).common();
-  table.add("--eval-interval", data.eval_interval, "steps between evaluations").minimum(1).common();
+  table.add("--eval-iters", data.eval_iters, "batches of one evaluation; 0: none")
+      .minimum(0)
+      .common()
+      .on_resume(ResumeRule::kFree);
+  table.add("--eval-interval", data.eval_interval, "steps between evaluations")
+      .minimum(1)
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
-      .value_name("true");
-  table.add("--skip-train", data.eval_only, "the same as a flag");
+      .value_name("true")
+      .on_resume(ResumeRule::kFree);
+  table.add("--skip-train", data.eval_only, "the same as a flag").on_resume(ResumeRule::kFree);
 }
 
 void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) {
@@ -42,9 +49,12 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
         .add(std::string("--") + set + "-data-path", *words,
              "files of this set alone, read whole, in the form of --data-path and instead of it")
         .value_name("WORD");
-  table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder").value_name("DIR");
+  table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder")
+      .value_name("DIR")
+      .on_resume(ResumeRule::kFree);
   table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")
-      .choices({"infer", "mmap", "lazy", "cached"});
+      .choices({"infer", "mmap", "lazy", "cached"})
+      .on_resume(ResumeRule::kFree);
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
   table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; not both")
       .minimum(1)
@@ -60,9 +70,12 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
   table
       .add("--cyclic-layout", data.cyclic_layout,
            "MICRO_BATCH DATA_PARALLEL: read the cyclic order that Megatron has with these sizes, in any layout")
-      .default_text("1 1");
-  table.add("--allow-other-tokenizer", data.allow_other_tokenizer,
-            "take data that another tokenizer made, and ids up to the rows of the model");
+      .default_text("1 1")
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--allow-other-tokenizer", data.allow_other_tokenizer,
+           "take data that another tokenizer made, and ids up to the rows of the model")
+      .on_resume(ResumeRule::kFree);
   add_tokenizer(table, tokenizer);
   add_data_inert(table);
 }

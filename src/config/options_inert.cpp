@@ -1,8 +1,8 @@
 // What Megatron's scripts may hold and what `espalier train gpt` does not use: accepted with the reason, or refused
 // with what to use instead. Accepted is only what cannot change the numbers a run computes, or what upstream itself
 // never reads in GPT.
-#include "config/internal/rows.h"
 #include "config/internal/inert_rows.h"
+#include "config/internal/rows.h"
 
 namespace espalier::config::internal {
 namespace {

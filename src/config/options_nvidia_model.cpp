@@ -1,7 +1,7 @@
 // The options of NVIDIA's Megatron-LM that shape the model and that `espalier train gpt` does not use: accepted with
 // the reason, or refused with what to use instead. Accepted is only what cannot change the numbers that a run computes.
-#include "config/internal/rows.h"
 #include "config/internal/inert_rows.h"
+#include "config/internal/rows.h"
 
 namespace espalier::config::internal {
 namespace {

@@ -11,18 +11,24 @@ void add_tokenizer(OptionTable& table, TokenizerConfig& tokenizer) {
                 "BertWordPieceLowerCase", "BertWordPieceCase", "NullTokenizer"});
   table.add("--vocab-file", tokenizer.vocab_file, "vocab.json of GPT2BPETokenizer, vocab.txt of BertWordPiece*")
       .value_name("FILE")
-      .common();
-  table.add("--merge-file", tokenizer.merge_file, "merges.txt of GPT2BPETokenizer").value_name("FILE").common();
+      .common()
+      .on_resume(ResumeRule::kFree);
+  table.add("--merge-file", tokenizer.merge_file, "merges.txt of GPT2BPETokenizer")
+      .value_name("FILE")
+      .common()
+      .on_resume(ResumeRule::kFree);
   table
       .add("--tokenizer-name-or-path", tokenizer.tokenizer_name_or_path,
            "tokenizer.json of PretrainedFromHF, or its folder")
       .value_name("PATH")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table
       .add("--tokenizer-model", tokenizer.tokenizer_model,
            "a SentencePiece .model, the ranks of TikTokenizer, or the tokenizer.json of HFTokenizer")
       .value_name("PATH")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kFree);
   table.add("--vocab-extra-ids", tokenizer.vocab_extra_ids, "tokens <extra_id_0> ... to add to the vocabulary")
       .minimum(0);
   table.add("--vocab-size", tokenizer.vocab_size, "of NullTokenizer, and of TikTokenizer with JSON").minimum(1);

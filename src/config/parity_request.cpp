@@ -74,7 +74,7 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
 }
 
 plan::Layout read_parity_layout(const ParityRequest& request, const std::string& layout_text, RunConfig& config,
-                          OptionTable& table, Problems& problems) {
+                                OptionTable& table, Problems& problems) {
   ParityRequest unused{.family = request.family, .layouts = {}, .arguments = {}};
   std::string layouts;
   add_rows(table, config, unused, layouts);
@@ -88,7 +88,8 @@ plan::Layout read_parity_layout(const ParityRequest& request, const std::string&
   first_table.say_notes(false);
   first_table.parse(request.arguments, ignored);
   std::vector<std::string> arguments = request.arguments;
-  for (const std::string& flag : plan::layout_flags(layout, request.family->num_layers(first.model))) arguments.push_back(flag);
+  for (const std::string& flag : plan::layout_flags(layout, request.family->num_layers(first.model)))
+    arguments.push_back(flag);
   if (!table.parse(arguments, problems)) return layout;
   config.num_ranks = layout.grid.num_ranks();
   config.checkpoint = {};

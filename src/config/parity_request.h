@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/layout.h"
 #include "config/run_config.h"
+#include "plan/layout.h"
 
 namespace espalier::config {
 
@@ -22,6 +22,6 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
 
 // The run in one layout: the options as given, then the layout's. `table` gets its rows here. Neither saves nor loads.
 plan::Layout read_parity_layout(const ParityRequest& request, const std::string& layout, RunConfig& config,
-                          OptionTable& table, Problems& problems);
+                                OptionTable& table, Problems& problems);
 
 }  // namespace espalier::config

@@ -4,11 +4,11 @@
 
 #include "base/format.h"
 #include "base/thread_pool.h"
+#include "config/family.h"
+#include "config/internal/resolver.h"
+#include "config/resolving.h"
 #include "plan/batch_ramp.h"
 #include "plan/stage_params.h"
-#include "config/family.h"
-#include "config/resolving.h"
-#include "config/internal/resolver.h"
 
 namespace espalier::config {
 namespace internal {
@@ -165,7 +165,8 @@ void Resolver::resolve_num_steps() {
     return;
   }
   const std::vector<int64_t>& ramp = training.rampup_batch_size;
-  const plan::BatchRamp sizes = ramp.empty() ? plan::BatchRamp(batch) : plan::BatchRamp(ramp[0], ramp[1], ramp[2], batch);
+  const plan::BatchRamp sizes =
+      ramp.empty() ? plan::BatchRamp(batch) : plan::BatchRamp(ramp[0], ramp[1], ramp[2], batch);
   training.num_samples = training.train_iters ? *training.train_iters * batch : *training.train_samples;
   training.scheduled_steps = training.train_iters ? *training.train_iters : sizes.num_steps(training.num_samples);
   training.num_steps = training.scheduled_steps;
@@ -230,8 +231,6 @@ void set_vocabulary(RunConfig& config, int64_t vocab_size) {
 
 spec::ModelSpec model_spec(const RunConfig& config) {
   spec::ModelSpec model = config.family->model(config);
-  model.family = config.family->name;
-  model.vocabulary = config.vocabulary;
   for (spec::ParamSpec& param : model.params) {
     if (config.training.init_method_xavier_uniform && param.init.kind == spec::Init::Kind::kNormal)
       param.init = spec::xavier_uniform(param.shape);

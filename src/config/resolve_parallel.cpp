@@ -81,11 +81,11 @@ void Resolver::check_chunks() {
 
 void Resolver::check_partition() {
   plan::PartitionRequest request{.method = config_.parallel.pp_partition_method,
-                           .num_layers = num_layers(),
-                           .num_stages = config_.grid.pipeline,
-                           .num_chunks = config_.parallel.num_chunks,
-                           .weights = {},
-                           .method_origin = origin("--pp-partition-method")};
+                                 .num_layers = num_layers(),
+                                 .num_stages = config_.grid.pipeline,
+                                 .num_chunks = config_.parallel.num_chunks,
+                                 .weights = {},
+                                 .method_origin = origin("--pp-partition-method")};
   if (request.method == "parameters") {
     // Without the tokenizer's size make_partition(config) checks it when the model is created.
     if (!config_.tokenizer.pad_vocab_size_to) return;
@@ -135,7 +135,8 @@ void check_runnable(const RunConfig& config, const OptionTable& table, Problems&
   if (config.num_ranks || one_copy == 1) return;
   problems.add("one process was started, and one copy of the model takes ", one_copy, " (tensor ", grid.tensor,
                " * context ", grid.context, " * pipeline ", grid.pipeline, "): start them with `espalier launch ",
-               "--nproc-per-node ", one_copy, " train ", config.family->name, " ...`, or with torchrun, srun or mpirun");
+               "--nproc-per-node ", one_copy, " train ", config.family->name,
+               " ...`, or with torchrun, srun or mpirun");
 }
 
 }  // namespace espalier::config

@@ -10,8 +10,7 @@ namespace espalier::config {
 
 struct RunOptions {
   // Without notes on rows that have no effect: for options that were read before, or are tried.
-  explicit RunOptions(const Family& family)
-      : table(std::string("espalier train ") + family.name, family.summary) {
+  explicit RunOptions(const Family& family) : table(std::string("espalier train ") + family.name, family.summary) {
     table.say_notes(false);
     add_options(family, table, config);
   }

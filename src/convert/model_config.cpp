@@ -39,7 +39,8 @@ std::string imported_config(const GptConfig& model, const std::string& recipe) {
   options.config.training.micro_batch_size = 1;
   options.config.data.eval_only = true;
   Problems problems;
-  const std::string of_run = options.table.to_toml([](const Option& option) { return option.values() != option.default_values(); });
+  const std::string of_run =
+      options.table.to_toml([](const Option& option) { return option.values() != option.default_values(); });
   options.table.parse_toml(of_run, "the imported model", problems);
   options.table.parse_toml(recipe, "the imported model", problems);
   config::resolve(options.config, options.table, problems);

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "cuda/plugin_table.h"
 #include "config/run_config.h"
+#include "cuda/plugin_table.h"
 
 namespace espalier::cuda {
 

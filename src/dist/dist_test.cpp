@@ -99,9 +99,8 @@ TEST(Dist, GroupsAreMegatronsLinesThroughTheGrid) {
   const auto describe = [](const Grid& grid) {
     std::string text;
     const Group alone("alone", {grid.rank}, 0, {});
-    for (const Group* group :
-         {&grid.tensor, &grid.context, &grid.data, &grid.gradient, &grid.pipeline, &grid.model,
-          grid.shared.empty() ? &alone : &grid.shared[0].group}) {
+    for (const Group* group : {&grid.tensor, &grid.context, &grid.data, &grid.gradient, &grid.pipeline, &grid.model,
+                               grid.shared.empty() ? &alone : &grid.shared[0].group}) {
       for (const int64_t rank : group->ranks()) text += std::to_string(rank);
       text += " ";
     }

@@ -32,7 +32,7 @@ struct Grid {
   Group data;      // the replicas of this shard at one context position
   Group gradient;  // context x data: what a gradient is summed over
   Group pipeline;
-  Group model;      // tensor x pipeline: all shards of one replica
+  Group model;  // tensor x pipeline: all shards of one replica
   // Stages of this pipeline that hold the same parameters, where this process is of one of them.
   struct Shared {
     std::vector<int64_t> stages;

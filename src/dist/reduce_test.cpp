@@ -202,7 +202,9 @@ TEST(GradReducer, SeededMistakesAreSeen) {
     return "not seen";
   };
   const auto norms_not_reduced = [](Grid&, Case& c, GradReducer*) { c.options.sequence_parallel = false; };
-  const auto tied_not_reduced = [](Grid& grid, Case&, GradReducer*) { for (Grid::Shared& shared : grid.shared) shared.group = Group(); };
+  const auto tied_not_reduced = [](Grid& grid, Case&, GradReducer*) {
+    for (Grid::Shared& shared : grid.shared) shared.group = Group();
+  };
   const auto tied_reduced_twice = [](Grid& grid, Case&, GradReducer* reducer) {
     if (reducer == nullptr) return;
     for (const OwnedPiece& piece : reducer->pieces())

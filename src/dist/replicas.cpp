@@ -28,14 +28,16 @@ size_t number_of(const CopyAxes& axes, const Grid& grid) {
   size_t set = 0;
   if (!axes.stages.empty()) {
     const auto found = std::find(grid.shared_stages.begin(), grid.shared_stages.end(), axes.stages);
-    ESPALIER_CHECK(found != grid.shared_stages.end(), "copies on ", axes.stages.size(), " stages that the grid knows not");
+    ESPALIER_CHECK(found != grid.shared_stages.end(), "copies on ", axes.stages.size(),
+                   " stages that the grid knows not");
     set = static_cast<size_t>(found - grid.shared_stages.begin()) + 1;
   }
   return size_t{axes.gradient} + 2 * size_t{axes.tensor} + 4 * size_t{axes.pipeline} + 8 * set;
 }
 
 CopyAxes axes_of(size_t number, const Grid& grid) {
-  CopyAxes axes{.gradient = (number & 1) != 0, .tensor = (number & 2) != 0, .pipeline = (number & 4) != 0, .stages = {}};
+  CopyAxes axes{
+      .gradient = (number & 1) != 0, .tensor = (number & 2) != 0, .pipeline = (number & 4) != 0, .stages = {}};
   if (number >= 8) axes.stages = grid.shared_stages[number / 8 - 1];
   return axes;
 }
@@ -91,11 +93,12 @@ std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::ve
 }
 
 // Whose copies along each set of axes differ: [set of axes][rank]. The same on every rank.
-std::vector<std::vector<bool>> compare_digests(const std::vector<Copy>& copies,
-                                                            const std::vector<uint64_t>& hashes, const Grid& grid) {
+std::vector<std::vector<bool>> compare_digests(const std::vector<Copy>& copies, const std::vector<uint64_t>& hashes,
+                                               const Grid& grid) {
   const size_t num_sets = num_axis_sets(grid);
   std::vector<std::vector<uint64_t>> by_axes(num_sets);
-  for (size_t copy = 0; copy < copies.size(); ++copy) by_axes[number_of(copies[copy].axes, grid)].push_back(hashes[copy]);
+  for (size_t copy = 0; copy < copies.size(); ++copy)
+    by_axes[number_of(copies[copy].axes, grid)].push_back(hashes[copy]);
   const at::Tensor own = at::zeros({static_cast<int64_t>(num_sets)}, at::kLong);
   for (size_t axes = 0; axes < num_sets; ++axes)
     own.mutable_data_ptr<int64_t>()[axes] =

@@ -11,9 +11,8 @@
 #include "base/format.h"
 #include "ckpt/dtype.h"
 #include "ckpt/loader.h"
-#include "families/registry.h"
-#include "models/gpt/model.h"
 #include "dist/grid.h"
+#include "families/registry.h"
 #include "infer/hf_reference.h"
 #include "models/gpt/model.h"
 #include "store/weight_folder.h"
@@ -66,7 +65,8 @@ using WeightOf = std::function<at::Tensor(ckpt::LoadedCheckpoint& checkpoint, co
 at::Tensor our_logits(const fs::path& step_folder, const at::Tensor& ids, const WeightOf& weight_of) {
   const at::NoGradGuard no_grad;
   ckpt::LoadedCheckpoint checkpoint(step_folder);
-  const families::GptConfig config = families::gpt_config(families::read_saved_run(checkpoint.manifest(), step_folder.string()));
+  const families::GptConfig config =
+      families::gpt_config(families::read_saved_run(checkpoint.manifest(), step_folder.string()));
   tensor::ParamSet params(families::gpt_params(config), spec::TensorShard{}, at::kFloat, /*with_grad=*/false);
   for (tensor::Param& param : params.params()) param.value.copy_(weight_of(checkpoint, param.spec->name));
   const models::GptModel model(nn::LayerBuilder{params, dist::single_process()}, config, models::GptModel::Options{});

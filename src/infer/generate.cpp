@@ -51,7 +51,8 @@ class Rows {
   int64_t longest_ = 0;
 };
 
-tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarType type, int64_t rows, int64_t capacity) {
+tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarType type, int64_t rows,
+                                int64_t capacity) {
   tensor::KeyValueCache cache;
   cache.capacity = capacity;
   const auto part = [&] { return at::empty({rows, model.num_groups, capacity, model.head_size}, type); };
@@ -63,16 +64,15 @@ void check_length(const models::DecoderShape& model, int64_t longest_prompt, int
   if (model.max_positions == 0) return;
   const int64_t wanted = longest_prompt + new_tokens;
   if (longest_prompt >= model.max_positions)
-    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, but the model has learned ",
-                           model.max_positions, " positions. Shorten it to at most ",
-                           model.max_positions - 1, " tokens."),
-                    ExitCode::kUsage);
-  if (wanted > model.max_positions)
     throw UserError(
-        concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ", new_tokens,
-               " that makes ", wanted, ", but the model has learned ", model.max_positions,
-               " positions. Ask for at most ", model.max_positions - longest_prompt, "."),
+        concat("the longest prompt has ", longest_prompt, " tokens, but the model has learned ", model.max_positions,
+               " positions. Shorten it to at most ", model.max_positions - 1, " tokens."),
         ExitCode::kUsage);
+  if (wanted > model.max_positions)
+    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, and with --tokens-to-generate ",
+                           new_tokens, " that makes ", wanted, ", but the model has learned ", model.max_positions,
+                           " positions. Ask for at most ", model.max_positions - longest_prompt, "."),
+                    ExitCode::kUsage);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "models/decoder.h"
 #include "config/run_config.h"
+#include "models/decoder.h"
 #include "tensor/param_set.h"
 #include "text/tokenizer.h"
 

@@ -16,8 +16,8 @@ namespace espalier::models {
 
 struct StageOptions {
   pipeline::RecomputePlan recompute;
-  uint64_t seed = 0;                   // keys dropout
-  bool divide_kept_inputs = false;     // of recomputed layers, over the tensor ranks
+  uint64_t seed = 0;                // keys dropout
+  bool divide_kept_inputs = false;  // of recomputed layers, over the tensor ranks
 };
 
 struct FamilyRuntime {

@@ -21,8 +21,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual DecoderShape decoder_shape() const = 0;
-  // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the keys
-  // and values of these positions; rotary positions are then those of a sequence as long as its capacity.
+  // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the
+  // keys and values of these positions; rotary positions are then those of a sequence as long as its capacity.
   virtual at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
                                    const nn::ForwardContext& context) const = 0;
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32

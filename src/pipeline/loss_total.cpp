@@ -111,7 +111,8 @@ std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, cons
   for (const std::string& text : grid.data.gather_texts(to_bytes(totals))) add_totals(from_bytes(text), of_stage);
   for (const std::string& text : grid.pipeline.gather_texts(to_bytes(of_stage)))
     for (const LossTotal& total : from_bytes(text)) {
-      const auto same = std::find_if(all.begin(), all.end(), [&](const LossTotal& one) { return one.name == total.name; });
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const LossTotal& one) { return one.name == total.name; });
       if (same == all.end())
         all.push_back(total);
       else

@@ -84,10 +84,10 @@ std::vector<std::string> layout_flags(const Layout& layout, int64_t num_layers) 
   if (layout.num_chunks == 1) return flags;
   const int64_t num_parts = layout.grid.pipeline * layout.num_chunks;
   if (num_layers % num_parts != 0)
-    throw UserError(concat("layout '", to_string(layout), "': ", num_layers, " layers do not divide into ",
-                           layout.grid.pipeline, " stages of ", layout.num_chunks, " chunks; use ",
-                           multiples_near(num_layers, num_parts), " layers"),
-                    ExitCode::kUsage);
+    throw UserError(
+        concat("layout '", to_string(layout), "': ", num_layers, " layers do not divide into ", layout.grid.pipeline,
+               " stages of ", layout.num_chunks, " chunks; use ", multiples_near(num_layers, num_parts), " layers"),
+        ExitCode::kUsage);
   flags.push_back("--num-layers-per-virtual-pipeline-stage");
   flags.push_back(number(num_layers / num_parts));
   return flags;

@@ -31,7 +31,6 @@ struct ScheduleConfig {
   int64_t decay_samples = 0;
 };
 
-
 // Saved with every checkpoint.
 struct LrState {
   int64_t num_samples = 0;

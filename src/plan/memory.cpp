@@ -98,10 +98,10 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
     memory.gathered += weights.passing;
   }
   // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
-  const double wire = run.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 &&
-                              sharing.stage < spec::ZeroStage::kGradients
-                          ? 2 * flat
-                          : 0;
+  const double wire =
+      run.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 && sharing.stage < spec::ZeroStage::kGradients
+          ? 2 * flat
+          : 0;
   if (wire > peak.total()) peak = {0, wire};
   memory.activations = peak.kept;
   memory.workspace = peak.workspace;

@@ -27,13 +27,10 @@ void add_part(const RunShape& run, const Partition& partition, int64_t stage, in
     const int64_t layer_of_part = number - std::max<int64_t>(1, depths.begin);
     const double forwards = is_layer && run.is_recomputed(layer_of_part, num_layers) ? 2 : 1;
     // An all-reduce, or with sequence parallelism its two halves, which send the same.
-    sent.tensor +=
-        2 * bytes * ring(grid.tensor) * (depth.summed_forward * forwards + depth.summed_backward);
+    sent.tensor += 2 * bytes * ring(grid.tensor) * (depth.summed_forward * forwards + depth.summed_backward);
     sent.context += depth.exchanged / static_cast<double>(grid.tensor) * bytes * ring(grid.context) * (forwards + 1);
   }
-  const auto passed = [&](int64_t depth) {
-    return to_stage * run.model.depths[static_cast<size_t>(depth)].passed_on;
-  };
+  const auto passed = [&](int64_t depth) { return to_stage * run.model.depths[static_cast<size_t>(depth)].passed_on; };
   if (depths.end <= last) sent.pipeline += passed(depths.end - 1);
   if (depths.begin > 0) sent.pipeline += passed(depths.begin - 1);
 }
@@ -84,8 +81,7 @@ void add_gradients(const RunShape& run, const std::vector<spec::ParamSpec>& spec
     const double count = static_cast<double>(spec::num_local_elements(spec, {run.grid.tensor, 0}));
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
     if (replicated && (run.sequence_parallel || spec.use_is_split)) partial += count;
-    if (!spec.stages.empty())
-      sent.tied += 2 * count * wire * ring(static_cast<int64_t>(spec.stages.size())) * owned;
+    if (!spec.stages.empty()) sent.tied += 2 * count * wire * ring(static_cast<int64_t>(spec.stages.size())) * owned;
   }
   sent.tensor += 2 * partial * wire * ring(run.grid.tensor) * owned;
 }

@@ -97,18 +97,6 @@ TEST(Partition, ChunksGoRoundTheStages) {
   EXPECT_EQ(partition->part(1, 1), (DepthRange{7, 10}));
 }
 
-TEST(Partition, WeighsEveryPartOfTheModel) {
-  families::GptConfig model{.num_layers = 3, .hidden_size = 8, .ffn_hidden_size = 32, .num_attention_heads = 2};
-  model.kv_channels = 4;
-  model.max_position_embeddings = 5;
-  model.padded_vocab_size = 11;
-  const PartWeights weights = part_weights(model);
-  EXPECT_EQ(weights.embedding, 11 * 8 + 5 * 8);
-  EXPECT_EQ(weights.layer, 12 * 8 * 8 + 13 * 8);
-  EXPECT_EQ(weights.final_norm, 2 * 8);
-  EXPECT_EQ(weights.output, 11 * 8) << "the tied embedding";
-}
-
 TEST(Partition, WhatCannotWorkIsRefusedWithTheNearestThatCan) {
   EXPECT_EQ(refusal("list:5,6,6", 22, 4), "METHOD is for 3 stages, and the pipeline has 4; use list:6,6,5,5");
   EXPECT_EQ(refusal("list:5,6,6,6", 22, 4), "METHOD adds up to 23 layers, and the model has 22; use list:5,6,6,5");

@@ -55,8 +55,7 @@ std::string step_text(const RunPlan& plan) {
       " tokens: ", format_count(plan.num_micro_batches), " micro-batches of ", run.micro_batch_size,
       " on each data-parallel rank\n", "             ", format_printf("%.3g", samples * model_flops(run.model)),
       " model FLOPs, ",
-      format_printf("%.3g",
-                    samples * hardware_flops(run.model, num_recomputed_layers(run.recompute, plan.partition))),
+      format_printf("%.3g", samples * hardware_flops(run.model, num_recomputed_layers(run.recompute, plan.partition))),
       " as BLOOM's log counts them\n");
 }
 

@@ -36,11 +36,9 @@ std::string rank_text(const RunPlan& plan, int64_t rank) {
         ExitCode::kUsage);
   const spec::GridPosition place = spec::position_of(grid, rank);
   const spec::TensorShard shard{grid.tensor, place.tensor};
-  const std::vector<spec::ParamSpec> specs =
-      stage_params(plan.run.model.params, plan.partition, place.pipeline);
+  const std::vector<spec::ParamSpec> specs = stage_params(plan.run.model.params, plan.partition, place.pipeline);
   const int64_t sharers = grid.data * grid.context;
-  const ZeroShape shape{.stage = static_cast<ZeroStage>(sharers > 1 ? plan.run.zero_stage : 0),
-                        .num_ranks = sharers};
+  const ZeroShape shape{.stage = static_cast<ZeroStage>(sharers > 1 ? plan.run.zero_stage : 0), .num_ranks = sharers};
   const std::vector<ZeroPiece> pieces =
       zero_pieces(spec::flat_layout(specs, shard, sharers), shape, place.data * grid.context + place.context);
 

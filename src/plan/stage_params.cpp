@@ -25,7 +25,8 @@ std::vector<std::vector<int64_t>> shared_stages(const std::vector<spec::ParamSpe
   std::vector<std::vector<int64_t>> all;
   for (int64_t stage = 0; stage < partition.num_stages; ++stage)
     for (const spec::ParamSpec& spec : stage_params(specs, partition, stage))
-      if (!spec.stages.empty() && std::find(all.begin(), all.end(), spec.stages) == all.end()) all.push_back(spec.stages);
+      if (!spec.stages.empty() && std::find(all.begin(), all.end(), spec.stages) == all.end())
+        all.push_back(spec.stages);
   std::sort(all.begin(), all.end());
   return all;
 }

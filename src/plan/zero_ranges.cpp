@@ -10,7 +10,8 @@ namespace {
 using spec::FlatSection;
 
 bool exchanged_alike(const FlatSection& a, const FlatSection& b) {
-  return a.is_shared == b.is_shared && a.stages == b.stages && a.replicated == b.replicated && a.use_is_split == b.use_is_split;
+  return a.is_shared == b.is_shared && a.stages == b.stages && a.replicated == b.replicated &&
+         a.use_is_split == b.use_is_split;
 }
 
 // The sections as units; neighbours that are exchanged alike as one, if `joined`.
@@ -21,8 +22,9 @@ std::vector<ZeroUnit> section_units(const std::vector<FlatSection>& sections, bo
     if (joined && i > 0 && exchanged_alike(sections[i - 1], section))
       units.back().end = section.end;
     else
-      units.push_back({                       .replicated = section.replicated,
+      units.push_back({.replicated = section.replicated,
                        .use_is_split = section.use_is_split,
+                       .stages = section.stages,
                        .section = i,
                        .begin = section.begin,
                        .end = section.end});

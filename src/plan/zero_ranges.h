@@ -24,8 +24,8 @@ struct ZeroShape {
 // Elements [begin, end) of the flat buffers.
 struct ZeroUnit {
   bool replicated = false, use_is_split = false;  // as the section's
-  std::vector<int64_t> stages;                   // likewise
-  size_t section = 0;                                           // the first that it has a part of
+  std::vector<int64_t> stages;                    // likewise
+  size_t section = 0;                             // the first that it has a part of
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
 };

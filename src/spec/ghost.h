@@ -1,6 +1,6 @@
-// The life of a model's activations without the activations: tensors that have nothing but a size, and the operations of
-// a model as far as tensors are made, kept and let go in them. A family writes each depth of its model once more with
-// these, and plan/ counts what it would hold.
+// The life of a model's activations without the activations: tensors that have nothing but a size, and the operations
+// of a model as far as tensors are made, kept and let go in them. A family writes each depth of its model once more
+// with these, and plan/ counts what it would hold.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace espalier::spec {
 // One place in the order in which activations pass. The first one begins with data, the last one ends in losses, those
 // between are layers, which pipeline stages divide and recompute may run again. Counts are those of one sample.
 struct Depth {
-  std::string name;         // of its files in a checkpoint: "embedding", "00000", "final"
+  std::string name;           // of its files in a checkpoint: "embedding", "00000", "final"
   double forward_flops = 0;   // two for each multiply-add that the mathematics needs
   double megatron_flops = 0;  // the same as Megatron's formula counts it (plan/flops.h)
   // Elements of activations that leave every rank: to the depth after; in sums over tensor ranks, on the way forward
@@ -25,15 +25,15 @@ struct Depth {
 };
 
 struct ModelSpec {
-  std::string family;                // "gpt"
-  std::string description;           // for people: "2 layers, 48 wide, 4 heads"
-  std::vector<ParamSpec> params;     // each lists the depths that use it
+  std::string family;             // "gpt"
+  std::string description;        // for people: "2 layers, 48 wide, 4 heads"
+  std::vector<ParamSpec> params;  // each lists the depths that use it
   std::vector<Depth> depths;
   Vocabulary vocabulary;
-  int64_t hidden_size = 0;           // width of the residual stream
-  bool has_dropout = false;          // of the residual stream
-  bool keeps_positions = false;      // layers keep the positions of whole sequences (rotary)
-  double batch_bytes = 0;            // of one sample as it waits for its step
+  int64_t hidden_size = 0;       // width of the residual stream
+  bool has_dropout = false;      // of the residual stream
+  bool keeps_positions = false;  // layers keep the positions of whole sequences (rotary)
+  double batch_bytes = 0;        // of one sample as it waits for its step
 
   int64_t num_layers() const { return static_cast<int64_t>(depths.size()) - 2; }
   int64_t num_parameters() const { return num_elements(params); }

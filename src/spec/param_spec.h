@@ -55,8 +55,8 @@ struct ParamSpec {
   // Replicated over the tensor ranks, of which each uses it for heads of its own (norms of heads): its gradients are
   // summed over them whether or not the sequence is split as well.
   bool use_is_split = false;
-  // Depths besides its own that use it too (a tied embedding: the last one). Its gradients are summed over the stages of
-  // all of them.
+  // Depths besides its own that use it too (a tied embedding: the last one). Its gradients are summed over the stages
+  // of all of them.
   std::vector<int64_t> other_depths;
   // In a stage's list (plan/stage_params.h), where several pipeline stages hold the parameter: these, in order.
   std::vector<int64_t> stages;

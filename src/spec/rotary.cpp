@@ -62,8 +62,7 @@ RotaryAngles rotary_angles(const Rotary& rotary, int64_t sequence_length) {
   const Ramp ramp = scaling.kind == Kind::kYarn ? yarn_ramp(rotary) : Ramp{};
   RotaryAngles angles{.frequencies = {}, .attention_factor = attention_factor(rotary)};
   for (size_t pair = 0; pair < pairs; ++pair) {
-    const double plain =
-        std::pow(rotary.base, -2 * static_cast<double>(pair) / static_cast<double>(rotary.size()));
+    const double plain = std::pow(rotary.base, -2 * static_cast<double>(pair) / static_cast<double>(rotary.size()));
     double frequency = plain;
     switch (scaling.kind) {
       case Kind::kNone: break;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "dist/grid.h"
 #include "pipeline/runner.h"
-#include "config/run_config.h"
 #include "train/loader.h"
 #include "train/step_report.h"
 

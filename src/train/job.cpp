@@ -10,7 +10,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "ckpt/resume.h"
+#include "config/resume.h"
 #include "data/order_fingerprint.h"
 #include "data/store_metadata.h"
 #include "dist/shared_folder.h"
@@ -158,22 +158,22 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   Problems problems;
   families::read_saved_run(manifest, checkpoint_->folder().string(), saved, saved_table, problems);
   saved_micro_batch_size_ = saved.training.micro_batch_size;
-  const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
-                                .override_lr_scheduler = config_.schedule.override_lr_scheduler,
-                                .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
-                                .finetune = begins_anew(config_)};
-  const auto differences = ckpt::compare_options(saved_table, table, flags, problems);
+  const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
+                                  .override_lr_scheduler = config_.schedule.override_lr_scheduler,
+                                  .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
+                                  .finetune = begins_anew(config_)};
+  const auto differences = config::compare_options(saved_table, table, flags, problems);
   // The padded vocabulary belongs to the model and was fixed when it was created.
   config_.vocabulary.padded_size = manifest.model.padded_vocab_size;
-  ckpt::check_model(manifest.model, model_facts(config_), problems);
-  ckpt::check_tokenizer(manifest, extra_files_, flags, problems);
+  config::check_model(manifest.model, model_facts(config_), problems);
+  config::check_tokenizer(manifest, extra_files_, flags, problems);
   if (!begins_anew(config_) && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
     problems.add("--load ", config_.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
                  " holds weights and no optimizer state, as an imported model does. Give --finetune to begin at "
                  "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
-  if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", ckpt::to_table(differences));
+  if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", config::to_table(differences));
   problems.raise();
-  if (ckpt::uses_saved_schedule(differences)) config_.schedule = saved.schedule;
+  if (config::uses_saved_schedule(differences)) config_.schedule = saved.schedule;
 }
 
 void Job::open_data() {
@@ -242,8 +242,9 @@ void Job::build_model() {
   const plan::Partition partition = plan::make_partition(run);
   const int64_t stage = grid_.position.pipeline;
   const spec::Sharing sharing{static_cast<spec::ZeroStage>(config_.parallel.zero_stage), grid_.gradient.size()};
-  params_ = std::make_unique<tensor::ParamSet>(plan::stage_params(model_.params, partition, stage), grid_.tensor_shard(),
-                                               compute_type(config_.training.precision), true, sharing, grid_.device);
+  params_ =
+      std::make_unique<tensor::ParamSet>(plan::stage_params(model_.params, partition, stage), grid_.tensor_shard(),
+                                         compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
   const models::StageOptions options{.recompute = recompute_plan(run.recompute),
@@ -259,7 +260,12 @@ void Job::build_model() {
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
   lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
   trainer_ = std::make_unique<Trainer>(
-      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(),
+      config_, Trainer::Parts{grid_,
+                              *runner_,
+                              *reducer_,
+                              *optimizer_,
+                              *lr_,
+                              train_.front(),
                               {plan::model_flops(model_),
                                plan::hardware_flops(model_, plan::num_recomputed_layers(run.recompute, partition))}});
   const double count = static_cast<double>(model_.num_parameters());
@@ -277,14 +283,14 @@ void Job::load_or_initialize() {
   const bool weights_only = finetune || config_.checkpoint.no_load_optim;
   if (!finetune) {
     Problems problems;
-    const ckpt::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
-                                  .override_lr_scheduler = false,
-                                  .use_checkpoint_lr_scheduler = false,
-                                  .finetune = false};
+    const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
+                                    .override_lr_scheduler = false,
+                                    .use_checkpoint_lr_scheduler = false,
+                                    .finetune = false};
     const store::TrainingState present = training_state(state(), config_);
-    ckpt::check_order(saved, present, order_changes(saved), flags, problems);
+    config::check_order(saved, present, order_changes(saved), flags, problems);
     problems.raise();
-    for (const std::string& change : ckpt::environment_changes(saved, present)) log_warning(change);
+    for (const std::string& change : config::environment_changes(saved, present)) log_warning(change);
   }
   const std::string& saved_type = checkpoint_->manifest().model.compute_type;
   const std::string present_type = plan::to_string(config_.training.precision);

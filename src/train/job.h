@@ -9,9 +9,9 @@
 
 #include "base/options.h"
 #include "ckpt/writer.h"
+#include "config/run_config.h"
 #include "data/gpt_dataset.h"
 #include "pipeline/stage.h"
-#include "config/run_config.h"
 #include "store/run_folder.h"
 #include "text/tokenizer.h"
 #include "train/held_folder.h"

@@ -6,9 +6,9 @@
 
 #include "ckpt/loader.h"
 #include "ckpt/writer.h"
+#include "config/run_config.h"
 #include "optim/optimizer.h"
 #include "plan/lr_schedule.h"
-#include "config/run_config.h"
 #include "train/trainer.h"
 
 namespace espalier::train {

@@ -3,11 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "config/run_config.h"
 #include "data/data_plan.h"
 #include "dist/reduce.h"
 #include "optim/optimizer.h"
 #include "pipeline/recompute.h"
-#include "config/run_config.h"
 #include "text/tokenizer.h"
 #include "train/make_batch.h"
 

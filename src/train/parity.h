@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/options.h"
-#include "dist/grid.h"
 #include "config/run_config.h"
+#include "dist/grid.h"
 
 namespace espalier::train {
 

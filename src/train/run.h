@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/options.h"
-#include "dist/grid.h"
 #include "config/run_config.h"
+#include "dist/grid.h"
 
 namespace espalier::train {
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "config/run_config.h"
 #include "dist/grid.h"
 #include "dist/reduce.h"
 #include "optim/optimizer.h"
 #include "pipeline/runner.h"
 #include "plan/batch_ramp.h"
 #include "plan/lr_schedule.h"
-#include "config/run_config.h"
 #include "train/loader.h"
 #include "train/step_report.h"
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "families/gpt/config.h"
 #include "kernels/dispatch.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"
@@ -27,7 +28,7 @@ config::RunConfig resolved(const Words& words) {
   config::RunConfig config;
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  config::read_gpt_options(words, config, table, problems);
+  config::read_run(families::gpt_family(), words, config, table, problems);
   problems.raise();
   config::set_vocabulary(config, 5000);
   return config;
@@ -65,7 +66,10 @@ TEST_F(Memory, OpsKeepWhatThePlanLists) {
            "", llama, recomputed, " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
            " --checkpoint-activations", " --recompute-granularity full --recompute-method block"}) {
     const config::RunConfig config = resolved(words(flags));
-    const auto expected = plan::part_activations(config, plan::make_partition(config), 0, 0, products_of(config)).saved;
+    const auto expected = [&] {
+      const plan::RunShape run = config::run_shape(config);
+      return plan::part_activations(run, plan::make_partition(run), 0, 0, products_of(config)).saved;
+    }();
     std::vector<plan::SavedBytes> kept;
     std::set<const void*> seen;
     {
@@ -98,9 +102,8 @@ TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
            " --fp16 --initial-loss-scale 1024"}) {
     const Words run = words(kShape + flags);
     const config::RunConfig config = resolved(run);
-    const int64_t num_micro_batches = *config.training.global_batch_size / config.training.micro_batch_size;
-    const plan::MemoryPlan plan =
-        plan::plan_memory(config, plan::make_partition(config), num_micro_batches, products_of(config));
+    const plan::RunShape shape = config::run_shape(config);
+    const plan::MemoryPlan plan = plan::plan_memory(shape, plan::make_partition(shape), products_of(config));
     const double planned = plan.largest().peak();
     tensor::reset_peak_cpu_memory();
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);

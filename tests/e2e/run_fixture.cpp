@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "families/gpt/config.h"
 #include "train/run.h"
 
 namespace espalier::test {
@@ -10,7 +11,7 @@ namespace espalier::test {
 ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid) {
   if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
   Problems problems;
-  config::read_gpt_options(words, config, table, problems);
+  config::read_run(families::gpt_family(), words, config, table, problems);
   problems.raise();
 }
 

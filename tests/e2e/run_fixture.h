@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/options.h"
-#include "dist/grid.h"
 #include "config/run_config.h"
+#include "dist/grid.h"
 #include "tests/e2e/run_files.h"
 
 namespace espalier::test {

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "config/parsed_run_test.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::config {
 namespace argonne_options_test {
@@ -14,9 +14,8 @@ using Words = std::vector<std::string>;
 
 // Each of its 348 options is used, accepted with a reason, or refused with what to use instead.
 TEST(ArgonneOptions, TableKnowsAllOfThem) {
-  RunConfig config;
-  OptionTable table("p", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   const Words names = split_blanks(read_file("tests/data/argonne-megatron-deepspeed-options.txt"));
   EXPECT_EQ(names.size(), 348U);
   for (const std::string& name : names) {

@@ -11,17 +11,17 @@
 namespace espalier::config {
 namespace {
 
+using namespace test;
+
 using Words = std::vector<std::string>;
 
-struct WithJson {
-  RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains a GPT."};
+struct WithJson : RunOptions {
   Problems problems;
   std::filesystem::path file = std::filesystem::temp_directory_path() / "espalier_deepspeed_config_test.json";
 
-  WithJson(const std::string& flags, const std::string& json, int64_t num_ranks = 2, bool say_notes = false) {
+  WithJson(const std::string& flags, const std::string& json, int64_t num_ranks = 2, bool say_notes = false)
+      : RunOptions(families::gpt_family()) {
     write_file_atomically(file, json);
-    add_gpt_options(table, config);
     table.say_notes(say_notes);
     table.parse(split_blanks("--num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 33 "
                              "--max-position-embeddings 33 --train-iters 10 --micro-batch-size 3 --deepspeed "

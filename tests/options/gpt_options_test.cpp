@@ -1,14 +1,14 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
-#include "config/parsed_run_test.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::config::model_options {
 namespace {
 
 using Words = std::vector<std::string>;
-using spec::Activation;
 using families::PositionEmbedding;
+using spec::Activation;
 
 const std::string kRun =
     "--num-layers 2 --hidden-size 96 --num-attention-heads 12 --seq-length 33 --lr 1e-3 --data-path owt "
@@ -19,7 +19,7 @@ const std::string kLearned = kRun + "--max-position-embeddings 33 ";
 families::GptConfig model_of(const std::string& flags) {
   const Parsed run(flags);
   EXPECT_EQ(run.problems.messages(), Words{}) << flags;
-  return run.config.model;
+  return run.model();
 }
 
 TEST(GptModelOptions, ArgonnesLlamaLineIsALlama) {

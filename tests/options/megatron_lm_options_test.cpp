@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "plan/batch_ramp.h"
-#include "config/parsed_run_test.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::config {
 namespace megatron_lm_options_test {
@@ -22,9 +22,8 @@ void expect_messages(const std::vector<Case>& cases) {
 // The names of arguments.py and of the dataclasses it makes arguments from, NVIDIA/Megatron-LM at d98e8a64; of those
 // that argparse gives a negative form, both. Then those that launch lines of core_v0.8.0 to core_v0.18.0 may hold.
 TEST(MegatronLmOptions, TableKnowsAllOfThem) {
-  RunConfig config;
-  OptionTable table("p", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   Words names = split_blanks(read_file("tests/data/megatron-lm-options.txt"));
   EXPECT_EQ(names.size(), 878U);
   for (const std::string& name : split_blanks(read_file("tests/data/megatron-lm-older-options.txt")))
@@ -95,9 +94,8 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
 
 // No row of the whole table says only which values are legal where there is one.
 TEST(MegatronLmOptions, AnOnlyLegalValueComesWithTheReason) {
-  RunConfig config;
-  OptionTable table("espalier train gpt", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   table.say_notes(false);
   int single = 0;
   for (const auto& option : table.options()) {
@@ -167,9 +165,8 @@ TEST(DistributedBackend, OneCclStandsForTheFastWay) {
 
 // Python reads them as numbers, and no option means anything by them.
 TEST(Numbers, ThatAreNotFiniteAreRefusedByEveryOption) {
-  RunConfig config;
-  OptionTable table("p", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   int checked = 0;
   for (const auto& option : table.options()) {
     if (option->kind() != OptionKind::kNumber || option->effect() != OptionEffect::kUsed) continue;

@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <set>
 
-#include "plan/flops.h"
 #include "config/run_config.h"
+#include "plan/flops.h"
 
 namespace espalier::config {
 namespace {
+
+using namespace test;
 
 struct Published {
   int64_t num_parameters;  // as counted by the model's repository; its padded vocabulary where that is larger
@@ -52,7 +54,7 @@ TEST(Recipes, NumbersAreThoseOfThePublishedModels) {
     RunConfig config = read_recipe("recipes/" + name + ".toml", published.num_ranks, problems);
     EXPECT_EQ(problems.messages(), std::vector<std::string>{}) << name;
     set_vocabulary(config, 1);
-    EXPECT_EQ(num_parameters(config.model), published.num_parameters) << name;
+    EXPECT_EQ(model_spec(config).num_parameters(), published.num_parameters) << name;
     EXPECT_EQ(config.grid.data, published.data_parallel) << name;
     EXPECT_EQ(config.training.num_steps, published.num_steps) << name;
     if (name == "bloom-176b") {

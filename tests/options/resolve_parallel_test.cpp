@@ -2,22 +2,20 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
-#include "plan/partition.h"
 #include "config/run_config.h"
+#include "plan/partition.h"
 
 namespace espalier::config {
 namespace {
 
+using namespace test;
+
 using Words = std::vector<std::string>;
 
-struct Parallel {
-  RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains a GPT."};
+struct Parallel : RunOptions {
   Problems problems;
 
-  explicit Parallel(const std::string& flags, int64_t num_ranks = 1) {
-    add_gpt_options(table, config);
-    table.say_notes(false);
+  explicit Parallel(const std::string& flags, int64_t num_ranks = 1) : RunOptions(families::gpt_family()) {
     table.parse(split_blanks("--num-layers 12 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
                              "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 1 " +
                              flags),
@@ -111,14 +109,14 @@ TEST(ParallelOptions, LayoutsThatDivideAreAccepted) {
 
 TEST(ParallelOptions, PartitionOfARunIsTheOptions) {
   const Parallel run(kPp + "5", 5);
-  const Partition partition = make_partition(run.config);
+  const plan::Partition partition = plan::make_partition(run_shape(run.config));
   EXPECT_EQ(partition.num_layers, 12);
   EXPECT_EQ(partition.stage_of(0), 0);
   EXPECT_EQ(partition.stage_of(13), 4);
   Parallel heavy(kPp + "4 --pp-partition-method parameters", 4);
   set_vocabulary(heavy.config, 1'000'000);
   try {
-    make_partition(heavy.config);
+    plan::make_partition(run_shape(heavy.config));
     FAIL() << "no error";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("--pp-partition-method parameters leaves stage 0 of 4 without"),

@@ -7,19 +7,20 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "plan/lr_schedule.h"
-#include "config/parsed_run_test.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::config {
 namespace {
+
+using namespace test;
 
 using Words = std::vector<std::string>;
 
 const std::string kSamples = kShape + "--micro-batch-size 2 --global-batch-size 32 ";
 
 TEST(RunConfig, TableKnowsEveryOptionOfMegatronDeepSpeed) {
-  RunConfig config;
-  OptionTable table("p", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   const Words names = split_blanks(read_file("tests/data/megatron-deepspeed-options.txt"));
   EXPECT_EQ(names.size(), 184U);
   for (const std::string& name : names) {
@@ -67,9 +68,8 @@ TEST(RunConfig, DefaultsAreThoseOfMegatronDeepSpeed) {
                                                                      {"--no-bias-gelu-fusion", "false"},
                                                                      {"--no-log-learnig-rate-to-tensorboard", "false"},
                                                                      {"--bf16", "false"}};
-  RunConfig config;
-  OptionTable table("p", "s");
-  add_gpt_options(table, config);
+  const RunOptions options(families::gpt_family());
+  const OptionTable& table = options.table;
   for (const auto& [name, value] : expected) EXPECT_EQ(table.find(name)->default_values(), Words{value}) << name;
   for (const char* unset :
        {"--train-iters", "--train-samples", "--lr", "--lr-decay-iters", "--lr-decay-samples", "--loss-scale",
@@ -80,8 +80,8 @@ TEST(RunConfig, DefaultsAreThoseOfMegatronDeepSpeed) {
 TEST(RunConfig, DerivesWhatIsNotGiven) {
   const Parsed run(kShape + "--micro-batch-size 3 --train-iters 10 --bf16 --lr-warmup-fraction 0.25");
   EXPECT_EQ(run.messages(), Words{});
-  EXPECT_EQ(run.config.model.ffn_hidden_size, 192);
-  EXPECT_EQ(run.config.model.kv_channels, 12);
+  EXPECT_EQ(run.model().ffn_hidden_size, 192);
+  EXPECT_EQ(run.model().kv_channels, 12);
   EXPECT_EQ(run.config.training.global_batch_size, 3);
   EXPECT_EQ(run.config.training.num_steps, 10);
   EXPECT_EQ(run.config.training.num_samples, 30);
@@ -123,7 +123,7 @@ TEST(RunConfig, TheLaunchLineOfBloomResolvesOnItsGrid) {
   EXPECT_EQ(run.config.schedule.decay_samples, 200000000);
   EXPECT_EQ(run.config.training.recompute, (Recompute{Recompute::Kind::kUniform, 1}));
   EXPECT_TRUE(run.config.data.weighted_splits);
-  EXPECT_EQ(run.config.model.position_embedding, families::PositionEmbedding::kAlibi);
+  EXPECT_EQ(run.model().position_embedding, families::PositionEmbedding::kAlibi);
   Problems at_start;
   check_runnable(run.config, run.table, at_start);
   EXPECT_EQ(at_start.messages(),
@@ -292,10 +292,10 @@ TEST(RunConfig, ResolvedOptionsReadBackToTheSameRun) {
 TEST(RunConfig, VocabularyIsPaddedByDivisorOrToASize) {
   Parsed run(kGood);
   set_vocabulary(run.config, 50257);
-  EXPECT_EQ(run.config.model.padded_vocab_size, 50304);  // GPT-2, as Megatron pads it
+  EXPECT_EQ(run.model().padded_vocab_size, 50304);  // GPT-2, as Megatron pads it
   Parsed exact(kGood + "--pad-vocab-size-to 250880");
   set_vocabulary(exact.config, 250680);
-  EXPECT_EQ(exact.config.model.padded_vocab_size, 250880);
+  EXPECT_EQ(exact.model().padded_vocab_size, 250880);
   Parsed small(kGood + "--pad-vocab-size-to 1280");
   try {
     set_vocabulary(small.config, 5000);

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "config/parsed_run_test.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::config {
 namespace unused_options_test {

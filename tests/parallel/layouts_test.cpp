@@ -8,8 +8,8 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "dist/local_ranks.h"
 #include "config/parity_request.h"
+#include "dist/local_ranks.h"
 #include "tests/e2e/run_fixture.h"
 #include "tests/parallel/layout_list.h"
 #include "train/parity.h"

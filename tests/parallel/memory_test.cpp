@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "dist/local_ranks.h"
+#include "families/gpt/config.h"
 #include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
@@ -32,13 +33,11 @@ std::vector<Bytes> bytes_of(const std::string& layout_text) {
   config.num_ranks = layout.grid.num_ranks();
   OptionTable table("espalier train gpt", "");
   Problems problems;
-  config::read_gpt_options(words, config, table, problems);
+  config::read_run(families::gpt_family(), words, config, table, problems);
   problems.raise();
   config::set_vocabulary(config, 5000);
-  const int64_t num_micro_batches =
-      *config.training.global_batch_size / config.training.micro_batch_size / layout.grid.data;
-  const plan::MemoryPlan plan =
-      plan::plan_memory(config, plan::make_partition(config), num_micro_batches, plan::ProductKind::kDirect);
+  const plan::RunShape shape = config::run_shape(config);
+  const plan::MemoryPlan plan = plan::plan_memory(shape, plan::make_partition(shape), plan::ProductKind::kDirect);
 
   const auto measured = dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
     tensor::install_cpu_allocator();

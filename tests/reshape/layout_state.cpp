@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "families/gpt/config.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
-#include "families/gpt/config.h"
 #include "store/manifest.h"
 
 namespace espalier::test {
@@ -93,7 +93,7 @@ std::vector<ckpt::TensorToSave> state_of(const plan::Layout& layout, int64_t ran
 
   std::vector<ckpt::TensorToSave> state;
   for (size_t i = 0; i < held.size(); ++i) {
-    const std::string group = spec::file_group(held[i].depth, num_layers);
+    const std::string group = spec::stack_depth_name(held[i].depth, num_layers);
     const ckpt::TensorPart all = ckpt::held_part(held[i], shard), own = ckpt::owned_part(all, pieces[i]);
     const bool is_sharded = zero.stage == plan::ZeroStage::kParameters;
     if (!is_sharded || !pieces[i].empty())

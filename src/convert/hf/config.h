@@ -3,8 +3,8 @@
 //   HfModel model = read_hf_config(read_file("config.json"), "config.json");   // model.config is ours
 //   std::string text = hf_config_json(model);                                  // and back
 //
-// Every key that changes what a model computes is either covered by families::GptConfig or refused by its name; keys that
-// the model's family does not know are listed, not dropped in silence. Defaults of absent keys are those of
+// Every key that changes what a model computes is either covered by families::GptConfig or refused by its name; keys
+// that the model's family does not know are listed, not dropped in silence. Defaults of absent keys are those of
 // transformers for the family.
 #pragma once
 

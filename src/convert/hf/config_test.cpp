@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "convert/model_config.h"
+#include "families/registry.h"
 
 namespace espalier::convert::hf_config_test {
 namespace {
@@ -285,11 +286,13 @@ TEST(ImportedConfig, HasTheOptionsThatMakeTheModel) {
     const families::GptConfig config = read(text).config;
     store::Manifest manifest;
     manifest.config = imported_config(config, model_recipe(config, plan::Precision::kBf16, tokenizer));
+    manifest.model.family = "gpt";
     manifest.model.vocab_size = manifest.model.padded_vocab_size = config.vocab_size;
-    families::GptConfig found = stored_config(manifest, "step").model;
+    const config::RunConfig saved = families::read_saved_run(manifest, "step");
+    families::GptConfig found = families::gpt_config(saved);
     found.num_query_groups = found.num_groups();
     EXPECT_EQ(found, config) << manifest.config;
-    EXPECT_EQ(stored_config(manifest, "step").training.precision, plan::Precision::kBf16);
+    EXPECT_EQ(saved.training.precision, plan::Precision::kBf16);
   }
 }
 

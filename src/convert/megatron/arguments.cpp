@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/literal.h"
-#include "convert/megatron/internal/model_arguments.h"
 #include "config/run_options.h"
+#include "convert/megatron/internal/model_arguments.h"
 #include "convert/model_config.h"
 
 namespace espalier::convert {

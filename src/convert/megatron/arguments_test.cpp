@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/run_options.h"
 #include "convert/model_config.h"
 
 namespace espalier::convert::arguments_test {
@@ -72,7 +73,7 @@ TorchValue nvidia(const Changes& changes = {}) {
 }
 
 families::GptConfig model_of(const Changes& changes, const std::vector<std::string>& more = {}) {
-  return megatron_options(nvidia(changes), "file", more).config.model;
+  return families::gpt_config(megatron_options(nvidia(changes), "file", more).config);
 }
 
 std::string error_of(const Changes& changes) {
@@ -157,9 +158,8 @@ TEST(MegatronArguments, WithoutALengthOfTheRunMakeAConfigurationThatTrainsNothin
 }
 
 // The options of a model, resolved.
-struct Ours {
-  explicit Ours(const std::string& more) : table("espalier train gpt", "") {
-    config::add_gpt_options(table, config);
+struct Ours : config::RunOptions {
+  explicit Ours(const std::string& more) : RunOptions(families::gpt_family()) {
     Problems problems;
     table.parse_toml(
         "num_layers = 2\nhidden_size = 8\nnum_attention_heads = 4\nseq_length = 16\nmax_position_embeddings = 16\n"
@@ -169,8 +169,6 @@ struct Ours {
     config::resolve(config, table, problems);
     problems.raise();
   }
-  config::RunConfig config;
-  OptionTable table;
 };
 
 constexpr const char* kRotary = "position_embedding_type = \"rotary\"\n";
@@ -191,7 +189,9 @@ TEST(MegatronArguments, OfOurModelsAreReadBackAsTheSame) {
     EXPECT_TRUE(unsaid.empty()) << more << unsaid[0];
     const TorchValue args =
         TorchValue::record("argparse.Namespace", {}, TorchValue::dict(namespace_of(ours.config, ours.table)));
-    EXPECT_TRUE(is_same_model(megatron_options(args, "file", {}).config.model, ours.config.model)) << more;
+    EXPECT_TRUE(is_same_model(families::gpt_config(megatron_options(args, "file", {}).config),
+                              families::gpt_config(ours.config)))
+        << more;
   }
 }
 

@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "families/registry.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
 #include "convert/partial_folder.h"
-#include "plan/lr_schedule.h"
 #include "families/gpt/config.h"
+#include "families/registry.h"
+#include "plan/lr_schedule.h"
 #include "spec/shard.h"
 #include "store/torch_file_writer.h"
 

@@ -123,8 +123,8 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
   const std::string origin = report.files.ranks[0].string();
   MegatronOptions options = megatron_options(checkpoint.args, origin, request.train_options);
   const int64_t rows = padded_rows(checkpoint);
-  options.config.vocabulary = {
-      .size = checkpoint.original_vocab_size > 0 ? checkpoint.original_vocab_size : rows, .padded_size = rows};
+  options.config.vocabulary = {.size = checkpoint.original_vocab_size > 0 ? checkpoint.original_vocab_size : rows,
+                               .padded_size = rows};
   const families::GptConfig model = families::gpt_config(options.config);
   const std::vector<store::ExtraFile> extra_files = tokenizer_files(options.config, report);
   const std::vector<spec::ParamSpec> specs = families::gpt_params(model);

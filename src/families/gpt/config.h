@@ -65,6 +65,10 @@ struct GptConfig {
 // halves in dense_h_to_4h: first the activated one (gate), then the other (up).
 std::vector<spec::ParamSpec> gpt_params(const GptConfig& config);
 
+// Parameters, depths and what they cost for samples of that length; ids, labels, positions and the loss mask wait for
+// their step.
+spec::ModelSpec gpt_model_spec(const GptConfig& config, int64_t sequence_length);
+
 // Spellings from which resolving gets fields of the shape. Where several mean the same, it leaves only the first of
 // them set, so that a run has one description.
 struct GptOptions {

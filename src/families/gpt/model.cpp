@@ -77,8 +77,8 @@ std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_leng
     depth.exchanged = (3 + 1) * row;  // queries, keys and values; the result
     depth.ghost = layer_ghost(model);
   }
-  depths.front() = {.name = depths.front().name, .passed_on = s * h, .summed_forward = s * h,
-                    .ghost = embedding_ghost(model)};
+  depths.front() = {
+      .name = depths.front().name, .passed_on = s * h, .summed_forward = s * h, .ghost = embedding_ghost(model)};
   depths.back() = {.name = depths.back().name,
                    .forward_flops = 2 * s * h * vocabulary,
                    .megatron_flops = 1.5 * s * h * vocabulary,
@@ -98,19 +98,24 @@ int64_t gpt_layers(const config::FamilyConfig& config) { return config.as<GptSet
 
 }  // namespace
 
-namespace internal {
-
-spec::ModelSpec gpt_model(const config::RunConfig& run) {
-  const GptConfig model = gpt_config(run);
-  // Ids, labels, positions and the loss mask; where a document begins.
-  const double bytes_of_token = 3 * kInt64 + kFp32 + (run.data.reset_attention_mask ? kInt32 : 0);
-  return {.description = describe(model),
+spec::ModelSpec gpt_model_spec(const GptConfig& model, int64_t sequence_length) {
+  return {.family = "gpt",
+          .description = describe(model),
           .params = gpt_params(model),
-          .depths = depths_of(model, run.data.sequence_length),
+          .depths = depths_of(model, sequence_length),
+          .vocabulary = {.size = model.vocab_size, .padded_size = model.padded_vocab_size},
           .hidden_size = model.hidden_size,
           .has_dropout = model.hidden_dropout > 0,
           .keeps_positions = model.position_embedding == PositionEmbedding::kRotary,
-          .batch_bytes = bytes_of_token * static_cast<double>(run.data.sequence_length)};
+          .batch_bytes = (3 * kInt64 + kFp32) * static_cast<double>(sequence_length)};
+}
+
+namespace internal {
+
+spec::ModelSpec gpt_model(const config::RunConfig& run) {
+  spec::ModelSpec model = gpt_model_spec(gpt_config(run), run.data.sequence_length);
+  if (run.data.reset_attention_mask) model.batch_bytes += kInt32 * static_cast<double>(run.data.sequence_length);
+  return model;
 }
 
 }  // namespace internal

@@ -14,17 +14,24 @@ void add_norms_and_biases(OptionTable& table, GptSettings& settings) {
                    {"LayerNorm", Normalization::kLayerNorm},
                    {"RMSNorm", Normalization::kRmsNorm}},
                   "norms of the layers: layer norm, or RMS norm, which has no bias and subtracts no mean")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kRefused);
   table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in norms")
       .minimum(0)
       .alias("--norm-epsilon");
-  table.add("--qk-layernorm", model.qk_layernorm, "RMS norm of every query and key head before it is rotated (Qwen3)");
-  table.add_negative("--disable-bias-linear", model.add_bias_linear, "linear layers without biases");
-  table.add("--add-qkv-bias", model.add_qkv_bias,
-            "query, key and value have a bias even with --disable-bias-linear (Qwen2)");
+  table.add("--qk-layernorm", model.qk_layernorm, "RMS norm of every query and key head before it is rotated (Qwen3)")
+      .on_resume(ResumeRule::kRefused);
+  table.add_negative("--disable-bias-linear", model.add_bias_linear, "linear layers without biases")
+      .on_resume(ResumeRule::kRefused);
+  table
+      .add("--add-qkv-bias", model.add_qkv_bias,
+           "query, key and value have a bias even with --disable-bias-linear (Qwen2)")
+      .on_resume(ResumeRule::kRefused);
   table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
             "residual branches start after the layer norm (BERT's order)");
-  table.add("--embed-layernorm", model.embed_layernorm, "layer norm after the word embedding (BLOOM)").common();
+  table.add("--embed-layernorm", model.embed_layernorm, "layer norm after the word embedding (BLOOM)")
+      .common()
+      .on_resume(ResumeRule::kRefused);
 }
 
 void add_positions(OptionTable& table, GptSettings& settings) {
@@ -41,10 +48,14 @@ void add_positions(OptionTable& table, GptSettings& settings) {
                   "learned positions, ALiBi, rotary positions (Su et al. 2021), or none")
       .common()
       .refuse_value("yarn", "use rotary with --rope-scaling-type yarn")
-      .refuse_value("mrope", "positions have one dimension here; use rotary");
-  table.add("--use-rotary-position-embeddings", options.use_rotary, "the same as --position-embedding-type rotary");
-  table.add("--no-position-embedding", options.no_position_embedding,
-            "no learned positions: --position-embedding-type none, unless it is rotary or alibi");
+      .refuse_value("mrope", "positions have one dimension here; use rotary")
+      .on_resume(ResumeRule::kRefused);
+  table.add("--use-rotary-position-embeddings", options.use_rotary, "the same as --position-embedding-type rotary")
+      .on_resume(ResumeRule::kRefused);
+  table
+      .add("--no-position-embedding", options.no_position_embedding,
+           "no learned positions: --position-embedding-type none, unless it is rotary or alibi")
+      .on_resume(ResumeRule::kRefused);
   table.add("--rotary-position-embeddings-theta", model.rotary_base, "base of the wavelengths of rotary positions")
       .minimum(1)
       .alias("--rotary-base");
@@ -147,24 +158,30 @@ void add_heads(OptionTable& table, GptSettings& settings) {
       .required()
       .minimum(1)
       .maximum(1e5)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kRefused);
   table
       .add("--num-key-value-heads", options.num_key_value_heads,
            "heads of keys and values; each serves a group of query heads (grouped-query attention)")
       .minimum(1)
       .maximum(1e5)
       .default_text("attention heads")
-      .common();
-  table.add("--group-query-attention", options.group_query_attention,
-            "--num-query-groups holds (one group where it is not given)");
+      .common()
+      .on_resume(ResumeRule::kRefused);
+  table
+      .add("--group-query-attention", options.group_query_attention,
+           "--num-query-groups holds (one group where it is not given)")
+      .on_resume(ResumeRule::kRefused);
   table.add("--num-query-groups", options.num_query_groups, "the same as --num-key-value-heads, as NVIDIA spells it")
       .minimum(1)
       .maximum(1e5)
-      .default_text("none");
+      .default_text("none")
+      .on_resume(ResumeRule::kRefused);
   table.add("--kv-channels", model.kv_channels, "width of one head")
       .minimum(1)
       .maximum(1e5)
-      .default_text("hidden size / heads");
+      .default_text("hidden size / heads")
+      .on_resume(ResumeRule::kRefused);
 }
 
 void add_size(OptionTable& table, GptSettings& settings) {
@@ -174,16 +191,19 @@ void add_size(OptionTable& table, GptSettings& settings) {
       .required()
       .minimum(1)
       .maximum(1e4)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kRefused);
   table.add("--hidden-size", model.hidden_size, "width of the residual stream")
       .required()
       .minimum(1)
       .maximum(1e6)
-      .common();
+      .common()
+      .on_resume(ResumeRule::kRefused);
   table.add("--ffn-hidden-size", model.ffn_hidden_size, "width inside the MLP")
       .minimum(1)
       .maximum(1e7)
-      .default_text("4 * hidden size");
+      .default_text("4 * hidden size")
+      .on_resume(ResumeRule::kRefused);
   add_heads(table, settings);
   table
       .add("--max-position-embeddings", model.max_position_embeddings,
@@ -192,14 +212,18 @@ void add_size(OptionTable& table, GptSettings& settings) {
       .minimum(1)
       .maximum(1e9)
       .default_text("none")
-      .common();
+      .common()
+      .on_resume(ResumeRule::kRefused);
 }
 
 void add_shape(OptionTable& table, GptSettings& settings) {
   add_norms_and_biases(table, settings);
   add_positions(table, settings);
   add_rope_scaling(table, settings);
-  table.add("--untie-embeddings-and-output-weights", settings.options.untie_output, "the output layer has weights of its own");
+  table
+      .add("--untie-embeddings-and-output-weights", settings.options.untie_output,
+           "the output layer has weights of its own")
+      .on_resume(ResumeRule::kRefused);
   add_activations(table, settings);
 }
 

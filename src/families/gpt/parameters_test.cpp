@@ -8,6 +8,14 @@
 namespace espalier::families {
 namespace {
 
+using spec::Activation;
+using spec::Init;
+using spec::Normalization;
+using spec::num_elements;
+using spec::padded_vocab_size;
+using spec::ParamSpec;
+using spec::Placement;
+
 GptConfig config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary) {
   GptConfig config;
   config.num_layers = layers;
@@ -112,7 +120,8 @@ TEST(GptParams, SplitSegmentsCoverTheirDimensionInWholeUnits) {
 
 TEST(GptParams, FileGroupsFollowTheDepth) {
   std::map<std::string, std::string> groups;
-  for (const ParamSpec& spec : gpt_params(config_of(2, 24, 3, 33))) groups[spec.name] = file_group(spec.depth, 2);
+  for (const ParamSpec& spec : gpt_params(config_of(2, 24, 3, 33)))
+    groups[spec.name] = spec::stack_depth_name(spec.depth, 2);
   EXPECT_EQ(groups.at("word_embeddings.weight"), "embedding");
   EXPECT_EQ(groups.at("layers.0.mlp.dense_4h_to_h.bias"), "00000");
   EXPECT_EQ(groups.at("layers.1.input_layernorm.weight"), "00001");

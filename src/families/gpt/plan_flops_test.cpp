@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
-namespace espalier::plan {
+#include "families/gpt/config.h"
+#include "plan/partition.h"
+
+namespace espalier::families {
 namespace {
 
-families::GptConfig shape(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
-  families::GptConfig model;
+GptConfig shape(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
+  GptConfig model;
   model.num_layers = layers;
   model.hidden_size = hidden;
   model.ffn_hidden_size = 4 * hidden;
@@ -16,24 +19,24 @@ families::GptConfig shape(int64_t layers, int64_t hidden, int64_t heads, int64_t
   return model;
 }
 
-families::GptConfig bloom(int64_t layers, int64_t hidden, int64_t heads) {
-  families::GptConfig model = shape(layers, hidden, heads, 250880);
+GptConfig bloom(int64_t layers, int64_t hidden, int64_t heads) {
+  GptConfig model = shape(layers, hidden, heads, 250880);
   model.embed_layernorm = true;
   model.position_embedding = PositionEmbedding::kAlibi;
   return model;
 }
 
 TEST(Flops, ParameterCountsAreThePublishedOnes) {
-  EXPECT_EQ(num_parameters(bloom(70, 14336, 112)), 176247271424);  // bigscience/bloom
-  EXPECT_EQ(num_parameters(bloom(24, 1024, 16)), 559214592);       // bigscience/bloom-560m
-  families::GptConfig gpt2 = shape(12, 768, 12, 50257);
+  EXPECT_EQ(gpt_model_spec(bloom(70, 14336, 112), 1).num_parameters(), 176247271424);  // bigscience/bloom
+  EXPECT_EQ(gpt_model_spec(bloom(24, 1024, 16), 1).num_parameters(), 559214592);       // bigscience/bloom-560m
+  GptConfig gpt2 = shape(12, 768, 12, 50257);
   gpt2.max_position_embeddings = 1024;
-  EXPECT_EQ(num_parameters(gpt2), 124439808);  // openai-community/gpt2
-  EXPECT_EQ(num_parameters_without_embeddings(gpt2), 124439808 - (50257 + 1024) * 768);
+  EXPECT_EQ(gpt_model_spec(gpt2, 1).num_parameters(), 124439808);  // openai-community/gpt2
+  EXPECT_EQ(gpt_model_spec(gpt2, 1).num_parameters_without_embeddings(), 124439808 - (50257 + 1024) * 768);
 }
 
 TEST(Flops, ModelFlopsAreTheMultiplyAddsOfAPlainWalk) {
-  families::GptConfig model = shape(3, 10, 2, 33);
+  GptConfig model = shape(3, 10, 2, 33);
   model.ffn_hidden_size = 7;
   model.kv_channels = 4;  // projections are 8 wide, not 10
   const int64_t length = 5;
@@ -45,11 +48,11 @@ TEST(Flops, ModelFlopsAreTheMultiplyAddsOfAPlainWalk) {
     }
     multiply_adds += 10 * 33;
   }
-  EXPECT_EQ(model_flops(model, length), static_cast<double>(3 * 2 * multiply_adds));
+  EXPECT_EQ(plan::model_flops(gpt_model_spec(model, length)), static_cast<double>(3 * 2 * multiply_adds));
 }
 
 TEST(Flops, GroupsGatesAndWindowsCostWhatAPlainWalkCounts) {
-  families::GptConfig model = shape(2, 10, 6, 33);
+  GptConfig model = shape(2, 10, 6, 33);
   model.ffn_hidden_size = 7;
   model.kv_channels = 4;
   model.num_query_groups = 2;
@@ -66,29 +69,30 @@ TEST(Flops, GroupsGatesAndWindowsCostWhatAPlainWalkCounts) {
       }
       multiply_adds += 10 * 33;
     }
-    EXPECT_EQ(model_flops(model, length), static_cast<double>(3 * 2 * multiply_adds)) << "window " << window;
+    EXPECT_EQ(plan::model_flops(gpt_model_spec(model, length)), static_cast<double>(3 * 2 * multiply_adds))
+        << "window " << window;
   }
 }
 
 TEST(Flops, HardwareFlopsAreThoseOfBloomsLog) {
   // megatron/utils.py by hand for the 176B model: 24 * 4 * s * l * h^2 = 2.82857e15, times 1 + s/6h + V/16lh.
   const double expected = 96.0 * 2048 * 70 * 14336.0 * 14336.0 * (1 + 2048 / 86016.0 + 250880 / 16056320.0);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 70), expected);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 0), expected * 3 / 4);
-  EXPECT_DOUBLE_EQ(hardware_flops(bloom(70, 14336, 112), 2048, 35), expected * 3.5 / 4);
+  EXPECT_DOUBLE_EQ(plan::hardware_flops(gpt_model_spec(bloom(70, 14336, 112), 2048), 70), expected);
+  EXPECT_DOUBLE_EQ(plan::hardware_flops(gpt_model_spec(bloom(70, 14336, 112), 2048), 0), expected * 3 / 4);
+  EXPECT_DOUBLE_EQ(plan::hardware_flops(gpt_model_spec(bloom(70, 14336, 112), 2048), 35), expected * 3.5 / 4);
 }
 
-// Megatron: "the number of individual Transformer layers to recompute within each pipeline stage", and each virtual
-// one.
-TEST(Flops, BlockRecomputesSoManyLayersOfEveryPart) {
-  const Recompute block{Recompute::Kind::kBlock, 2};
-  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 1, 1)), 2);
-  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 4, 1)), 8);
-  EXPECT_EQ(num_recomputed_layers(block, partition_evenly(24, 4, 3)), 24);
-  EXPECT_EQ(num_recomputed_layers(block, partition_by_counts({1, 5, 3})), 5);
-  EXPECT_EQ(num_recomputed_layers({Recompute::Kind::kUniform, 3}, partition_evenly(24, 4, 1)), 24);
-  EXPECT_EQ(num_recomputed_layers({}, partition_evenly(24, 4, 1)), 0);
+TEST(Partition, WeighsEveryPartOfTheModel) {
+  GptConfig model{.num_layers = 3, .hidden_size = 8, .ffn_hidden_size = 32, .num_attention_heads = 2};
+  model.kv_channels = 4;
+  model.max_position_embeddings = 5;
+  model.padded_vocab_size = 11;
+  const plan::PartWeights weights = plan::part_weights(gpt_model_spec(model, 5));
+  EXPECT_EQ(weights.embedding, 11 * 8 + 5 * 8);
+  EXPECT_EQ(weights.layer, 12 * 8 * 8 + 13 * 8);
+  EXPECT_EQ(weights.final_norm, 2 * 8);
+  EXPECT_EQ(weights.output, 11 * 8) << "the tied embedding";
 }
 
 }  // namespace
-}  // namespace espalier::plan
+}  // namespace espalier::families

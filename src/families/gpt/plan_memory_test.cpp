@@ -3,34 +3,21 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::plan {
 namespace {
 
 constexpr double kKiB = 1024, kGiB = kKiB * kKiB * kKiB, kTiB = kGiB * kKiB;
 
-RunConfig resolved(const std::string& flags, int64_t num_ranks) {
-  RunConfig config;
-  OptionTable table("espalier train gpt", "");
-  add_gpt_options(table, config);
-  table.say_notes(false);
-  Problems problems;
-  table.parse(split_blanks(flags), problems);
-  config.num_ranks = num_ranks;
-  resolve(config, table, problems);
-  EXPECT_EQ(problems.messages(), std::vector<std::string>{});
-  set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
-  return config;
-}
+using test::resolved_shape;
 
 const std::string kSmall =
     "--num-layers 6 --hidden-size 48 --num-attention-heads 12 --seq-length 36 --max-position-embeddings 36 --lr 1e-3 "
     "--train-iters 10 --micro-batch-size 2 --pad-vocab-size-to 1280 --position-embedding-type alibi ";
 
-MemoryPlan plan_of(const RunConfig& config) {
-  const int64_t num_micro_batches =
-      *config.training.global_batch_size / config.training.micro_batch_size / config.grid.data;
-  return plan_memory(config, make_partition(config), num_micro_batches, default_products(config.training.precision));
+MemoryPlan plan_of(const RunShape& run) {
+  return plan_memory(run, make_partition(run), default_products(run.precision));
 }
 
 // The table of Megatron-core's distributed optimizer (its docs, dist_optimizer): bytes per parameter.
@@ -61,8 +48,8 @@ TEST(Memory, BytesPerParameterAreThoseOfMegatronsTable) {
 TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
   const auto kept_by_layer = [](const std::string& flags, int64_t ranks) {
     const auto kept = [&](const char* layers) {
-      const RunConfig config = resolved(kSmall + flags + layers, ranks);
-      return part_activations(config, make_partition(config), 0, 0, ProductKind::kDirect).kept;
+      const RunShape run = resolved_shape(kSmall + flags + layers, ranks);
+      return part_activations(run, make_partition(run), 0, 0, ProductKind::kDirect).kept;
     };
     return kept(" --num-layers 3") - kept(" --num-layers 2");
   };
@@ -84,8 +71,8 @@ TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
 }
 
 TEST(Memory, EarlierStagesHoldMoreMicroBatches) {
-  const RunConfig config = resolved(kSmall + "--pipeline-model-parallel-size 3 --global-batch-size 16", 3);
-  const MemoryPlan plan = plan_of(config);
+  const RunShape run = resolved_shape(kSmall + "--pipeline-model-parallel-size 3 --global-batch-size 16", 3);
+  const MemoryPlan plan = plan_of(run);
   ASSERT_EQ(plan.stages.size(), 3U);
   EXPECT_EQ(plan.stages[0].most_alive, 3);
   EXPECT_EQ(plan.stages[2].most_alive, 1);
@@ -97,8 +84,8 @@ TEST(Memory, SplitWeightGradientsHoldNoMoreThanTheFirstStageOf1F1B) {
   const std::string flags = kSmall +
                             "--pipeline-model-parallel-size 3 --num-layers 12 --pp-partition-method "
                             "list:4,4,4 --bf16 --global-batch-size 16 ";
-  const MemoryPlan joined = plan_of(resolved(flags, 3));
-  const MemoryPlan split = plan_of(resolved(flags + "--enable-zbh1-pipeline", 3));
+  const MemoryPlan joined = plan_of(resolved_shape(flags, 3));
+  const MemoryPlan split = plan_of(resolved_shape(flags + "--enable-zbh1-pipeline", 3));
   // A middle stage, which neither embeds nor predicts. A pass that waits for its weight gradients keeps less than one
   // that waits for its backward; three passes of the two kinds are alive.
   EXPECT_LT(split.stages[1].activations, 3 * joined.stages[1].kept_by_micro_batch);
@@ -107,8 +94,8 @@ TEST(Memory, SplitWeightGradientsHoldNoMoreThanTheFirstStageOf1F1B) {
 }
 
 TEST(Memory, StagesHoldTheirParameters) {
-  const RunConfig config = resolved(kSmall + "--pipeline-model-parallel-size 3", 3);
-  const MemoryPlan plan = plan_of(config);
+  const RunShape run = resolved_shape(kSmall + "--pipeline-model-parallel-size 3", 3);
+  const MemoryPlan plan = plan_of(run);
   const int64_t layer = 12 * 48 * 48 + 13 * 48, embedding = 1280 * 48;
   EXPECT_EQ(plan.stages[0].num_parameters, 2 * layer + embedding);
   EXPECT_EQ(plan.stages[1].num_parameters, 2 * layer);
@@ -119,7 +106,7 @@ TEST(Memory, StagesHoldTheirParameters) {
 // at a time.
 TEST(Memory, LaterZeroStagesKeepPartsAndTwoLayersWhole) {
   const auto memory = [](const std::string& stage) {
-    return plan_of(resolved(kSmall + "--hidden-size 64 --num-attention-heads 4 --bf16 --zero-stage " + stage, 2))
+    return plan_of(resolved_shape(kSmall + "--hidden-size 64 --num-attention-heads 4 --bf16 --zero-stage " + stage, 2))
         .stages[0];
   };
   // Norms, row biases and the embedding stay whole, the latter with its gradient divided.
@@ -138,39 +125,39 @@ TEST(Memory, LaterZeroStagesKeepPartsAndTwoLayersWhole) {
 TEST(Memory, WideLayersAreWholeWhenMostIsHeld) {
   const double h = 512, divided = 12 * h * h + 7 * h;  // more than the embedding's 1280 h
   const StageMemory memory =
-      plan_of(resolved(kSmall + "--hidden-size 512 --num-attention-heads 4 --bf16 --zero-stage 3", 2)).stages[0];
+      plan_of(resolved_shape(kSmall + "--hidden-size 512 --num-attention-heads 4 --bf16 --zero-stage 3", 2)).stages[0];
   EXPECT_DOUBLE_EQ(memory.gathered, (4 + 2) * 2 * divided);
 }
 
 TEST(Memory, RoundedGradientsTravelAsCopies) {
   const std::string flags = kSmall + "--micro-batch-size 1 --seq-length 12 ";
-  const RunConfig config = resolved(flags + "--grad-reduce-type bf16", 2);
-  const StageMemory memory = plan_of(config).stages[0];
+  const RunShape run = resolved_shape(flags + "--grad-reduce-type bf16", 2);
+  const StageMemory memory = plan_of(run).stages[0];
   EXPECT_EQ(memory.activations, 0);
   EXPECT_NEAR(memory.workspace, 2.0 * static_cast<double>(memory.num_parameters), 1e4);
-  EXPECT_LT(plan_of(resolved(flags, 2)).stages[0].workspace, memory.workspace);
+  EXPECT_LT(plan_of(resolved_shape(flags, 2)).stages[0].workspace, memory.workspace);
 }
 
 // The flags of the run (bigscience/train/tr11-176B-ml, tr11-176B-ml.slurm). Published: 176,247,271,424 parameters,
 // 329 GB of bf16 weights and 2.3 TB a checkpoint (both by du, which counts GiB and TiB).
 TEST(Memory, FiguresOfBloom176BAreThePublishedOnes) {
-  const RunConfig config = resolved(
+  const RunShape run = resolved_shape(
       "--deepspeed --pp-partition-method type:transformer|embedding --num-layers 70 --hidden-size 14336 "
       "--num-attention-heads 112 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 2 "
       "--rampup-batch-size 192 16 9_765_625 --global-batch-size 2048 --train-samples 220_000_000 --embed-layernorm "
       "--bf16 --position-embedding-type alibi --checkpoint-activations --pad-vocab-size-to 250880 --lr 6e-5 "
       "--zero-stage 0 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12",
       384);
-  EXPECT_EQ(config.grid.data, 8);
-  EXPECT_EQ(config.parallel.zero_stage, 1) << config.parallel.zero_reason;
-  EXPECT_EQ(spec::num_elements(families::gpt_params(config.model)), 176'247'271'424);
-  EXPECT_NEAR(checkpoint_weight_bytes(config) / kGiB, 329, 1);
-  EXPECT_NEAR(deepspeed_checkpoint_bytes(config) / kTiB, 2.3, 0.05);
-  EXPECT_NEAR(checkpoint_bytes(config) / kTiB, 2.24, 0.01) << "each parameter once";
-  const ParameterBytes each = parameter_bytes(Precision::kBf16, config.parallel.zero_stage, config.grid.data);
+  EXPECT_EQ(run.grid.data, 8);
+  EXPECT_EQ(run.zero_stage, 1) << run.zero_reason;
+  EXPECT_EQ(run.model.num_parameters(), 176'247'271'424);
+  EXPECT_NEAR(checkpoint_weight_bytes(run) / kGiB, 329, 1);
+  EXPECT_NEAR(deepspeed_checkpoint_bytes(run) / kTiB, 2.3, 0.05);
+  EXPECT_NEAR(checkpoint_bytes(run) / kTiB, 2.24, 0.01) << "each parameter once";
+  const ParameterBytes each = parameter_bytes(Precision::kBf16, run.zero_stage, run.grid.data);
   EXPECT_DOUBLE_EQ(each.total(), 6 + 12 / 8.0);
 
-  const MemoryPlan plan = plan_of(config);
+  const MemoryPlan plan = plan_of(run);
   ASSERT_EQ(plan.stages.size(), 12U);
   const double layer = 12.0 * 14336 * 14336 / 4, embedding = 250880.0 * 14336 / 4;
   EXPECT_NEAR(static_cast<double>(plan.stages[0].num_parameters), 5 * layer + embedding, 1e6);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::plan {
 namespace {
@@ -12,21 +13,13 @@ constexpr double kHidden = 36 * 2 * 48 * 4;
 constexpr double kLayer = 12 * 48 * 48 + 13 * 48, kWords = 1280 * 48, kNorm = 2 * 48;
 
 std::vector<StageMessages> messages(const std::string& flags, int64_t num_ranks) {
-  RunConfig config;
-  OptionTable table("espalier plan gpt", "");
-  add_gpt_options(table, config);
-  table.say_notes(false);
-  Problems problems;
-  table.parse(split_blanks("--num-layers 4 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
-                           "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 2 "
-                           "--position-embedding-type alibi --pad-vocab-size-to 1280 --global-batch-size 24 " +
-                           flags),
-              problems);
-  config.num_ranks = num_ranks;
-  resolve(config, table, problems);
-  EXPECT_EQ(problems.messages(), std::vector<std::string>{});
-  set_vocabulary(config, 1280);
-  return plan_messages(config, make_partition(config), 24 / 2 / config.grid.data);
+  const RunShape run = test::resolved_shape(
+      "--num-layers 4 --hidden-size 48 --num-attention-heads 12 --seq-length 36 --max-position-embeddings 36 --lr 1e-3 "
+      "--train-iters 10 --micro-batch-size 2 --position-embedding-type alibi --pad-vocab-size-to 1280 "
+      "--global-batch-size 24 " +
+          flags,
+      num_ranks);
+  return plan_messages(run, make_partition(run));
 }
 
 TEST(Messages, OneProcessSendsNothing) { EXPECT_EQ(messages("", 1)[0].total(), 0); }

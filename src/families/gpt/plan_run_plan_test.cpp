@@ -3,26 +3,18 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "tests/support/gpt_options.h"
 
 namespace espalier::plan {
 namespace {
 
 RunPlan plan_of(const std::string& flags, int64_t num_ranks) {
-  RunConfig config;
-  OptionTable table("espalier plan gpt", "");
-  add_gpt_options(table, config);
-  table.say_notes(false);
-  Problems problems;
-  table.parse(split_blanks("--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 "
-                           "--max-position-embeddings 512 --lr 1e-3 --train-samples 320 --micro-batch-size 4 --bf16 "
-                           "--global-batch-size 32 --pad-vocab-size-to 128 --position-embedding-type alibi " +
-                           flags),
-              problems);
-  config.num_ranks = num_ranks;
-  resolve(config, table, problems);
-  EXPECT_EQ(problems.messages(), std::vector<std::string>{}) << flags;
-  set_vocabulary(config, *config.tokenizer.pad_vocab_size_to);
-  return plan_run(config);
+  return plan_run(test::resolved_shape(
+      "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 --max-position-embeddings 512 --lr "
+      "1e-3 --train-samples 320 --micro-batch-size 4 --bf16 --global-batch-size 32 --pad-vocab-size-to 128 "
+      "--position-embedding-type alibi " +
+          flags,
+      num_ranks));
 }
 
 const std::string kFour = "--pipeline-model-parallel-size 4 ";

@@ -48,16 +48,16 @@ class GptResolver {
 void GptResolver::resolve_length() {
   const int64_t length = resolving_.run.data.sequence_length;
   if (length == 0) return;
-  const bool any_length = model_.position_embedding == PositionEmbedding::kRotary ||
-                          model_.position_embedding == PositionEmbedding::kNone;
+  const bool any_length =
+      model_.position_embedding == PositionEmbedding::kRotary || model_.position_embedding == PositionEmbedding::kNone;
   if (model_.max_position_embeddings == 0 && any_length) {
     model_.max_position_embeddings = length;
   } else if (model_.max_position_embeddings == 0) {
-    problems_.add("--max-position-embeddings is required: the longest sequence of the model, at least ",
-                  length, " (the sequence length)");
+    problems_.add("--max-position-embeddings is required: the longest sequence of the model, at least ", length,
+                  " (the sequence length)");
   } else if (model_.max_position_embeddings < length) {
-    problems_.add(origin("--max-position-embeddings"), " is below the sequence length ", length, "; use ",
-                  length, " or more");
+    problems_.add(origin("--max-position-embeddings"), " is below the sequence length ", length, "; use ", length,
+                  " or more");
   }
 }
 
@@ -216,7 +216,7 @@ void GptResolver::check_rope_scaling() {
 }
 
 void GptResolver::read_factors(const char* name, const std::vector<std::string>& words, int64_t expected,
-                            std::vector<double>& factors) {
+                               std::vector<double>& factors) {
   factors.clear();
   for (const std::string& word : words) {
     const std::optional<double> factor = parse_python_float(word);

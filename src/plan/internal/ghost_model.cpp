@@ -153,8 +153,8 @@ Ghost GhostModel::self_attention(const Ghost& x, const spec::GhostAttention& of_
   Ghost qkv = exchange(linear(gather(x), s_.hidden, qkv_columns), s_.tokens * qkv_columns * s_.element);
   if (of_model.normed_heads > 0) qkv = head_norm(qkv, of_model.normed_heads / s_.tensor_ranks);
   if (of_model.rotary) qkv = rotary(qkv);
-  const Ghost mixed = exchange(attention(qkv, projection, of_model.heads / s_.tensor_ranks),
-                               s_.tokens * projection * s_.element);
+  const Ghost mixed =
+      exchange(attention(qkv, projection, of_model.heads / s_.tensor_ranks), s_.tokens * projection * s_.element);
   return add_dropout(sum_and_split(linear(mixed, projection, s_.hidden)));
 }
 

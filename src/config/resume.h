@@ -7,11 +7,12 @@
 //   problems.raise();                                          // everything in one report
 //   if (uses_saved_schedule(differences)) config.schedule = saved.schedule;
 //
-// Without libtorch.
+// The rule of an option stands in its row (Option::on_resume). Three depend on others: the length of the run counts as
+// learning rate where the decay ends with it; max_position_embeddings needs only --override with ALiBi, where no
+// parameter has that size; pad_vocab_size_to may be left out.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -20,19 +21,7 @@
 #include "store/manifest.h"
 #include "store/step_writer.h"
 
-namespace espalier::ckpt {
-
-enum class ResumeRule {
-  kFree,          // layout, micro-batch, intervals, paths, stop conditions, logging
-  kLearningRate,  // --override-lr-scheduler or --use-checkpoint-lr-scheduler decides
-  kOverride,      // only with --override NAME: it changes what is learnt
-  kRefused,       // the shape of the model
-};
-
-// The one table, by key; an option that it does not name counts as kOverride. Three rows depend on others: the length
-// of the run counts as learning rate where the decay ends with it; max_position_embeddings needs only --override with
-// ALiBi, where no parameter has that size; pad_vocab_size_to may be left out.
-const std::map<std::string, ResumeRule>& resume_rules();
+namespace espalier::config {
 
 struct ResumeFlags {
   std::vector<std::string> overrides;  // --override NAME...
@@ -78,4 +67,4 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 // once.
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present);
 
-}  // namespace espalier::ckpt
+}  // namespace espalier::config

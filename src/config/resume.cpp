@@ -1,213 +1,13 @@
-#include "ckpt/resume.h"
+#include "config/resume.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/format.h"
 #include "base/hash.h"
 
-namespace espalier::ckpt {
+namespace espalier::config {
 
 using Rule = ResumeRule;
-
-const std::map<std::string, ResumeRule>& resume_rules() {
-  static const std::map<std::string, ResumeRule> table = {
-      // The shape of the model.
-      {"num_layers", Rule::kRefused},
-      {"hidden_size", Rule::kRefused},
-      {"ffn_hidden_size", Rule::kRefused},
-      {"num_attention_heads", Rule::kRefused},
-      {"kv_channels", Rule::kRefused},
-      {"max_position_embeddings", Rule::kRefused},
-      {"position_embedding_type", Rule::kRefused},
-      {"use_rotary_position_embeddings", Rule::kRefused},
-      {"no_position_embedding", Rule::kRefused},
-      {"num_key_value_heads", Rule::kRefused},
-      {"num_query_groups", Rule::kRefused},
-      {"group_query_attention", Rule::kRefused},
-      {"normalization", Rule::kRefused},
-      {"qk_layernorm", Rule::kRefused},
-      {"disable_bias_linear", Rule::kRefused},
-      {"add_qkv_bias", Rule::kRefused},
-      {"embed_layernorm", Rule::kRefused},
-      {"untie_embeddings_and_output_weights", Rule::kRefused},
-      {"pad_vocab_size_to", Rule::kRefused},
-
-      // The learning rate, as Megatron's scheduler compares it.
-      {"lr", Rule::kLearningRate},
-      {"min_lr", Rule::kLearningRate},
-      {"lr_decay_style", Rule::kLearningRate},
-      {"lr_decay_iters", Rule::kLearningRate},
-      {"lr_decay_samples", Rule::kLearningRate},
-      {"lr_decay_tokens", Rule::kLearningRate},
-      {"lr_warmup_fraction", Rule::kLearningRate},
-      {"lr_warmup_iters", Rule::kLearningRate},
-      {"lr_warmup_samples", Rule::kLearningRate},
-      {"lr_warmup_tokens", Rule::kLearningRate},
-
-      // Which samples are seen, and in which steps.
-      {"data_path", Rule::kOverride},
-      {"data_file_list", Rule::kOverride},
-      {"train_data_path", Rule::kOverride},
-      {"valid_data_path", Rule::kOverride},
-      {"test_data_path", Rule::kOverride},
-      {"split", Rule::kOverride},
-      {"train_weighted_split_paths", Rule::kOverride},
-      {"train_weighted_split_paths_path", Rule::kOverride},
-      {"valid_weighted_split_paths", Rule::kOverride},
-      {"valid_weighted_split_paths_path", Rule::kOverride},
-      {"test_weighted_split_paths", Rule::kOverride},
-      {"test_weighted_split_paths_path", Rule::kOverride},
-      {"sample_order", Rule::kOverride},
-      {"dataloader_type", Rule::kOverride},
-      {"cyclic_layout", Rule::kFree},  // the order itself is compared (check_order)
-      {"seed", Rule::kOverride},
-      {"seq_length", Rule::kOverride},
-      {"encoder_seq_length", Rule::kOverride},
-      {"global_batch_size", Rule::kOverride},
-      {"rampup_batch_size", Rule::kOverride},
-      {"tokenizer_type", Rule::kOverride},
-      {"vocab_extra_ids", Rule::kOverride},
-      {"vocab_size", Rule::kOverride},
-      {"tiktoken_pattern", Rule::kOverride},
-      {"tiktoken_num_special_tokens", Rule::kOverride},
-      {"tiktoken_special_tokens", Rule::kOverride},
-      {"reset_position_ids", Rule::kOverride},
-      {"reset_attention_mask", Rule::kOverride},
-      {"eod_mask_loss", Rule::kOverride},
-
-      // What a step computes.
-      {"layernorm_epsilon", Rule::kOverride},
-      {"apply_residual_connection_post_layernorm", Rule::kOverride},
-      {"activation", Rule::kOverride},
-      {"swiglu", Rule::kOverride},
-      {"glu_activation", Rule::kOverride},
-      {"squared_relu", Rule::kOverride},
-      {"no_bias_gelu_fusion", Rule::kOverride},
-      {"openai_gelu", Rule::kOverride},
-      {"rotary_position_embeddings_theta", Rule::kOverride},
-      {"rotary_percent", Rule::kOverride},
-      {"rotary_interleaved", Rule::kOverride},
-      {"rotary_seq_len_interpolation_factor", Rule::kOverride},
-      {"use_rope_scaling", Rule::kOverride},
-      {"rope_scaling_type", Rule::kOverride},
-      {"rope_scaling_factor", Rule::kOverride},
-      {"rope_scaling_original_max_position_embeddings", Rule::kOverride},
-      {"rope_scaling_low_freq_factor", Rule::kOverride},
-      {"rope_scaling_high_freq_factor", Rule::kOverride},
-      {"rope_scaling_beta_fast", Rule::kOverride},
-      {"rope_scaling_beta_slow", Rule::kOverride},
-      {"rope_scaling_attention_factor", Rule::kOverride},
-      {"rope_scaling_short_factors", Rule::kOverride},
-      {"rope_scaling_long_factors", Rule::kOverride},
-      {"window_size", Rule::kOverride},
-      {"attention_dropout", Rule::kOverride},
-      {"hidden_dropout", Rule::kOverride},
-      {"weight_decay", Rule::kOverride},
-      {"clip_grad", Rule::kOverride},
-      {"adam_beta1", Rule::kOverride},
-      {"adam_beta2", Rule::kOverride},
-      {"adam_eps", Rule::kOverride},
-      {"optimizer", Rule::kOverride},
-      {"loss_average", Rule::kOverride},
-      {"init_method_std", Rule::kOverride},
-      {"init_method_xavier_uniform", Rule::kOverride},
-      {"adjust_word_embedding_init", Rule::kOverride},
-      {"word_embedding_init_std", Rule::kOverride},
-      {"fp16", Rule::kOverride},
-      {"bf16", Rule::kOverride},
-      {"loss_scale", Rule::kOverride},
-      {"initial_loss_scale", Rule::kOverride},
-      {"min_loss_scale", Rule::kOverride},
-      {"loss_scale_window", Rule::kOverride},
-      {"hysteresis", Rule::kOverride},
-      {"grad_reduce_type", Rule::kOverride},
-      {"grad_reduce_in_bf16", Rule::kOverride},
-
-      // Layout: where the work is done.
-      {"micro_batch_size", Rule::kFree},
-      {"tensor_model_parallel_size", Rule::kFree},
-      {"pipeline_model_parallel_size", Rule::kFree},
-      {"context_parallel_size", Rule::kFree},
-      {"num_layers_per_virtual_pipeline_stage", Rule::kFree},
-      {"pp_partition_method", Rule::kFree},
-      {"enable_zbh1_pipeline", Rule::kFree},
-      {"sequence_parallel", Rule::kFree},
-      {"distribute_checkpointed_activations", Rule::kFree},
-      {"partition_activations", Rule::kFree},
-      {"use_distributed_optimizer", Rule::kFree},
-      {"deepspeed", Rule::kFree},
-      {"no_pipeline_parallel", Rule::kFree},
-      {"zero_stage", Rule::kFree},
-      {"check_replicas", Rule::kFree},
-      {"check_replicas_policy", Rule::kFree},
-      {"device", Rule::kFree},
-      {"distributed_backend", Rule::kFree},
-      {"distributed_timeout_minutes", Rule::kFree},
-      {"num_threads", Rule::kFree},
-      {"make_vocab_size_divisible_by", Rule::kFree},  // the padded vocabulary of a model is fixed
-
-      // Memory for time: the same numbers.
-      {"checkpoint_activations", Rule::kFree},
-      {"checkpoint_num_layers", Rule::kFree},
-      {"activations_checkpoint_method", Rule::kFree},
-      {"recompute_granularity", Rule::kFree},
-      {"recompute_method", Rule::kFree},
-      {"recompute_num_layers", Rule::kFree},
-
-      // Length and stop conditions. A length that the decay is derived from counts as learning rate (rule_of).
-      {"train_iters", Rule::kFree},
-      {"train_samples", Rule::kFree},
-      {"train_tokens", Rule::kFree},
-      {"skip_train_iteration_range", Rule::kFree},  // what one does after a spike
-      {"train_range_to_skip", Rule::kFree},
-      {"train_iters_to_skip", Rule::kFree},
-      {"exit_interval", Rule::kFree},
-      {"exit_duration_in_mins", Rule::kFree},
-      {"kill_switch_path", Rule::kFree},
-      {"eval_only", Rule::kFree},
-      {"skip_train", Rule::kFree},
-
-      // Intervals and logging.
-      {"save_interval", Rule::kFree},
-      {"eval_interval", Rule::kFree},
-      {"eval_iters", Rule::kFree},
-      {"log_interval", Rule::kFree},
-      {"tensorboard_log_interval", Rule::kFree},
-      {"log_params_norm", Rule::kFree},
-      {"log_num_zeros_in_grad", Rule::kFree},
-      {"log_timers_to_tensorboard", Rule::kFree},
-      {"log_batch_size_to_tensorboard", Rule::kFree},
-      {"no_log_learnig_rate_to_tensorboard", Rule::kFree},  // upstream's spelling
-      {"no_log_loss_scale_to_tensorboard", Rule::kFree},
-      {"log_validation_ppl_to_tensorboard", Rule::kFree},
-      {"log_level", Rule::kFree},
-      {"profile_step_start", Rule::kFree},
-      {"profile_step_end", Rule::kFree},
-
-      {"allow_other_tokenizer", Rule::kFree},  // the tokens of the data are compared
-
-      // Paths. The tokenizer's files are compared by content (check_tokenizer).
-      {"save", Rule::kFree},
-      {"load", Rule::kFree},
-      {"data_cache_path", Rule::kFree},
-      {"data_impl", Rule::kFree},
-      {"tensorboard_dir", Rule::kFree},
-      {"vocab_file", Rule::kFree},
-      {"merge_file", Rule::kFree},
-      {"tokenizer_name_or_path", Rule::kFree},
-      {"tokenizer_model", Rule::kFree},
-
-      // How to load.
-      {"ckpt_step", Rule::kFree},
-      {"override_lr_scheduler", Rule::kFree},
-      {"use_checkpoint_lr_scheduler", Rule::kFree},
-      {"finetune", Rule::kFree},
-      {"no_load_optim", Rule::kFree},
-      {"no_load_rng", Rule::kFree},
-  };
-  return table;
-}
 
 namespace {
 
@@ -230,7 +30,9 @@ bool decay_follows_length(const OptionTable& table) {
          value_of(table, "lr_decay_style") != "\"constant\"";
 }
 
-ResumeRule rule_of(const std::string& key, const OptionTable& saved, const OptionTable& present) {
+// The row's, but for three that depend on others.
+ResumeRule rule_of(const Option& option, const OptionTable& saved, const OptionTable& present) {
+  const std::string key = option.key();
   if ((key == "train_iters" || key == "train_samples") &&
       (decay_follows_length(saved) || decay_follows_length(present)))
     return Rule::kLearningRate;
@@ -238,8 +40,7 @@ ResumeRule rule_of(const std::string& key, const OptionTable& saved, const Optio
   if (key == "max_position_embeddings" && value_of(saved, "position_embedding_type") != "\"absolute\"")
     return Rule::kOverride;
   if (key == "pad_vocab_size_to" && !is_set(present, key)) return Rule::kFree;  // the model keeps its own
-  const auto found = resume_rules().find(key);
-  return found == resume_rules().end() ? Rule::kOverride : found->second;
+  return option.resume_rule();
 }
 
 std::string key_of(std::string name) {
@@ -315,7 +116,7 @@ std::vector<OptionDifference> compare_options(const OptionTable& saved, const Op
     OptionDifference difference{
         .key = option->key(), .saved = value_of(saved, option->key()), .present = value_of(present, option->key())};
     if (difference.saved == difference.present) continue;
-    difference.rule = rule_of(difference.key, saved, present);
+    difference.rule = rule_of(*option, saved, present);
     if (flags.finetune && difference.rule != Rule::kRefused) difference.rule = Rule::kFree;
     difference.use_saved = difference.rule == Rule::kLearningRate && flags.use_checkpoint_lr_scheduler;
     check_difference(difference, flags, problems);
@@ -421,4 +222,4 @@ std::vector<std::string> environment_changes(const store::TrainingState& saved, 
   return lines;
 }
 
-}  // namespace espalier::ckpt
+}  // namespace espalier::config

@@ -1,29 +1,22 @@
 // One test for each line of the contract of resuming, on the options of `espalier train gpt`.
-#include "ckpt/resume.h"
+#include "config/resume.h"
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "base/hash.h"
-#include "config/run_config.h"
+#include "config/run_options.h"
+#include "families/gpt/config.h"
 
 namespace resume_test {
 
 using namespace espalier;
-using ckpt::OptionDifference;
-using ckpt::ResumeFlags;
-using ckpt::ResumeRule;
+using config::OptionDifference;
+using config::ResumeFlags;
 using Words = std::vector<std::string>;
 
 // Options as a run of a small BLOOM has them, with changes after.
-struct SmallRun {
-  config::RunConfig config;
-  OptionTable table{"espalier train gpt", "Trains."};
-
-  explicit SmallRun(const Words& changes = {}) {
-    config::add_gpt_options(table, config);
-    table.say_notes(false);
+struct SmallRun : config::RunOptions {
+  explicit SmallRun(const Words& changes = {}) : RunOptions(families::gpt_family()) {
     Words arguments = {"--num-layers",
                        "2",
                        "--hidden-size",
@@ -75,7 +68,7 @@ struct Outcome {
 Outcome resume(const Words& saved, const Words& present, const ResumeFlags& flags = {}) {
   const SmallRun then(saved), now(present);
   Outcome outcome;
-  outcome.differences = ckpt::compare_options(then.table, now.table, flags, outcome.problems);
+  outcome.differences = config::compare_options(then.table, now.table, flags, outcome.problems);
   return outcome;
 }
 
@@ -83,19 +76,19 @@ TEST(Resume, TheSameOptionsDifferInNothing) {
   const Outcome outcome = resume({}, {});
   EXPECT_EQ(outcome.keys(), Words{});
   EXPECT_TRUE(outcome.problems.empty());
-  EXPECT_EQ(ckpt::to_table(outcome.differences), "");
+  EXPECT_EQ(config::to_table(outcome.differences), "");
 }
 
 TEST(Resume, TheSavedConfigurationComparesEqualToTheOptionsItWasWrittenFrom) {
   SmallRun now({"--lr-warmup-fraction", "0.1", "--openai-gelu", "--reset-attention-mask"});
   config::RunConfig config;
   OptionTable saved("espalier train gpt", "Trains.");
-  config::add_gpt_options(saved, config);
+  config::add_options(families::gpt_family(), saved, config);
   Problems problems;
   config::resolve(now.config, now.table, problems);
   problems.raise();
   saved.parse_toml(now.table.to_toml(), "config.toml", problems);
-  EXPECT_TRUE(ckpt::compare_options(saved, now.table, {}, problems).empty());
+  EXPECT_TRUE(config::compare_options(saved, now.table, {}, problems).empty());
   problems.raise();
 }
 
@@ -154,11 +147,11 @@ TEST(Resume, ALearningRateThatDiffersStopsUntilOneOfTheTwoFlagsSaysWhichCounts) 
 
   const Outcome command_line = resume({}, changes, {.override_lr_scheduler = true});
   EXPECT_TRUE(command_line.problems.empty());
-  EXPECT_FALSE(ckpt::uses_saved_schedule(command_line.differences));
+  EXPECT_FALSE(config::uses_saved_schedule(command_line.differences));
 
   const Outcome checkpoint = resume({}, changes, {.use_checkpoint_lr_scheduler = true});
   EXPECT_TRUE(checkpoint.problems.empty());
-  EXPECT_TRUE(ckpt::uses_saved_schedule(checkpoint.differences));
+  EXPECT_TRUE(config::uses_saved_schedule(checkpoint.differences));
 
   EXPECT_EQ(resume({}, {}, {.override_lr_scheduler = true, .use_checkpoint_lr_scheduler = true}).problems.messages(),
             Words{"--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other: give one"});
@@ -184,17 +177,17 @@ TEST(Resume, TheLengthOfTheRunIsPartOfTheScheduleWhereTheDecayEndsWithIt) {
   config::RunConfig config;
   OptionTable then("x", ""), now("x", "");
   config::RunConfig other;
-  config::add_gpt_options(then, config), config::add_gpt_options(now, other);
+  config::add_options(families::gpt_family(), then, config), config::add_options(families::gpt_family(), now, other);
   config.training.train_iters = 10, other.training.train_iters = 30;  // neither has --lr-decay-*
   Problems problems;
-  const auto differences = ckpt::compare_options(then, now, {}, problems);
+  const auto differences = config::compare_options(then, now, {}, problems);
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(differences[0].rule, ResumeRule::kLearningRate);
   EXPECT_EQ(problems.messages().size(), 1u);
 
   config.schedule.lr_decay_style = other.schedule.lr_decay_style = plan::DecayStyle::kConstant;
   Problems none;
-  EXPECT_EQ(ckpt::compare_options(then, now, {}, none)[0].rule, ResumeRule::kFree);
+  EXPECT_EQ(config::compare_options(then, now, {}, none)[0].rule, ResumeRule::kFree);
   EXPECT_TRUE(none.empty());
 }
 
@@ -274,21 +267,19 @@ TEST(Resume, EveryProblemIsReportedAtOnceAlsoAMisspeltOverride) {
 TEST(Resume, TheTableShowsBothValuesAndWhichIsUsed) {
   const Outcome outcome = resume({}, {"--lr", "2e-3", "--save", "elsewhere", "--exit-interval", "3"},
                                  {.use_checkpoint_lr_scheduler = true});
-  EXPECT_EQ(ckpt::to_table(outcome.differences),
+  EXPECT_EQ(config::to_table(outcome.differences),
             "  option         checkpoint  command line  used\n"
             "  exit_interval  (unset)     3             the command line's\n"
             "  lr             0.001       0.002         the checkpoint's\n"
             "  save           \"run\"       \"elsewhere\"   the command line's\n");
 }
 
-TEST(Resume, EveryOptionHasItsRowAndEveryRowIsAnOption) {
-  const SmallRun run;
-  std::set<std::string> options, rows;
-  for (const auto& option : run.table.options())
-    if (option->effect() == OptionEffect::kUsed && option->in_recipe()) options.insert(option->key());
-  for (const auto& [key, rule] : ckpt::resume_rules()) rows.insert(key);
-  options.erase("recipe");
-  EXPECT_EQ(options, rows) << "decide in resume.cpp whether a resumed run may change it";
+// What nobody has decided about must be asked for by name.
+TEST(Resume, ARowThatSaysNothingCountsAsOneThatChangesWhatIsLearnt) {
+  OptionTable table("p", "s");
+  int64_t number = 0;
+  EXPECT_EQ(table.add("--new", number, "a row").resume_rule(), ResumeRule::kOverride);
+  EXPECT_EQ(table.add("--other", number, "a row").on_resume(ResumeRule::kFree).resume_rule(), ResumeRule::kFree);
 }
 
 TEST(Resume, ThePaddedVocabularyBelongsToTheModel) {
@@ -296,11 +287,11 @@ TEST(Resume, ThePaddedVocabularyBelongsToTheModel) {
       .family = "gpt", .compute_type = "bf16", .vocab_size = 50257, .padded_vocab_size = 50304, .num_parameters = 1};
   store::ModelFacts present = saved;
   Problems none;
-  ckpt::check_model(saved, present, none);
+  config::check_model(saved, present, none);
   EXPECT_TRUE(none.empty());
   present.padded_vocab_size = 50432, present.family = "bert";
   Problems problems;
-  ckpt::check_model(saved, present, problems);
+  config::check_model(saved, present, problems);
   EXPECT_EQ(problems.messages(), (Words{"the checkpoint is of model family 'gpt', this run trains 'bert'",
                                         "padded vocabulary: the checkpoint has 50,304 rows, this run would have "
                                         "50,432. It was fixed when the model was "
@@ -312,11 +303,11 @@ TEST(Resume, TheTokenizerIsComparedByContentNotByPath) {
   store::Manifest saved;
   saved.files = {{.path = "tokenizer/vocab.json", .bytes = 8, .hashed_bytes = 8, .checksum = hash64(content)}};
   Problems problems;
-  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", content}}, {}, problems);
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", content}}, {}, problems);
   EXPECT_TRUE(problems.empty());
-  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{\"b\": 0}"}}, {.overrides = {"--tokenizer"}}, problems);
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{\"b\": 0}"}}, {.overrides = {"--tokenizer"}}, problems);
   EXPECT_TRUE(problems.empty());
-  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{\"b\": 0}"}}, {}, problems);
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{\"b\": 0}"}}, {}, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
   EXPECT_NE(problems.messages()[0].find("tokenizer/vocab.json: the checkpoint was trained with checksum " +
                                         hex64(hash64(content))),
@@ -328,13 +319,13 @@ TEST(Resume, AnotherSampleOrderOrRandomnessStopsAlthoughNoOptionDiffers) {
   saved.sample_order = "aaaa", saved.random_scheme = 1;
   store::TrainingState present = saved;
   Problems problems;
-  ckpt::check_order(saved, present, {}, {}, problems);
+  config::check_order(saved, present, {}, {}, problems);
   EXPECT_TRUE(problems.empty());
   present.random_scheme = 2;
   const std::vector<std::string> changes = {"first", "second", "third", "fourth", "fifth", "sixth", "seventh"};
-  ckpt::check_order(saved, present, changes, {.overrides = {"sample-order", "random_scheme"}}, problems);
+  config::check_order(saved, present, changes, {.overrides = {"sample-order", "random_scheme"}}, problems);
   EXPECT_TRUE(problems.empty());
-  ckpt::check_order(saved, present, changes, {}, problems);
+  config::check_order(saved, present, changes, {}, problems);
   ASSERT_EQ(problems.messages().size(), 2u);
   EXPECT_NE(problems.messages()[0].find(":\n    first\n"), std::string::npos) << problems.messages()[0];
   EXPECT_NE(problems.messages()[0].find("\n    fifth\n    and 2 more\n"), std::string::npos) << problems.messages()[0];
@@ -345,7 +336,7 @@ TEST(Resume, WhoOverridesWhatDecidesTheOrderHasAskedForAnother) {
   saved.sample_order = "aaaa", saved.random_scheme = present.random_scheme = 1;
   for (const std::string name : {"seed", "seq_length", "split", "sample_order", "dataloader_type", "lr"}) {
     Problems problems;
-    ckpt::check_order(saved, present, {"the seed was 1 and is 2"}, {.overrides = {name}}, problems);
+    config::check_order(saved, present, {"the seed was 1 and is 2"}, {.overrides = {name}}, problems);
     EXPECT_EQ(problems.empty(), name != "lr") << name;
   }
 }
@@ -355,12 +346,12 @@ TEST(Resume, AnImportedCheckpointHasNoOrderAndMayHaveNoTokenizer) {
   store::TrainingState present;
   present.random_scheme = 1;
   Problems problems;
-  ckpt::check_order(saved.state, present, {"changed"}, {}, problems);
-  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
+  config::check_order(saved.state, present, {"changed"}, {}, problems);
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
   EXPECT_TRUE(problems.empty());
-  ASSERT_EQ(ckpt::environment_changes(saved.state, present).size(), 1u);
+  ASSERT_EQ(config::environment_changes(saved.state, present).size(), 1u);
   saved.files = {{.path = "tokenizer/vocab.json", .bytes = 8, .hashed_bytes = 8, .checksum = 1}};
-  ckpt::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
   EXPECT_EQ(problems.messages().size(), 1u);
 }
 
@@ -369,9 +360,9 @@ TEST(Resume, WhatMovesTheLastBitsIsSaidOnce) {
   saved.random_scheme = 1;
   saved.layout = "tp1pp1dp1", saved.num_threads = 2, saved.cpu_type = "A", saved.libtorch_version = "2.11.0";
   store::TrainingState present = saved;
-  EXPECT_EQ(ckpt::environment_changes(saved, present), Words{});
+  EXPECT_EQ(config::environment_changes(saved, present), Words{});
   present.num_threads = 4, present.cpu_type = "B";
-  EXPECT_EQ(ckpt::environment_changes(saved, present),
+  EXPECT_EQ(config::environment_changes(saved, present),
             (Words{"threads: 2 when saved, now 4", "CPU: A when saved, now B"}));
 }
 
@@ -380,15 +371,15 @@ TEST(Resume, AnotherTransportOrInstructionSetIsSaid) {
   saved.random_scheme = 1;
   saved.layout = "tp1pp1dp4", saved.transport = "shared memory", saved.instruction_set = "amx; libtorch AVX512";
   store::TrainingState present = saved;
-  EXPECT_EQ(ckpt::environment_changes(saved, present), Words{});
+  EXPECT_EQ(config::environment_changes(saved, present), Words{});
   present.transport = "Gloo", present.instruction_set = "avx2; libtorch AVX512";
   const std::string isa = "instruction set: amx; libtorch AVX512 when saved, now avx2; libtorch AVX512";
-  EXPECT_EQ(ckpt::environment_changes(saved, present),
+  EXPECT_EQ(config::environment_changes(saved, present),
             (Words{isa, "exchange between processes: shared memory when saved, now Gloo"}));
   present.layout = "tp1pp1dp1", present.transport = "none";
-  EXPECT_EQ(ckpt::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1", isa}));
+  EXPECT_EQ(config::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1", isa}));
   saved.transport = saved.instruction_set = "";  // a checkpoint that does not say
-  EXPECT_EQ(ckpt::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1"}));
+  EXPECT_EQ(config::environment_changes(saved, present), (Words{"layout: tp1pp1dp4 when saved, now tp1pp1dp1"}));
 }
 
 }  // namespace resume_test
