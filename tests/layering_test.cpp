@@ -28,7 +28,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"tensor", {"spec"}},
     {"kernels", {"tensor"}},
     {"dist", {"tensor", "plan", "launch"}},
-    {"cuda", {"kernels", "dist"}},
+    {"cuda", {"kernels", "dist", "config"}},
     {"nn", {"kernels", "dist"}},
     {"optim", {"kernels", "dist"}},
     {"ckpt", {"tensor", "dist", "plan", "store"}},

@@ -10,6 +10,8 @@
 namespace espalier::config {
 namespace argonne_options_test {
 
+using namespace test;
+
 using Words = std::vector<std::string>;
 
 // Each of its 348 options is used, accepted with a reason, or refused with what to use instead.

@@ -22,8 +22,8 @@ void expect_messages(const std::vector<Case>& cases) {
 // The names of arguments.py and of the dataclasses it makes arguments from, NVIDIA/Megatron-LM at d98e8a64; of those
 // that argparse gives a negative form, both. Then those that launch lines of core_v0.8.0 to core_v0.18.0 may hold.
 TEST(MegatronLmOptions, TableKnowsAllOfThem) {
-  const RunOptions options(families::gpt_family());
-  const OptionTable& table = options.table;
+  RunOptions options(families::gpt_family());
+  OptionTable& table = options.table;
   Words names = split_blanks(read_file("tests/data/megatron-lm-options.txt"));
   EXPECT_EQ(names.size(), 878U);
   for (const std::string& name : split_blanks(read_file("tests/data/megatron-lm-older-options.txt")))
@@ -94,8 +94,8 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
 
 // No row of the whole table says only which values are legal where there is one.
 TEST(MegatronLmOptions, AnOnlyLegalValueComesWithTheReason) {
-  const RunOptions options(families::gpt_family());
-  const OptionTable& table = options.table;
+  RunOptions options(families::gpt_family());
+  OptionTable& table = options.table;
   table.say_notes(false);
   int single = 0;
   for (const auto& option : table.options()) {
@@ -119,7 +119,7 @@ TEST(TrainTokens, EndTheRunAfterTheStepThatReachesThem) {
   }
   const std::string ramp =
       kShape + "--micro-batch-size 2 --global-batch-size 32 --rampup-batch-size 8 8 96 --train-samples 320 ";
-  const BatchRamp sizes(8, 8, 96, 32);
+  const plan::BatchRamp sizes(8, 8, 96, 32);
   for (const int64_t tokens : {1, 264, 265, 1584, 1585, 3696, 3697, 9000, 20000}) {
     int64_t samples = 0, expected = 0;
     while (expected < 14 && samples * 33 < tokens) samples += sizes.global_batch_size(samples), ++expected;
@@ -165,8 +165,8 @@ TEST(DistributedBackend, OneCclStandsForTheFastWay) {
 
 // Python reads them as numbers, and no option means anything by them.
 TEST(Numbers, ThatAreNotFiniteAreRefusedByEveryOption) {
-  const RunOptions options(families::gpt_family());
-  const OptionTable& table = options.table;
+  RunOptions options(families::gpt_family());
+  OptionTable& table = options.table;
   int checked = 0;
   for (const auto& option : table.options()) {
     if (option->kind() != OptionKind::kNumber || option->effect() != OptionEffect::kUsed) continue;

@@ -20,7 +20,7 @@ struct Published {
 RunConfig read_recipe(const std::string& path, std::optional<int64_t> num_ranks, Problems& problems) {
   RunConfig config;
   OptionTable table("espalier train gpt", "");
-  EXPECT_TRUE(read_gpt_options({"--recipe", path, "--validate-only"}, config, table, problems));
+  EXPECT_TRUE(read_run(families::gpt_family(), {"--recipe", path, "--validate-only"}, config, table, problems));
   config.num_ranks = num_ranks;
   resolve(config, table, problems);
   return config;

@@ -133,10 +133,10 @@ TEST(RunConfig, TheLaunchLineOfBloomResolvesOnItsGrid) {
 }
 
 TEST(RunConfig, ActivationFollowsUpstreamsFusionFlags) {
-  EXPECT_EQ(Parsed(kGood).config.model.activation, spec::Activation::kGeluTanh);
-  EXPECT_EQ(Parsed(kGood + "--no-bias-gelu-fusion").config.model.activation, spec::Activation::kGeluErf);
-  EXPECT_EQ(Parsed(kGood + "--no-bias-gelu-fusion --openai-gelu").config.model.activation, spec::Activation::kGeluTanh);
-  EXPECT_FALSE(Parsed(kGood + "--untie-embeddings-and-output-weights").config.model.tie_output);
+  EXPECT_EQ(Parsed(kGood).model().activation, spec::Activation::kGeluTanh);
+  EXPECT_EQ(Parsed(kGood + "--no-bias-gelu-fusion").model().activation, spec::Activation::kGeluErf);
+  EXPECT_EQ(Parsed(kGood + "--no-bias-gelu-fusion --openai-gelu").model().activation, spec::Activation::kGeluTanh);
+  EXPECT_FALSE(Parsed(kGood + "--untie-embeddings-and-output-weights").model().tie_output);
 }
 
 TEST(RunConfig, RecomputeHasOldAndNewSpellings) {
@@ -284,7 +284,7 @@ TEST(RunConfig, ResolvedOptionsReadBackToTheSameRun) {
   resolve(again.config, again.table, again.problems);
   EXPECT_EQ(again.messages(), Words{});
   EXPECT_EQ(again.table.to_toml(), run.table.to_toml());
-  EXPECT_EQ(again.config.model, run.config.model);
+  EXPECT_EQ(again.model(), run.model());
   EXPECT_EQ(again.config.training.num_steps, 14);
   EXPECT_EQ(again.config.schedule.warmup_samples, 9);
 }
@@ -292,10 +292,10 @@ TEST(RunConfig, ResolvedOptionsReadBackToTheSameRun) {
 TEST(RunConfig, VocabularyIsPaddedByDivisorOrToASize) {
   Parsed run(kGood);
   set_vocabulary(run.config, 50257);
-  EXPECT_EQ(run.model().padded_vocab_size, 50304);  // GPT-2, as Megatron pads it
+  EXPECT_EQ(run.config.vocabulary.padded_size, 50304);  // GPT-2, as Megatron pads it
   Parsed exact(kGood + "--pad-vocab-size-to 250880");
   set_vocabulary(exact.config, 250680);
-  EXPECT_EQ(exact.model().padded_vocab_size, 250880);
+  EXPECT_EQ(exact.config.vocabulary.padded_size, 250880);
   Parsed small(kGood + "--pad-vocab-size-to 1280");
   try {
     set_vocabulary(small.config, 5000);
@@ -383,7 +383,7 @@ TEST(RunConfig, EvaluationAloneNeedsNoSchedule) {
   for (const char* more : {"", "--min-lr 1e-5", "--train-iters 4 --min-lr 1e-5"}) {
     const Parsed run(shape + more);
     EXPECT_EQ(run.messages(), Words{}) << more;
-    EXPECT_NO_THROW(LrSchedule{run.config.schedule}) << more;
+    EXPECT_NO_THROW(plan::LrSchedule{run.config.schedule}) << more;
   }
 }
 
