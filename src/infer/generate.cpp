@@ -9,54 +9,41 @@
 namespace espalier::infer {
 namespace {
 
-// The rows of one batch while they grow: ids padded on the left to one length.
-class Rows {
- public:
-  explicit Rows(const std::vector<std::vector<int32_t>>& prompts) {
-    for (const auto& prompt : prompts) longest_ = std::max(longest_, static_cast<int64_t>(prompt.size()));
-    for (const auto& prompt : prompts) padding_.push_back(longest_ - static_cast<int64_t>(prompt.size()));
-  }
+int64_t longest_of(const std::vector<std::vector<int32_t>>& prompts) {
+  size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  return static_cast<int64_t>(longest);
+}
 
-  int64_t longest() const { return longest_; }
-  int64_t count() const { return static_cast<int64_t>(padding_.size()); }
+// [b, longest], padded after each prompt.
+at::Tensor prompt_ids(const std::vector<std::vector<int32_t>>& prompts) {
+  at::Tensor ids = at::zeros({static_cast<int64_t>(prompts.size()), longest_of(prompts)}, at::kLong);
+  for (size_t row = 0; row < prompts.size(); ++row)
+    std::copy(prompts[row].begin(), prompts[row].end(),
+              ids.data_ptr<int64_t>() + static_cast<int64_t>(row) * ids.size(1));
+  return ids;
+}
 
-  // Padding sees only itself, so that no row of the softmax is empty; nothing sees the padding.
-  at::Tensor first_keys(int64_t begin, int64_t length) const {
-    at::Tensor keys = at::empty({count(), length}, at::kInt);
-    auto at = keys.accessor<int32_t, 2>();
-    for (int64_t row = 0; row < count(); ++row)
-      for (int64_t query = 0; query < length; ++query)
-        at[row][query] = static_cast<int32_t>(std::min(padding_[row], begin + query));
-    return keys;
-  }
-
-  at::Tensor positions(int64_t begin, int64_t length) const {
-    at::Tensor positions = at::empty({count(), length}, at::kLong);
-    auto at = positions.accessor<int64_t, 2>();
-    for (int64_t row = 0; row < count(); ++row)
-      for (int64_t query = 0; query < length; ++query)
-        at[row][query] = std::max<int64_t>(0, begin + query - padding_[row]);
-    return positions;
-  }
-
-  at::Tensor prompt_ids(const std::vector<std::vector<int32_t>>& prompts) const {
-    at::Tensor ids = at::zeros({count(), longest_}, at::kLong);
-    for (int64_t row = 0; row < count(); ++row)
-      std::copy(prompts[row].begin(), prompts[row].end(), ids.data_ptr<int64_t>() + row * longest_ + padding_[row]);
-    return ids;
-  }
-
- private:
-  std::vector<int64_t> padding_;
-  int64_t longest_ = 0;
-};
+// Logits after the last of the `news[row]` ids with which each row of `ids` begins, [b, V]; what follows them is
+// padding, and is not in the cache afterwards.
+at::Tensor next_logits(const models::Decoder& model, const at::Tensor& ids, const std::vector<int64_t>& news,
+                       tensor::KeyValueCache& cache) {
+  const at::Tensor counts = at::tensor(news, at::kLong), lengths = at::tensor(cache.lengths, at::kLong);
+  const at::Tensor positions = (lengths.view({-1, 1}) + at::arange(ids.size(1), at::kLong)).contiguous();
+  nn::ForwardContext context{.attention = model.attention_context()};
+  context.attention.cache = &cache;
+  const at::Tensor hidden = model.hidden_states(ids, positions, context);  // [s, b, h]
+  for (size_t row = 0; row < news.size(); ++row) cache.lengths[row] -= ids.size(1) - news[row];
+  return model.logits(hidden.index({counts - 1, at::arange(ids.size(0), at::kLong)})).contiguous();
+}
 
 tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarType type, int64_t rows,
                                 int64_t capacity) {
   tensor::KeyValueCache cache;
   cache.capacity = capacity;
+  cache.lengths.assign(static_cast<size_t>(rows), 0);
   const auto part = [&] { return at::empty({rows, model.num_groups, capacity, model.head_size}, type); };
-  for (int64_t layer = 0; layer < model.num_layers; ++layer) cache.layers.push_back({part(), part()});
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) cache.layers.push_back({part(), part(), {}});
   return cache;
 }
 
@@ -82,24 +69,23 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
                                 const TokenCallback& on_token) {
   ESPALIER_CHECK(std::all_of(prompts.begin(), prompts.end(), [](const auto& prompt) { return !prompt.empty(); }),
                  "empty prompt");
-  const Rows rows(prompts);
+  const int64_t longest = longest_of(prompts), count = static_cast<int64_t>(prompts.size());
   const models::DecoderShape shape = model.decoder_shape();
-  check_length(shape, rows.longest(), config.tokens_to_generate);
-  tensor::KeyValueCache cache =
-      new_cache(shape, compute_type, rows.count(), rows.longest() + config.tokens_to_generate);
+  check_length(shape, longest, config.tokens_to_generate);
+  tensor::KeyValueCache cache = new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
   std::vector<Generated> results;
-  for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});
+  std::vector<int64_t> news;  // ids of each row that the model has not seen
+  for (const auto& prompt : prompts) {
+    results.push_back({prompt, {}, {}});
+    news.push_back(static_cast<int64_t>(prompt.size()));
+  }
   std::vector<bool> done(prompts.size(), false);
 
-  at::Tensor ids = rows.prompt_ids(prompts);  // [b, s] of this pass
+  at::Tensor ids = prompt_ids(prompts);  // [b, s] of this pass
   for (int64_t produced = 0; produced < config.tokens_to_generate; ++produced) {
-    const int64_t begin = cache.length, length = ids.size(1);
-    nn::ForwardContext context{.attention = model.attention_context()};
-    context.attention.cache = &cache;
-    context.attention.first_key = rows.first_keys(begin, length);
-    const at::Tensor hidden = model.hidden_states(ids, rows.positions(begin, length), context);  // [s, b, h]
-    const at::Tensor logits = model.logits(hidden[length - 1]).contiguous();                     // [b, V]
-    ids = at::zeros({rows.count(), 1}, at::kLong);
+    const at::Tensor logits = next_logits(model, ids, news, cache);
+    ids = at::zeros({count, 1}, at::kLong);
+    news.assign(prompts.size(), 1);
     for (size_t row = 0; row < prompts.size(); ++row) {
       if (done[row]) continue;
       const float* values = logits.data_ptr<float>() + static_cast<int64_t>(row) * logits.size(1);

@@ -25,8 +25,9 @@ struct Generated {
 // Called for every new token of every row, in order.
 using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
-// Continues each prompt (at least one id each). All prompts form one batch: shorter ones are padded on the left, which
-// the attention does not see. A model with learned positions cannot go beyond max_position_embeddings: UserError.
+// Continues each prompt (at least one id each). All prompts form one batch, in which each row has its own length:
+// shorter prompts are padded at their end for the first pass, and nothing sees that. A model with learned positions
+// cannot go beyond max_position_embeddings: UserError.
 std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token = {});

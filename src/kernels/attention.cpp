@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -31,34 +32,56 @@ AttentionType attention_type(at::ScalarType type) {
   }
 }
 
-int64_t head_size_of(const at::Tensor& qkv, Heads heads) { return qkv.size(2) / heads.columns(1); }
+// Where the queries, keys and values of an op, or their gradients, lie: all in one tensor, fused, or keys and values in
+// one of their own.
+struct Projections {
+  at::Tensor query, key_value;  // key_value undefined: fused, all in `query`
+  Heads heads;
 
-// From part `part` of every group (its query heads, its key, its value) of [s, b, heads.columns(head_size)] on.
-AttentionOperand fused_operand(const at::Tensor& qkv, Heads heads, int64_t part, bool of_queries) {
-  const int64_t head_size = head_size_of(qkv, heads);
+  bool fused() const { return !key_value.defined(); }
+  int64_t head_size() const { return query.size(2) / (fused() ? heads.columns(1) : heads.query_columns(1)); }
+  int64_t batch() const { return query.size(1); }
+  int64_t num_keys() const { return (fused() ? query : key_value).size(0); }
+  Projections empty_like() const {
+    return {at::empty_like(query), fused() ? at::Tensor() : at::empty_like(key_value), heads};
+  }
+};
+
+// From part `part` of every group's `parts` on, of x [s, b, groups * parts * head_size].
+AttentionOperand operand_in(const at::Tensor& x, Heads heads, int64_t parts, int64_t part, bool of_queries) {
+  const int64_t head_size = x.size(2) / (heads.groups * parts);
   AttentionOperand operand;
-  operand.data = static_cast<char*>(qkv.data_ptr()) + part * head_size * qkv.element_size();
-  operand.row_stride = qkv.size(2);
-  operand.group_stride = heads.parts_of_group() * head_size;
+  operand.data = static_cast<char*>(x.data_ptr()) + part * head_size * x.element_size();
+  operand.row_stride = x.size(2);
+  operand.group_stride = parts * head_size;
   operand.member_stride = of_queries ? head_size : 0;
-  operand.position_stride = qkv.size(1) * qkv.size(2);
+  operand.position_stride = x.size(1) * x.size(2);
   return operand;
 }
-AttentionOperand queries_of(const at::Tensor& qkv, Heads heads) { return fused_operand(qkv, heads, 0, true); }
-AttentionOperand keys_of(const at::Tensor& qkv, Heads heads) {
-  return fused_operand(qkv, heads, heads.per_group(), false);
-}
-AttentionOperand values_of(const at::Tensor& qkv, Heads heads) {
-  return fused_operand(qkv, heads, heads.per_group() + 1, false);
+
+// Gives a problem, or its gradients, the operands query, key and value.
+template <class Operands>
+void set_projections(Operands& to, const Projections& from) {
+  const Heads heads = from.heads;
+  const int64_t queries = heads.per_group();
+  if (from.fused()) {
+    to.query = operand_in(from.query, heads, queries + 2, 0, true);
+    to.key = operand_in(from.query, heads, queries + 2, queries, false);
+    to.value = operand_in(from.query, heads, queries + 2, queries + 1, false);
+  } else {
+    to.query = operand_in(from.query, heads, queries, 0, true);
+    to.key = operand_in(from.key_value, heads, 2, 0, false);
+    to.value = operand_in(from.key_value, heads, 2, 1, false);
+  }
 }
 
 // [s, b, heads.queries * head_size].
 AttentionOperand result_operand(const at::Tensor& result, Heads heads) {
-  const int64_t head_size = result.size(2) / heads.queries;
-  return {result.data_ptr(), result.size(2), heads.per_group() * head_size, head_size, result.size(1) * result.size(2)};
+  return operand_in(result, heads, heads.per_group(), 0, true);
 }
-at::Tensor empty_result(const at::Tensor& qkv, Heads heads) {
-  return at::empty({qkv.size(0), qkv.size(1), heads.queries * head_size_of(qkv, heads)}, qkv.options());
+at::Tensor empty_result(const Projections& from) {
+  return at::empty({from.query.size(0), from.batch(), from.heads.query_columns(from.head_size())},
+                   from.query.options());
 }
 
 // [b, groups, capacity, head_size].
@@ -66,49 +89,83 @@ AttentionOperand cache_operand(const at::Tensor& cache) {
   return {cache.data_ptr(), cache.stride(0), cache.stride(1), 0, cache.stride(2)};
 }
 
-void check_arguments(const at::Tensor& qkv, const AttentionContext& context, Heads heads) {
-  check_heads(heads);
-  ESPALIER_CHECK(qkv.dim() == 3 && qkv.is_contiguous(), "qkv must be [s, b, columns of the heads], contiguous");
-  ESPALIER_CHECK(qkv.size(2) % heads.columns(1) == 0, "qkv has ", qkv.size(2), " columns for ", heads.queries,
-                 " heads in ", heads.groups, " groups");
-  const at::Tensor& first_key = context.first_key;
-  ESPALIER_CHECK(!first_key.defined() ||
-                     (first_key.scalar_type() == at::kInt && first_key.is_contiguous() && first_key.dim() == 2 &&
-                      first_key.size(0) == qkv.size(1) && first_key.size(1) == qkv.size(0)),
-                 "first_key must be int32 [b, s]");
+void check_keys(const at::Tensor& keys, const at::Tensor& query, const char* name) {
+  ESPALIER_CHECK(!keys.defined() || (keys.scalar_type() == at::kInt && keys.is_contiguous() && keys.dim() == 2 &&
+                                     keys.size(0) == query.size(1) && keys.size(1) == query.size(0)),
+                 name, " must be int32 [b, queries], contiguous: [", query.size(1), ", ", query.size(0), "]");
+}
+
+void check_context(const at::Tensor& query, const AttentionContext& context, Heads heads) {
+  check_keys(context.first_key, query, "first_key");
+  check_keys(context.last_key, query, "last_key");
   const at::Tensor& slopes = context.alibi_slopes;
   ESPALIER_CHECK(!slopes.defined() ||
                      (slopes.scalar_type() == at::kFloat && slopes.is_contiguous() && slopes.numel() == heads.queries),
                  "alibi_slopes must be float32 [heads]");
   ESPALIER_CHECK(context.window >= 0, "window = ", context.window);
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
-  ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == qkv.size(1),
-                 "dropout of ", qkv.size(1), " rows with ", context.sample_numbers.size(), " sample numbers");
+  ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == query.size(1),
+                 "dropout of ", query.size(1), " rows with ", context.sample_numbers.size(), " sample numbers");
   ESPALIER_CHECK(context.first_head >= 0 && context.first_head + heads.queries <= 1 << 16, "heads from ",
                  context.first_head);
 }
 
+void check_projection(const at::Tensor& x, int64_t columns_of_features, Heads heads, const char* name) {
+  ESPALIER_CHECK(x.dim() == 3 && x.is_contiguous(), name, " must be [s, b, columns of the heads], contiguous");
+  ESPALIER_CHECK(x.size(2) > 0 && x.size(2) % columns_of_features == 0, name, " has ", x.size(2), " columns for ",
+                 heads.queries, " heads in ", heads.groups, " groups");
+}
+
+void check_self(const at::Tensor& qkv, const AttentionContext& context, Heads heads) {
+  check_heads(heads);
+  check_projection(qkv, heads.columns(1), heads, "qkv");
+  check_context(qkv, context, heads);
+}
+
+void check_cross(const at::Tensor& query, const at::Tensor& key_value, const AttentionContext& context, Heads heads) {
+  check_heads(heads);
+  check_projection(query, heads.query_columns(1), heads, "query");
+  check_projection(key_value, heads.key_value_columns(1), heads, "key_value");
+  ESPALIER_CHECK(query.size(1) == key_value.size(1) && query.scalar_type() == key_value.scalar_type() &&
+                     query.size(2) / heads.query_columns(1) == key_value.size(2) / heads.key_value_columns(1),
+                 "query ", query.sizes(), " ", query.scalar_type(), " does not go with key_value ", key_value.sizes(),
+                 " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups, " groups");
+  check_context(query, context, heads);
+  ESPALIER_CHECK(!context.alibi_slopes.defined(), "ALiBi between the positions of two sequences");
+  ESPALIER_CHECK(context.window == 0, "a window of ", context.window, " between the positions of two sequences");
+  ESPALIER_CHECK(context.mask == AttentionContext::Mask::kFull || context.last_key.defined(),
+                 "causality between the positions of two sequences");
+}
+
+// What an op knows beside its tensors.
+struct Setting {
+  AttentionContext context;
+  Heads heads;
+  int64_t layer;
+};
+
 // The problem but for its result. `context` must outlive it.
-AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
+AttentionProblem make_problem(const Projections& from, const AttentionContext& context, int64_t layer) {
   AttentionProblem problem;
-  problem.type = attention_type(qkv.scalar_type());
-  problem.num_queries = qkv.size(0);
-  problem.batch = qkv.size(1);
-  problem.groups = heads.groups;
-  problem.members = heads.per_group();
-  problem.head_size = head_size_of(qkv, heads);
-  problem.query = queries_of(qkv, heads);
-  problem.key = keys_of(qkv, heads);
-  problem.value = values_of(qkv, heads);
+  problem.type = attention_type(from.query.scalar_type());
+  problem.num_queries = from.query.size(0);
+  problem.num_keys = from.num_keys();
+  problem.batch = from.batch();
+  problem.groups = from.heads.groups;
+  problem.members = from.heads.per_group();
+  problem.head_size = from.head_size();
+  set_projections(problem, from);
   problem.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_size)));
+  problem.causal = context.mask == AttentionContext::Mask::kCausal;
   problem.window = context.window;
   if (context.first_key.defined()) problem.first_key = context.first_key.const_data_ptr<int32_t>();
+  if (context.last_key.defined()) problem.last_key = context.last_key.const_data_ptr<int32_t>();
   if (context.alibi_slopes.defined()) problem.slopes = context.alibi_slopes.const_data_ptr<float>();
   if (context.dropout > 0) {
     problem.dropout = true;
     problem.drop_below = drop_threshold(context.dropout);
     problem.keep_scale = static_cast<float>(1.0 / (1.0 - context.dropout));
-    const std::string site = concat("dropout/layers.", layer, ".attention");
+    const std::string site = concat("dropout/layers.", layer, from.fused() ? ".attention" : ".cross_attention");
     problem.key_of_site = tensor::philox_key(context.seed, site.c_str());
     problem.sample_numbers = context.sample_numbers.data();
     problem.first_head = context.first_head;
@@ -116,109 +173,174 @@ AttentionProblem make_problem(const at::Tensor& qkv, const AttentionContext& con
   return problem;
 }
 
-// The result of a problem on the device of `qkv`.
-void compute(const AttentionProblem& problem, const at::Tensor& qkv) {
-  if (const DeviceOps* device = device_ops(qkv))
+// The result of a problem on the device of `query`.
+void compute(const AttentionProblem& problem, const at::Tensor& query) {
+  if (const DeviceOps* device = device_ops(query))
     device->attention_forward(problem);
   else
     attention_forward(problem);
 }
 
-// What the backward pass needs beside tensors of activations.
-struct KeptState {
-  AttentionContext context;
-  Heads heads;
-  int64_t layer;
-};
+// For generation.
+void compute_without_graph(const AttentionProblem& problem, const at::Tensor& query) {
+  if (device_ops(query) == nullptr && problem.num_queries <= kFewQueries && !problem.dropout)
+    attention_few_queries(problem);
+  else
+    compute(problem, query);
+}
 
-struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+struct Attended {
+  at::Tensor result, log_sum_exp;
+};
+Attended attend(const Projections& from, const AttentionContext& context, int64_t layer, bool with_log_sum_exp) {
+  AttentionProblem problem = make_problem(from, context, layer);
+  Attended attended{empty_result(from), {}};
+  problem.result = result_operand(attended.result, from.heads);
+  if (with_log_sum_exp) {
+    attended.log_sum_exp =
+        at::empty({from.batch(), from.heads.queries, from.query.size(0)}, from.query.options().dtype(at::kFloat));
+    problem.log_sum_exp = attended.log_sum_exp.mutable_data_ptr<float>();
+  }
+  compute(problem, from.query);
+  return attended;
+}
+
+// The gradients of the projections.
+Projections attend_backward(const Projections& from, const Attended& attended, const at::Tensor& upstream,
+                            const Setting& setting) {
+  AttentionProblem problem = make_problem(from, setting.context, setting.layer);
+  problem.result = result_operand(attended.result, from.heads);
+  problem.log_sum_exp = attended.log_sum_exp.mutable_data_ptr<float>();
+  const at::Tensor d_result = upstream.contiguous();
+  const Projections d_from = from.empty_like();
+  AttentionGradients gradients;
+  gradients.result = result_operand(d_result, from.heads);
+  set_projections(gradients, d_from);
+  if (const DeviceOps* device = device_ops(from.query))
+    device->attention_backward(problem, gradients);
+  else
+    attention_backward(problem, gradients);
+  return d_from;
+}
+
+struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* graph, const at::Tensor& qkv,
                             const AttentionContext& context, Heads heads, int64_t layer) {
-    AttentionProblem problem = make_problem(qkv, context, heads, layer);
-    const at::Tensor result = empty_result(qkv, heads);
-    const at::Tensor log_sum_exp =
-        at::empty({qkv.size(1), heads.queries, qkv.size(0)}, qkv.options().dtype(at::kFloat));
-    problem.result = result_operand(result, heads);
-    problem.log_sum_exp = log_sum_exp.mutable_data_ptr<float>();
-    compute(problem, qkv);
-    tensor::save_for_backward(graph, "attention", {{"qkv", qkv}, {"result", result}, {"log_sum_exp", log_sum_exp}});
-    capture_state(graph, KeptState{context, heads, layer});
-    return result;
+    const Attended attended = attend({qkv, {}, heads}, context, layer, true);
+    tensor::save_for_backward(graph, "attention",
+                              {{"qkv", qkv}, {"result", attended.result}, {"log_sum_exp", attended.log_sum_exp}});
+    capture_state(graph, Setting{context, heads, layer});
+    return attended.result;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* graph,
                                                  const torch::autograd::variable_list& upstream) {
     const torch::autograd::variable_list saved = graph->get_saved_variables();
-    const at::Tensor &qkv = saved[0], &result = saved[1], &log_sum_exp = saved[2];
-    const KeptState& state = captured_state<KeptState>(graph);
-    AttentionProblem problem = make_problem(qkv, state.context, state.heads, state.layer);
-    problem.result = result_operand(result, state.heads);
-    problem.log_sum_exp = log_sum_exp.mutable_data_ptr<float>();
-
-    const at::Tensor d_result = upstream[0].contiguous();
-    const at::Tensor d_qkv = at::empty_like(qkv);
-    AttentionGradients gradients;
-    gradients.result = result_operand(d_result, state.heads);
-    gradients.query = queries_of(d_qkv, state.heads);
-    gradients.key = keys_of(d_qkv, state.heads);
-    gradients.value = values_of(d_qkv, state.heads);
-    if (const DeviceOps* device = device_ops(qkv))
-      device->attention_backward(problem, gradients);
-    else
-      attention_backward(problem, gradients);
-    return {d_qkv, at::Tensor(), at::Tensor(), at::Tensor()};
+    const Setting& setting = captured_state<Setting>(graph);
+    const Projections d = attend_backward({saved[0], {}, setting.heads}, {saved[1], saved[2]}, upstream[0], setting);
+    return {d.query, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-at::Tensor forward_only(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
-  AttentionProblem problem = make_problem(qkv, context, heads, layer);
-  const at::Tensor result = empty_result(qkv, heads);
-  problem.result = result_operand(result, heads);
-  compute(problem, qkv);
+struct CrossAttentionFunction : torch::autograd::Function<CrossAttentionFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* graph, const at::Tensor& query,
+                            const at::Tensor& key_value, const AttentionContext& context, Heads heads, int64_t layer) {
+    const Attended attended = attend({query, key_value, heads}, context, layer, true);
+    tensor::save_for_backward(graph, "cross_attention",
+                              {{"query", query},
+                               {"key_value", key_value},
+                               {"result", attended.result},
+                               {"log_sum_exp", attended.log_sum_exp}});
+    capture_state(graph, Setting{context, heads, layer});
+    return attended.result;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* graph,
+                                                 const torch::autograd::variable_list& upstream) {
+    const torch::autograd::variable_list saved = graph->get_saved_variables();
+    const Setting& setting = captured_state<Setting>(graph);
+    const Projections d =
+        attend_backward({saved[0], saved[1], setting.heads}, {saved[2], saved[3]}, upstream[0], setting);
+    return {d.query, d.key_value, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+// Copies [s, b, groups, head_size] of the new positions, keys or values, after those that each row has in the cache.
+void append(const at::Tensor& cache, const at::Tensor& news, const std::vector<int64_t>& lengths) {
+  const int64_t positions = news.size(0), batch = news.size(1);
+  if (std::count(lengths.begin(), lengths.end(), lengths[0]) == batch) {
+    cache.narrow(2, lengths[0], positions).copy_(news.permute({1, 2, 0, 3}));
+    return;
+  }
+  const at::Tensor starts = at::tensor(lengths, at::kLong).view({batch, 1});
+  const at::Tensor rows = at::arange(batch, at::kLong).view({batch, 1});
+  const at::Tensor places = starts + at::arange(positions, at::kLong).view({1, positions});
+  cache.permute({0, 2, 1, 3})
+      .index_put_({rows.to(cache.device()), places.to(cache.device())}, news.permute({1, 0, 2, 3}));
+}
+
+void check_cache(const KeyValueCache& cache, const Projections& from, int64_t layer) {
+  ESPALIER_CHECK(layer >= 0 && layer < static_cast<int64_t>(cache.layers.size()), "layer ", layer, " of a cache of ",
+                 cache.layers.size());
+  ESPALIER_CHECK(static_cast<int64_t>(cache.lengths.size()) == from.batch(), "a cache with the lengths of ",
+                 cache.lengths.size(), " rows for ", from.batch());
+  for (const int64_t length : cache.lengths)
+    ESPALIER_CHECK(length >= 0 && length + from.query.size(0) <= cache.capacity, "a cache of ", cache.capacity,
+                   " positions holds ", length, " of a row, ", from.query.size(0), " are new");
+  for (const at::Tensor& part : {cache.layers[layer].keys, cache.layers[layer].values})
+    ESPALIER_CHECK(
+        part.sizes() == at::IntArrayRef({from.batch(), from.heads.groups, cache.capacity, from.head_size()}) &&
+            part.stride(3) == 1 && part.scalar_type() == from.query.scalar_type(),
+        "the cache must be [b, groups, capacity, head_size] of the compute type");
+}
+
+at::Tensor cached_attention(const Projections& from, const AttentionContext& context, int64_t layer) {
+  const at::NoGradGuard no_grad;
+  const KeyValueCache& cache = *context.cache;
+  check_cache(cache, from, layer);
+  const KeyValueCache::Layer& entry = cache.layers[layer];
+  const at::Tensor& qkv = from.query;
+  const at::Tensor parts =
+      qkv.view({qkv.size(0), qkv.size(1), from.heads.groups, from.heads.parts_of_group(), from.head_size()});
+  append(entry.keys, parts.select(3, from.heads.per_group()), cache.lengths);
+  append(entry.values, parts.select(3, from.heads.per_group() + 1), cache.lengths);
+
+  AttentionProblem problem = make_problem(from, context, layer);
+  problem.cache_lengths = cache.lengths.data();
+  problem.num_keys = *std::max_element(cache.lengths.begin(), cache.lengths.end()) + problem.num_queries;
+  problem.key = cache_operand(entry.keys);
+  problem.value = cache_operand(entry.values);
+  const at::Tensor result = empty_result(from);
+  problem.result = result_operand(result, from.heads);
+  compute_without_graph(problem, qkv);
   return result;
 }
 
-// Copies part `part` of every group, keys or values, of the new positions after those of the cache.
-void append(const at::Tensor& cache, const at::Tensor& qkv, Heads heads, int64_t part, int64_t length) {
-  const at::Tensor parts = qkv.view({qkv.size(0), qkv.size(1), heads.groups, heads.parts_of_group(), -1});
-  cache.narrow(2, length, qkv.size(0)).copy_(parts.select(3, part).permute({1, 2, 0, 3}));
-}
-
-at::Tensor cached_attention(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
+at::Tensor cross_attention_without_graph(const Projections& from, const AttentionContext& context, int64_t layer) {
   const at::NoGradGuard no_grad;
-  KeyValueCache& cache = *context.cache;
-  ESPALIER_CHECK(layer >= 0 && layer < static_cast<int64_t>(cache.layers.size()), "layer ", layer, " of a cache of ",
-                 cache.layers.size());
-  ESPALIER_CHECK(cache.length + qkv.size(0) <= cache.capacity, "a cache of ", cache.capacity, " positions holds ",
-                 cache.length, ", ", qkv.size(0), " are new");
-  AttentionProblem problem = make_problem(qkv, context, heads, layer);
-  const KeyValueCache::Layer& entry = cache.layers[layer];
-  for (const at::Tensor& part : {entry.keys, entry.values}) {
-    ESPALIER_CHECK(part.sizes() == at::IntArrayRef({problem.batch, heads.groups, cache.capacity, problem.head_size}) &&
-                       part.stride(3) == 1 && part.scalar_type() == qkv.scalar_type(),
-                   "the cache must be [b, groups, capacity, head_size] of the compute type");
-  }
-  append(entry.keys, qkv, heads, heads.per_group(), cache.length);
-  append(entry.values, qkv, heads, heads.per_group() + 1, cache.length);
-  const at::Tensor result = empty_result(qkv, heads);
-  problem.first_query = cache.length;
-  problem.key = cache_operand(entry.keys);
-  problem.value = cache_operand(entry.values);
-  problem.result = result_operand(result, heads);
-  if (device_ops(qkv) == nullptr && problem.num_queries <= kFewQueries && !problem.dropout)
-    attention_few_queries(problem);
-  else
-    compute(problem, qkv);
+  AttentionProblem problem = make_problem(from, context, layer);
+  const at::Tensor result = empty_result(from);
+  problem.result = result_operand(result, from.heads);
+  compute_without_graph(problem, from.query);
   return result;
 }
 
 }  // namespace
 
 at::Tensor attention(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
-  check_arguments(qkv, context, heads);
-  if (context.cache != nullptr) return cached_attention(qkv, context, heads, layer);
-  if (!builds_graph(qkv)) return forward_only(qkv, context, heads, layer);
-  return AttentionFunction::apply(qkv, context, heads, layer);
+  check_self(qkv, context, heads);
+  if (context.cache != nullptr) return cached_attention({qkv, {}, heads}, context, layer);
+  if (!builds_graph(qkv)) return attend({qkv, {}, heads}, context, layer, false).result;
+  return SelfAttentionFunction::apply(qkv, context, heads, layer);
+}
+
+at::Tensor cross_attention(const at::Tensor& query, const at::Tensor& key_value, const AttentionContext& context,
+                           Heads heads, int64_t layer) {
+  check_cross(query, key_value, context, heads);
+  if (context.cache != nullptr) return cross_attention_without_graph({query, key_value, heads}, context, layer);
+  if (!builds_graph(query) && !builds_graph(key_value))
+    return attend({query, key_value, heads}, context, layer, false).result;
+  return CrossAttentionFunction::apply(query, key_value, context, heads, layer);
 }
 
 at::Tensor alibi_slopes(int64_t num_heads) {

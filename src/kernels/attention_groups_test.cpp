@@ -148,7 +148,8 @@ TEST(AttentionGroups, ArgumentsThatDoNotFitAreABug) {
   AttentionContext context;
   KeyValueCache cache;  // of heads, not of groups
   cache.capacity = 4;
-  cache.layers = {{at::empty({1, 4, 4, 8}), at::empty({1, 4, 4, 8})}};
+  cache.lengths = {0};
+  cache.layers = {{at::empty({1, 4, 4, 8}), at::empty({1, 4, 4, 8}), {}}};
   context.cache = &cache;
   EXPECT_THROW(attention(qkv, context, {4, 2}, 0), InternalError);
 }

@@ -120,7 +120,8 @@ TEST(Attention, AFullCacheIsRefused) {
   const Sizes sizes{4, 1, 1, 8};
   KeyValueCache cache;
   cache.capacity = 3;
-  cache.layers.assign(kLayer + 1, {at::empty({1, 1, 3, 8}), at::empty({1, 1, 3, 8})});
+  cache.lengths = {0};
+  cache.layers.assign(kLayer + 1, {at::empty({1, 1, 3, 8}), at::empty({1, 1, 3, 8}), {}});
   AttentionContext context;
   context.cache = &cache;
   EXPECT_THROW(attention(random_qkv(sizes, at::kFloat), context, {1, 1}, kLayer), InternalError);

@@ -90,7 +90,7 @@ class DeviceOps {
   virtual void embedding_backward(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& grad,
                                   int64_t first_row) const = 0;
 
-  // kernels/internal/attention_problem.h: pointers are the device's, but for sample_numbers.
+  // kernels/internal/attention_problem.h: pointers are the device's, but for sample_numbers and cache_lengths.
   virtual void attention_forward(const AttentionProblem& problem) const = 0;
   virtual void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const = 0;
 

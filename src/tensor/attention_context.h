@@ -1,5 +1,6 @@
 // What a position may attend to, as a description: never an s x s tensor. The same model code therefore serves
-// training, packed documents, sliding windows, context parallelism and generation from a cache.
+// training, bidirectional models, prefixes, packed documents, padding, sliding windows, context parallelism, attention
+// to another sequence, and generation from a cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,22 +10,43 @@
 
 namespace espalier::tensor {
 
-// Keys and values of earlier positions of every layer, for generation. Rows are prompts; all rows hold the same
-// number of positions (`length`), the first of them possibly padding (see AttentionContext::first_key).
+// Keys and values of earlier positions of every layer, for generation. Rows are sequences, each of a length of its own.
+//
+// A row whose new positions are fewer than those of the pass is padded after them: take the padding off its length
+// again when the pass is done, and the next pass writes over what was kept of it.
 struct KeyValueCache {
   struct Layer {
     at::Tensor keys, values;  // [b, heads (groups that share keys), capacity, head size], compute type
+    // Keys and values of the other sequence that the layer attends to, as kernels::cross_attention takes them;
+    // undefined until the layer has computed them, once.
+    at::Tensor cross;
   };
   std::vector<Layer> layers;
   int64_t capacity = 0;
-  int64_t length = 0;  // positions already there; the model adds the new ones after its forward pass
+  std::vector<int64_t> lengths;  // [b] positions that are there; the model adds the new ones after its forward pass
+
+  void add_to_lengths(int64_t positions) {
+    for (int64_t& length : lengths) length += positions;
+  }
 };
 
 struct AttentionContext {
-  // Query q of row r sees the keys first_key[r][q] .. q (causal). Undefined tensor: from 0. [b, s] int32, positions
-  // counted from the start of the row (cache included). Documents set it to the start of their document.
-  at::Tensor first_key;
-  int64_t window = 0;  // 0: unlimited; otherwise a query sees at most the last `window` keys, itself included
+  // Until where a query sees keys: kCausal to its own position, kFull to the last key of its row.
+  enum class Mask { kCausal, kFull };
+
+  // A query sees the keys first .. last, both included, counted from the start of their row (what is in the cache
+  // included). first: first_key, or 0 where that is undefined; last: last_key, or what `mask` says where that is
+  // undefined. Keys that the row does not have are cut off the range. Where nothing is left of it the query sees no
+  // key: its result is 0, and so is every gradient through it.
+  //
+  // [b, queries] int32, on the queries' device. Documents set first_key to their start, a prefix sets last_key to its
+  // end or the query's position, whichever is later; padding sets the range of other positions so that it is left out,
+  // and its own so that it is empty (first 0, last -1).
+  Mask mask = Mask::kCausal;
+  at::Tensor first_key, last_key;
+  // 0: unlimited; otherwise a query sees no key that lies `window` or more positions before it. With kCausal it thus
+  // sees at most `window` keys, itself included.
+  int64_t window = 0;
   // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
   KeyValueCache* cache = nullptr;

@@ -78,22 +78,51 @@ TEST(DeviceHeads, RotaryAgrees) {
       });
 }
 
+enum class Range { kCausal, kFull, kPrefix, kPadding };
+
 struct Mask {
   const char* name;
   bool alibi, documents, dropout;
   int64_t window;
+  Range range = Range::kCausal;
 };
-constexpr Mask kMasks[] = {{"causal", false, false, false, 0},   {"alibi", true, false, false, 0},
-                           {"documents", false, true, false, 0}, {"window", false, false, false, 11},
-                           {"dropout", false, false, true, 0},   {"everything", true, true, true, 20}};
+constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
+                           {"alibi", true, false, false, 0},
+                           {"documents", false, true, false, 0},
+                           {"window", false, false, false, 11},
+                           {"dropout", false, false, true, 0},
+                           {"everything", true, true, true, 20},
+                           {"full", false, false, false, 0, Range::kFull},
+                           {"full, everything", true, true, true, 20, Range::kFull},
+                           {"prefix", false, false, false, 0, Range::kPrefix},
+                           {"prefix, everything", true, false, true, 20, Range::kPrefix},
+                           {"padding", false, false, false, 0, Range::kPadding},
+                           {"padding, everything", true, false, true, 20, Range::kPadding}};
+
+// Of two rows of s queries that see some of sk keys. Padding: row 0 has it before and after, in row 1 is nothing else;
+// it sees nothing.
+void set_range(tensor::AttentionContext& context, Range range, int64_t s, int64_t sk, at::Device device) {
+  const at::Tensor queries = at::arange(s, at::kInt);
+  const auto rows = [&](const at::Tensor& first, const at::Tensor& second) {
+    return at::stack({first, second}).to(at::kInt).contiguous().to(device);
+  };
+  if (range == Range::kFull) context.mask = tensor::AttentionContext::Mask::kFull;
+  if (range == Range::kPrefix) context.last_key = rows(queries.clamp_min(sk / 2), queries);
+  if (range != Range::kPadding) return;
+  const at::Tensor seeing = ((queries >= 2) & (queries < s - s / 3)).to(at::kInt);
+  context.first_key = rows(2 * seeing, 0 * seeing);
+  context.last_key = rows((sk - sk / 3) * seeing - 1, 0 * seeing - 1);
+}
 
 tensor::AttentionContext context_of(const Mask& mask, kernels::Heads heads, int64_t s, at::Device device) {
   tensor::AttentionContext context;
   context.window = mask.window;
+  set_range(context, mask.range, s, s, device);
   if (mask.alibi) context.alibi_slopes = kernels::alibi_slopes(heads.queries).to(device);
   if (mask.documents) {
     const at::Tensor starts = at::arange(s, at::kInt).div(10, "floor").to(at::kInt) * 10;
     context.first_key = at::stack({starts, at::zeros_like(starts)}).contiguous().to(device);
+    if (mask.range == Range::kFull) context.last_key = context.first_key + 9;  // of the last one: past the end
   }
   if (mask.dropout) {
     context.dropout = 0.2;
@@ -137,6 +166,65 @@ TEST(DeviceAttention, AgreesInEveryTypeAndSize) {
             units(type));
 }
 
+TEST(DeviceAttention, AgreesUnderEveryRangeInEveryTypeAndSize) {
+  for (const auto type : kTypes)
+    for (const int64_t s : {1, 33, 70})
+      for (const Mask& mask : kMasks)
+        if (mask.range != Range::kCausal)
+          expect_agreement(
+              mask.name, type,
+              [&](at::Device device) {
+                return attend(type, mask, {4, 2}, s, 20, device);
+              },
+              units(type));
+}
+
+// Whole tiles of NaN that no query sees, of keys and of queries that see nothing.
+TEST(DeviceAttention, DoesNotReadWhatABlockCannotSee) {
+  constexpr int64_t kLength = 200, kBegin = 64, kEnd = 128;
+  expect_agreement(
+      "padding of NaN", at::kFloat,
+      [&](at::Device device) -> Tensors {
+        at::Tensor values = random({kLength, 1, kernels::Heads{4, 2}.columns(16)}, at::kFloat, 1);
+        at::Tensor upstream = random({kLength, 1, 64}, at::kFloat, 2);
+        for (at::Tensor x : {values, upstream})
+          for (at::Tensor part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
+        tensor::AttentionContext context;
+        const at::Tensor queries = at::arange(kLength, at::kInt).view({1, kLength});
+        const at::Tensor sees = ((queries >= kBegin) & (queries < kEnd)).to(at::kInt);
+        context.first_key = (sees * kBegin).contiguous().to(device);
+        context.last_key = (sees * kEnd - 1).contiguous().to(device);
+        const at::Tensor qkv = leaf(values, device);
+        const at::Tensor y = kernels::attention(qkv, context, {4, 2}, 4);
+        torch::autograd::backward({y}, {upstream.to(device)});
+        return {y, qkv.grad()};
+      },
+      units(at::kFloat));
+}
+
+TEST(DeviceAttention, OfAnotherSequenceAgrees) {
+  for (const auto type : kTypes)
+    for (const int64_t s : {1, 7, 45})
+      for (const int64_t sk : {1, 70})
+        for (const Range range : {Range::kFull, Range::kPadding})
+          for (const bool dropout : {false, true})
+            expect_agreement(
+                "cross-attention", type,
+                [&](at::Device device) -> Tensors {
+                  const kernels::Heads heads{4, 2};
+                  const Mask mask{"", false, false, dropout, 0};
+                  tensor::AttentionContext context = context_of(mask, heads, s, device);
+                  context.mask = tensor::AttentionContext::Mask::kFull;
+                  set_range(context, range, s, sk, device);
+                  const at::Tensor query = leaf(random({s, 2, heads.query_columns(20)}, type, 1), device);
+                  const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(20)}, type, 2), device);
+                  const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
+                  torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
+                  return {y, query.grad(), key_value.grad()};
+                },
+                units(type));
+}
+
 TEST(DeviceAttention, AgreesWhereHeadsShareKeys) {
   for (const kernels::Heads heads : kHeads)
     expect_agreement(
@@ -151,16 +239,20 @@ TEST(DeviceAttention, AgreesBehindACache) {
         const kernels::Heads heads{4, 2};
         tensor::KeyValueCache cache;
         const auto fp32 = at::TensorOptions().device(device);
-        cache.layers.push_back({at::zeros({2, 2, 40, 16}, fp32), at::zeros({2, 2, 40, 16}, fp32)});
+        cache.layers.push_back({at::zeros({2, 2, 40, 16}, fp32), at::zeros({2, 2, 40, 16}, fp32), {}});
         cache.capacity = 40;
+        cache.lengths = {0, 0};
         tensor::AttentionContext context;
         context.cache = &cache;
         const at::Tensor first =
             kernels::attention(random({34, 2, heads.columns(16)}, at::kFloat, 1).to(device), context, heads, 0);
-        cache.length = 34;
+        cache.lengths = {34, 5};  // of the second row, the rest was padding
         const at::Tensor next =
             kernels::attention(random({2, 2, heads.columns(16)}, at::kFloat, 2).to(device), context, heads, 0);
-        return {first, next};
+        cache.lengths = {36, 7};
+        const at::Tensor last =
+            kernels::attention(random({3, 2, heads.columns(16)}, at::kFloat, 3).to(device), context, heads, 0);
+        return {first, next, last};
       },
       units(at::kFloat));
 }

@@ -163,7 +163,7 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
 
   // Logits of the ids after those of the cache (if any), [b, s, V].
   at::Tensor logits(const at::Tensor& ids, tensor::KeyValueCache* cache) {
-    const int64_t begin = cache != nullptr ? cache->length : 0;
+    const int64_t begin = cache != nullptr ? cache->lengths[0] : 0;
     nn::ForwardContext context{.attention = model.attention_context()};
     context.attention.cache = cache;
     const at::Tensor positions = at::arange(begin, begin + ids.size(1), at::kLong).expand(ids.sizes()).contiguous();
@@ -194,16 +194,18 @@ TEST_P(TransformersModel, CachedLogitsAreTransformersAndTheUncachedOnes) {
   const at::Tensor ids = text(0).narrow(1, 0, mask.size(1)).contiguous(), wanted = read_tensor(file, "logits");
   tensor::KeyValueCache cache;
   cache.capacity = ids.size(1);
+  cache.lengths.assign(static_cast<size_t>(ids.size(0)), 0);
   const auto part = [&] {
     return at::empty({ids.size(0), config.num_groups(), cache.capacity, config.kv_channels}, at::kFloat);
   };
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part()});
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) cache.layers.push_back({part(), part(), {}});
   // A prompt of a third, a few positions at once, then one at a time.
   std::vector<at::Tensor> pieces;
   const std::vector<int64_t> first_pieces = {ids.size(1) / 3, ids.size(1) / 5};
   for (const int64_t length : first_pieces)
-    if (length > 0) pieces.push_back(logits(ids.narrow(1, cache.length, length).contiguous(), &cache));
-  while (cache.length < ids.size(1)) pieces.push_back(logits(ids.narrow(1, cache.length, 1).contiguous(), &cache));
+    if (length > 0) pieces.push_back(logits(ids.narrow(1, cache.lengths[0], length).contiguous(), &cache));
+  while (cache.lengths[0] < ids.size(1))
+    pieces.push_back(logits(ids.narrow(1, cache.lengths[0], 1).contiguous(), &cache));
   const at::Tensor cached = at::cat(pieces, 1);
   expect_logits(cached, wanted, "cached logits beside transformers'");
   expect_logits(cached, logits(ids, nullptr), "cached logits beside the uncached ones");

@@ -4,6 +4,7 @@
 // the other side that it sees. Each warp has kRowsOfWarp rows of its own side; lane l has position l of the other tile
 // where scores are computed, and the channels l, l + 32, ... where channels are. Exponents are to base 2. Each element
 // is written by one block, so nothing depends on the order in which blocks run; scores are computed once more for dQ.
+// Positions are below 2^31, so what a query sees is kept in 32 bits.
 //
 //   forward: x = scale q k + slope (key - query), softmax running over tiles, O = sum p v;  lse = log2 sum 2^x
 //   backward: P = 2^(x - lse);  dP = dO V^T;  dS = P (mask dP - D), D = rowsum(dO O);
@@ -39,31 +40,42 @@ __device__ void write(AttentionType type, const AttentionOperand& operand, int64
   }
 }
 
+// The keys first .. last; none where first > last.
+struct Keys {
+  int first, last;
+  __device__ bool none() const { return first > last; }
+  __device__ bool has(int64_t key) const { return first <= key && key <= last; }
+};
+
 // One query head of one row of the batch.
 struct Pair {
   AttentionProblem problem;
   int64_t row, group, member, head;
+  int64_t before, num_keys;  // position of query 0, and how many keys the row has
 
   __device__ int64_t offset(const AttentionOperand& operand, int64_t position) const {
     return row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
            position * operand.position_stride;
   }
-  __device__ int64_t num_keys() const { return problem.first_query + problem.num_queries; }
   __device__ int64_t stats(int64_t query) const {  // index into [b, query heads, num_queries]
     return (row * problem.groups * problem.members + head) * problem.num_queries + query;
   }
-  __device__ int64_t position(int64_t query) const { return problem.first_query + query; }
-  __device__ int64_t first_key(int64_t query) const {
-    int64_t first = problem.first_key != nullptr ? problem.first_key[row * problem.num_queries + query] : 0;
-    if (problem.window > 0) first = max(first, position(query) - problem.window + 1);
-    return first;
-  }
-  __device__ bool sees(int64_t query, int64_t key) const {
-    return query < problem.num_queries && key <= position(query) && key >= first_key(query);
+  __device__ int64_t position(int64_t query) const { return before + query; }
+  // kernels/internal/attention_problem.h's visible_keys; none for a query beyond the end.
+  __device__ Keys keys_of(int64_t query) const {
+    if (query >= problem.num_queries) return {0, -1};
+    const int end = static_cast<int>(num_keys) - 1, own = static_cast<int>(position(query));
+    const int64_t entry = row * problem.num_queries + query;
+    Keys keys{0, problem.causal ? own : end};
+    if (problem.first_key != nullptr) keys.first = max(keys.first, problem.first_key[entry]);
+    if (problem.last_key != nullptr) keys.last = min(problem.last_key[entry], end);
+    if (problem.window > 0 && own - problem.window + 1 > keys.first)
+      keys.first = static_cast<int>(own - problem.window + 1);
+    return keys;
   }
   // The exponent of a probability; minus infinity where the key is not seen.
-  __device__ float exponent(float product, int64_t query, int64_t key) const {
-    if (!sees(query, key)) return -INFINITY;
+  __device__ float exponent(float product, int64_t query, int64_t key, const Keys& seen) const {
+    if (!seen.has(key)) return -INFINITY;
     const float slope = problem.slopes != nullptr ? problem.slopes[head] * kLog2E : 0;
     return fmaf(product, problem.scale * kLog2E, slope * static_cast<float>(key - position(query)));
   }
@@ -137,8 +149,10 @@ __device__ void write_rows(const Pair& pair, const AttentionOperand& operand, in
 
 // `number`: of a pair, row by row.
 __device__ Pair pair_of(const AttentionProblem& problem, int64_t number) {
-  const int64_t heads = problem.groups * problem.members, head = number % heads;
-  return {problem, number / heads, head / problem.members, head % problem.members, head};
+  const int64_t heads = problem.groups * problem.members, head = number % heads, row = number / heads;
+  const int64_t before = problem.cache_lengths != nullptr ? problem.cache_lengths[row] : 0;
+  const int64_t num_keys = problem.cache_lengths != nullptr ? before + problem.num_queries : problem.num_keys;
+  return {problem, row, head / problem.members, head % problem.members, head, before, num_keys};
 }
 
 // Tile number `number` of the block's shared memory.
@@ -147,21 +161,20 @@ __device__ Tile shared_tile(const AttentionProblem& problem, int number) {
   return {shared_memory() + number * kTile * stride, stride};
 }
 
-// The first key that a query of the tile sees.
-__device__ int64_t first_key_of_tile(const Pair& pair, int64_t first_query) {
-  int64_t first = pair.num_keys();
-  const int64_t end = min(first_query + kTile, pair.problem.num_queries);
-  for (int64_t query = first_query; query < end; ++query) first = min(first, pair.first_key(query));
-  return first;
-}
-
-// The key tiles of a tile of queries: [first, end) in keys, first a multiple of kTile.
+// From the first to the last key that some query of a tile sees: [first, end), first a multiple of kTile; nothing where
+// none sees any. The same on every thread of the block, each warp of which calls it as a whole.
 struct KeyRange {
   int64_t first, end;
 };
 __device__ KeyRange keys_of_tile(const Pair& pair, int64_t first_query) {
-  const int64_t last_query = min(first_query + kTile, pair.problem.num_queries) - 1;
-  return {first_key_of_tile(pair, first_query) / kTile * kTile, pair.position(last_query) + 1};
+  static_assert(kTile == kWarp, "a lane for each query");
+  const Keys keys = pair.keys_of(first_query + threadIdx.x % kWarp);
+  int first = keys.none() ? INT32_MAX : keys.first, last = keys.none() ? -1 : keys.last;
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    first = min(first, __shfl_xor_sync(kAllLanes, first, distance));
+    last = max(last, __shfl_xor_sync(kAllLanes, last, distance));
+  }
+  return {int64_t{first} / kTile * kTile, int64_t{last} + 1};
 }
 
 template <int kChannels>
@@ -172,19 +185,21 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem prob
   const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
   const Tile queries = shared_tile(problem, 0), keys = shared_tile(problem, 1), values = shared_tile(problem, 2);
   load(queries, pair, problem.query, first_query, problem.num_queries);
+  Keys seen[kRowsOfWarp];
+  for (int r = 0; r < kRowsOfWarp; ++r) seen[r] = pair.keys_of(first_query + own_row + r);
   OnlineSoftmax softmax[kRowsOfWarp];
   float sums[kRowsOfWarp][kChannels] = {};
   const KeyRange range = keys_of_tile(pair, first_query);
   for (int64_t first_key = range.first; first_key < range.end; first_key += kTile) {
     __syncthreads();
-    load(keys, pair, problem.key, first_key, pair.num_keys());
-    load(values, pair, problem.value, first_key, pair.num_keys());
+    load(keys, pair, problem.key, first_key, pair.num_keys);
+    load(values, pair, problem.value, first_key, pair.num_keys);
     __syncthreads();
     float probabilities[kRowsOfWarp];
     dot_rows(queries, own_row, keys, features, probabilities);
     for (int r = 0; r < kRowsOfWarp; ++r) {
       const int64_t query = first_query + own_row + r, key = first_key + lane;
-      const float x = pair.exponent(probabilities[r], query, key);
+      const float x = pair.exponent(probabilities[r], query, key, seen[r]);
       const float factor = softmax[r].raise(warp_max(x));
       for (int c = 0; c < kChannels; ++c) sums[r][c] *= factor;
       const float p = softmax[r].probability(x);
@@ -194,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem prob
     add_rows<kChannels>(probabilities, values, features, sums);
   }
   float factors[kRowsOfWarp];
-  for (int r = 0; r < kRowsOfWarp; ++r) factors[r] = 1 / softmax[r].sum;
+  for (int r = 0; r < kRowsOfWarp; ++r) factors[r] = seen[r].none() ? 0 : 1 / softmax[r].sum;
   write_rows<kChannels>(pair, problem.result, first_query + own_row, problem.num_queries, sums, factors);
   if (problem.log_sum_exp == nullptr || lane > 0) return;
   for (int r = 0; r < kRowsOfWarp; ++r)
@@ -219,9 +234,9 @@ __global__ void row_dots_kernel(AttentionProblem problem, AttentionOperand d_res
 struct ScoreGradient {
   float masked_probability, d_score;
 };
-__device__ ScoreGradient score_gradient(const Pair& pair, int64_t query, int64_t key, float product,
+__device__ ScoreGradient score_gradient(const Pair& pair, const Keys& seen, int64_t query, int64_t key, float product,
                                         float d_probability, const float* row_dots) {
-  const float x = pair.exponent(product, query, key);
+  const float x = pair.exponent(product, query, key, seen);
   if (x == -INFINITY) return {0, 0};
   const int64_t stats = pair.stats(query);
   const float p = exp2f(x - pair.problem.log_sum_exp[stats]), keep = pair.keep_factor(query, key);
@@ -239,20 +254,22 @@ __global__ void __launch_bounds__(kThreads)
              values = shared_tile(problem, 3);
   load(queries, pair, problem.query, first_query, problem.num_queries);
   load(d_results, pair, gradients.result, first_query, problem.num_queries);
+  Keys seen[kRowsOfWarp];
+  for (int r = 0; r < kRowsOfWarp; ++r) seen[r] = pair.keys_of(first_query + own_row + r);
   float sums[kRowsOfWarp][kChannels] = {};
   const KeyRange range = keys_of_tile(pair, first_query);
   for (int64_t first_key = range.first; first_key < range.end; first_key += kTile) {
     __syncthreads();
-    load(keys, pair, problem.key, first_key, pair.num_keys());
-    load(values, pair, problem.value, first_key, pair.num_keys());
+    load(keys, pair, problem.key, first_key, pair.num_keys);
+    load(values, pair, problem.value, first_key, pair.num_keys);
     __syncthreads();
     float d_scores[kRowsOfWarp], d_probabilities[kRowsOfWarp];
     dot_rows(queries, own_row, keys, features, d_scores);
     dot_rows(d_results, own_row, values, features, d_probabilities);
     for (int r = 0; r < kRowsOfWarp; ++r)
-      d_scores[r] =
-          score_gradient(pair, first_query + own_row + r, first_key + lane, d_scores[r], d_probabilities[r], row_dots)
-              .d_score;
+      d_scores[r] = score_gradient(pair, seen[r], first_query + own_row + r, first_key + lane, d_scores[r],
+                                   d_probabilities[r], row_dots)
+                        .d_score;
     add_rows<kChannels>(d_scores, keys, features, sums);
   }
   float factors[kRowsOfWarp];
@@ -270,24 +287,27 @@ __global__ void __launch_bounds__(kThreads)
   const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
   const Tile keys = shared_tile(problem, 0), values = shared_tile(problem, 1), queries = shared_tile(problem, 2),
              d_results = shared_tile(problem, 3);
-  load(keys, pair, problem.key, first_key, pair.num_keys());
-  load(values, pair, problem.value, first_key, pair.num_keys());
+  load(keys, pair, problem.key, first_key, pair.num_keys);
+  load(values, pair, problem.value, first_key, pair.num_keys);
   float d_keys[kRowsOfWarp][kChannels] = {}, d_values[kRowsOfWarp][kChannels] = {};
-  // Queries before the first key of the tile see none of it; with a window, neither do those far past it.
-  const int64_t begin = max(first_key - problem.first_query, int64_t{0}) / kTile * kTile;
+  // Under plain causality the queries before the first key of the tile see none of it: not even asked.
+  const bool from_own = problem.causal && problem.last_key == nullptr;
+  const int64_t begin = from_own ? max(first_key - pair.before, int64_t{0}) / kTile * kTile : 0;
   for (int64_t member = 0; member < problem.members; ++member, ++pair.member, ++pair.head) {
     for (int64_t first_query = begin; first_query < problem.num_queries; first_query += kTile) {
-      if (first_key_of_tile(pair, first_query) >= first_key + kTile) continue;  // the same for the whole block
+      const KeyRange range = keys_of_tile(pair, first_query);
+      if (range.first >= first_key + kTile || range.end <= first_key) continue;  // the same for the whole block
       __syncthreads();
       load(queries, pair, problem.query, first_query, problem.num_queries);
       load(d_results, pair, gradients.result, first_query, problem.num_queries);
       __syncthreads();
+      const Keys seen = pair.keys_of(first_query + lane);
       float d_scores[kRowsOfWarp], probabilities[kRowsOfWarp];
       dot_rows(keys, own_row, queries, features, d_scores);
       dot_rows(values, own_row, d_results, features, probabilities);
       for (int r = 0; r < kRowsOfWarp; ++r) {
-        const ScoreGradient gradient =
-            score_gradient(pair, first_query + lane, first_key + own_row + r, d_scores[r], probabilities[r], row_dots);
+        const ScoreGradient gradient = score_gradient(pair, seen, first_query + lane, first_key + own_row + r,
+                                                      d_scores[r], probabilities[r], row_dots);
         d_scores[r] = gradient.d_score;
         probabilities[r] = gradient.masked_probability;
       }
@@ -300,8 +320,8 @@ __global__ void __launch_bounds__(kThreads)
     scales[r] = problem.scale;
     ones[r] = 1;
   }
-  write_rows<kChannels>(pair, gradients.key, first_key + own_row, pair.num_keys(), d_keys, scales);
-  write_rows<kChannels>(pair, gradients.value, first_key + own_row, pair.num_keys(), d_values, ones);
+  write_rows<kChannels>(pair, gradients.key, first_key + own_row, pair.num_keys, d_keys, scales);
+  write_rows<kChannels>(pair, gradients.value, first_key + own_row, pair.num_keys, d_values, ones);
 }
 
 // Tiles of queries or of keys along x; query heads, or groups of them, of all rows along y.
@@ -339,7 +359,7 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
   launch("attention_row_dots", row_dots_kernel,
          {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
          row_dots);
-  const dim3 key_tiles = grid_of(problem.first_query + problem.num_queries, kTile, groups);
+  const dim3 key_tiles = grid_of(problem.num_keys, kTile, groups);
   const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
   const int bytes = shared_bytes(problem, 4);
   with_channels(problem.head_size, [&](auto channels) {

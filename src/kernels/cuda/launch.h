@@ -120,7 +120,7 @@ void softmax_accumulate(Element type, const LogitBlock& block, const SoftmaxStat
 void softmax_gradient(Element type, const LogitBlock& block, const float* log_sum_exp, const float* scales,
                       Stream stream);
 
-// ---- attention; sample_numbers of the problem: on the device
+// ---- attention; sample_numbers and cache_lengths of the problem: on the device
 
 inline constexpr int64_t kMaxHeadSize = 256;
 void attention_forward(const AttentionProblem& problem, Stream stream);

@@ -98,12 +98,16 @@ LogitBlock block_of(const CrossEntropyInput& input, const at::Tensor& logits, in
   return {logits.mutable_data_ptr(), input.labels.const_data_ptr<int64_t>(), logits.size(0), logits.size(1), first};
 }
 
-// The problem with its sample numbers on the device; `numbers` keeps them.
-AttentionProblem with_numbers(const AttentionProblem& problem, at::Tensor& numbers) {
+// The problem with what it says of rows on the device; `numbers` keeps that.
+AttentionProblem with_numbers(const AttentionProblem& problem, at::Tensor (&numbers)[2]) {
   AttentionProblem moved = problem;
-  if (!problem.dropout) return moved;
-  numbers = on_device(problem.sample_numbers, problem.batch, current_device());
-  moved.sample_numbers = numbers.const_data_ptr<int64_t>();
+  const auto move = [&](const int64_t*& of_rows, at::Tensor& kept) {
+    if (of_rows == nullptr) return;
+    kept = on_device(of_rows, problem.batch, current_device());
+    of_rows = kept.const_data_ptr<int64_t>();
+  };
+  move(moved.sample_numbers, numbers[0]);
+  move(moved.cache_lengths, numbers[1]);
   return moved;
 }
 
@@ -270,12 +274,12 @@ class CudaOps : public kernels::DeviceOps {
   }
 
   void attention_forward(const AttentionProblem& problem) const override {
-    at::Tensor numbers;
+    at::Tensor numbers[2];
     cuda::attention_forward(with_numbers(problem, numbers), current_stream());
   }
 
   void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {
-    at::Tensor numbers;
+    at::Tensor numbers[2];
     const at::Tensor row_dots = empty_floats({problem.batch, problem.heads(), problem.num_queries});
     cuda::attention_backward(with_numbers(problem, numbers), gradients, row_dots.mutable_data_ptr<float>(),
                              current_stream());

@@ -90,9 +90,9 @@ struct SharedBuffers {
 // Who may add to each tile of a head's dQ: the tile of keys whose turn it is.
 class Turns {
  public:
-  explicit Turns(const std::vector<QueryTile>& queries) : turns_(new std::atomic<int32_t>[queries.size()]) {
-    for (size_t tile = 0; tile < queries.size(); ++tile)
-      turns_[tile] = static_cast<int32_t>(queries[tile].first_tile());
+  explicit Turns(const Head& head) : turns_(new std::atomic<int32_t>[head.geometry.query_tiles]) {
+    for (int64_t tile = 0; tile < head.geometry.query_tiles; ++tile)
+      turns_[tile] = static_cast<int32_t>(head.queries(tile).first_tile);
   }
   // Sleeps if it takes long: the other thread may be waiting for the processor that this one has.
   void wait(int64_t query_tile, int64_t key_tile) const {
@@ -113,26 +113,29 @@ struct HeadGradients {
   Head head;
   const AttentionGradients& gradients;
   QueryPanels panels;
-  std::vector<QueryTile> queries;
   std::unique_ptr<Turns> turns;  // none where one thread has the whole group
 
   HeadGradients(const Head& head, const AttentionGradients& gradients, const QueryPanels& panels)
-      : head(head), gradients(gradients), panels(panels) {
-    for (int64_t tile = 0; tile < head.geometry.query_tiles; ++tile)
-      queries.emplace_back(head.problem(), head.row, tile);
-  }
+      : head(head), gradients(gradients), panels(panels) {}
 
   void load_query_tile(int64_t tile, const KeyBuffers& buffers) const;
   // The group's heads must come in their order: the first clears the sums, the last writes them out.
   void add_key_tile(int64_t key_tile, const KeyBuffers& buffers, const KeySums& sums) const;
 
  private:
+  void load_key_tile(int64_t tile, const KeyBuffers& buffers) const;
   void add_to_query_tile(int64_t key_tile, int64_t query_tile, const KeyBuffers& buffers) const;
 };
 
 void HeadGradients::load_query_tile(int64_t tile, const KeyBuffers& buffers) const {
   const Geometry& g = head.geometry;
   const int64_t num_queries = g.problem.num_queries, offset = tile * g.panel_bytes;
+  const QueryTile& queries = head.queries(tile);
+  std::memset(panels.d_query + tile * kTile * g.padded, 0, g.sums_bytes);
+  if (queries.first_tile == queries.end_tile) {  // no tile of keys will come to write these out
+    head.store(panels.d_query + tile * kTile * g.padded, 1.0f, gradients.query, tile, num_queries);
+    return;
+  }
   head.load(g.problem.query, tile, num_queries, buffers.rows);
   g.ops.columns(buffers.rows, g.padded, panels.query_columns + offset);
   g.ops.interleave(buffers.rows, g.padded, panels.query_interleaved + offset);
@@ -141,10 +144,16 @@ void HeadGradients::load_query_tile(int64_t tile, const KeyBuffers& buffers) con
   g.ops.interleave(buffers.rows, g.padded, panels.d_result_interleaved + offset);
   head.load(g.problem.result, tile, num_queries, buffers.other_rows);
   g.ops.row_dots(buffers.rows, buffers.other_rows, g.padded, panels.row_dots + tile * kTile);
-  const int64_t present = std::min(kTile, num_queries - tile * kTile);
-  std::copy_n(head.log_sum_exp(tile * kTile), present, panels.log_sum_exp + tile * kTile);
-  std::fill(panels.log_sum_exp + tile * kTile + present, panels.log_sum_exp + (tile + 1) * kTile, 0.0f);
-  std::memset(panels.d_query + tile * kTile * g.padded, 0, g.sums_bytes);
+  for (int64_t lane = 0; lane < kTile; ++lane)
+    panels.log_sum_exp[tile * kTile + lane] = queries.lane_sees(lane) ? *head.log_sum_exp(tile * kTile + lane) : 0.0f;
+}
+
+void HeadGradients::load_key_tile(int64_t tile, const KeyBuffers& buffers) const {
+  const Geometry& g = head.geometry;
+  head.load(g.problem.key, tile, head.num_keys(), buffers.key_rows);
+  g.ops.interleave(buffers.key_rows, g.padded, buffers.rows);
+  g.ops.transpose(buffers.rows, g.padded, buffers.key_transposed);
+  head.load(g.problem.value, tile, head.num_keys(), buffers.value_rows);
 }
 
 // dQ of one tile from the scores' gradients in `buffers`; written out by the last tile of keys that it sees.
@@ -154,7 +163,7 @@ void HeadGradients::add_to_query_tile(int64_t key_tile, int64_t query_tile, cons
   float* const d_query = panels.d_query + query_tile * kTile * g.padded;
   if (turns) turns->wait(query_tile, key_tile);
   g.ops.multiply(d_query, buffers.key_transposed, d_scores, g.padded, kTile, kTile, true);
-  if (key_tile == queries[query_tile].last_tile()) {
+  if (key_tile + 1 == head.queries(query_tile).end_tile) {
     g.ops.untranspose(d_query, g.padded, buffers.sums);
     head.store(buffers.sums, g.problem.scale, gradients.query, query_tile, g.problem.num_queries);
   }
@@ -163,23 +172,21 @@ void HeadGradients::add_to_query_tile(int64_t key_tile, int64_t query_tile, cons
 
 void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, const KeySums& sums) const {
   const Geometry& g = head.geometry;
-  head.load(g.problem.key, key_tile, g.num_keys, buffers.key_rows);
-  g.ops.interleave(buffers.key_rows, g.padded, buffers.rows);
-  g.ops.transpose(buffers.rows, g.padded, buffers.key_transposed);
-  head.load(g.problem.value, key_tile, g.num_keys, buffers.value_rows);
+  const Geometry::TileRange seen = g.key_tiles_of(head.row);
+  if (seen.first <= key_tile && key_tile < seen.end) load_key_tile(key_tile, buffers);
   if (head.member == 0) {
     for (float* sum : {sums.d_key, sums.d_value}) std::memset(sum, 0, g.sums_bytes);
   }
   std::memset(buffers.bias, 0, kTile * 4);
   ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
   for (int64_t query_tile = 0; query_tile < g.query_tiles; ++query_tile) {
-    const QueryTile& query = queries[query_tile];
-    if (key_tile < query.first_tile() || key_tile > query.last_tile()) continue;
+    const QueryTile& queries = head.queries(query_tile);
+    if (!queries.sees(key_tile)) continue;
     const int64_t offset = query_tile * g.panel_bytes;
     g.ops.multiply(buffers.products, buffers.key_rows, panels.query_columns + offset, kTile, kTile, g.padded, false);
     g.ops.multiply(buffers.d_probabilities, buffers.value_rows, panels.d_result_columns + offset, kTile, kTile,
                    g.padded, false);
-    place(tile, head, query, key_tile, query_tile, buffers.bias);
+    place(tile, head, queries, key_tile, query_tile, buffers.bias);
     g.ops.softmax_backward(tile, buffers.d_probabilities, panels.log_sum_exp + query_tile * kTile,
                            panels.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,
                            buffers.d_scores_interleaved);
@@ -189,8 +196,8 @@ void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, co
     add_to_query_tile(key_tile, query_tile, buffers);
   }
   if (head.member + 1 < g.problem.members) return;
-  head.store(sums.d_key, g.problem.scale, gradients.key, key_tile, g.num_keys);
-  head.store(sums.d_value, 1.0f, gradients.value, key_tile, g.num_keys);
+  head.store(sums.d_key, g.problem.scale, gradients.key, key_tile, head.num_keys());
+  head.store(sums.d_value, 1.0f, gradients.value, key_tile, head.num_keys());
 }
 
 // The groups from `first_group` on, tile by tile on all threads.
@@ -200,7 +207,7 @@ void backward_shared(const Geometry& g, const AttentionGradients& gradients, int
   std::vector<HeadGradients> heads;
   for (int64_t i = 0; i < num_shared * members; ++i) {
     heads.emplace_back(Head(g, first_group + i / members, i % members), gradients, QueryPanels(g, carver));
-    heads.back().turns = std::make_unique<Turns>(heads.back().queries);
+    heads.back().turns = std::make_unique<Turns>(heads.back().head);
   }
   for_each<KeyBuffers>(g, num_shared * members * g.query_tiles, [&](int64_t i, const KeyBuffers& buffers) {
     heads[i / g.query_tiles].load_query_tile(i % g.query_tiles, buffers);

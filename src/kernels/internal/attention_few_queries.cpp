@@ -59,7 +59,7 @@ void add_chunk(const AttentionProblem& problem, const TileOps& ops, Running& hea
 }
 
 void attend(const AttentionProblem& problem, const TileOps& ops, const Task& task, std::vector<float>& buffer) {
-  const int64_t features = problem.head_size, position = problem.first_query + task.query;
+  const int64_t features = problem.head_size, position = first_query(problem, task.row) + task.query;
   const int64_t padded = (features + kFeatureStep - 1) / kFeatureStep * kFeatureStep;  // store_rows reads whole vectors
   const auto lies_at = [&](const AttentionOperand& operand, int64_t member, int64_t at) {
     return address(operand, problem.type, task.row, task.group, member, at);
@@ -74,14 +74,15 @@ void attend(const AttentionProblem& problem, const TileOps& ops, const Task& tas
     const float scale = problem.scale * kLog2OfE;
     ops.add_rows(problem.type, &scale, lies_at(problem.query, member, task.query), 0, 1, features, query);
   }
-  for (int64_t key = first_visible_key(problem, task.row, task.query); key <= position; key += kChunk) {
-    const int64_t count = std::min(kChunk, position + 1 - key);
+  const VisibleKeys seen = visible_keys(problem, task.row, task.query);
+  for (int64_t key = seen.first; key <= seen.last; key += kChunk) {
+    const int64_t count = std::min(kChunk, seen.last + 1 - key);
     for (Running& head : heads) {
       add_chunk(problem, ops, head, lies_at(problem.key, 0, key), lies_at(problem.value, 0, key), key, count, position);
     }
   }
   for (int64_t i = 0; i < task.num_members; ++i) {
-    ops.store_rows(problem.type, heads[i].result, padded, 1.0f / heads[i].sum, 1, features,
+    ops.store_rows(problem.type, heads[i].result, padded, seen.none() ? 0.0f : 1.0f / heads[i].sum, 1, features,
                    lies_at(problem.result, task.first_member + i, task.query), 0);
   }
 }

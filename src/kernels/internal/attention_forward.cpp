@@ -2,9 +2,9 @@
 //
 // For each tile of queries, over the tiles of keys that it sees (S, P transposed as attention_tiles.h says):
 //   S = K Q^T;  m' = max(m, S);  P = 2^(S - m');  l = 2^(m - m') l + sum P;  O^T = 2^(m - m') O^T + V^T P
-// then O^T / l and the log-sum-exp m + log2 l. Exponents are to base 2: scale and bias carry log2(e). The bias slope
-// (key - query) is taken from the tile's first query on, which shifts a query's exponents by a constant that its
-// log-sum-exp shares.
+// then O^T / l and the log-sum-exp m + log2 l; a query that sees no key gets 0 and minus infinity. Exponents are to
+// base 2: scale and bias carry log2(e). The bias slope (key - query) is taken from the tile's first query on, which
+// shifts a query's exponents by a constant that its log-sum-exp shares.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -53,25 +53,17 @@ struct ForwardGroupBuffers {
 
 void pack_key_tile(const Head& head, int64_t tile, const KeyPanels& keys, const QueryBuffers& buffers) {
   const Geometry& g = head.geometry;
-  head.load(g.problem.key, tile, g.num_keys, keys.key_rows + tile * g.panel_bytes);
-  head.load(g.problem.value, tile, g.num_keys, buffers.rows);
+  head.load(g.problem.key, tile, head.num_keys(), keys.key_rows + tile * g.panel_bytes);
+  head.load(g.problem.value, tile, head.num_keys(), buffers.rows);
   g.ops.interleave(buffers.rows, g.padded, buffers.interleaved);
   g.ops.transpose(buffers.interleaved, g.padded, keys.value_transposed + tile * g.panel_bytes);
 }
 
-// The first tile of keys that a query of the row sees: a window may leave most of a cache unseen.
-int64_t first_key_tile(const AttentionProblem& problem, int64_t row) {
-  if (problem.first_query == 0) return 0;
-  int64_t first = problem.first_query;
-  for (int64_t query = 0; query < problem.num_queries; ++query) {
-    first = std::min(first, first_visible_key(problem, row, query));
-  }
-  return first / kTile;
-}
-
 void finish_query_tile(const Head& head, int64_t query_tile, const QueryBuffers& buffers) {
   const Geometry& g = head.geometry;
-  for (int64_t lane = 0; lane < kTile; ++lane) buffers.rescale[lane] = 1.0f / buffers.sum[lane];
+  const QueryTile& queries = head.queries(query_tile);
+  for (int64_t lane = 0; lane < kTile; ++lane)
+    buffers.rescale[lane] = queries.lane_sees(lane) ? 1.0f / buffers.sum[lane] : 0.0f;
   g.ops.scale_columns(buffers.result, buffers.rescale, g.padded);
   g.ops.untranspose(buffers.result, g.padded, buffers.result_rows);
   head.store(buffers.result_rows, 1.0f, g.problem.result, query_tile, g.problem.num_queries);
@@ -79,7 +71,8 @@ void finish_query_tile(const Head& head, int64_t query_tile, const QueryBuffers&
   const int64_t present = std::min(kTile, g.problem.num_queries - query_tile * kTile);
   float* const log_sum_exp = head.log_sum_exp(query_tile * kTile);
   for (int64_t lane = 0; lane < present; ++lane) {
-    log_sum_exp[lane] = buffers.max[lane] + std::log2(buffers.sum[lane]);
+    log_sum_exp[lane] = queries.lane_sees(lane) ? buffers.max[lane] + std::log2(buffers.sum[lane])
+                                                : -std::numeric_limits<float>::infinity();
   }
 }
 
@@ -90,14 +83,15 @@ void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& k
   std::memset(buffers.bias, 0, kTile * 4);
   std::fill_n(buffers.max, kTile, std::numeric_limits<float>::lowest());
   std::fill_n(buffers.sum, kTile, 0.0f);
-  const QueryTile queries(g.problem, head.row, query_tile);
+  const QueryTile& queries = head.queries(query_tile);
+  if (queries.first_tile == queries.end_tile) std::memset(buffers.result, 0, g.sums_bytes);
   ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
-  for (int64_t key_tile = queries.first_tile(); key_tile <= queries.last_tile(); ++key_tile) {
+  for (int64_t key_tile = queries.first_tile; key_tile < queries.end_tile; ++key_tile) {
     g.ops.multiply(buffers.products, keys.key_rows + key_tile * g.panel_bytes, buffers.query_columns, kTile, kTile,
                    g.padded, false);
     place(tile, head, queries, key_tile, query_tile, buffers.bias);
     const bool rescaled = g.ops.softmax(tile, buffers.max, buffers.sum, buffers.rescale, buffers.probabilities);
-    const bool first = key_tile == queries.first_tile();
+    const bool first = key_tile == queries.first_tile;
     if (rescaled && !first) g.ops.scale_columns(buffers.result, buffers.rescale, g.padded);
     g.ops.multiply(buffers.result, keys.value_transposed + key_tile * g.panel_bytes, buffers.probabilities, g.padded,
                    kTile, kTile, !first);
@@ -114,7 +108,8 @@ void forward_shared(const Geometry& g, int64_t first_group) {
   for_each<QueryBuffers>(g, num_shared * g.key_tiles, [&](int64_t i, const QueryBuffers& buffers) {
     const Head head(g, first_group + i / g.key_tiles, 0);
     const int64_t tile = i % g.key_tiles;
-    if (tile >= first_key_tile(g.problem, head.row)) pack_key_tile(head, tile, keys[i / g.key_tiles], buffers);
+    const Geometry::TileRange seen = g.key_tiles_of(head.row);
+    if (seen.first <= tile && tile < seen.end) pack_key_tile(head, tile, keys[i / g.key_tiles], buffers);
   });
   // The last queries first: they see the most keys, and little should be left over for the threads to wait for.
   for_each_in_order<QueryBuffers>(g, num_heads * g.query_tiles, [&](int64_t i, const QueryBuffers& buffers) {
@@ -130,9 +125,9 @@ void attention_forward(const AttentionProblem& problem) {
   const int64_t num_whole = num_whole_groups(geometry, problem.members * geometry.query_tiles);
   for_each<ForwardGroupBuffers>(geometry, num_whole, [&](int64_t group, const ForwardGroupBuffers& buffers) {
     const Head first(geometry, group, 0);
-    for (int64_t tile = first_key_tile(problem, first.row); tile < geometry.key_tiles; ++tile) {
-      pack_key_tile(first, tile, buffers.keys, buffers.queries);
-    }
+    // A window may leave most of a cache unseen, padding the end of a sequence.
+    const Geometry::TileRange seen = geometry.key_tiles_of(first.row);
+    for (int64_t tile = seen.first; tile < seen.end; ++tile) pack_key_tile(first, tile, buffers.keys, buffers.queries);
     for (int64_t member = 0; member < problem.members; ++member) {
       const Head head(geometry, group, member);
       for (int64_t tile = 0; tile < geometry.query_tiles; ++tile)

@@ -18,29 +18,45 @@ Geometry::Geometry(const AttentionProblem& p)
       panel_bytes(kTile * padded * ops.element_bytes),
       sums_bytes(kTile * padded * 4),
       score_bytes(kScores * ops.element_bytes),
-      num_keys(p.first_query + p.num_queries),
       query_tiles(num_tiles(p.num_queries)),
-      key_tiles(num_tiles(num_keys)),
-      num_groups(p.batch * p.groups) {}
+      key_tiles(num_tiles(p.num_keys)),
+      num_groups(p.batch * p.groups) {
+  queries_.reserve(p.batch * query_tiles);
+  for (int64_t row = 0; row < p.batch; ++row) {
+    TileRange seen{key_tiles, 0};
+    for (int64_t tile = 0; tile < query_tiles; ++tile) {
+      const QueryTile& queries = queries_.emplace_back(p, row, tile);
+      if (queries.first_tile == queries.end_tile) continue;
+      seen = {std::min(seen.first, queries.first_tile), std::max(seen.end, queries.end_tile)};
+    }
+    seen_.push_back(seen);
+  }
+}
 
 QueryTile::QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile) {
-  min_first = min_last = std::numeric_limits<int64_t>::max();
-  max_first = max_last = 0;
+  int64_t min_first = std::numeric_limits<int64_t>::max(), max_last = -1;
+  max_first = 0;
+  min_last = std::numeric_limits<int64_t>::max();
   for (int64_t lane = 0; lane < kTile; ++lane) {
     const int64_t query = tile * kTile + lane;
-    if (query >= problem.num_queries) {
+    VisibleKeys keys{0, -1};
+    if (query < problem.num_queries) keys = visible_keys(problem, row, query);
+    if (keys.none()) {
       first[lane] = 0;
       last[lane] = -1;
       min_last = -1;
       continue;
     }
-    first[lane] = static_cast<int32_t>(first_visible_key(problem, row, query));
-    last[lane] = static_cast<int32_t>(problem.first_query + query);
-    min_first = std::min<int64_t>(min_first, first[lane]);
-    max_first = std::max<int64_t>(max_first, first[lane]);
-    min_last = std::min<int64_t>(min_last, last[lane]);
-    max_last = std::max<int64_t>(max_last, last[lane]);
+    first[lane] = static_cast<int32_t>(keys.first);
+    last[lane] = static_cast<int32_t>(keys.last);
+    min_first = std::min(min_first, keys.first);
+    max_first = std::max(max_first, keys.first);
+    min_last = std::min(min_last, keys.last);
+    max_last = std::max(max_last, keys.last);
   }
+  const bool seen = max_last >= 0;
+  first_tile = seen ? min_first / kTile : 0;
+  end_tile = seen ? max_last / kTile + 1 : 0;
 }
 
 ScoreTile make_score_tile(const Head& head, const float* products, const float* bias) {
@@ -65,7 +81,7 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
 void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
            float* bias) {
   const AttentionProblem& problem = head.problem();
-  const int64_t key0 = key_tile * kTile, query0 = problem.first_query + query_tile * kTile;
+  const int64_t key0 = key_tile * kTile, query0 = first_query(problem, head.row) + query_tile * kTile;
   tile.key0 = static_cast<int32_t>(key0);
   tile.query0 = static_cast<uint32_t>(query0);
   tile.first = queries.first;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "kernels/internal/attention_tiles.h"
 
@@ -24,6 +25,19 @@ inline int64_t num_tiles(int64_t positions) { return (positions + kTile - 1) / k
 
 // ---- a problem and its parts
 
+// What the queries of a tile see.
+struct QueryTile {
+  alignas(64) int32_t first[kTile], last[kTile];  // keys; 0 and -1 for queries that see none or lie beyond the end
+  int64_t max_first, min_last;                    // over those that exist
+  int64_t first_tile, end_tile;                   // of the tiles of keys that some query sees; equal if there is none
+
+  QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile);
+  bool sees(int64_t key_tile) const { return first_tile <= key_tile && key_tile < end_tile; }
+  bool lane_sees(int64_t lane) const { return first[lane] <= last[lane]; }
+  // Whether some query does not see some key of the tile.
+  bool cuts(int64_t key_tile) const { return key_tile * kTile < max_first || key_tile * kTile + kTile - 1 > min_last; }
+};
+
 // What all heads of a problem share. Groups are counted over all rows, row by row.
 struct Geometry {
   const AttentionProblem& problem;
@@ -32,9 +46,20 @@ struct Geometry {
   int64_t panel_bytes;  // of elements
   int64_t sums_bytes;   // of a panel of fp32 sums
   int64_t score_bytes;  // of a tile of elements
-  int64_t num_keys, query_tiles, key_tiles, num_groups;
+  int64_t query_tiles, key_tiles, num_groups;
 
   explicit Geometry(const AttentionProblem& problem);
+
+  const QueryTile& queries_of(int64_t row, int64_t tile) const { return queries_[row * query_tiles + tile]; }
+  // The tiles of keys from the first to the last that some query of the row sees: [first, end).
+  struct TileRange {
+    int64_t first, end;
+  };
+  TileRange key_tiles_of(int64_t row) const { return seen_[row]; }
+
+ private:
+  std::vector<QueryTile> queries_;  // [row][query tile]
+  std::vector<TileRange> seen_;     // [row]
 };
 
 // One query head of one row of the batch, with the keys and values of its group.
@@ -47,6 +72,8 @@ struct Head {
       : geometry(g), row(group / g.problem.groups), group(group % g.problem.groups), member(member) {}
 
   const AttentionProblem& problem() const { return geometry.problem; }
+  int64_t num_keys() const { return num_keys_of_row(problem(), row); }
+  const QueryTile& queries(int64_t tile) const { return geometry.queries_of(row, tile); }
   int64_t number() const { return group * problem().members + member; }  // in its row
   char* at(const AttentionOperand& operand, int64_t position) const {
     const int64_t value_bytes = problem().type == AttentionType::kFloat ? 4 : 2;
@@ -67,18 +94,6 @@ struct Head {
   float* log_sum_exp(int64_t query) const {
     return problem().log_sum_exp + (row * problem().heads() + number()) * problem().num_queries + query;
   }
-};
-
-// What the queries of a tile see.
-struct QueryTile {
-  alignas(64) int32_t first[kTile], last[kTile];  // keys; none for queries beyond the end
-  int64_t min_first, max_first, min_last, max_last;
-
-  QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile);
-  int64_t first_tile() const { return min_first / kTile; }
-  int64_t last_tile() const { return max_last / kTile; }
-  // Whether some query does not see some key of the tile.
-  bool cuts(int64_t key_tile) const { return key_tile * kTile < max_first || key_tile * kTile + kTile - 1 > min_last; }
 };
 
 // The tile of scores of a head, but for its place. `bias`: [kTile], zeros unless place() writes it.

@@ -21,14 +21,16 @@ struct AttentionOperand {
 struct AttentionProblem {
   AttentionType type = AttentionType::kFloat;
   int64_t batch = 0, groups = 0, members = 0, head_size = 0;  // members: query heads of a group
-  int64_t num_queries = 0;
-  int64_t first_query = 0;  // position of query 0 in its row: the length of the cache
-  // Keys 0 .. first_query + num_queries - 1 exist; query i stands at position first_query + i and sees keys up to it.
+  int64_t num_queries = 0, num_keys = 0;  // of every row; with a cache, num_keys: of the longest row
+  // [b] positions that each row has in the cache, before query 0: its keys are those and num_queries more. Null: none.
+  const int64_t* cache_lengths = nullptr;
   AttentionOperand query, key, value, result;
   float* log_sum_exp = nullptr;  // [b, query heads, num_queries]; null: not wanted
 
-  // The mask, beside causality.
+  // The mask: tensor/attention_context.h.
+  bool causal = true;                  // else a query sees all keys of its row
   const int32_t* first_key = nullptr;  // [b, num_queries]; null: 0
+  const int32_t* last_key = nullptr;   // [b, num_queries]; null: as `causal` says
   int64_t window = 0;                  // 0: unlimited
   const float* slopes = nullptr;       // [query heads]; null: no ALiBi
   float scale = 1;
@@ -49,12 +51,29 @@ struct AttentionGradients {
   AttentionOperand query, key, value;  // out: written, not accumulated
 };
 
-// First key that query `query` (counted from num_queries' 0) of a row sees.
-inline int64_t first_visible_key(const AttentionProblem& problem, int64_t row, int64_t query) {
-  const int64_t position = problem.first_query + query;
-  int64_t first = problem.first_key != nullptr ? problem.first_key[row * problem.num_queries + query] : 0;
-  if (problem.window > 0 && position - problem.window + 1 > first) first = position - problem.window + 1;
-  return first;
+// Position of query 0 of a row.
+inline int64_t first_query(const AttentionProblem& problem, int64_t row) {
+  return problem.cache_lengths != nullptr ? problem.cache_lengths[row] : 0;
+}
+
+inline int64_t num_keys_of_row(const AttentionProblem& problem, int64_t row) {
+  return problem.cache_lengths != nullptr ? problem.cache_lengths[row] + problem.num_queries : problem.num_keys;
+}
+
+struct VisibleKeys {
+  int64_t first, last;  // none where first > last
+  bool none() const { return first > last; }
+};
+
+// The keys that query `query` (counted from num_queries' 0) of a row sees.
+inline VisibleKeys visible_keys(const AttentionProblem& problem, int64_t row, int64_t query) {
+  const int64_t position = first_query(problem, row) + query, end = num_keys_of_row(problem, row) - 1;
+  const int64_t entry = row * problem.num_queries + query;
+  VisibleKeys keys{0, problem.causal ? position : end};
+  if (problem.first_key != nullptr && problem.first_key[entry] > 0) keys.first = problem.first_key[entry];
+  if (problem.last_key != nullptr) keys.last = problem.last_key[entry] < end ? problem.last_key[entry] : end;
+  if (problem.window > 0 && position - problem.window + 1 > keys.first) keys.first = position - problem.window + 1;
+  return keys;
 }
 
 // Every element of a result is computed in the same order for any number of threads.

@@ -194,7 +194,7 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   set_rotary(context, positions, caller.attention.cache != nullptr ? caller.attention.cache->capacity : ids.size(1));
   at::Tensor x = embed(ids, positions, context);
   for (const GptBlock& layer : layers_) x = layer.forward(x, context);
-  if (context.attention.cache != nullptr) context.attention.cache->length += ids.size(1);
+  if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
   return final_layernorm_->forward(x);
 }
 
