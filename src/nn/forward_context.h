@@ -13,6 +13,9 @@ namespace espalier::nn {
 
 struct ForwardContext {
   tensor::AttentionContext attention;
+  // Of layers that attend to another sequence as well: what their queries see of it. Never causal; with a cache, that
+  // keeps the other sequence's keys and values.
+  tensor::AttentionContext cross_attention;
   // Of models with rotary positions: the angles, and the position of every row that attention sees, [b, s] int64.
   kernels::RotaryTable rotary;
   at::Tensor positions;
