@@ -53,7 +53,7 @@ void compare(const std::string& name, const std::function<void()>& ours, const s
     aten_best = std::min(aten_best, aten_time);
     spent += our_time + aten_time;
   }
-  std::printf("%-36s %10.3f %10.3f %8.2f\n", name.c_str(), our_best, aten_best, aten_best / our_best);
+  std::printf("%-42s %10.3f %10.3f %8.2f\n", name.c_str(), our_best, aten_best, aten_best / our_best);
 }
 
 void compare_training(const Sizes& z, at::ScalarType type) {
@@ -68,8 +68,8 @@ void compare_training(const Sizes& z, at::ScalarType type) {
   const auto ours = [&](const AttentionContext& context) {
     return espalier::kernels::attention(qkv, context, z.of(), 0);
   };
-  const auto atens = [&] {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true, {}, z.of().groups < z.heads);
+  const auto atens = [&](bool causal = true) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal, {}, z.of().groups < z.heads);
   };
   const std::string suffix = std::string(" ") + c10::toString(type);
   {
@@ -88,6 +88,18 @@ void compare_training(const Sizes& z, at::ScalarType type) {
   dropout.dropout = 0.1;
   for (int64_t row = 0; row < z.batch; ++row) dropout.sample_numbers.push_back(row);
   compare("  with dropout (ATen without)" + suffix, train(dropout), train_aten);
+
+  // What no query of a tile sees is skipped.
+  const auto train_aten_full = [&] { torch::autograd::grad({atens(false)}, {q, k, v}, {d_aten}); };
+  const at::Tensor positions = at::arange(z.sequence, at::kInt).repeat({z.batch, 1});
+  AttentionContext full, padded, documents;
+  full.mask = padded.mask = AttentionContext::Mask::kFull;
+  compare("  bidirectional" + suffix, train(full), train_aten_full);
+  padded.last_key = at::where(positions < z.sequence / 2, z.sequence / 2 - 1, -1).to(at::kInt).contiguous();
+  compare("  half of it padding (ATen whole)" + suffix, train(padded), train_aten_full);
+  const int64_t length = std::max<int64_t>(1, z.sequence / 8);
+  documents.first_key = (at::floor_divide(positions, length) * length).to(at::kInt).contiguous();
+  compare("  eight documents (ATen one)" + suffix, train(documents), train_aten);
 }
 
 // One query per row against a cache of `sequence` keys.
@@ -96,8 +108,8 @@ void compare_decoding(const Sizes& z, at::ScalarType type) {
   KeyValueCache cache;
   cache.capacity = z.sequence;
   const auto random = [&] { return at::randn({z.batch, z.of().groups, z.sequence, z.head_size}).to(type); };
-  cache.layers = {{random(), random()}};
-  cache.length = z.sequence - 1;
+  cache.layers = {{random(), random(), {}}};
+  cache.lengths.assign(static_cast<size_t>(z.batch), z.sequence - 1);
   AttentionContext context;
   context.cache = &cache;
   const at::Tensor qkv = at::randn({1, z.batch, z.of().columns(z.head_size)}).to(type);
@@ -130,7 +142,7 @@ int main(int argc, char** argv) {
   std::printf("s=%ld b=%ld heads=%ld/%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch,
               sizes.heads, sizes.of().groups, sizes.head_size, at::get_num_threads(),
               espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
-  std::printf("%-36s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
+  std::printf("%-42s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
   for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
     compare_training(sizes, type);
     compare_decoding(sizes, type);
