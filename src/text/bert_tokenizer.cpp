@@ -117,7 +117,12 @@ class BertTokenizer final : public Tokenizer {
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
   NamedIds named_ids() const override {
-    return {.bos = ids_.at("[BOS]"), .eos = ids_.at("[EOS]"), .pad = ids_.at("[PAD]")};
+    return {.bos = ids_.at("[BOS]"),
+            .eos = ids_.at("[EOS]"),
+            .pad = ids_.at("[PAD]"),
+            .cls = ids_.at("[CLS]"),
+            .sep = ids_.at("[SEP]"),
+            .mask = ids_.at("[MASK]")};
   }
   TokenizerJson tokenizer_json() const override {
     TokenizerJson made;

@@ -302,11 +302,14 @@ std::optional<int32_t> find_named(const char* key, const std::filesystem::path& 
 }
 
 NamedIds find_named_ids(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
-  bool has_bos = false, has_eos = false, has_pad = false;
+  bool has_eos = false, ignored = false;
   NamedIds ids;
-  ids.bos = find_named("bos_token", folder, tokenizer, has_bos);
+  ids.bos = find_named("bos_token", folder, tokenizer, ignored);
   ids.eos = find_named("eos_token", folder, tokenizer, has_eos);
-  ids.pad = find_named("pad_token", folder, tokenizer, has_pad);
+  ids.pad = find_named("pad_token", folder, tokenizer, ignored);
+  ids.cls = find_named("cls_token", folder, tokenizer, ignored);
+  ids.sep = find_named("sep_token", folder, tokenizer, ignored);
+  ids.mask = find_named("mask_token", folder, tokenizer, ignored);
   if (!has_eos) ids.eos = eos_id_of_generation(folder / kCompanions[2]);
   return ids;
 }

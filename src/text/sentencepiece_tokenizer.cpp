@@ -167,7 +167,13 @@ class SentencePieceTokenizer final : public Tokenizer {
       if (const auto id = parts_.processor.control_id(piece)) return id;
       return parts_.special.find(added);
     };
-    return {.bos = id_of(model.bos_piece, "<BOS>"), .eos = eod(), .pad = id_of(model.pad_piece, "<PAD>")};
+    return {.bos = id_of(model.bos_piece, "<BOS>"),
+            .eos = eod(),
+            .pad = id_of(model.pad_piece, "<PAD>"),
+            .cls = parts_.special.find("<CLS>"),
+            .sep = parts_.special.find("<SEP>"),
+            .mask = parts_.special.find("<MASK>"),
+            .text_end = id_of(model.eos_piece, "<EOS>")};
   }
   TokenizerJson tokenizer_json() const override {
     const SentencePieceModel& model = parts_.processor.model();

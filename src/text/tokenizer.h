@@ -35,9 +35,11 @@ class Encoder {
   int64_t num_replaced_ = 0;
 };
 
-// Ids that a model's configuration names.
+// Ids that a model's configuration names, and those that BERT puts around and into a text.
 struct NamedIds {
   std::optional<int32_t> bos, eos, pad;
+  std::optional<int32_t> cls = {}, sep = {}, mask = {};
+  std::optional<int32_t> text_end = {};  // where what ends a text is another id than eos, which ends a document
 };
 
 // A tokenizer.json, as Hugging Face's tokenizers and transformers read it.
@@ -62,7 +64,7 @@ class Tokenizer {
   // The piece as it stands in the vocabulary ("\u0120the"); empty for an unused id.
   virtual std::string id_to_piece(int32_t id) const = 0;
   virtual std::optional<int32_t> piece_to_id(std::string_view piece) const = 0;
-  // What begins a text, ends one, and fills one up. The end is eod().
+  // What begins a text, ends one, and fills one up (the end is eod()); what begins, parts and masks one for BERT.
   virtual NamedIds named_ids() const { return {.bos = std::nullopt, .eos = eod(), .pad = std::nullopt}; }
   // The same tokenizer in Hugging Face's form. There, special tokens that stand in a text are found; here, those of
   // most types are plain text.
