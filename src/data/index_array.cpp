@@ -23,6 +23,8 @@ std::string npy_header(IndexArray::Type type, int64_t rows, int64_t columns) {
   return header + text;
 }
 
+size_t bytes_per_value(IndexArray::Type type) { return type == IndexArray::Type::kInt64 ? 8 : 4; }
+
 }  // namespace
 
 IndexArray::IndexArray(Type type, int64_t rows, int64_t columns) : type_(type), rows_(rows), columns_(columns) {
@@ -30,7 +32,15 @@ IndexArray::IndexArray(Type type, int64_t rows, int64_t columns) : type_(type), 
       std::shared_ptr<void>(::operator new(std::max<size_t>(size_bytes(), 1)), [](void* p) { ::operator delete(p); });
 }
 
-size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * (type_ == Type::kInt64 ? 8 : 4); }
+size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * bytes_per_value(type_); }
+
+int64_t IndexArray::rows_of_npy(const std::filesystem::path& path, Type type, int64_t columns) {
+  const auto header = static_cast<int64_t>(npy_header(type, 1, columns).size());  // padded: as long for any rows
+  std::error_code missing;                                                        // which map_npy() tells
+  const std::uintmax_t bytes = std::filesystem::file_size(path, missing);
+  if (missing || static_cast<int64_t>(bytes) < header) return 0;
+  return (static_cast<int64_t>(bytes) - header) / (columns * static_cast<int64_t>(bytes_per_value(type)));
+}
 
 void IndexArray::write_npy(const std::filesystem::path& path) const {
   const std::string header = npy_header(type_, rows_, columns_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 namespace espalier::data {
@@ -17,6 +18,21 @@ uint64_t NumpyRandom::interval(uint64_t maximum) {
     value &= mask;
   } while (value > maximum);
   return value;
+}
+
+double NumpyRandom::uniform() {
+  const auto high = static_cast<double>(engine_() >> 5), low = static_cast<double>(engine_() >> 6);
+  return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
+size_t NumpyRandom::choice(std::span<const double> cumulated) {
+  const double value = uniform();
+  return static_cast<size_t>(std::upper_bound(cumulated.begin(), cumulated.end(), value) - cumulated.begin());
+}
+
+// numpy 1.17 and later; before, the first logarithm was that of 1 - u.
+int64_t NumpyRandom::geometric(double probability) {
+  return static_cast<int64_t>(std::ceil(std::log1p(-uniform()) / std::log(1.0 - probability)));
 }
 
 // Fisher-Yates from the last value down. Where a position swaps to does not depend on the values, so the partners of

@@ -1,7 +1,7 @@
-// numpy's legacy generator, RandomState(seed), as far as Megatron's sample order draws from it.
+// numpy's legacy generator, RandomState(seed), as far as Megatron's sample order and its masking draw from it.
 //
 // numpy has frozen this stream, so the same seed gives the same order in every version. The draws of a shuffle depend
-// on its length alone, not on the type or the values of what is shuffled.
+// on its length alone, not on the type or the values of what is shuffled: a Python list takes the same as an array.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,21 @@ class NumpyRandom {
 
   // A whole number from 0 to `maximum`, both included. Nothing is drawn for maximum 0.
   uint64_t interval(uint64_t maximum);
+
+  // random(): from 0 to below 1, in steps of 2^-53.
+  double uniform();
+
+  // randint(begin, end): from begin to end - 1. Nothing is drawn where only one value is possible.
+  int64_t integer(int64_t begin, int64_t end) {
+    return begin + static_cast<int64_t>(interval(static_cast<uint64_t>(end - 1 - begin)));
+  }
+
+  // choice() among as many values as `cumulated` has entries, which are the running sums of their probabilities divided
+  // by the last one: the index of the value.
+  size_t choice(std::span<const double> cumulated);
+
+  // geometric(p) for p below 1/3: the number of trials up to the first success.
+  int64_t geometric(double probability);
 
   // `progress`, if given, advances by one for each value. For int32_t, uint32_t and int64_t.
   template <class Value>

@@ -26,6 +26,19 @@ TEST(NumpyRandom, IntervalGivesNumpysRandint) {
   for (const uint64_t expected : {47, 83, 38, 53, 76, 24, 15, 49}) EXPECT_EQ(random.interval(99), expected);
 }
 
+// What numpy's RandomState(1234) gives, each from a fresh generator.
+TEST(NumpyRandom, OtherDrawsAreNumpys) {
+  NumpyRandom uniform(1234), integer(1234), choice(1234), geometric(1234);
+  for (const double expected : {0.1915194503788923, 0.6221087710398319, 0.4377277390071145})
+    EXPECT_EQ(uniform.uniform(), expected);
+  for (const int64_t expected : {47, 83, 38, 53}) EXPECT_EQ(integer.integer(-3, 97), expected - 3);
+  EXPECT_EQ(integer.integer(8, 9), 8);  // draws nothing
+  EXPECT_EQ(integer.integer(0, 100), 76);
+  for (const int64_t expected : {1, 5, 3, 7, 7, 2, 2, 8, 15, 10}) EXPECT_EQ(geometric.geometric(0.2), expected);
+  const std::vector<double> cumulated = {6.0 / 11, 9.0 / 11, 1.0};
+  for (const size_t expected : {1, 2, 1, 2, 2, 1, 1, 2, 3, 3, 1, 1}) EXPECT_EQ(choice.choice(cumulated) + 1, expected);
+}
+
 TEST(NumpyRandom, IntervalOfZeroDrawsNothing) {
   NumpyRandom random(1234);
   EXPECT_EQ(random.interval(0), 0u);

@@ -7,31 +7,13 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "data/gpt_dataset.h"
 #include "data/token_probe.h"
 
 namespace espalier::data {
 namespace {
 
 constexpr const char* kFirstWords = "sample order, format 2";
-
-uint64_t hash_of_arrays(const SampleIndex& index) {
-  Hasher hasher;
-  for (const IndexArray* array : {&index.documents(), &index.starts(), &index.order()}) {
-    const int64_t rows = array->rows();
-    hasher.update(&rows, sizeof rows);
-    hasher.update(array->data(), array->size_bytes());
-  }
-  return hasher.digest();
-}
-
-uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& range) {
-  Hasher hasher;
-  probe_tokens(store, range, [&](const TokenProbe& probe) {
-    hasher.update(&probe.sequence, sizeof probe.sequence);
-    hasher.update(probe.ids.data(), probe.ids.size_bytes());
-  });
-  return hasher.digest();
-}
 
 std::string without_controls(std::string text) {
   std::replace_if(
@@ -103,20 +85,40 @@ std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart&
 
 }  // namespace
 
+uint64_t hash_of_arrays(const std::vector<const IndexArray*>& arrays) {
+  Hasher hasher;
+  for (const IndexArray* array : arrays) {
+    const int64_t rows = array->rows();
+    hasher.update(&rows, sizeof rows);
+    hasher.update(array->data(), array->size_bytes());
+  }
+  return hasher.digest();
+}
+
+uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& sequences) {
+  Hasher hasher;
+  probe_tokens(store, sequences, [&](const TokenProbe& probe) {
+    hasher.update(&probe.sequence, sizeof probe.sequence);
+    hasher.update(probe.ids.data(), probe.ids.size_bytes());
+  });
+  return hasher.digest();
+}
+
 OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string& reading) {
   OrderFingerprint fingerprint{dataset.sequence_length(), dataset.seed(), reading, {}};
   for (const GptDataset::Part& part : dataset.parts()) {
     const EpochPlan& plan = part.index.plan();
-    fingerprint.parts.push_back({.prefix = part.store->prefix(),
-                                 .weight = part.weight,
-                                 .documents = part.documents,
-                                 .num_samples_asked = part.num_samples_asked,
-                                 .num_epochs = plan.num_epochs,
-                                 .num_samples = plan.num_samples,
-                                 .sizes_hash = hash64(part.store->sizes().address(part.documents.begin),
-                                                      static_cast<size_t>(part.documents.size()) * sizeof(int32_t)),
-                                 .arrays_hash = hash_of_arrays(part.index),
-                                 .tokens_hash = hash_of_tokens(*part.store, part.documents)});
+    fingerprint.parts.push_back(
+        {.prefix = part.store->prefix(),
+         .weight = part.weight,
+         .documents = part.documents,
+         .num_samples_asked = part.num_samples_asked,
+         .num_epochs = plan.num_epochs,
+         .num_samples = plan.num_samples,
+         .sizes_hash = hash64(part.store->sizes().address(part.documents.begin),
+                              static_cast<size_t>(part.documents.size()) * sizeof(int32_t)),
+         .arrays_hash = hash_of_arrays({&part.index.documents(), &part.index.starts(), &part.index.order()}),
+         .tokens_hash = hash_of_tokens(*part.store, part.documents)});
   }
   return fingerprint;
 }

@@ -14,9 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "data/gpt_dataset.h"
+#include "data/index_array.h"
+#include "data/splits.h"
+#include "data/token_store.h"
 
 namespace espalier::data {
+
+class GptDataset;
 
 struct OrderOfPart {
   std::string prefix;  // for people
@@ -24,7 +28,7 @@ struct OrderOfPart {
   DocumentRange documents;
   int64_t num_samples_asked = 0, num_epochs = 0, num_samples = 0;  // for people: what the arrays are made for
   uint64_t sizes_hash = 0;                                         // of the documents of the range
-  uint64_t arrays_hash = 0;                                        // of the three arrays of the sample index
+  uint64_t arrays_hash = 0;                                        // of the arrays of the sample index or map
   uint64_t tokens_hash = 0;                                        // of the ids at the places of probe_tokens()
 };
 
@@ -34,6 +38,12 @@ struct OrderFingerprint {
   std::string reading;  // Sampler::description()
   std::vector<OrderOfPart> parts;
 };
+
+// Of the ids at the places of probe_tokens().
+uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& sequences);
+
+// Of the arrays and their numbers of rows.
+uint64_t hash_of_arrays(const std::vector<const IndexArray*>& arrays);
 
 // Reads all index arrays and some pages of every token file.
 OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string& reading);

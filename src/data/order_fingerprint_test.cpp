@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/format.h"
+#include "data/gpt_dataset.h"
 #include "data/internal/test_folder.h"
 
 namespace espalier::data {

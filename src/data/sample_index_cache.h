@@ -9,10 +9,15 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "data/sample_index.h"
 
 namespace espalier::data {
+
+namespace internal {
+struct CachedArray;
+}
 
 class SampleIndexCache {
  public:
@@ -26,8 +31,7 @@ class SampleIndexCache {
  private:
   // What the index depends on, as text.
   static std::string key(const DocumentSizes& sizes, const SampleRequest& request);
-  void load(SampleIndex& index, const std::filesystem::path& stem, const std::string& key) const;
-  void store(const SampleIndex& index, const std::filesystem::path& stem, const std::string& key) const;
+  static std::vector<internal::CachedArray> arrays_of(SampleIndex& index);
 
   std::filesystem::path folder_;
 };

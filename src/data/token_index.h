@@ -47,6 +47,7 @@ class TokenIndex {
   int64_t start_bytes(int64_t sequence) const { return load<int64_t>(starts_, sequence); }
   // Sequences first_sequence(d) .. first_sequence(d + 1) - 1 are document d; d = num_documents() gives the end.
   int64_t first_sequence(int64_t document) const { return load<int64_t>(document_marks_, document); }
+  DocumentMarks document_marks() const { return {document_marks_, num_documents()}; }
 
   // `token_bytes` is the length of the file `tokens_name`.
   void check_ends(int64_t token_bytes, const std::string& tokens_name) const;

@@ -50,6 +50,8 @@ class TokenStore {
   DocumentSizes sizes() const { return index_.sizes(); }
   // Sequences first_sequence(d) .. first_sequence(d + 1) - 1 are document d; d = num_documents() gives the end.
   int64_t first_sequence(int64_t document) const { return index_.first_sequence(document); }
+  // All of them; the store must outlive the view.
+  DocumentMarks document_marks() const { return index_.document_marks(); }
 
   // Copies `length` ids from `offset` on. The range must lie inside the sequence.
   void read(int64_t sequence, int64_t offset, int64_t length, int64_t* ids) const;

@@ -1,4 +1,5 @@
-"""Token files, sample orders, blends, packed rows and sampler orders by Megatron-DeepSpeed's own code.
+"""Token files, sample orders, blends, packed rows, sampler orders and samples of BERT and T5 by Megatron-DeepSpeed's own
+code.
 
   megatron_data_oracle.py --write            writes the committed cases, tests/data/megatron-oracle/fresh_data
   megatron_data_oracle.py --check            makes them again and compares
@@ -69,7 +70,8 @@ def load_upstream():
     sys.modules["megatron.mpu"] = package.mpu
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    names = ("indexed_dataset", "gpt_dataset", "blendable_dataset", "decoder_packed_mtf_dataset", "data_samplers")
+    names = ("indexed_dataset", "gpt_dataset", "blendable_dataset", "decoder_packed_mtf_dataset", "data_samplers",
+             "bert_dataset", "t5_dataset")
     return types.SimpleNamespace(**{name: importlib.import_module("megatron.data." + name) for name in names})
 
 
@@ -203,7 +205,79 @@ def sampler_case(upstream, rng, folder):
     return case
 
 
-KINDS = (stores_case, gpt_case, blend_case, packed_case, sampler_case)
+def random_vocabulary(rng, num_sentinels):
+    """Ids as BertWordPiece* has them: special tokens, pieces (some of which go on with a word), [BOS], [EOS], sentinels."""
+    num_pieces = rng.randrange(20, 400)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces += [("##" if rng.random() < 0.3 else "") + f"piece{number}" for number in range(num_pieces)]
+    pieces += ["[BOS]", "[EOS]"] + [f"<extra_id_{number}>" for number in range(num_sentinels)]
+    size = len(pieces)
+    return types.SimpleNamespace(
+        inv_vocab=dict(enumerate(pieces)), pad=0, cls=2, sep=3, mask=4, bos_token_id=5 + num_pieces,
+        eos_token_id=6 + num_pieces, additional_special_tokens_ids=list(range(size - num_sentinels, size)),
+        largest_piece=4 + num_pieces)
+
+
+def bert_case(upstream, rng, folder):
+    return sentence_case(upstream, rng, folder, is_t5=False, binary_head=True)
+
+
+def bert_no_head_case(upstream, rng, folder):
+    return sentence_case(upstream, rng, folder, is_t5=False, binary_head=False)
+
+
+def t5_case(upstream, rng, folder):
+    return sentence_case(upstream, rng, folder, is_t5=True, binary_head=False)
+
+
+def sentence_case(upstream, rng, folder, is_t5, binary_head):
+    """The map of sentences, and its first samples."""
+    vocabulary = random_vocabulary(rng, rng.randrange(10, 60))
+    documents = random_documents(rng, rng.randrange(3, 25), rng.choice((3, 12)), rng.choice((8, 30)), 1)
+    documents = [[[rng.randrange(1, vocabulary.largest_piece + 1) for _ in ids] for ids in document]
+                 for document in documents]
+    if rng.random() < 0.5:  # left out: a document with a sentence that is too long; taken: a document of one such
+        documents[0].append([5] * 513)
+        documents[-1] = [[5] * 600]
+    prefix = os.path.join(folder, "set")
+    write_set(upstream, prefix, documents, "mmap", np.uint16)
+    dataset = upstream.indexed_dataset.make_dataset(prefix, "mmap", skip_warmup=True)
+    case = {"kind": "sentences", "model": "t5" if is_t5 else "bert", "sequence_length": rng.randrange(12, 100),
+            "decoder_sequence_length": rng.randrange(30, 90) if is_t5 else 0, "seed": rng.randrange(2**31 - 1000),
+            "num_samples": rng.randrange(1, 100), "mask_prob": rng.choice((0.15, 0.15, rng.uniform(0.01, 0.5))),
+            "short_seq_prob": rng.choice((0.1, 0.0, 0.5, rng.random())), "binary_head": binary_head}
+    shared = {"name": "train", "indexed_dataset": dataset, "data_prefix": prefix, "num_epochs": None,
+              "max_num_samples": case["num_samples"], "masked_lm_prob": case["mask_prob"],
+              "max_seq_length": case["sequence_length"], "short_seq_prob": case["short_seq_prob"], "seed": case["seed"]}
+    need = 2 if case["binary_head"] else 1
+    try:
+        if not any(len(d) >= need and (len(d) == 1 or max(map(len, d)) <= 512) for d in documents):
+            raise ValueError("upstream would look for samples for ever")
+        if is_t5:
+            upstream.t5_dataset.get_tokenizer = lambda: vocabulary
+            made = upstream.t5_dataset.T5Dataset(**shared, max_seq_length_dec=case["decoder_sequence_length"])
+        else:
+            upstream.bert_dataset.get_tokenizer = lambda: vocabulary
+            made = upstream.bert_dataset.BertDataset(**shared, binary_head=case["binary_head"])
+        samples = [made[number] for number in range(min(len(made), 12))]
+    except (AssertionError, IndexError, ValueError):  # too few sentinels, a decoder that is too short, no sample
+        return sentence_case(upstream, rng, folder, is_t5, binary_head)
+    finally:
+        for name in os.listdir(folder):
+            if "_indexmap_" in name:
+                os.remove(os.path.join(folder, name))
+    save(folder, "mapping", made.samples_mapping)
+    for name in samples[0]:
+        if name not in ("enc_mask", "dec_mask", "enc_dec_mask"):  # follow from the ids
+            save(folder, name, np.stack([np.asarray(sample[name]) for sample in samples]).astype(np.int32))
+    case["vocabulary"] = {"size": len(vocabulary.inv_vocab), "pad": vocabulary.pad, "cls": vocabulary.cls,
+                          "sep": vocabulary.sep, "mask": vocabulary.mask, "bos": vocabulary.bos_token_id,
+                          "eos": vocabulary.eos_token_id, "sentinels": vocabulary.additional_special_tokens_ids,
+                          "continues_word": [i for i, piece in vocabulary.inv_vocab.items() if piece.startswith("##")]}
+    return case
+
+
+KINDS = (stores_case, gpt_case, blend_case, packed_case, sampler_case, bert_case, bert_no_head_case, t5_case)
 
 
 def write(upstream, seed, folder, rounds):

@@ -1,0 +1,65 @@
+// From a data plan to what one set reads: its token files, the documents of each, how many samples of each, and the
+// blend of them. Shared by the data sets of every kind of model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/blend.h"
+#include "data/data_plan.h"
+#include "data/token_store.h"
+
+namespace espalier::data::internal {
+
+enum SetKind : size_t { kTrain, kValid, kTest };
+
+struct SetPart {
+  std::shared_ptr<const TokenStore> store;
+  DocumentRange documents;
+  int64_t num_samples = 0;
+  double weight = 1;  // the sum being 1
+  std::string
+      source_name;    // for people and for tags of curves: the last part of the prefix, longer where two are equal
+  std::string title;  // of the set in this file: "train of wiki"
+};
+
+// Opens each token file once, however many sets read it.
+class SetParts {
+ public:
+  // What a split counts: the sequences of a file (GPT's documents), or its documents.
+  using Count = int64_t (TokenStore::*)() const;
+
+  SetParts(const Split& split, Count count) : split_(split), count_(count) {}
+
+  // Empty when none of the sources gives the set a document. Throws a UserError where a source gives train none; of
+  // another set such a source is left out, with a warning if samples were asked for.
+  std::vector<SetPart> make(const DataGroup& group, SetKind kind, int64_t num_samples);
+
+  const std::shared_ptr<const TokenStore>& store(const std::string& prefix);
+
+ private:
+  DocumentRange documents_of(const DataSource& source, SetKind kind);
+  std::vector<DataSource> with_documents(const DataGroup& group, SetKind kind, int64_t num_samples);
+
+  const Split split_;
+  const Count count_;
+  std::map<std::string, std::shared_ptr<const TokenStore>> stores_;
+};
+
+// Nothing for a single part. `lengths`: the samples that each part has.
+std::optional<BlendIndex> blend_of(const std::vector<double>& weights, const std::vector<int64_t>& lengths,
+                                   const std::string& name, int64_t num_samples);
+
+// A group for each of `groups`; null results are left out.
+template <class Build>
+auto build_groups(const std::vector<DataGroup>& groups, Build build) {
+  std::vector<decltype(build(groups.front()))> built;
+  for (const DataGroup& group : groups)
+    if (auto dataset = build(group)) built.push_back(std::move(dataset));
+  return built;
+}
+
+}  // namespace espalier::data::internal

@@ -1,0 +1,64 @@
+// The samples of a set, whatever the kind of model: by number, as named arrays of whole numbers.
+//
+//   Sample sample;
+//   source.read(17, sample);
+//   for (size_t at = 0; at < source.fields().size(); ++at)
+//     use(source.fields()[at].name, source.fields()[at].shape, sample.arrays[at]);
+//
+// A sample is a function of its number alone, so that every rank of every layout reads the same, in any order, and a
+// run goes on from a number. Immutable; any number of threads may read, each into a sample of its own.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/order_fingerprint.h"
+
+namespace espalier::data {
+
+// An array that every sample of a source has.
+struct SampleField {
+  std::string name;            // upstream's: "text", "loss_mask"
+  std::vector<int64_t> shape;  // of one sample; empty: a single number
+  bool operator==(const SampleField&) const = default;
+
+  int64_t size() const {
+    int64_t size = 1;
+    for (const int64_t extent : shape) size *= extent;
+    return size;
+  }
+};
+
+struct Sample {
+  std::vector<std::vector<int64_t>> arrays;  // in the order of fields(), each in row-major order
+  int64_t source = 0;                        // which data set of a blend it is from: an index into source_names()
+};
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  virtual const std::string& name() const = 0;  // "train" or the name of its group
+  virtual int64_t size() const = 0;
+  virtual const std::vector<SampleField>& fields() const = 0;
+  // Replaces what `sample` holds by sample `number`, from 0 to size() - 1.
+  virtual void read(int64_t number, Sample& sample) const = 0;
+  virtual const std::vector<std::string>& source_names() const = 0;
+  // For people: samples, epochs and documents of each data set, and what is left out.
+  virtual std::string description() const = 0;
+  // What decides which samples are read; `reading` says in which order (Sampler::description()).
+  virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
+
+  // The index of a field in fields() and Sample::arrays.
+  size_t field(const std::string& name) const {
+    const auto found =
+        std::find_if(fields().begin(), fields().end(), [&](const auto& one) { return one.name == name; });
+    ESPALIER_CHECK(found != fields().end(), "samples of ", this->name(), " have no '", name, "'");
+    return static_cast<size_t>(found - fields().begin());
+  }
+};
+
+}  // namespace espalier::data

@@ -1,0 +1,201 @@
+#include "data/sentence_sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "data/masked_lm.h"
+#include "data/numpy_random.h"
+
+namespace espalier::data {
+namespace {
+
+constexpr int64_t kNoLabel = -1;
+constexpr double kSwapped = 0.5, kFromFront = 0.5;  // shares
+
+// `values`, then `padding` up to the length of the field.
+template <class Values>
+void fill_padded(std::vector<int64_t>& array, int64_t length, const Values& values, int64_t padding) {
+  ESPALIER_CHECK(static_cast<int64_t>(values.size()) <= length, values.size(), " of ", length);
+  array.assign(static_cast<size_t>(length), padding);
+  std::copy(values.begin(), values.end(), array.begin());
+}
+
+using Half = std::span<const int32_t>;
+
+// Takes one token after another off the longer half, at a random end.
+bool truncate(Half& a, Half& b, int64_t target, NumpyRandom& random) {
+  bool any = false;
+  while (static_cast<int64_t>(a.size() + b.size()) > target) {
+    Half& longer = a.size() > b.size() ? a : b;
+    longer = random.uniform() < kFromFront ? longer.subspan(1) : longer.first(longer.size() - 1);
+    any = true;
+  }
+  return any;
+}
+
+class BertSampleMaker final : public SentenceSampleMaker {
+ public:
+  explicit BertSampleMaker(const SentenceSampleOptions& options) : options_(options) {
+    const std::vector<int64_t> row = {options.sequence_length};
+    fields_ = {{"text", row},      {"types", row},        {"labels", row},  {"is_random", {}},
+               {"loss_mask", row}, {"padding_mask", row}, {"truncated", {}}};
+  }
+
+  void make(const SentenceRun& run, Sample& sample) const override {
+    NumpyRandom random(run.seed);
+    Half a = run.ids, b;
+    bool swapped = false;
+    if (options_.binary_head) {
+      const auto num_sentences = static_cast<int64_t>(run.ends.size());
+      ESPALIER_CHECK(num_sentences >= 2);
+      const int64_t of_a = num_sentences >= 3 ? random.integer(1, num_sentences) : 1;
+      const auto cut = static_cast<size_t>(run.ends[static_cast<size_t>(of_a - 1)]);
+      a = run.ids.first(cut), b = run.ids.subspan(cut);
+      swapped = random.uniform() < kSwapped;
+      if (swapped) std::swap(a, b);
+    }
+    const bool truncated = truncate(a, b, run.target, random);
+    const SentenceVocabulary& vocabulary = options_.vocabulary;
+    std::vector<int32_t> ids = {vocabulary.cls};
+    ids.insert(ids.end(), a.begin(), a.end());
+    ids.push_back(vocabulary.sep);
+    std::vector<int64_t> types(ids.size(), 0);
+    if (!b.empty()) {
+      ids.insert(ids.end(), b.begin(), b.end());
+      ids.push_back(vocabulary.sep);
+      types.resize(ids.size(), 1);
+    }
+    const MaskingRequest masking{MaskingStyle::kBert, options_.mask_probability,
+                                 options_.mask_probability * static_cast<double>(run.target)};
+    store(ids, types, mask_text(ids, vocabulary, masking, random), sample);
+    sample.arrays[3] = {swapped};
+    sample.arrays[6] = {truncated};
+  }
+
+ private:
+  void store(const std::vector<int32_t>& ids, const std::vector<int64_t>& types, const MaskedText& masked,
+             Sample& sample) const {
+    const int64_t length = options_.sequence_length;
+    const int32_t pad = options_.vocabulary.pad;
+    sample.arrays.resize(fields_.size());
+    fill_padded(sample.arrays[0], length, masked.ids, pad);
+    fill_padded(sample.arrays[1], length, types, pad);  // not 0: as upstream
+    fill_padded(sample.arrays[5], length, std::vector<int64_t>(ids.size(), 1), 0);
+    std::vector<int64_t>&labels = sample.arrays[2], &loss_mask = sample.arrays[4];
+    labels.assign(static_cast<size_t>(length), kNoLabel);
+    loss_mask.assign(static_cast<size_t>(length), 0);
+    for (const int32_t position : masked.positions) {
+      labels[static_cast<size_t>(position)] = ids[static_cast<size_t>(position)];
+      loss_mask[static_cast<size_t>(position)] = 1;
+    }
+  }
+
+  const SentenceSampleOptions options_;
+};
+
+class T5SampleMaker final : public SentenceSampleMaker {
+ public:
+  explicit T5SampleMaker(const SentenceSampleOptions& options) : options_(options) {
+    const std::vector<int64_t> encoder = {options.sequence_length}, decoder = {options.decoder_sequence_length};
+    fields_ = {
+        {"text_enc", encoder}, {"text_dec", decoder}, {"labels", decoder}, {"loss_mask", decoder}, {"truncated", {}}};
+  }
+
+  void make(const SentenceRun& run, Sample& sample) const override {
+    NumpyRandom random(run.seed);
+    const bool truncated = static_cast<int64_t>(run.ids.size()) > run.target;
+    const std::span<const int32_t> ids = truncated ? run.ids.first(static_cast<size_t>(run.target)) : run.ids;
+    const SentenceVocabulary& vocabulary = options_.vocabulary;
+    const MaskingRequest masking{MaskingStyle::kT5, options_.mask_probability,
+                                 options_.mask_probability * static_cast<double>(run.target)};
+    const MaskedText masked = mask_text(ids, vocabulary, masking, random);
+    check_room(masked);
+
+    std::vector<int32_t> encoder, decoder = {vocabulary.bos};
+    size_t next = 0;  // of the tokens that the encoder sees
+    for (size_t number = 0; number < masked.runs.size(); ++number) {
+      const auto [begin, end] = masked.runs[number];
+      const int32_t sentinel = vocabulary.sentinels[number];
+      encoder.insert(encoder.end(), ids.begin() + static_cast<int64_t>(next), ids.begin() + masked.positions[begin]);
+      encoder.push_back(sentinel);
+      decoder.push_back(sentinel);
+      for (size_t at = begin; at < end; ++at) decoder.push_back(ids[static_cast<size_t>(masked.positions[at])]);
+      next = static_cast<size_t>(masked.positions[end - 1]) + 1;
+    }
+    encoder.insert(encoder.end(), ids.begin() + static_cast<int64_t>(next), ids.end());
+    std::vector<int32_t> labels(decoder.begin() + 1, decoder.end());
+    labels.push_back(vocabulary.eos);
+
+    sample.arrays.resize(fields_.size());
+    const int64_t length = options_.decoder_sequence_length;
+    fill_padded(sample.arrays[0], options_.sequence_length, encoder, vocabulary.pad);
+    fill_padded(sample.arrays[1], length, decoder, vocabulary.pad);
+    fill_padded(sample.arrays[2], length, labels, kNoLabel);
+    fill_padded(sample.arrays[3], length, std::vector<int64_t>(decoder.size(), 1), 0);
+    sample.arrays[4] = {truncated};
+  }
+
+ private:
+  void check_room(const MaskedText& masked) const {
+    const size_t num_runs = masked.runs.size(), num_sentinels = options_.vocabulary.sentinels.size();
+    if (num_runs > num_sentinels)
+      throw UserError(concat("a sample of T5 leaves out ", num_runs, " runs of tokens, and the vocabulary has ",
+                             num_sentinels, " tokens <extra_id_N> to mark them. Give --vocab-extra-ids ",
+                             std::max<size_t>(100, 2 * num_runs), " or a smaller --mask-prob."),
+                      ExitCode::kUsage);
+    const auto needed = static_cast<int64_t>(1 + num_runs + masked.positions.size());
+    if (needed > options_.decoder_sequence_length)
+      throw UserError(concat("a sample of T5 needs ", needed, " tokens of its decoder (1 to begin, ", num_runs,
+                             " sentinels, ", masked.positions.size(), " masked tokens), and --decoder-seq-length is ",
+                             options_.decoder_sequence_length, ". Raise it, or lower --mask-prob."),
+                      ExitCode::kUsage);
+  }
+
+  const SentenceSampleOptions options_;
+};
+
+}  // namespace
+
+void SentenceSampleOptions::check(Problems& problems) const {
+  const int64_t shortest = sequence_length - max_length() + 2;
+  if (sequence_length < shortest)
+    problems.add("--seq-length ", sequence_length, ": ", name_of(model), " needs at least ", shortest,
+                 ": 2 tokens beside its special ones");
+  if (!(mask_probability > 0 && mask_probability <= 1))
+    problems.add("--mask-prob ", format_shortest(mask_probability), ": expected a share above 0, up to 1");
+  if (!(short_probability >= 0 && short_probability <= 1))
+    problems.add("--short-seq-prob ", format_shortest(short_probability), ": expected a share from 0 to 1");
+  if (model != SentenceModel::kT5 || sequence_length < shortest || decoder_sequence_length <= 0) return;
+  // Of a full sample: what begins, one sentinel at least, the masked tokens.
+  const auto needed = 2 + static_cast<int64_t>(mask_probability * static_cast<double>(max_length()));
+  if (decoder_sequence_length < needed)
+    problems.add("--decoder-seq-length ", decoder_sequence_length, ": a sample of --seq-length ", sequence_length,
+                 " with --mask-prob ", format_shortest(mask_probability), " needs at least ", needed,
+                 "; 3 sentinels for 10 masked tokens are usual");
+}
+
+std::string SentenceSampleOptions::description() const {
+  std::string text = name_of(model);
+  text += concat(" of ", sequence_length);
+  if (model == SentenceModel::kT5)
+    text += concat(" and ", decoder_sequence_length);
+  else
+    text += concat(binary_head ? " with" : " without", " binary head");
+  text += concat(", masked ", format_shortest(mask_probability), ", short ", format_shortest(short_probability));
+  if (vocabulary.size == 0) return text;  // only the map is wanted
+  text += concat(", vocabulary ", vocabulary.size);
+  if (model == SentenceModel::kT5)
+    return text + concat(", decoder begins with ", vocabulary.bos, " and ends with ", vocabulary.eos, ", ",
+                         vocabulary.sentinels.size(), " sentinels");
+  return text;
+}
+
+std::unique_ptr<const SentenceSampleMaker> SentenceSampleMaker::create(const SentenceSampleOptions& options) {
+  if (options.model == SentenceModel::kBert) return std::make_unique<BertSampleMaker>(options);
+  ESPALIER_CHECK(options.decoder_sequence_length > 0);
+  return std::make_unique<T5SampleMaker>(options);
+}
+
+}  // namespace espalier::data
