@@ -24,22 +24,8 @@ namespace {
 // Splits and weights, and that the token files exist. Returns the prefixes that are read.
 std::vector<std::string> check_sources(const config::RunConfig& config, Problems& problems) {
   const config::DataConfig& from = config.data;
-  data::DataSetOptions options;
-  options.data_path = from.data_path;
-  options.data_file_list = from.data_file_list;
-  options.train_data_path = from.train_data_path;
-  options.valid_data_path = from.valid_data_path;
-  options.test_data_path = from.test_data_path;
-  options.split = from.split;
-  options.train_weighted_split_paths = from.train_weighted_split_paths;
-  options.valid_weighted_split_paths = from.valid_weighted_split_paths;
-  options.test_weighted_split_paths = from.test_weighted_split_paths;
-  options.train_weighted_split_paths_path = from.train_weighted_split_paths_path;
-  options.valid_weighted_split_paths_path = from.valid_weighted_split_paths_path;
-  options.test_weighted_split_paths_path = from.test_weighted_split_paths_path;
-  options.data_impl = from.data_impl;
+  data::DataSetOptions options = config::data_sets(config);
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
-  options.seed = config.training.seed;
   const bool names_data = !from.data_path.empty() || !from.data_file_list.empty() || !from.train_data_path.empty() ||
                           !from.valid_data_path.empty() || !from.test_data_path.empty() || from.weighted_splits ||
                           !from.valid_weighted_split_paths.empty() || !from.valid_weighted_split_paths_path.empty() ||

@@ -24,7 +24,7 @@ struct FileChecks {
   }
 
   static bool is_hugging_face(const TokenizerConfig& tokenizer) {
-    return tokenizer.tokenizer_type == "HFTokenizer" || tokenizer.tokenizer_type == "HuggingFaceTokenizer";
+    return tokenizer.type == "HFTokenizer" || tokenizer.type == "HuggingFaceTokenizer";
   }
   void check_tokenizer();
   void check_hugging_face(const char* name, const std::string& path);
@@ -37,36 +37,36 @@ void FileChecks::check_tokenizer() {
   const TokenizerConfig& tokenizer = config.tokenizer;
   const auto check_file = [&](const char* name, const std::string& file, const char* meaning) {
     if (file.empty() && !config.validate_only)
-      problems.add(name, " is required with --tokenizer-type ", tokenizer.tokenizer_type, ": ", meaning);
+      problems.add(name, " is required with --tokenizer-type ", tokenizer.type, ": ", meaning);
     if (!file.empty() && !exists(file)) problems.add(origin(name), ": there is no such file");
   };
-  if (tokenizer.tokenizer_type == "GPT2BPETokenizer") {
+  if (tokenizer.type == "GPT2BPETokenizer") {
     check_file("--vocab-file", tokenizer.vocab_file, "vocab.json");
     check_file("--merge-file", tokenizer.merge_file, "merges.txt");
     return;
   }
-  if (tokenizer.tokenizer_type == "NullTokenizer") {
+  if (tokenizer.type == "NullTokenizer") {
     if (!tokenizer.vocab_size) problems.add("--vocab-size is required with --tokenizer-type NullTokenizer");
     return;
   }
-  if (tokenizer.tokenizer_type.rfind("BertWordPiece", 0) == 0)
+  if (tokenizer.type.rfind("BertWordPiece", 0) == 0)
     return check_file("--vocab-file", tokenizer.vocab_file, "vocab.txt");
-  const bool named_by_path = tokenizer.tokenizer_type == "PretrainedFromHF";
+  const bool named_by_path = tokenizer.type == "PretrainedFromHF";
   if (!named_by_path && !is_hugging_face(tokenizer)) {
-    const char* meaning = tokenizer.tokenizer_type == "TikTokenizer" ? "ranks of tiktoken" : "a SentencePiece .model";
-    return check_file("--tokenizer-model", tokenizer.tokenizer_model, meaning);
+    const char* meaning = tokenizer.type == "TikTokenizer" ? "ranks of tiktoken" : "a SentencePiece .model";
+    return check_file("--tokenizer-model", tokenizer.model_file, meaning);
   }
   // NVIDIA and Argonne say --tokenizer-model where BigScience says --tokenizer-name-or-path.
-  const bool by_model = !named_by_path && tokenizer.tokenizer_name_or_path.empty();
+  const bool by_model = !named_by_path && tokenizer.name_or_path.empty();
   check_hugging_face(by_model ? "--tokenizer-model" : "--tokenizer-name-or-path",
-                     by_model ? tokenizer.tokenizer_model : tokenizer.tokenizer_name_or_path);
+                     by_model ? tokenizer.model_file : tokenizer.name_or_path);
 }
 
 void FileChecks::check_hugging_face(const char* name, const std::string& path) {
   std::error_code error;
   if (path.empty()) {
     if (!config.validate_only) {
-      problems.add(name, " is required with --tokenizer-type ", config.tokenizer.tokenizer_type,
+      problems.add(name, " is required with --tokenizer-type ", config.tokenizer.type,
                    ": tokenizer.json or its folder");
     }
   } else if (!exists(path)) {
@@ -160,7 +160,7 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
   checks.check_finetune();
   checks.check_folder_to_write("--save", config.checkpoint.save);
   checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
-  checks.check_folder_to_write("--data-cache-path", config.data.data_cache_path);
+  checks.check_folder_to_write("--data-cache-path", config.data.cache_path);
 }
 
 }  // namespace espalier::config

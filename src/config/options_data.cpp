@@ -49,7 +49,7 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
         .add(std::string("--") + set + "-data-path", *words,
              "files of this set alone, read whole, in the form of --data-path and instead of it")
         .value_name("WORD");
-  table.add("--data-cache-path", data.data_cache_path, "keep index arrays in this folder")
+  table.add("--data-cache-path", data.cache_path, "keep index arrays in this folder")
       .value_name("DIR")
       .on_resume(ResumeRule::kFree);
   table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")

@@ -4,7 +4,7 @@
 namespace espalier::config::internal {
 
 void add_tokenizer(OptionTable& table, TokenizerConfig& tokenizer) {
-  table.add("--tokenizer-type", tokenizer.tokenizer_type, "GPT-2's files, a tokenizer.json, a .model, ...")
+  table.add("--tokenizer-type", tokenizer.type, "GPT-2's files, a tokenizer.json, a .model, ...")
       .common()
       .choices({"GPT2BPETokenizer", "PretrainedFromHF", "HFTokenizer", "HuggingFaceTokenizer",
                 "GPTSentencePieceTokenizer", "SentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer",
@@ -17,20 +17,17 @@ void add_tokenizer(OptionTable& table, TokenizerConfig& tokenizer) {
       .value_name("FILE")
       .common()
       .on_resume(ResumeRule::kFree);
-  table
-      .add("--tokenizer-name-or-path", tokenizer.tokenizer_name_or_path,
-           "tokenizer.json of PretrainedFromHF, or its folder")
+  table.add("--tokenizer-name-or-path", tokenizer.name_or_path, "tokenizer.json of PretrainedFromHF, or its folder")
       .value_name("PATH")
       .common()
       .on_resume(ResumeRule::kFree);
   table
-      .add("--tokenizer-model", tokenizer.tokenizer_model,
+      .add("--tokenizer-model", tokenizer.model_file,
            "a SentencePiece .model, the ranks of TikTokenizer, or the tokenizer.json of HFTokenizer")
       .value_name("PATH")
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add("--vocab-extra-ids", tokenizer.vocab_extra_ids, "tokens <extra_id_0> ... to add to the vocabulary")
-      .minimum(0);
+  table.add("--vocab-extra-ids", tokenizer.extra_ids, "tokens <extra_id_0> ... to add to the vocabulary").minimum(0);
   table.add("--vocab-size", tokenizer.vocab_size, "of NullTokenizer, and of TikTokenizer with JSON").minimum(1);
   table.add("--tiktoken-pattern", tokenizer.tiktoken_pattern, "a name such as cl100k_base, or a regular expression")
       .value_name("NAME");

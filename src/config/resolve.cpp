@@ -272,4 +272,15 @@ std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config) {
   return plan::shared_stages(run.model.params, plan::make_partition(run));
 }
 
+data::DataSetOptions data_sets(const RunConfig& config) {
+  data::DataSetOptions sets = config.data;
+  const TrainingConfig& training = config.training;
+  const int64_t per_evaluation = config.data.eval_iters * training.global_batch_size.value_or(0);
+  sets.seed = training.seed;
+  sets.train_samples = training.num_samples;
+  sets.valid_samples = (training.scheduled_steps / config.data.eval_interval + 1) * per_evaluation;
+  sets.test_samples = per_evaluation;
+  return sets;
+}
+
 }  // namespace espalier::config

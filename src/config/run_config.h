@@ -20,10 +20,12 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "config/family.h"
+#include "data/data_plan.h"
 #include "plan/lr_schedule.h"
 #include "plan/run_shape.h"
 #include "spec/grid.h"
 #include "spec/vocabulary.h"
+#include "text/tokenizer.h"
 
 namespace espalier::config {
 
@@ -97,16 +99,8 @@ struct OptimizerConfig {
   int64_t hysteresis = 2;
 };
 
-struct DataConfig {
-  std::vector<std::string> data_path;  // one prefix, or weight prefix weight prefix ...
-  std::string data_file_list;          // lines WEIGHT PREFIX CORPUS
-  std::string split;                   // "969, 30, 1" after resolve() when one of the two above is given
-  std::vector<std::string> train_data_path, valid_data_path, test_data_path;  // each set's own, read whole
-  // "NAME: W a:b PATH, W a:b PATH", one text per group; the second form is a file with one line of quoted groups.
-  std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
-  std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
-  std::string data_cache_path;
-  std::string data_impl = "infer";  // infer | mmap | lazy | cached
+// Where samples come from, and which; data_sets() adds what the rest of the run says of them.
+struct DataConfig : data::DataSetOptions {
   std::optional<int64_t> seq_length, encoder_seq_length;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   SampleOrder sample_order = SampleOrder::kMegatron;
@@ -117,18 +111,12 @@ struct DataConfig {
   bool eval_only = false;
 
   // resolved
-  int64_t sequence_length = 0;
+  // (sequence_length too)
   bool weighted_splits = false;  // the sets come from *_weighted_split_paths, not from data_path
 };
 
-struct TokenizerConfig {
-  std::string tokenizer_type = "GPT2BPETokenizer";  // tokenizer_types()
-  std::string vocab_file, merge_file, tokenizer_name_or_path, tokenizer_model;
-  int64_t vocab_extra_ids = 0;
-  std::optional<int64_t> vocab_size;  // of NullTokenizer and TikTokenizer
-  std::string tiktoken_pattern;
-  int64_t tiktoken_num_special_tokens = 1000;
-  std::vector<std::string> tiktoken_special_tokens;
+struct TokenizerConfig : text::TokenizerOptions {
+  TokenizerConfig() { type = "GPT2BPETokenizer"; }
   int64_t make_vocab_size_divisible_by = 128;
   std::optional<int64_t> pad_vocab_size_to;
 };
@@ -229,6 +217,10 @@ void set_vocabulary(RunConfig& config, int64_t vocab_size);
 spec::ModelSpec model_spec(const RunConfig& config);
 // What plans are made from; the vocabulary and the batch are known.
 plan::RunShape run_shape(const RunConfig& config);
+
+// The data sets of a resolved run. The number of samples asked of each follows from steps, intervals and batch
+// (Megatron's target counts).
+data::DataSetOptions data_sets(const RunConfig& config);
 
 // Sets of pipeline stages that hold parameters in common (plan::shared_stages). It does not depend on the vocabulary: a
 // boundary that does lies between layers that share nothing.

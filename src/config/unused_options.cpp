@@ -118,7 +118,7 @@ void Search::search_parallel() {
 }
 
 void Search::search_tokenizer() {
-  const std::string& type = config_.tokenizer.tokenizer_type;
+  const std::string& type = config_.tokenizer.type;
   const std::string reason = concat("--tokenizer-type ", type, " does not read it");
   const bool is_bert = type.starts_with("BertWordPiece"), is_gpt2 = type == "GPT2BPETokenizer";
   const bool is_hub_path = type == "HFTokenizer" || type == "HuggingFaceTokenizer";
@@ -128,7 +128,7 @@ void Search::search_tokenizer() {
   add_if(!is_gpt2, {"--merge-file"}, reason);
   add_if(!by_path && !is_hub_path, {"--tokenizer-name-or-path"}, reason);
   add_if(is_bert || is_gpt2 || by_path || is_null, {"--tokenizer-model"}, reason);
-  add_if(is_hub_path && !config_.tokenizer.tokenizer_name_or_path.empty(), {"--tokenizer-model"},
+  add_if(is_hub_path && !config_.tokenizer.name_or_path.empty(), {"--tokenizer-model"},
          "--tokenizer-name-or-path wins");
   add_if(!is_tiktoken && !is_null, {"--vocab-size"}, reason);
   add_if(!is_tiktoken, {"--tiktoken-pattern", "--tiktoken-num-special-tokens", "--tiktoken-special-tokens"}, reason);

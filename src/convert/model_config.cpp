@@ -20,12 +20,7 @@ std::string model_recipe(const GptConfig& model, plan::Precision precision, cons
   config::TokenizerConfig& of_run = options.config.tokenizer;
   of_run.make_vocab_size_divisible_by = 1;
   of_run.pad_vocab_size_to = model.padded_vocab_size;
-  of_run.tokenizer_type = tokenizer.type;
-  of_run.vocab_file = tokenizer.vocab_file;
-  of_run.merge_file = tokenizer.merge_file;
-  of_run.tokenizer_name_or_path = tokenizer.name_or_path;
-  of_run.tokenizer_model = tokenizer.model_file;
-  of_run.vocab_size = tokenizer.vocab_size;
+  static_cast<text::TokenizerOptions&>(of_run) = tokenizer;
   options.config.training.bf16 = precision == plan::Precision::kBf16;
   options.config.training.fp16 = precision == plan::Precision::kFp16;
   return options.table.to_toml([](const Option& option) {

@@ -9,6 +9,20 @@
 #include "data/token_probe.h"
 
 namespace espalier::data {
+void GptDataset::read(int64_t number, Sample& sample) const {
+  sample.arrays.resize(1);
+  sample.arrays[0].resize(static_cast<size_t>(sequence_length_) + 1);
+  sample.source = this->sample(number, sample.arrays[0]);
+}
+
+std::vector<std::string> GptDataset::prefixes() const {
+  std::vector<std::string> prefixes;
+  for (const Part& part : parts_) prefixes.push_back(part.store->prefix());
+  return prefixes;
+}
+
+OrderFingerprint GptDataset::fingerprint(const std::string& reading) const { return order_fingerprint(*this, reading); }
+
 int64_t GptDataset::sample(int64_t number, std::span<int64_t> ids) const {
   ESPALIER_CHECK(static_cast<int64_t>(ids.size()) == sequence_length_ + 1, ids.size());
   const BlendIndex::Place place = blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
@@ -54,6 +68,7 @@ class GptDatasetBuilder {
     auto dataset = std::make_unique<GptDataset>();
     dataset->name_ = group.name;
     dataset->sequence_length_ = options_.sequence_length;
+    dataset->fields_ = {{.name = "text", .shape = {dataset->sequence_length_ + 1}, .holds_ids = true}};
     dataset->seed_ = options_.seed;
     std::vector<double> weights;
     std::vector<int64_t> lengths;

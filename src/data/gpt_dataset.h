@@ -18,25 +18,31 @@
 #include "data/blend.h"
 #include "data/data_plan.h"
 #include "data/sample_index.h"
+#include "data/sample_source.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
 
-class GptDataset {
+class GptDataset final : public SampleSource {
  public:
-  const std::string& name() const { return name_; }  // "train" or the name of its group
+  const std::string& name() const override { return name_; }
   // At least as many as were asked for.
-  int64_t size() const { return blend_ ? blend_->size() : parts_.front().index.size(); }
+  int64_t size() const override { return blend_ ? blend_->size() : parts_.front().index.size(); }
   int64_t sequence_length() const { return sequence_length_; }
+  // "text": sequence length + 1 ids.
+  const std::vector<SampleField>& fields() const override { return fields_; }
+  void read(int64_t number, Sample& sample) const override;
 
   // Writes sequence length + 1 ids (the inputs are all but the last, the labels all but the first) and returns the
   // source, an index into source_names().
   int64_t sample(int64_t number, std::span<int64_t> ids) const;
 
   // One name for each data set of the blend: the last part of its prefix, longer where two would be equal.
-  const std::vector<std::string>& source_names() const { return source_names_; }
+  const std::vector<std::string>& source_names() const override { return source_names_; }
   // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source.
-  std::string description() const;
+  std::string description() const override;
+  std::vector<std::string> prefixes() const override;
+  OrderFingerprint fingerprint(const std::string& reading) const override;
 
   // What the set is made of, in the order of source_names().
   struct Part {
@@ -49,8 +55,7 @@ class GptDataset {
   const std::vector<Part>& parts() const { return parts_; }
   int64_t seed() const { return seed_; }
 
-  // Looks at some places of every token file: an id below 0 or not below `vocab_size` is a UserError (kBadData).
-  void probe_ids(int64_t vocab_size) const;
+  void probe_ids(int64_t vocab_size) const override;
 
  private:
   friend class GptDatasetBuilder;
@@ -58,6 +63,7 @@ class GptDataset {
   std::string name_;
   int64_t seed_ = 0;
   int64_t sequence_length_ = 0;
+  std::vector<SampleField> fields_;
   std::vector<Part> parts_;
   std::vector<std::string> source_names_;
   std::optional<BlendIndex> blend_;  // with several parts

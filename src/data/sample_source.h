@@ -23,6 +23,7 @@ namespace espalier::data {
 struct SampleField {
   std::string name;            // upstream's: "text", "loss_mask"
   std::vector<int64_t> shape;  // of one sample; empty: a single number
+  bool holds_ids = false;      // of the vocabulary, unchecked: who reads them for a model checks them
   bool operator==(const SampleField&) const = default;
 
   int64_t size() const {
@@ -49,6 +50,10 @@ class SampleSource {
   virtual const std::vector<std::string>& source_names() const = 0;
   // For people: samples, epochs and documents of each data set, and what is left out.
   virtual std::string description() const = 0;
+  // Of the token files, each as often as it is read from.
+  virtual std::vector<std::string> prefixes() const = 0;
+  // Looks at some places of every token file: an id below 0 or not below `vocab_size` is a UserError (kBadData).
+  virtual void probe_ids(int64_t vocab_size) const = 0;
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
 

@@ -11,6 +11,7 @@
 #include "data/internal/set_parts.h"
 #include "data/sentence_map_cache.h"
 #include "data/token_files.h"
+#include "data/token_probe.h"
 
 namespace espalier::data {
 namespace {
@@ -74,6 +75,18 @@ void check_boundaries(const TokenStore& store, const SentenceSampleOptions& samp
 }
 
 }  // namespace
+
+void SentenceDataset::probe_ids(int64_t vocab_size) const {
+  for (const Part& part : parts_)
+    if (const auto problem = data::probe_ids(*part.store, {0, part.store->num_sequences()}, vocab_size))
+      throw UserError(*problem, ExitCode::kBadData);
+}
+
+std::vector<std::string> SentenceDataset::prefixes() const {
+  std::vector<std::string> prefixes;
+  for (const Part& part : parts_) prefixes.push_back(part.store->prefix());
+  return prefixes;
+}
 
 void SentenceDataset::read(int64_t number, Sample& sample) const {
   ESPALIER_CHECK(number >= 0 && number < size(), "sample ", number, " of ", size());

@@ -39,6 +39,8 @@ class SentenceDataset final : public SampleSource {
   void read(int64_t number, Sample& sample) const override;
   const std::vector<std::string>& source_names() const override { return source_names_; }
   std::string description() const override;
+  std::vector<std::string> prefixes() const override;
+  void probe_ids(int64_t vocab_size) const override;
   OrderFingerprint fingerprint(const std::string& reading) const override;
 
   const std::vector<Part>& parts() const { return parts_; }

@@ -5,11 +5,22 @@
 
 namespace espalier::families {
 
-const std::vector<const config::Family*>& all_families() {
-  static const std::vector<const config::Family*> families = {
+namespace {
+
+std::vector<const config::Family*>& list() {
+  static std::vector<const config::Family*> families = {
       &gpt_family(),
   };
   return families;
+}
+
+}  // namespace
+
+const std::vector<const config::Family*>& all_families() { return list(); }
+
+void add_family(const config::Family& family) {
+  ESPALIER_CHECK(find_family(family.name) == nullptr, "a second family ", family.name);
+  list().push_back(&family);
 }
 
 const config::Family* find_family(const std::string& name) {

@@ -12,6 +12,9 @@ namespace espalier::families {
 
 const std::vector<const config::Family*>& all_families();
 
+// One that the program brings: tests do. It outlives the program; its name must be new.
+void add_family(const config::Family& family);
+
 // nullptr if there is none of that name.
 const config::Family* find_family(const std::string& name);
 

@@ -24,7 +24,7 @@ at::ScalarType compute_type(const std::string& name) {
 // The tokenizer's files travel with the checkpoint under their usual names.
 std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig& config,
                                                   const std::filesystem::path& folder) {
-  return text::load_tokenizer(text::moved_to(text::tokenizer_options_of(config), folder));
+  return text::load_tokenizer(text::moved_to(config, folder));
 }
 
 }  // namespace

@@ -3,18 +3,31 @@
 #include <vector>
 
 #include "base/error.h"
+#include "families/registry.h"
 #include "models/gpt/model.h"
 
 namespace espalier::models {
+namespace {
 
-const FamilyRuntime& runtime_of(const config::Family& family) {
-  static const std::vector<const FamilyRuntime*> runtimes = {
+std::vector<const FamilyRuntime*>& runtimes() {
+  static std::vector<const FamilyRuntime*> all = {
       &gpt_runtime(),
   };
-  for (const FamilyRuntime* runtime : runtimes)
+  return all;
+}
+
+}  // namespace
+
+void add_runtime(const FamilyRuntime& runtime) {
+  families::add_family(*runtime.family);
+  runtimes().push_back(&runtime);
+}
+
+const FamilyRuntime& runtime_of(const config::Family& family) {
+  for (const FamilyRuntime* runtime : runtimes())
     if (runtime->family == &family) return *runtime;
   ESPALIER_CHECK(false, "no runtime for the family ", family.name);
-  return *runtimes.front();
+  return *runtimes().front();
 }
 
 }  // namespace espalier::models

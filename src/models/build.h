@@ -6,11 +6,13 @@
 
 #include "config/family.h"
 #include "config/run_config.h"
+#include "models/data.h"
 #include "models/decoder.h"
 #include "nn/layer_builder.h"
 #include "pipeline/recompute.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
+#include "text/tokenizer.h"
 
 namespace espalier::models {
 
@@ -25,9 +27,16 @@ struct FamilyRuntime {
   // The depths of a part of the model. The builder's ParamSet holds their parameters and outlives the stage.
   std::unique_ptr<pipeline::Stage> (*build)(const nn::LayerBuilder& builder, const config::RunConfig& run,
                                             const plan::DepthRange& depths, const StageOptions& options) = nullptr;
+  // The run's data sets. Where `options` has a cache, one rank opens them before the others.
+  DataSets (*open_data)(const data::DataSetOptions& options, const config::RunConfig& run,
+                        const text::Tokenizer& tokenizer) = nullptr;
+  Collate (*collate)(const config::RunConfig& run, const text::Tokenizer& tokenizer) = nullptr;
   // A whole model to generate and score with; null where the family's models cannot.
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
 };
+
+// For programs that bring a family of their own: tests do. `runtime` outlives the program; its name must be new.
+void add_runtime(const FamilyRuntime& runtime);
 
 // Of a run's family. CHECKs that the registry has it: it lists what families/registry.cpp lists.
 const FamilyRuntime& runtime_of(const config::Family& family);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace espalier::tensor {
@@ -23,6 +24,9 @@ struct Batch {
   // First position whose document a position may attend to: [b, s] int32; undefined when attention crosses document
   // ends (no --reset-attention-mask).
   at::Tensor document_starts;
+  // What each term of the loss is a mean over, by its name: what the rows of this batch add to that. Models with one
+  // term, whose masks seldom differ, leave it empty.
+  std::vector<std::pair<std::string, double>> targets;
   std::map<std::string, at::Tensor> extra;  // what only one family needs, by name
 
   // The same with all tensors on `device`.

@@ -105,21 +105,6 @@ struct TokenizerOptions {
   std::vector<std::string> tiktoken_special_tokens;  // TikTokenizer
 };
 
-// The options in a struct whose members are named as Megatron's options are.
-template <class Config>
-TokenizerOptions tokenizer_options_of(const Config& config) {
-  return {.type = config.tokenizer_type,
-          .vocab_file = config.vocab_file,
-          .merge_file = config.merge_file,
-          .name_or_path = config.tokenizer_name_or_path,
-          .model_file = config.tokenizer_model,
-          .extra_ids = config.vocab_extra_ids,
-          .vocab_size = config.vocab_size,
-          .tiktoken_pattern = config.tiktoken_pattern,
-          .tiktoken_num_special_tokens = config.tiktoken_num_special_tokens,
-          .tiktoken_special_tokens = config.tiktoken_special_tokens};
-}
-
 // What type may be, of Megatron-DeepSpeed (BigScience's and Argonne's) and of NVIDIA's Megatron-LM.
 const std::vector<std::string>& tokenizer_types();
 

@@ -62,13 +62,6 @@ std::optional<data::CyclicLayout> cyclic_layout(const config::DataConfig& config
   return data::CyclicLayout{.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]};
 }
 
-std::vector<Loader> loaders_of(const std::vector<std::unique_ptr<const data::GptDataset>>& sets,
-                               const MaskOptions& masks, int64_t vocab_size, const Replica& replica) {
-  std::vector<Loader> loaders;
-  for (const auto& set : sets) loaders.emplace_back(*set, masks, vocab_size, replica);
-  return loaders;
-}
-
 bool has_optimizer_state(const store::Manifest& manifest) {
   return std::any_of(manifest.tensors.begin(), manifest.tensors.end(),
                      [](const store::StoredTensor& tensor) { return tensor.name.ends_with(".exp_avg"); });
@@ -87,16 +80,16 @@ store::ModelFacts model_facts(const config::RunConfig& config) {
 
 }  // namespace
 
-std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consumed) {
+std::string old_order_fingerprint(const data::SampleSource& source, int64_t consumed) {
   Hasher hasher;
-  std::vector<int64_t> ids(static_cast<size_t>(dataset.sequence_length()) + 1);
+  data::Sample sample;
   const auto probe = [&](int64_t number) {
-    dataset.sample(number % dataset.size(), ids);
-    hasher.update(ids.data(), ids.size() * sizeof(int64_t));
+    source.read(number % source.size(), sample);
+    hasher.update(sample.arrays[0].data(), sample.arrays[0].size() * sizeof(int64_t));
   };
   for (int64_t at = 0; at < kFingerprintProbes; ++at) {
     if (consumed > 0) probe(consumed * at / kFingerprintProbes);
-    if (consumed + at < dataset.size()) probe(consumed + at);
+    if (consumed + at < source.size()) probe(consumed + at);
   }
   return hex64(hasher.digest());
 }
@@ -104,8 +97,8 @@ std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consu
 Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
     : config_(config), grid_(grid), resolved_options_(table.to_toml()) {
   at::set_num_threads(static_cast<int>(*config_.training.num_threads));
-  log_info("> building ", config_.tokenizer.tokenizer_type, " tokenizer ...");
-  tokenizer_ = text::load_tokenizer(tokenizer_options(config_.tokenizer));
+  log_info("> building ", config_.tokenizer.type, " tokenizer ...");
+  tokenizer_ = text::load_tokenizer(config_.tokenizer);
   extra_files_ = tokenizer_files(*tokenizer_);
   config::set_vocabulary(config_, tokenizer_->vocab_size());
   const std::string& save = config_.checkpoint.save;
@@ -178,32 +171,33 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
 
 void Job::open_data() {
   log_info("> building train, validation, and test datasets ...");
-  const data::DataSetOptions options = data_set_options(config_);
+  const data::DataSetOptions options = config::data_sets(config_);
   log_info(" > datasets target sizes (minimum size):\n    train:      ", options.train_samples,
            "\n    validation: ", options.valid_samples, "\n    test:       ", options.test_samples);
   // With --data-cache-path the first rank writes what the others then read.
   const bool waits = !options.cache_path.empty() && grid_.rank > 0;
   if (waits) grid_.world.barrier();
-  data_ = data::GptDataSets::open(options);
+  const models::FamilyRuntime& family = models::runtime_of(*config_.family);
+  data_ = family.open_data(options, config_, *tokenizer_);
   if (!options.cache_path.empty() && grid_.rank == 0) grid_.world.barrier();
-  const MaskOptions masks = mask_options(config_.data, *tokenizer_);
+  const models::Collate collate = family.collate(config_, *tokenizer_);
   const int64_t ids = num_ids(config_);
   const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
-  train_.emplace_back(*data_.train, masks, ids, replica, cyclic_layout(config_.data));
-  valid_ = loaders_of(data_.valid, masks, ids, replica);
-  test_ = loaders_of(data_.test, masks, ids, replica);
+  train_.emplace_back(*data_.train, collate, ids, replica, cyclic_layout(config_.data));
+  for (const auto& set : data_.valid) valid_.emplace_back(*set, collate, ids, replica);
+  for (const auto& set : data_.test) test_.emplace_back(*set, collate, ids, replica);
   check_data();
-  sample_order_ = data::to_text(data::order_fingerprint(*data_.train, train_.front().order()));
+  sample_order_ = data::to_text(data_.train->fingerprint(train_.front().order()));
   log_info(data_.train->description());
-  log_info("> finished creating GPT datasets ...");
+  log_info("> finished creating ", config_.family->display, " datasets ...");
 }
 
 // What `espalier train` has refused before is refused here for those that come without it.
 void Job::check_data() {
   std::vector<std::string> prefixes;
-  const auto check = [&](const data::GptDataset& set) {
+  const auto check = [&](const data::SampleSource& set) {
     set.probe_ids(num_ids(config_));
-    for (const data::GptDataset::Part& part : set.parts()) prefixes.push_back(part.store->prefix());
+    for (const std::string& prefix : set.prefixes()) prefixes.push_back(prefix);
   };
   check(*data_.train);
   for (const auto& set : data_.valid) check(*set);

@@ -10,7 +10,7 @@
 #include "base/options.h"
 #include "ckpt/writer.h"
 #include "config/run_config.h"
-#include "data/gpt_dataset.h"
+#include "models/data.h"
 #include "pipeline/stage.h"
 #include "store/run_folder.h"
 #include "text/tokenizer.h"
@@ -37,7 +37,7 @@ class Job {
   tensor::ParamSet& params() { return *params_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   JobState state();
-  const data::GptDataSets& data_sets() const { return data_; }
+  const models::DataSets& data_sets() const { return data_; }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
 
@@ -77,7 +77,7 @@ class Job {
   std::optional<HeldFolder> held_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
-  data::GptDataSets data_;
+  models::DataSets data_;
   int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
   std::string sample_order_;                  // fingerprint of the training set's order
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
@@ -97,6 +97,6 @@ class Job {
 
 // What checkpoints held before data::OrderFingerprint: a hash of some of the samples before and after position
 // `consumed`.
-std::string old_order_fingerprint(const data::GptDataset& dataset, int64_t consumed);
+std::string old_order_fingerprint(const data::SampleSource& source, int64_t consumed);
 
 }  // namespace espalier::train

@@ -9,25 +9,29 @@
 
 namespace espalier::train {
 
-Loader::Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica,
+Loader::Loader(const data::SampleSource& source, models::Collate collate, int64_t vocab_size, const Replica& replica,
                const std::optional<data::CyclicLayout>& cyclic)
-    : dataset_(dataset),
-      masks_(masks),
+    : source_(source),
+      collate_(std::move(collate)),
       vocab_size_(vocab_size),
       replica_(replica),
-      sampler_(cyclic ? data::Sampler::cyclic(dataset.size(), *cyclic) : data::Sampler::sequential(dataset.size())) {}
+      sampler_(cyclic ? data::Sampler::cyclic(source.size(), *cyclic) : data::Sampler::sequential(source.size())) {}
 
-SampleRow Loader::read_row(int64_t number, int64_t sample) const {
-  SampleRow row{.sample_number = number, .source = 0, .ids = std::vector<int64_t>(dataset_.sequence_length() + 1)};
-  row.source = static_cast<int32_t>(dataset_.sample(sample, row.ids));
-  const auto [smallest, largest] = std::minmax_element(row.ids.begin(), row.ids.end());
-  if (*smallest < 0 || *largest >= vocab_size_)
-    throw UserError(
-        concat("sample ", number, " of '", dataset_.source_names()[static_cast<size_t>(row.source)],
-               "' holds token id ", *smallest < 0 ? *smallest : *largest, "; expected 0 to ", vocab_size_ - 1,
-               ", the ids of the vocabulary. The data was made with another tokenizer, or is damaged: run "
-               "'espalier data check', and compare --vocab-file or --tokenizer-name-or-path."),
-        ExitCode::kBadData);
+models::SampleRow Loader::read_row(int64_t number, int64_t sample) const {
+  models::SampleRow row{.sample_number = number, .sample = {}};
+  source_.read(sample, row.sample);
+  for (size_t field = 0; field < source_.fields().size(); ++field) {
+    if (!source_.fields()[field].holds_ids) continue;
+    const std::vector<int64_t>& ids = row.sample.arrays[field];
+    const auto [smallest, largest] = std::minmax_element(ids.begin(), ids.end());
+    if (*smallest < 0 || *largest >= vocab_size_)
+      throw UserError(
+          concat("sample ", number, " of '", source_.source_names()[static_cast<size_t>(row.sample.source)],
+                 "' holds token id ", *smallest < 0 ? *smallest : *largest, "; expected 0 to ", vocab_size_ - 1,
+                 ", the ids of the vocabulary. The data was made with another tokenizer, or is damaged: run "
+                 "'espalier data check', and compare --vocab-file or --tokenizer-name-or-path."),
+          ExitCode::kBadData);
+  }
   return row;
 }
 
@@ -35,10 +39,10 @@ std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches
   std::vector<tensor::Batch> micro_batches;
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
     const int64_t begin = first + (micro_batch * replica_.count + replica_.number) * micro_batch_size;
-    std::vector<SampleRow> rows;
+    std::vector<models::SampleRow> rows;
     for (int64_t number = begin; number < begin + micro_batch_size; ++number)
       rows.push_back(read_row(number, sampler_.sample(number)));
-    micro_batches.push_back(make_batch(rows, masks_));
+    micro_batches.push_back(collate_(rows));
   }
   return micro_batches;
 }

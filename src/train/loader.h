@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/gpt_dataset.h"
+#include "data/sample_source.h"
 #include "data/sampler.h"
 #include "dist/group.h"
-#include "train/make_batch.h"
+#include "models/data.h"
 
 namespace espalier::train {
 
@@ -20,10 +20,10 @@ struct Replica {
 
 class Loader {
  public:
-  // The data set outlives the loader. Ids must be 0 or more and below `vocab_size`; another is a UserError that names
-  // the sample, the data set and both numbers. `cyclic`: which sample of the data set stands at a place of the run is
-  // decided by --dataloader-type cyclic; else it is the sample of that number.
-  Loader(const data::GptDataset& dataset, const MaskOptions& masks, int64_t vocab_size, const Replica& replica,
+  // The source outlives the loader. Ids (SampleField::holds_ids) must be 0 or more and below `vocab_size`; another is a
+  // UserError that names the sample, the data set and both numbers. `cyclic`: which sample of the data set stands at a
+  // place of the run is decided by --dataloader-type cyclic; else it is the sample of that number.
+  Loader(const data::SampleSource& source, models::Collate collate, int64_t vocab_size, const Replica& replica,
          const std::optional<data::CyclicLayout>& cyclic = {});
 
   // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
@@ -33,16 +33,16 @@ class Loader {
   // number does not depend on the replicas or the micro-batch size. One thread at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
-  const data::GptDataset& dataset() const { return dataset_; }
+  const data::SampleSource& source() const { return source_; }
   // Of the order in which the data set is read: data::Sampler::description().
   std::string order() const { return sampler_.description(); }
 
  private:
   // The sample at place `number` of the run, which is `sample` of the data set.
-  SampleRow read_row(int64_t number, int64_t sample) const;
+  models::SampleRow read_row(int64_t number, int64_t sample) const;
 
-  const data::GptDataset& dataset_;
-  MaskOptions masks_;
+  const data::SampleSource& source_;
+  models::Collate collate_;
   int64_t vocab_size_;
   Replica replica_;
   mutable data::Sampler sampler_;  // remembers the permutation of an epoch

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/gpt_dataset.h"
+#include "models/gpt/batch.h"
 
 namespace espalier::train {
 namespace loader_test {
@@ -23,6 +25,10 @@ const data::GptDataset& dataset() {
     return data::GptDataSets::open(options);
   }();
   return *sets.train;
+}
+
+models::Collate collate() {
+  return [](const std::vector<models::SampleRow>& rows) { return models::make_gpt_batch(rows, {}); };
 }
 
 // What the data set holds under these numbers: the inputs of each sample.
@@ -42,7 +48,7 @@ std::vector<int64_t> ids_in(const tensor::Batch& batch) {
 
 TEST(Loader, TakesTheSamplesOfTheRunInOrder) {
   const int64_t size = dataset().size();
-  const Loader second(dataset(), {}, 5000, {.number = 1, .count = 2});
+  const Loader second(dataset(), collate(), 5000, {.number = 1, .count = 2});
   const auto batches = second.read(/*first=*/12, /*num_micro_batches=*/2, /*micro_batch_size=*/3);
   ASSERT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches[0].sample_numbers, (std::vector<int64_t>{15, 16, 17}));
@@ -63,7 +69,7 @@ TEST(Loader, ReadsTheSameCyclicSamplesInEveryLayout) {
       const int64_t num_micro_batches = 6 / (replicas * micro_batch_size);
       for (int64_t first = 0; first < 2 * size; first += 6)
         for (int64_t rank = 0; rank < replicas; ++rank) {
-          const Loader loader(dataset(), {}, 5000, {.number = rank, .count = replicas}, order);
+          const Loader loader(dataset(), collate(), 5000, {.number = rank, .count = replicas}, order);
           for (const tensor::Batch& batch : loader.read(first, num_micro_batches, micro_batch_size)) {
             std::vector<int64_t> expected;
             for (const int64_t place : batch.sample_numbers) expected.push_back(sampler.sample(place));
@@ -75,8 +81,9 @@ TEST(Loader, ReadsTheSameCyclicSamplesInEveryLayout) {
 }
 
 TEST(Loader, RefusesADataSetThatIsTooSmallForTheCyclicOrder) {
-  EXPECT_THROW(Loader(dataset(), {}, 5000, {}, data::CyclicLayout{.micro_batch_size = 2, .data_parallel_size = 1000}),
-               UserError);
+  EXPECT_THROW(
+      Loader(dataset(), collate(), 5000, {}, data::CyclicLayout{.micro_batch_size = 2, .data_parallel_size = 1000}),
+      UserError);
 }
 
 // -7 in an int32 store: as an unsigned number it would be above the vocabulary, as a signed one below.
@@ -93,7 +100,7 @@ TEST(Loader, RefusesIdsThatTheVocabularyDoesNotHave) {
     options.data_path = {prefix}, options.split = "100,0,0";
     options.sequence_length = 49, options.train_samples = 3;
     const data::GptDataSets sets = data::GptDataSets::open(options);
-    const Loader loader(*sets.train, {}, 5000, {});
+    const Loader loader(*sets.train, collate(), 5000, {});
     std::string error;
     try {
       loader.read(0, 4, 1);

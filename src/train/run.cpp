@@ -260,7 +260,7 @@ void Loop::evaluate_sets(const std::string& kind, const std::string& when, When 
   if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
   std::vector<MetricsFile::SetLosses> sets;
   for (const Loader& loader : loaders) {
-    const std::string& name = loader.dataset().name();
+    const std::string& name = loader.source().name();
     sets.push_back({name, evaluate(config_, {grid_, job_.runner(), loader}, what, "evaluate " + name)});
     if (valid && moment == When::kDuring)
       run.consumed_valid_samples +=

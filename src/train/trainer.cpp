@@ -60,7 +60,7 @@ std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTot
     NamedLoss loss{.name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
     for (size_t source = 0; source < total.by_source.size(); ++source)
       if (total.by_source[source].count > 0)
-        loss.by_source.push_back({parts_.loader.dataset().source_names()[source],
+        loss.by_source.push_back({parts_.loader.source().source_names()[source],
                                   total.by_source[source].sum / total.by_source[source].count,
                                   total.by_source[source].count});
     losses.push_back(std::move(loss));

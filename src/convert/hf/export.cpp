@@ -179,7 +179,7 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
     check_blocks(*stored.tensors[tensor], data, options.step_folder);
   });
   report.files = write_tensors(map, sources, dtype, folder, options.max_shard_bytes, report.bytes);
-  const text::TokenizerOptions tokenizer_options = text::tokenizer_options_of(run.tokenizer);
+  const text::TokenizerOptions tokenizer_options = run.tokenizer;
   const ExportedTokenizer tokenizer = export_tokenizer(reader, tokenizer_options, folder);
   report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
   const text::NamedIds ids = ids_to_name(tokenizer.ids, tokenizer_options, kept);

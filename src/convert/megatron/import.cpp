@@ -51,7 +51,7 @@ std::vector<TensorKind> kinds_of(const MegatronCheckpoint& checkpoint, DType dty
 
 // The files of the tokenizer, where the machine has them.
 std::vector<store::ExtraFile> tokenizer_files(const config::RunConfig& config, MegatronImportReport& report) {
-  const text::TokenizerOptions options = text::tokenizer_options_of(config.tokenizer);
+  const text::TokenizerOptions options = config.tokenizer;
   for (const std::string& file : text::files_of(options))
     if (!fs::exists(file)) {
       report.remarks.push_back(concat("the tokenizer's ", file,

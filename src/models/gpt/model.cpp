@@ -4,9 +4,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "data/gpt_dataset.h"
 #include "dist/collectives.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "models/gpt/batch.h"
 
 namespace espalier::models {
 namespace {
@@ -227,6 +229,13 @@ const FamilyRuntime& gpt_runtime() {
       .build = [](const nn::LayerBuilder& builder, const config::RunConfig& run, const plan::DepthRange& depths,
                   const StageOptions& options) -> std::unique_ptr<pipeline::Stage> {
         return std::make_unique<GptModel>(builder, families::gpt_config(run), depths, options);
+      },
+      .open_data = [](const data::DataSetOptions& options, const config::RunConfig&,
+                      const text::Tokenizer&) { return as_sources(data::GptDataSets::open(options)); },
+      .collate = [](const config::RunConfig& run, const text::Tokenizer& tokenizer) -> Collate {
+        return [masks = mask_options(run.data, tokenizer)](const std::vector<SampleRow>& rows) {
+          return make_gpt_batch(rows, masks);
+        };
       },
       .build_decoder = [](const nn::LayerBuilder& builder, const config::RunConfig& run) -> std::unique_ptr<Decoder> {
         return std::make_unique<GptModel>(builder, families::gpt_config(run), StageOptions{});

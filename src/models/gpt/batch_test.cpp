@@ -1,11 +1,11 @@
-#include "train/make_batch.h"
+#include "models/gpt/batch.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/npy.h"
 
-namespace espalier::train {
+namespace espalier::models {
 namespace make_batch_test {
 
 const std::string kOracle = "tests/data/megatron-oracle/model/";
@@ -15,7 +15,7 @@ std::vector<SampleRow> oracle_rows() {
   const auto ids = text.as<int64_t>();
   std::vector<SampleRow> rows;
   for (int64_t row = 0; row < text.shape[0]; ++row)
-    rows.push_back({row, 0, {ids.begin() + row * text.shape[1], ids.begin() + (row + 1) * text.shape[1]}});
+    rows.push_back({row, {{{ids.begin() + row * text.shape[1], ids.begin() + (row + 1) * text.shape[1]}}, 0}});
   return rows;
 }
 
@@ -26,7 +26,7 @@ std::vector<T> flat(const at::Tensor& tensor) {
 }
 
 TEST(MakeBatch, MasksAndPositionsAreMegatrons) {
-  const tensor::Batch batch = make_batch(oracle_rows(), {511, true, true, true});
+  const tensor::Batch batch = make_gpt_batch(oracle_rows(), {511, true, true, true});
   EXPECT_EQ(flat<int64_t>(batch.positions), test::read_npy(kOracle + "reset_masks/position_ids.npy").as<int64_t>());
   EXPECT_EQ(flat<float>(batch.loss_mask), test::read_npy(kOracle + "reset_masks/loss_mask.npy").as<float>());
   const auto blocked =
@@ -41,7 +41,7 @@ TEST(MakeBatch, MasksAndPositionsAreMegatrons) {
 }
 
 TEST(MakeBatch, WithoutResetsPositionsRunThroughAndNothingIsMasked) {
-  const tensor::Batch batch = make_batch({{7, 2, {5, 9, 9, 3}}}, {9, false, false, false});
+  const tensor::Batch batch = make_gpt_batch({{7, {{{5, 9, 9, 3}}, 2}}}, {9, false, false, false});
   EXPECT_EQ(flat<int64_t>(batch.ids), (std::vector<int64_t>{5, 9, 9}));
   EXPECT_EQ(flat<int64_t>(batch.labels), (std::vector<int64_t>{9, 9, 3}));
   EXPECT_EQ(flat<int64_t>(batch.positions), (std::vector<int64_t>{0, 1, 2}));
@@ -52,4 +52,4 @@ TEST(MakeBatch, WithoutResetsPositionsRunThroughAndNothingIsMasked) {
 }
 
 }  // namespace make_batch_test
-}  // namespace espalier::train
+}  // namespace espalier::models

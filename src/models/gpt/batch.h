@@ -5,9 +5,12 @@
 #include <optional>
 #include <vector>
 
+#include "config/run_config.h"
+#include "models/data.h"
 #include "tensor/batch.h"
+#include "text/tokenizer.h"
 
-namespace espalier::train {
+namespace espalier::models {
 
 struct MaskOptions {
   std::optional<int32_t> eod;         // needed by each of the following
@@ -16,13 +19,10 @@ struct MaskOptions {
   bool eod_mask_loss = false;         // no loss where the input is EOD
 };
 
-// One training sample: sequence length + 1 ids, and where it stands.
-struct SampleRow {
-  int64_t sample_number = 0;  // in the order of the run
-  int32_t source = 0;         // data set of the blend
-  std::vector<int64_t> ids;
-};
+// Refuses resets and EOD masks when the tokenizer has no end-of-document token.
+MaskOptions mask_options(const config::DataConfig& config, const text::Tokenizer& tokenizer);
 
-tensor::Batch make_batch(const std::vector<SampleRow>& rows, const MaskOptions& options);
+// Of rows with one array, sequence length + 1 ids.
+tensor::Batch make_gpt_batch(const std::vector<SampleRow>& rows, const MaskOptions& options);
 
-}  // namespace espalier::train
+}  // namespace espalier::models

@@ -1,0 +1,38 @@
+// From the samples of a family's data sets to its micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "data/sample_source.h"
+#include "tensor/batch.h"
+
+namespace espalier::models {
+
+struct DataSets {
+  std::unique_ptr<const data::SampleSource> train;
+  std::vector<std::unique_ptr<const data::SampleSource>> valid, test;  // one for each group
+};
+
+// A sample, and its place in the order of the run.
+struct SampleRow {
+  int64_t sample_number = 0;
+  data::Sample sample;
+};
+
+// Rows of one source to a micro-batch in host memory.
+using Collate = std::function<tensor::Batch(const std::vector<SampleRow>& rows)>;
+
+// The sets that a family opens, as the rest of the program knows them.
+template <class Sets>
+DataSets as_sources(Sets sets) {
+  DataSets all;
+  all.train = std::move(sets.train);
+  for (auto& set : sets.valid) all.valid.push_back(std::move(set));
+  for (auto& set : sets.test) all.test.push_back(std::move(set));
+  return all;
+}
+
+}  // namespace espalier::models
