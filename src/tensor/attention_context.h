@@ -13,7 +13,8 @@ namespace espalier::tensor {
 // Keys and values of earlier positions of every layer, for generation. Rows are sequences, each of a length of its own.
 //
 // A row whose new positions are fewer than those of the pass is padded after them: take the padding off its length
-// again when the pass is done, and the next pass writes over what was kept of it.
+// again when the pass is done, and the next pass writes over what was kept of it. Under causality no position sees what
+// comes after it; other masks leave the padding out by last_key.
 struct KeyValueCache {
   struct Layer {
     at::Tensor keys, values;  // [b, heads (groups that share keys), capacity, head size], compute type
