@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "commands.h"
 #include "data/preprocess.h"
+#include "data/sentence_map.h"
 #include "data/token_store.h"
 #include "tokenizer_options.h"
 
@@ -21,7 +22,7 @@ using Takes = OptionTable::Takes;
 struct PreprocessRequest {
   data::PreprocessOptions work;
   text::TokenizerOptions tokenizer;
-  std::string shard = "0/1", dataset_impl = "mmap";
+  std::string shard = "0/1", dataset_impl = "mmap", language = "english";
   bool json = false;
 };
 
@@ -41,14 +42,23 @@ void add_input_rows(OptionTable& table, PreprocessRequest& request) {
   table.add("--shard", request.shard, "read only part I of N of the input, counted from 0, for N machines")
       .value_name("I/N");
   table.add_without_effect("--datasets", Takes::kList, "Megatron's tool declares it and does not use it");
-  const std::string sentences = "sentences are for BERT and T5; GPT takes whole documents";
-  table.add_refused("--split-sentences", Takes::kFlag, sentences);
-  table.add_refused("--keep-newlines", Takes::kFlag, sentences);
+}
+
+void add_sentence_rows(OptionTable& table, PreprocessRequest& request) {
+  table.group("sentences (for BERT and T5)");
+  table.add("--split-sentences", request.work.split_sentences,
+            "cut every document into sentences, so that samples can begin and end with one");
+  table.add("--keep-newlines", request.work.keep_newlines,
+            "leave the blanks and line ends after a sentence to it; else they are dropped");
+  table.add("--lang", request.language, "whose rules cut sentences")
+      .choices({"english"})
+      .refuse_value("*", "sentences are cut by English rules, which do for languages that write and abbreviate alike");
 }
 
 void add_rows(OptionTable& table, PreprocessRequest& request) {
   table.allow_prefixes();
   add_input_rows(table, request);
+  add_sentence_rows(table, request);
   table.group("tokenizer");
   add_tokenizer_options(table, request.tokenizer).required();
   table.add("--append-eod", request.work.append_eod, "end every document with the end-of-document token");
@@ -56,7 +66,9 @@ void add_rows(OptionTable& table, PreprocessRequest& request) {
   table.add_without_effect("--make-vocab-size-divisible-by", Takes::kOne, padding);
   table.add_without_effect("--pad-vocab-size-to", Takes::kOne, padding);
   table.group("output");
-  table.add("--output-prefix", request.work.output_prefix, "writes PREFIX_KEY_document.bin and .idx for each key")
+  table
+      .add("--output-prefix", request.work.output_prefix,
+           "writes PREFIX_KEY_document.bin and .idx for each key, PREFIX_KEY_sentence.* with --split-sentences")
       .value_name("PREFIX")
       .required();
   table.add("--overwrite", request.work.overwrite, "replace token files of that name; else they are left, and refused");
@@ -99,6 +111,11 @@ nlohmann::ordered_json to_json(const data::PreprocessSummary& summary, const Pre
                     {"tokens", key.num_tokens},
                     {"empty", key.num_empty},
                     {"dtype", data::name_of(type)}});
+  if (request.work.split_sentences)
+    for (size_t at = 0; at < summary.keys.size(); ++at) {
+      keys[at]["sentences"] = summary.keys[at].num_sequences;
+      keys[at]["documents_with_long_sentence"] = summary.keys[at].num_long;
+    }
   for (const data::MalformedRecord& record : summary.malformed.first)
     first.push_back({{"file", request.work.inputs[record.file]},
                      {"line", record.line},
@@ -141,12 +158,18 @@ void report(const data::PreprocessSummary& summary, const PreprocessRequest& req
            request.work.workers, request.work.workers == 1 ? " worker" : " workers");
   for (const data::KeySummary& key : summary.keys) {
     const int64_t bytes = key.num_tokens * data::bytes_per_token(type);
-    log_info("wrote ", key.prefix, ".{bin,idx}: ", format_count(key.num_documents), " documents, ",
+    const std::string sentences =
+        request.work.split_sentences ? concat(format_count(key.num_sequences), " sentences, ") : "";
+    log_info("wrote ", key.prefix, ".{bin,idx}: ", format_count(key.num_documents), " documents, ", sentences,
              format_count(key.num_tokens), " tokens (", data::name_of(type), "), ",
              format_bytes(static_cast<double>(bytes)));
     if (key.num_empty > 0)
       log_info("  ", format_counted(key.num_empty, "text"), " of '", key.key, "' without a token gave no document");
   }
+  for (const data::KeySummary& key : summary.keys)
+    if (request.work.split_sentences && key.num_long > 0)
+      log_info("  ", format_counted(key.num_long, "document"), " of '", key.key, "' with a sentence of over ",
+               data::kLongSentence, " tokens: BERT's and T5's samples leave them out, as Megatron's do");
   if (request.work.shard.count > 1)
     log_info("  this is part ", request.shard, "; when all exist: espalier data merge --datasets PART... ",
              "--output-prefix WHOLE, in the order of their numbers");

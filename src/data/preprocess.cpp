@@ -13,8 +13,10 @@
 #include "base/thread_pool.h"
 #include "base/version.h"
 #include "data/input_check.h"
+#include "data/sentence_map.h"
 #include "data/store_metadata.h"
 #include "data/token_store.h"
+#include "text/sentence_splitter.h"
 
 namespace espalier::data {
 namespace {
@@ -24,8 +26,9 @@ constexpr int64_t kBlocksPerWorker = 8;  // read ahead, so that a slow block doe
 // The texts of one key in one block, tokenized.
 struct EncodedTexts {
   std::vector<int32_t> ids;
-  std::vector<int64_t> ends;  // of each document in `ids`
-  int64_t num_empty = 0;
+  std::vector<int64_t> ends;            // of each sequence in `ids`
+  std::vector<size_t> document_ends;    // in `ends`
+  int64_t num_empty = 0, num_long = 0;  // as in KeySummary
 };
 
 // All of one block. Lines count from 0 at the block's first record.
@@ -44,7 +47,9 @@ class BlockEncoder {
   BlockEncoder(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
       : record_(options.json_keys, options.replace_lone_surrogates),
         encoder_(tokenizer.new_encoder()),
-        num_keys_(options.json_keys.size()) {
+        num_keys_(options.json_keys.size()),
+        splits_(options.split_sentences),
+        blanks_(options.keep_newlines ? text::SentenceBlanks::kKept : text::SentenceBlanks::kDropped) {
     if (options.append_eod) eod_ = tokenizer.eod();
   }
 
@@ -77,21 +82,44 @@ class BlockEncoder {
  private:
   void encode_texts(EncodedBlock& result) {
     for (size_t key = 0; key < num_keys_; ++key) {
-      EncodedTexts& texts = result.keys[key];
-      const size_t before = texts.ids.size();
-      encoder_->encode(record_.text(key), texts.ids);
-      if (texts.ids.size() == before) {
-        ++texts.num_empty;
-        continue;
-      }
-      if (eod_) texts.ids.push_back(*eod_);
-      texts.ends.push_back(static_cast<int64_t>(texts.ids.size()));
+      if (splits_)
+        text::split_sentences(record_.text(key), blanks_, sentences_);
+      else
+        sentences_ = {record_.text(key)};
+      encode_document(result.keys[key]);
     }
+  }
+
+  // A sentence without a token is left out, and a document without such a sentence.
+  void encode_document(EncodedTexts& texts) {
+    const size_t sequences_before = texts.ends.size();
+    int64_t longest = 0;
+    for (const std::string_view sentence : sentences_) {
+      const size_t before = texts.ids.size();
+      encoder_->encode(sentence, texts.ids);
+      if (texts.ids.size() == before) continue;
+      texts.ends.push_back(static_cast<int64_t>(texts.ids.size()));
+      longest = std::max(longest, static_cast<int64_t>(texts.ids.size() - before));
+    }
+    const size_t num_sequences = texts.ends.size() - sequences_before;
+    if (num_sequences == 0) {
+      ++texts.num_empty;
+      return;
+    }
+    if (eod_) {
+      texts.ids.push_back(*eod_);
+      ++texts.ends.back();
+    }
+    texts.num_long += num_sequences > 1 && longest > kLongSentence;
+    texts.document_ends.push_back(texts.ends.size());
   }
 
   JsonRecord record_;
   std::unique_ptr<text::Encoder> encoder_;
   size_t num_keys_;
+  bool splits_;
+  text::SentenceBlanks blanks_;
+  std::vector<std::string_view> sentences_;  // of one text
   std::optional<int32_t> eod_;
 };
 
@@ -129,7 +157,7 @@ class EncoderShelf {
 };
 
 std::string prefix_of(const PreprocessOptions& options, const std::string& key) {
-  return options.output_prefix + "_" + key + "_document";
+  return options.output_prefix + "_" + key + (options.split_sentences ? "_sentence" : "_document");
 }
 
 // What is in the way of the output; empty if nothing is.
@@ -148,7 +176,7 @@ class OrderedWriter {
   OrderedWriter(const PreprocessOptions& options, const text::Tokenizer& tokenizer)
       : options_(options), tokenizer_(tokenizer) {
     for (const std::string& key : options.json_keys) {
-      summary_.keys.push_back({key, prefix_of(options, key), 0, 0, 0});
+      summary_.keys.push_back({.key = key, .prefix = prefix_of(options, key)});
       writers_.push_back(
           std::make_unique<TokenStoreWriter>(summary_.keys.back().prefix, token_type_for(tokenizer.vocab_size())));
     }
@@ -162,12 +190,17 @@ class OrderedWriter {
     for (size_t key = 0; key < writers_.size(); ++key) {
       const EncodedTexts& texts = block.keys[key];
       int64_t begin = 0;
-      for (const int64_t end : texts.ends) {
-        writers_[key]->add_sequence({texts.ids.data() + begin, static_cast<size_t>(end - begin)});
+      size_t sequence = 0;
+      for (const size_t document_end : texts.document_ends) {
+        for (; sequence < document_end; ++sequence) {
+          const int64_t end = texts.ends[sequence];
+          writers_[key]->add_sequence({texts.ids.data() + begin, static_cast<size_t>(end - begin)});
+          begin = end;
+        }
         writers_[key]->end_document();
-        begin = end;
       }
       summary_.keys[key].num_empty += texts.num_empty;
+      summary_.keys[key].num_long += texts.num_long;
     }
     summary_.num_records += block.num_records;
     summary_.input_bytes += block.input_bytes;
@@ -182,6 +215,7 @@ class OrderedWriter {
     summary_.seconds = seconds;
     for (size_t key = 0; key < writers_.size(); ++key) {
       summary_.keys[key].num_documents = writers_[key]->num_documents();
+      summary_.keys[key].num_sequences = writers_[key]->num_sequences();
       summary_.keys[key].num_tokens = writers_[key]->num_tokens();
     }
     refuse_if_fruitless();
@@ -202,6 +236,8 @@ class OrderedWriter {
     result.options = {{"--input", join(options_.inputs, " ")},
                       {"--json-keys", summary_.keys[key].key},
                       {"--append-eod", options_.append_eod ? "true" : "false"},
+                      {"--split-sentences", options_.split_sentences ? "true" : "false"},
+                      {"--keep-newlines", options_.keep_newlines ? "true" : "false"},
                       {"--shard", concat(options_.shard.index, "/", options_.shard.count)},
                       {"records", concat(summary_.num_records)},
                       {"malformed", concat(summary_.malformed.count)},
@@ -280,6 +316,8 @@ void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, P
     const std::string existing = describe_existing_output(options);
     if (!existing.empty()) problems.add(existing);
   }
+  if (options.keep_newlines && !options.split_sentences)
+    problems.add("--keep-newlines keeps the line ends between sentences: it needs --split-sentences");
   if (options.append_eod && tokenizer != nullptr && !tokenizer->eod())
     problems.add("--append-eod: ", tokenizer->description(), " has no end-of-document token");
 }

@@ -23,7 +23,10 @@ struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::string output_prefix;
   std::vector<std::string> json_keys = {"text"};
-  bool append_eod = false;
+  bool append_eod = false;  // after the last sequence of each document
+  // Each sentence becomes a sequence of its document (text/sentence_splitter.h), for BERT and T5; keep_newlines: with
+  // the blanks and line ends after it.
+  bool split_sentences = false, keep_newlines = false;
   int64_t workers = 1;
   Shard shard;
   bool stop_at_malformed = false;        // else they are left out, counted and reported
@@ -37,7 +40,9 @@ struct KeySummary {
   std::string key;
   std::string prefix;  // of the token files
   int64_t num_documents = 0, num_tokens = 0;
-  int64_t num_empty = 0;  // texts without a token
+  int64_t num_empty = 0;      // texts without a token
+  int64_t num_sequences = 0;  // sentences, where texts are split, else documents
+  int64_t num_long = 0;       // documents that BERT and T5 leave out: several sentences, one of over 512 tokens
 };
 
 struct PreprocessSummary {

@@ -8,6 +8,7 @@
 
 #include "data/internal/compress.h"
 #include "data/internal/test_folder.h"
+#include "data/merge.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -69,6 +70,71 @@ TEST(Preprocess, WritesMegatronsBytesForRealText) {
   ASSERT_EQ(summary.keys.size(), 1u);
   EXPECT_EQ(summary.keys[0].num_documents, 20);
   EXPECT_EQ(summary.keys[0].num_tokens * 2, file_size_bytes("tests/data/owt-20_text_document.bin"));
+}
+
+// Documents as texts: the sequences of each.
+std::vector<std::vector<std::string>> texts_of(const std::string& prefix) {
+  const TokenStore store(prefix);
+  store.check_all();
+  std::vector<std::vector<std::string>> documents(static_cast<size_t>(store.num_documents()));
+  for (int64_t document = 0; document < store.num_documents(); ++document)
+    for (int64_t at = store.first_sequence(document); at < store.first_sequence(document + 1); ++at) {
+      std::vector<int32_t> ids(static_cast<size_t>(store.size(at)));
+      store.read(at, 0, store.size(at), ids.data());
+      documents[static_cast<size_t>(document)].push_back(tiny().decode(ids));
+    }
+  return documents;
+}
+
+TEST(Preprocess, SplitsDocumentsIntoSentences) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", R"({"text": " Mr. A is here.  B is not!\n\nC", "title": "One. Two."})"
+                                  "\n"
+                                  R"({"text": " \n ", "title": ""})"
+                                  "\n"
+                                  R"({"text": "Alone", "title": "Three."})"
+                                  "\n");
+  PreprocessOptions options = options_for({folder / "in.jsonl"}, folder / "cut");
+  options.json_keys = {"text", "title"};
+  options.split_sentences = true;
+  const PreprocessSummary summary = preprocess(options, tiny());
+  using Texts = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(texts_of(folder / "cut_text_sentence"),
+            (Texts{{"Mr. A is here.", "B is not!", "C<|endoftext|>"}, {"Alone<|endoftext|>"}}));
+  EXPECT_EQ(texts_of(folder / "cut_title_sentence"), (Texts{{"One.", "Two.<|endoftext|>"}, {"Three.<|endoftext|>"}}));
+  EXPECT_EQ(summary.keys[0].num_documents, 2);
+  EXPECT_EQ(summary.keys[0].num_sequences, 4);
+  EXPECT_EQ(summary.keys[0].num_empty, 1);
+  EXPECT_EQ(summary.keys[1].num_empty, 1);
+
+  options.output_prefix = folder / "kept";
+  options.keep_newlines = true;
+  options.append_eod = false;
+  preprocess(options, tiny());
+  EXPECT_EQ(texts_of(folder / "kept_text_sentence"),
+            (Texts{{" Mr. A is here.  ", "B is not!\n\n", "C"}, {" \n "}, {"Alone"}}));
+}
+
+TEST(Preprocess, SentencesDoNotDependOnWorkersNorOnParts) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", large_corpus());
+  PreprocessOptions options = options_for({folder / "in.jsonl"}, folder / "one");
+  options.split_sentences = true;
+  const PreprocessSummary whole = preprocess(options, tiny());
+  EXPECT_GT(whole.keys[0].num_sequences, 10 * whole.keys[0].num_documents);
+  options.workers = 3;
+  options.output_prefix = folder / "three";
+  preprocess(options, tiny());
+  expect_same_store(folder / "three_text_sentence", folder / "one_text_sentence");
+  std::vector<std::string> parts;
+  for (int64_t part = 0; part < 3; ++part) {
+    options.shard = {part, 3};
+    options.output_prefix = folder / concat("part", part);
+    preprocess(options, tiny());
+    parts.push_back(options.output_prefix + "_text_sentence");
+  }
+  merge(parts, folder / "merged");
+  expect_same_store(folder / "merged", folder / "one_text_sentence");
 }
 
 TEST(Preprocess, WritesMegatronsBytesForTrickyRecords) {

@@ -67,13 +67,14 @@ TEST_F(DataCommand, SumsUpAsJson) {
 TEST_F(DataCommand, NamesEveryProblemOfALineAndWritesNothing) {
   const Outcome outcome = bash(
       "espalier preprocess --input none --json-keys a a --shard 4/4 --workers 0 --output-prefix new/out "
-      "--tokenizer-type GPT2BPETokenizer --dataset-impl lazy --split-sentences");
+      "--tokenizer-type GPT2BPETokenizer --dataset-impl lazy --keep-newlines --lang german");
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_LT(outcome.seconds, 2);
   for (const char* part :
        {"--workers 0 (command line) is below the smallest value, 1", "--shard 4/4: 4 parts are numbered 0/4 to 3/4",
         "needs --vocab-file", "needs --merge-file", "--input none: no such file",
-        "--json-keys names 'a' more than once", "token files are written as mmap", "sentences are for BERT and T5"})
+        "--json-keys names 'a' more than once", "token files are written as mmap",
+        "--keep-newlines keeps the line ends between sentences: it needs --split-sentences", "cut by English rules"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
 }
