@@ -96,7 +96,11 @@ std::vector<Words> all_command_words() {
       all.push_back({command.name});
       continue;
     }
-    for (const Command& below : command.subcommands()) all.push_back({command.name, below.name});
+    for (const Command& below : command.subcommands()) {
+      all.push_back({command.name, below.name});
+      if (below.subcommands == nullptr) continue;
+      for (const Command& kind : below.subcommands()) all.push_back({command.name, below.name, kind.name});
+    }
   }
   return all;
 }

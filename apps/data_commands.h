@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
+
 namespace espalier {
 
 int data_inspect_main(const std::vector<std::string>& arguments);
@@ -11,5 +13,8 @@ int data_check_main(const std::vector<std::string>& arguments);
 int data_merge_main(const std::vector<std::string>& arguments);
 int data_blend_main(const std::vector<std::string>& arguments);
 int data_sample_main(const std::vector<std::string>& arguments);
+
+// Kinds of models whose samples `espalier data sample` shows when the first word names them; without one, GPT's.
+const std::vector<Command>& sample_families();
 
 }  // namespace espalier

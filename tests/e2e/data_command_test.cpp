@@ -256,5 +256,66 @@ TEST_F(DataCommand, BlendWritesWhatTheSamplesAreReadFrom) {
   EXPECT_NE(outcome.errors.find("of e/sw/owt-20_text_document"), std::string::npos) << outcome.errors;
 }
 
+// From raw text to samples of both kinds: the ids of a sample are those of whole sentences of one document.
+TEST_F(DataCommand, ShowsSamplesOfBertAndT5) {
+  const std::string vocabulary = concat(" --tokenizer-type BertWordPieceLowerCase --vocab-file ",
+                                        data("megatron_tokenizers/bert_lower/vocab.txt"), " --vocab-extra-ids 50 ");
+  const Outcome made = bash(concat("espalier preprocess --split-sentences --input ", data("owt-20.jsonl"),
+                                   " --output-prefix owt", vocabulary));
+  ASSERT_EQ(made.exit_code, 0) << made.errors;
+  ASSERT_TRUE(exists("owt_text_sentence.idx"));
+  EXPECT_NE(made.errors.find(" sentences, "), std::string::npos) << made.errors;
+  const std::string rest = " --data-path owt_text_sentence --split 80,10,10 --num-samples 40,8,8 --count 3 ";
+  const Outcome bert = bash(concat("espalier data sample bert --seq-length 40", rest, vocabulary, "--json"));
+  ASSERT_EQ(bert.exit_code, 0) << bert.errors;
+  std::istringstream lines(bert.output);
+  std::string line;
+  int count = 0;
+  for (; std::getline(lines, line); ++count) {
+    const auto sample = nlohmann::ordered_json::parse(line);
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : sample.items()) keys.push_back(key);
+    EXPECT_EQ(keys, (std::vector<std::string>{"text", "types", "labels", "is_random", "loss_mask", "padding_mask",
+                                              "truncated"}));
+    EXPECT_EQ(sample["text"].size(), 40u);
+  }
+  EXPECT_EQ(count, 3);
+  const Outcome t5 = bash(
+      concat("espalier data sample t5 --encoder-seq-length 40 --decoder-seq-length 30 --set valid", rest, vocabulary));
+  ASSERT_EQ(t5.exit_code, 0) << t5.errors;
+  EXPECT_NE(t5.output.find("=== sample 2 of valid"), std::string::npos) << t5.output;
+  EXPECT_NE(t5.output.find("--- decoder: [BOS] <extra_id_0>"), std::string::npos) << t5.output;
+  const Outcome map = bash(concat("espalier data sample bert --seq-length 40 --mapping --json", rest));
+  ASSERT_EQ(map.exit_code, 0) << map.errors;
+  EXPECT_EQ(nlohmann::json::parse(map.output.substr(0, map.output.find('\n'))).size(), 3u) << map.output;
+}
+
+TEST_F(DataCommand, NamesEveryProblemOfSamplesOfSentences) {
+  const std::string store = data("owt-20_text_document");
+  const Outcome bert =
+      bash(concat("espalier data sample bert --short-seq-prob 2 --mask-prob 0 --num-samples 1 --data-path ", store,
+                  " --seq-length 4", tokenizer()));
+  EXPECT_EQ(bert.exit_code, 2);
+  for (const char* part : {"does not say where sentences end: each of its 20 documents is a single sequence",
+                           "BERT needs the special tokens CLS, SEP, MASK, PAD", "--seq-length 4: BERT needs at least 5",
+                           "--mask-prob 0: expected a share above 0", "--short-seq-prob 2",
+                           "--num-samples 1: expected three whole numbers"})
+    EXPECT_NE(bert.errors.find(part), std::string::npos) << part << "\n" << bert.errors;
+  const Outcome t5 = bash(concat("espalier data sample t5 --data-path ", store, " --seq-length 64", tokenizer()));
+  EXPECT_EQ(t5.exit_code, 2);
+  for (const char* part :
+       {"T5 needs the special tokens PAD", "has none. Give --vocab-extra-ids 100", "--decoder-seq-length is required"})
+    EXPECT_NE(t5.errors.find(part), std::string::npos) << part << "\n" << t5.errors;
+  EXPECT_EQ(bash("espalier data sample brt").exit_code, 2);
+  const Outcome gpt =
+      bash(concat("espalier data sample gpt --data-path ", store, " --seq-length 64 --count 2 --json > a; ",
+                  "espalier data sample --data-path ", store, " --seq-length 64 --count 2 --json | cmp - a"));
+  EXPECT_EQ(gpt.exit_code, 0) << gpt.errors;
+  const Outcome words =
+      bash("espalier completion --words data sample ''; espalier completion --words data sample t5 --deco");
+  EXPECT_NE(words.output.find("t5\ttext with runs left out"), std::string::npos) << words.output;
+  EXPECT_NE(words.output.find("--decoder-seq-length\t"), std::string::npos) << words.output;
+}
+
 }  // namespace
 }  // namespace espalier
