@@ -12,6 +12,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.add("--prompt", options.prompts, "texts to continue; without it every line of standard input is one");
   table.add("--tokens-to-generate", options.tokens_to_generate, "new tokens for each prompt")
       .minimum(1)
+      .maximum(1'000'000'000)
       .alias("--out-seq-length");
   table.add_negative("--no-stop-at-eod", options.stop_at_eod, "go on after the end-of-document token");
   table.add("--json", options.json, "one JSON object a prompt: prompt, text, prompt_ids, generated_ids, logprobs");
@@ -28,6 +29,16 @@ void add_options(OptionTable& table, GenerateOptions& options) {
       .minimum(0)
       .alias("--random-seed");
   table.stray_words_mean("--prompt");
+  table.known_elsewhere({"--model", "--model-path", "--model-name-or-path", "--checkpoint", "--ckpt", "--model-dir"},
+                        "--load");
+  table.known_elsewhere(
+      {"--max-new-tokens", "--max-tokens", "--max-length", "--max-len", "--n-predict", "--num-tokens"},
+      "--tokens-to-generate");
+  table.known_elsewhere({"--input", "--text", "--prompts", "--start"}, "--prompt");
+  table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
+  table.known_elsewhere({"--prompt-file", "--file", "--sample-input-file", "--input-file"},
+                        "texts of a file come by standard input, one a line");
+  table.known_elsewhere({"--num-samples", "--num-return-sequences"}, "give a text to --prompt as often");
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--output", job.output, "the job's output file, with the scheduler's patterns");
   table.group("chain");
   table.add("--array", job.array_size, "this many jobs, one after the other, each going on where the last stopped")
-      .minimum(0);
+      .minimum(0)
+      .maximum(4'000'000);  // SLURM's own bound of an array's numbers
   table.add("--dependency", job.dependency, "wait for other jobs, as the scheduler writes it: afterany:123");
   table.add("--signal-seconds", job.signal_seconds, "before the end, when ranks save and stop; 0: never").minimum(0);
   table.add_negative("--no-requeue", job.requeue, "do not run again after a machine failed or another job came first");
@@ -115,6 +116,13 @@ int submit_main(const Words& arguments) {
   OptionTable table("espalier submit",
                     "Writes a job script for SLURM or PBS and submits it: espalier submit OPTIONS train gpt ...");
   add_rows(table, job, flags);
+  table.unknown_options_mean("options of the run come after its command: espalier submit OPTIONS train gpt OPTIONS");
+  table.known_elsewhere({"-N", "--num-nodes"}, "--nodes");
+  table.known_elsewhere({"-n", "--ntasks"}, "--nodes times --nproc-per-node");
+  table.known_elsewhere({"-t", "--walltime", "--time-limit"}, "--time");
+  table.known_elsewhere({"-p"}, "--partition");
+  table.known_elsewhere({"-A"}, "--account");
+  table.known_elsewhere({"--gres", "--gpus", "--gpus-per-task"}, "--gpus-per-node");
   const auto own = arguments.begin() + static_cast<std::ptrdiff_t>(launch::num_option_words(table, arguments));
   Problems problems;
   if (!table.parse({arguments.begin(), own}, problems)) return 0;

@@ -76,7 +76,10 @@ class Option {
   const std::string& effect_reason() const { return effect_reason_; }  // of rows without effect, or refused
   bool in_recipe() const { return in_recipe_; }
   ResumeRule resume_rule() const { return resume_rule_; }
-  bool given() const { return given_; }                       // on the command line or in a recipe
+  bool given() const { return given_; }  // on the command line or in a recipe
+  // What it was to say is not known: its value was refused, or a name that nobody knows was perhaps meant for it. That
+  // is said, and what follows from its absence would be no news.
+  bool unclear() const { return refused_ || perhaps_meant_; }
   const std::string& source() const { return source_; }       // "command line" or "recipes/tiny.toml:14"
   std::vector<std::string> values() const { return get_(); }  // current, as text; empty when an optional is unset
   std::vector<std::string> default_values() const { return default_; }
@@ -93,6 +96,7 @@ class Option {
   OptionKind kind_ = OptionKind::kText;
   bool is_list_ = false, required_ = false, given_ = false, in_recipe_ = true, common_ = false;
   bool perhaps_meant_ = false;  // a misspelt name is near: that is said, not that this one is missing
+  bool refused_ = false;        // its value was
   std::optional<size_t> count_;
   // Takes checked words (a flag gets "true" or "false") into the bound variable.
   std::function<void(const std::vector<std::string>&)> set_;
@@ -156,6 +160,12 @@ class OptionTable {
   // sentence ("the text is read from standard input").
   void stray_words_mean(const std::string& option) { stray_option_ = option; }
 
+  // What other programs call an option ("--learning-rate"), and what it is here: the name of one of these options
+  // ("--lr"), or a sentence ("runs are counted in steps: --train-iters"). Not accepted, but answered with that.
+  void known_elsewhere(const std::vector<std::string>& names, const std::string& here);
+  // Said of an unknown option of which nothing else is known.
+  void unknown_options_mean(const std::string& sentence) { unknown_hint_ = sentence; }
+
   // Unique prefixes of names are accepted (as upstream's stand-alone tools do; never in training).
   void allow_prefixes() { allow_prefixes_ = true; }
   // Adds --recipe FILE...: TOML files whose keys are option names with underscores, in tables that only group them;
@@ -218,6 +228,7 @@ class OptionTable {
   std::string suggestion(const std::string& unknown, bool as_key) const;
   void excuse_neighbours(const std::string& unknown);
   std::string unknown_option(const std::string& name);
+  std::string name_here(const std::string& name);
   std::string stray_word(const std::string& word, const std::string& last_flag) const;
   std::string value_completions(const Option& option, const std::string& before, const std::string& typed) const;
   std::string usage_line() const;
@@ -234,7 +245,8 @@ class OptionTable {
   std::string help_group(const std::string& group, bool all) const;
   std::vector<std::string> groups() const;
 
-  std::string program_, summary_, stray_option_, current_group_ = "options";
+  std::string program_, summary_, stray_option_, unknown_hint_, current_group_ = "options";
+  std::map<std::string, std::string> known_elsewhere_;  // "learning-rate" -> "--lr"
   std::vector<std::unique_ptr<Option>> options_;
   std::map<std::string, Option*> rows_by_name_;  // "hidden-size", aliases too
   std::optional<Positional> positional_;

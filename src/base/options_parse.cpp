@@ -9,6 +9,7 @@
 #include "base/console.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/internal/option_words.h"
 #include "base/literal.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -17,6 +18,7 @@ namespace espalier {
 namespace {
 
 using Words = std::vector<std::string>;
+using namespace internal;
 
 constexpr const char* kCommandLine = "command line";
 
@@ -44,37 +46,9 @@ std::string with_bold_headings(const std::string& text) {
 
 std::string option_part(const std::string& word) { return word.substr(0, word.find('=')); }
 
-std::string quoted_word(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_of(" \t\n\"'") == std::string::npos;
-  return plain ? word : "'" + word + "'";
-}
-
-std::string did_you_mean(const Words& names) {
-  if (names.empty()) return "";
-  std::string text = "; did you mean " + names.front();
-  for (size_t i = 1; i < names.size(); ++i) text += (i + 1 < names.size() ? ", " : " or ") + names[i];
-  return text + "?";
-}
-
 std::string limit_text(double limit) {
   const bool is_integer = limit == std::floor(limit) && std::abs(limit) < 1e15;
   return is_integer ? std::to_string(static_cast<int64_t>(limit)) : format_shortest(limit);
-}
-
-bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(), [&](const char* other) { return word == other; });
-}
-
-// A pipe or a device in the place of a recipe may never end.
-void check_is_recipe_file(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    throw UserError(concat("there is no file '", path, "'"), ExitCode::kMissingInput);
-  }
-  if (std::filesystem::is_directory(status)) throw UserError(concat("'", path, "' is a folder; name the .toml file"));
-  if (!std::filesystem::is_regular_file(status))
-    throw UserError(concat("'", path, "' is a pipe or a device, not a file"));
 }
 
 std::string integer_problem(const std::string& word) {
@@ -124,35 +98,6 @@ bool OptionTable::parse(const std::vector<std::string>& arguments, Problems& pro
   return true;
 }
 
-// What a word that belongs to no option should have been.
-std::string OptionTable::stray_word(const std::string& word, const std::string& last_flag) const {
-  const bool is_truth = is_one_of(word, {"true", "True", "1", "yes", "on"});
-  const bool is_false = is_one_of(word, {"false", "False", "0", "no", "off"});
-  if (!last_flag.empty() && is_truth) return concat(last_flag, " is a switch: alone it is on; leave the word out");
-  if (!last_flag.empty() && is_false)
-    return concat(last_flag, " is a switch: leave it out, or write ", last_flag, "=false");
-  if (stray_option_.starts_with("--")) return concat("write ", stray_option_, " ", quoted_word(word));
-  if (!stray_option_.empty()) return stray_option_;
-  if (!last_flag.empty()) return last_flag + " takes no value";
-  const Option* option = find(word);
-  if (option != nullptr) return concat("the option is ", option->name());
-  return "options begin with --";
-}
-
-// "unknown option --x", and what is there instead.
-std::string OptionTable::unknown_option(const std::string& name) {
-  excuse_neighbours(name);
-  const std::string normal = normal_option_name(name);
-  const Option* positive = normal.starts_with("no-") ? find(normal.substr(3)) : nullptr;
-  if (positive != nullptr && positive->is_flag())
-    return concat("unknown option ", name, ": ", positive->name(), " is a switch: leave it out, or write ",
-                  positive->name(), "=false");
-  const Option* negative = find("no-" + normal);
-  if (negative != nullptr && negative->is_flag())
-    return concat("unknown option ", name, ": it is on unless ", negative->name(), " is given");
-  return concat("unknown option ", name, suggestion(name, /*as_key=*/false));
-}
-
 bool OptionTable::is_option_word(const std::string& word) const {
   if (word.size() < 2 || word[0] != '-' || word == "--" || is_negative_number(word)) return false;
   return word.find(' ') == std::string::npos || find_row(option_part(word), true, nullptr) != nullptr;
@@ -191,6 +136,7 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   } else {
     while (next_is_value() && (option->is_list() || words.empty())) words.push_back(reading.arguments[reading.at++]);
     if (words.empty() && !option->is_list()) {
+      option->refused_ = true;
       reading.problems.add(option->name(), " expects a value (a negative one in the form ", option->name(), "=-1e-8)");
       return;
     }
@@ -244,6 +190,7 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
   option.given_ = true;
   option.source_ = source;
   const bool is_off = option.is_flag() && words == Words{"false"};
+  option.refused_ = true;
   if (option.effect_ == OptionEffect::kRefused && !is_off) {
     problems.add(option.name(), " (", source, ") is not supported: ", option.effect_reason_);
     return;
@@ -284,6 +231,7 @@ void OptionTable::assign(Option& option, const Words& words, const std::string& 
     else if (!is_choice)
       refuse(word, "is not one of " + join(option.choices_, ", ") + did_you_mean(nearest_names(word, option.choices_)));
   }
+  option.refused_ = !good;
   if (good) option.set_(words);
   if (!good && option.effect_ == OptionEffect::kNoEffect) option.given_ = false;  // refused: nothing to remark on
 }
@@ -305,30 +253,6 @@ void OptionTable::finish(Problems& problems) {
       problems.add(option->name(), " is required: ", option->help());
     if (option->given_ && option->effect_ == OptionEffect::kNoEffect && say_notes_) note(*option);
   }
-}
-
-std::vector<std::string> OptionTable::known_names() const {
-  Words names;
-  for (const auto& row : rows_by_name_) names.push_back(row.first);
-  return names;
-}
-
-void OptionTable::excuse_neighbours(const std::string& unknown) {
-  for (const std::string& name : nearest_names(normal_option_name(unknown), known_names()))
-    rows_by_name_.at(name)->perhaps_meant_ = true;
-}
-
-std::string OptionTable::suggestion(const std::string& unknown, bool as_key) const {
-  Words near = nearest_names(normal_option_name(unknown), known_names());
-  for (std::string& name : near) {
-    if (as_key) {
-      for (char& c : name) c = c == '-' ? '_' : c;
-    } else {
-      const Option& row = *rows_by_name_.at(name);
-      name = normal_option_name(row.name()) == name ? row.name() : "--" + name;
-    }
-  }
-  return did_you_mean(near);
 }
 
 bool OptionTable::print_help_if_asked(const std::vector<std::string>& arguments) const {

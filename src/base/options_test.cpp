@@ -242,6 +242,43 @@ TEST(Options, RecipeThatCannotBeReadIsTheOnlyProblem) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Options, NamesOfOtherProgramsAreToldTheNameHere) {
+  const auto told = [](const Words& arguments, const std::string& recipe = "") {
+    Example example;
+    example.table.known_elsewhere({"--learning-rate", "--max-lr"}, "--lr");
+    example.table.known_elsewhere({"--epochs"}, "count steps: --num-layers");
+    example.table.unknown_options_mean("see the page");
+    if (!recipe.empty()) return example.parse_toml(recipe);
+    return example.parse(arguments);
+  };
+  EXPECT_EQ(told({"--learning_rate", "1"}), Words{"unknown option --learning_rate: here it is --lr"});
+  EXPECT_EQ(told({"--epochs=3"}), Words{"unknown option --epochs: count steps: --num-layers"});
+  EXPECT_EQ(told({"--zebra"}), Words{"unknown option --zebra: see the page"});
+  EXPECT_EQ(told({"--num-layer", "3"}), Words{"unknown option --num-layer; did you mean --num-layers?"});
+  EXPECT_EQ(told({}, "[a]\nmax_lr = 1"), Words{"r.toml:2: unknown key max_lr: here it is --lr"});
+}
+
+TEST(Options, WhatWasRefusedOrMisnamedIsUnclear) {
+  const auto is_unclear = [](const Words& arguments, const char* option) {
+    Example example;
+    example.table.known_elsewhere({"--learning-rate"}, "--lr");
+    example.parse(arguments);
+    return example.table.find(option)->unclear();
+  };
+  for (const Words& words : {Words{"--num-layers", "x"}, {"--num-layers", "0"}, {"--num-layers"}, {"--num-layer", "2"}})
+    EXPECT_TRUE(is_unclear(words, "--num-layers")) << words.back();
+  EXPECT_TRUE(is_unclear({"--learning-rate", "1"}, "--lr"));
+  EXPECT_FALSE(is_unclear({"--num-layers", "3"}, "--num-layers"));
+  EXPECT_FALSE(is_unclear({"--num-layers", "x", "--num-layers", "3"}, "--num-layers"));
+  EXPECT_FALSE(is_unclear({}, "--num-layers"));
+}
+
+TEST(Options, ARecipeInAnotherEncodingIsToldHow) {
+  EXPECT_EQ(Example().parse_toml(std::string("\xff\xfen\0u\0", 6)),
+            Words{"r.toml: is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 r.toml > NEW converts it"});
+  EXPECT_EQ(Example().parse_toml("f\xfcr x").at(0).substr(0, 40), "r.toml:1: not TOML from column 1 on: f?r");
+}
+
 TEST(Options, WordsThatAreNoValueAreToldWhatWorks) {
   const auto told = [](const Words& arguments) { return Example().parse(arguments); };
   EXPECT_EQ(told({"--bf16", "false"}),
@@ -255,6 +292,11 @@ TEST(Options, WordsThatAreNoValueAreToldWhatWorks) {
             Words{"unknown option --bias-gelu-fusion: it is on unless --no-bias-gelu-fusion is given"});
   EXPECT_EQ(told({"--lr", "1", "lr-decay-style"}), Words{"unexpected word lr-decay-style: the option is "
                                                          "--lr-decay-style"});
+  EXPECT_EQ(
+      told({"\xe2\x80\x94lr", "1"})[0],
+      "unexpected word \xe2\x80\x94lr: its dash is U+2014, as web pages and word processors write it; write --lr");
+  EXPECT_EQ(told({"-x"}),
+            Words{"unknown option -x: names begin with two dashes, and `espalier example --help` lists them"});
   Example stray;
   stray.table.stray_words_mean("--load");
   EXPECT_EQ(stray.parse({"two words"}), Words{"unexpected word 'two words': write --load 'two words'"});

@@ -62,6 +62,18 @@ std::string words_of(const Option& option, const toml::node& node, Words& words)
   return "";
 }
 
+// Whether bytes beyond ASCII stand as UTF-8 has them; the last character may be cut off.
+bool is_utf8(const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at++]);
+    if (lead < 0x80) continue;
+    if (lead < 0xc2 || lead > 0xf4) return false;
+    for (int more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3; more > 0 && at < text.size(); --more)
+      if ((static_cast<unsigned char>(text[at++]) & 0xc0) != 0x80) return false;
+  }
+  return true;
+}
+
 // A line of a file, as a message shows it.
 std::string line_of_text(const std::string& content, int64_t number) {
   size_t begin = 0;
@@ -73,6 +85,9 @@ std::string line_of_text(const std::string& content, int64_t number) {
   std::string text;
   for (const char c : content.substr(begin, std::min<size_t>(content.find('\n', begin) - begin, 80)))
     text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  if (!is_utf8(text))
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; }, '?');
   return text.empty() ? "an empty line" : text;
 }
 
@@ -104,6 +119,10 @@ std::string table_name(const std::string& group) {
 }  // namespace
 
 bool OptionTable::parse_toml(const std::string& content, const std::string& file_name, Problems& problems) {
+  if (content.starts_with("\xff\xfe") || content.starts_with("\xfe\xff")) {
+    problems.add(file_name, ": is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 ", file_name, " > NEW converts it");
+    return false;
+  }
   toml::table table;
   try {
     table = toml::parse(content, file_name);
@@ -122,8 +141,9 @@ bool OptionTable::parse_toml(const std::string& content, const std::string& file
     const std::string place = concat(file_name, ":", entry.line);
     Option* option = find_row(entry.key, /*exact=*/true, nullptr);
     if (option == nullptr) {
+      const std::string here = name_here(entry.key);
       excuse_neighbours(entry.key);
-      problems.add(place, ": unknown key ", entry.key, suggestion(entry.key, /*as_key=*/true));
+      problems.add(place, ": unknown key ", entry.key, here.empty() ? suggestion(entry.key, /*as_key=*/true) : here);
       continue;
     }
     const auto [first, is_first] = line_of.emplace(option, entry.line);

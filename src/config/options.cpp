@@ -367,6 +367,7 @@ void add_options(const Family& family, OptionTable& table, RunConfig& config) {
   config.family = &family;
   config.model = family.new_config();
   table.allow_recipes();
+  internal::add_names_elsewhere(table);
   add_network_size(table, config);
   add_regularization(table, config);
   add_training(table, config);

@@ -142,6 +142,7 @@ void Resolver::resolve_num_steps() {
   }
   if (!training.train_iters && !training.train_samples) {
     if (config_.data.eval_only || config_.plan_only) return;
+    if (table_.find("--train-iters")->unclear() || table_.find("--train-samples")->unclear()) return;
     const int64_t batch = training.global_batch_size.value_or(0), length = config_.data.sequence_length;
     if (training.train_tokens && batch > 0 && length > 0)
       problems_.add(origin("--train-tokens"), " ends a run early and does not say how long its data and learning rate ",

@@ -278,6 +278,15 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
                     "Starts ranks on this machine and watches them: espalier launch OPTIONS train gpt ... "
                     "The options are torchrun's.");
   add_rows(table, flags);
+  table.unknown_options_mean("options of the run come after its command: espalier launch OPTIONS train gpt OPTIONS");
+  table.known_elsewhere({"-n", "-np", "--np", "--nproc", "--num-gpus", "--num-processes", "--ntasks-per-node"},
+                        "--nproc-per-node");
+  table.known_elsewhere({"--num-nodes", "--num-machines", "--nodes", "-N"}, "--nnodes");
+  table.known_elsewhere({"--machine-rank"}, "--node-rank");
+  table.known_elsewhere({"--main-process-ip"}, "--master-addr");
+  table.known_elsewhere({"--main-process-port"}, "--master-port");
+  table.known_elsewhere({"--hostfile", "-H", "--host", "--include"},
+                        "start the same line on each machine, with --nnodes and --node-rank");
   const size_t num_own = num_option_words(table, arguments);
   Words own = words_of_variables(table, variables);
   own.insert(own.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(num_own));

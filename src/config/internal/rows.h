@@ -42,4 +42,7 @@ void add_nvidia_model(OptionTable& table);
 void add_nvidia_training(OptionTable& table);
 void add_nvidia_systems(OptionTable& table);
 
+// What Hugging Face's Trainer, nanoGPT, llm.c and others call these options.
+void add_names_elsewhere(OptionTable& table);
+
 }  // namespace espalier::config::internal

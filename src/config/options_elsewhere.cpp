@@ -1,0 +1,62 @@
+// Names of other programs' options: answered with what they are here.
+#include "config/internal/rows.h"
+
+namespace espalier::config::internal {
+
+void add_names_elsewhere(OptionTable& table) {
+  const auto is = [&](const char* here, const std::vector<std::string>& names) { table.known_elsewhere(names, here); };
+  // Length and batch.
+  is("--train-iters", {"--max-steps", "--max-iters", "--num-steps", "--steps", "--total-steps", "--num-iterations"});
+  is("runs are counted in steps or samples, not in epochs: --train-iters or --train-samples",
+     {"--num-train-epochs", "--epochs", "--num-epochs", "--max-epochs", "--n-epochs"});
+  is("--micro-batch-size", {"--per-device-train-batch-size", "--per-device-batch-size", "--train-micro-batch-size",
+                            "--train-micro-batch-size-per-gpu", "--device-batch-size", "--mbs"});
+  is("--global-batch-size", {"--train-batch-size", "--total-batch-size", "--gbs"});
+  is("it follows from --global-batch-size / ( --micro-batch-size * data-parallel size)",
+     {"--gradient-accumulation-steps", "--accumulate-grad-batches", "--grad-accum-steps", "--grad-accum"});
+  is("--seq-length", {"--block-size", "--max-seq-length", "--max-seq-len", "--seq-len", "--sequence-length",
+                      "--context-length", "--model-max-length", "--max-length", "--n-ctx", "--cutoff-len"});
+  // Model.
+  is("--num-layers", {"--num-hidden-layers", "--n-layer", "--n-layers", "--depth"});
+  is("--hidden-size", {"--n-embd", "--d-model", "--embed-dim", "--dim", "--model-dim"});
+  is("--num-attention-heads", {"--n-head", "--n-heads", "--num-heads"});
+  is("--num-key-value-heads", {"--num-kv-heads", "--n-kv-heads", "--n-kv-head"});
+  is("--ffn-hidden-size", {"--intermediate-size", "--d-ff", "--n-inner"});
+  is("--hidden-dropout, and --attention-dropout", {"--dropout", "--resid-dropout"});
+  is("a model of Hugging Face comes in by `espalier checkpoint import-hf`; then --load with --finetune",
+     {"--model-name-or-path", "--model", "--pretrained-model", "--init-from"});
+  // Optimizer and learning rate.
+  is("--lr", {"--learning-rate", "--max-lr", "--peak-lr"});
+  is("--lr-warmup-iters", {"--warmup-steps", "--warmup-iters", "--num-warmup-steps", "--lr-warmup-steps"});
+  is("--lr-warmup-fraction", {"--warmup-ratio", "--warmup-fraction"});
+  is("--lr-decay-style", {"--lr-scheduler-type", "--lr-scheduler", "--scheduler"});
+  is("--clip-grad",
+     {"--max-grad-norm", "--grad-clip", "--gradient-clip-val", "--gradient-clipping", "--clip-grad-norm"});
+  is("--optimizer", {"--optim"});
+  is("--adam-beta1", {"--beta1"});
+  is("--adam-beta2", {"--beta2"});
+  is("--adam-eps", {"--adam-epsilon"});
+  is("--bf16 or --fp16; neither is fp32", {"--dtype", "--precision", "--mixed-precision", "--torch-dtype"});
+  is("--checkpoint-activations", {"--gradient-checkpointing", "--activation-checkpointing", "--recompute"});
+  // Files.
+  is("--save", {"--output-dir", "--out-dir", "--save-dir", "--checkpoint-dir", "--default-root-dir"});
+  is("--load, with the folder of --save", {"--resume-from-checkpoint", "--resume", "--resume-from", "--ckpt-path"});
+  is("the folder of --save names the run", {"--run-name", "--experiment-name", "--exp-name"});
+  is("--data-path", {"--dataset", "--dataset-name", "--train-file", "--train-data", "--data-dir", "--data", "--input"});
+  is("--tokenizer-name-or-path, with --tokenizer-type", {"--tokenizer", "--tokenizer-path", "--tokenizer-name"});
+  is("--recipe", {"--config", "--config-file", "--yaml"});
+  // Intervals.
+  is("--save-interval", {"--save-steps", "--checkpoint-interval", "--save-every", "--save-freq"});
+  is("--eval-interval", {"--eval-steps", "--val-check-interval", "--eval-every", "--val-loss-every"});
+  is("--log-interval", {"--logging-steps", "--log-every", "--print-interval", "--log-freq"});
+  // Processes.
+  is("--tensor-model-parallel-size", {"--tp", "--tp-size", "--tensor-parallel", "--tensor-parallel-size"});
+  is("--pipeline-model-parallel-size", {"--pp", "--pp-size", "--pipeline-parallel", "--pipeline-parallel-size"});
+  is("--context-parallel-size", {"--cp", "--cp-size"});
+  is("it is what the other sizes leave of the processes",
+     {"--dp", "--dp-size", "--data-parallel-size", "--data-parallel"});
+  is("it belongs to `espalier launch`, before train gpt",
+     {"--nproc-per-node", "--nnodes", "--nproc", "--num-gpus", "--standalone", "--master-addr", "--master-port"});
+}
+
+}  // namespace espalier::config::internal
