@@ -31,7 +31,8 @@ int check_training(const std::vector<std::string>& words, const TrainingCheck& w
                                    {"RANK", "0"},
                                    {"WORLD_SIZE", std::to_string(what.num_nodes * what.ranks_of_node)},
                                    {"LOCAL_RANK", "0"},
-                                   {"LOCAL_WORLD_SIZE", std::to_string(what.ranks_of_node)}};
+                                   {"LOCAL_WORLD_SIZE", std::to_string(what.ranks_of_node)},
+                                   {"MASTER_ADDR", "127.0.0.1"}};  // nobody meets for a check
   for (const auto& [name, value] : place) check.variables[name] = value;
   if (!what.shows_options) check.stdout_to = open("/dev/null", O_WRONLY | O_CLOEXEC);
   launch::WorkerGroup group({check});

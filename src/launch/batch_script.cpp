@@ -101,7 +101,7 @@ std::string slurm_script(const BatchJob& job) {
 std::string pbs_walltime(const std::string& time) {
   if (time.empty()) return "";
   const std::optional<int64_t> seconds = parse_time_limit(time);
-  if (!seconds) throw UserError(concat("--time ", time, " is no time (1:30:00)"), ExitCode::kUsage);
+  ESPALIER_CHECK(seconds, time);
   return format_printf("%02ld:%02ld:%02ld", static_cast<long>(*seconds / 3600), static_cast<long>(*seconds / 60 % 60),
                        static_cast<long>(*seconds % 60));
 }
@@ -191,6 +191,10 @@ std::optional<int64_t> parse_time_limit(const std::string& text) {
 }
 
 std::string batch_script(const BatchJob& job) {
+  if (!job.time.empty() && parse_time_limit(job.time).value_or(0) <= 0)
+    throw UserError(concat("--time ", job.time,
+                           " is no length of a job: write HOURS:MINUTES:SECONDS, such as 20:00:00, ", "or DAYS-HOURS"),
+                    ExitCode::kUsage);
   if (job.scheduler == Scheduler::kPbs) return pbs_script(job);
   if (job.spare_nodes > 0)
     throw UserError("--spare-nodes is for PBS; SLURM leaves out --exclude's machines itself", ExitCode::kUsage);
