@@ -78,7 +78,7 @@ void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place,
       ExitCode::kUsage);
 }
 
-dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place) {
+dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place, const StopSignals& signals) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
   if (place.world_size == 1) {
@@ -94,10 +94,13 @@ dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironm
   dist::GridOptions options;
   options.device = compute.device;
   options.make_device_backend = compute.make_nccl;
-  options.store = dist::connect_rendezvous(place);
+  const auto stopped = [&] { return signals.received().has_value(); };
+  const auto timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
+  options.store = dist::connect_rendezvous(place, stopped);
+  dist::assemble(*options.store, {place.rank, place.world_size, timeout, stopped});
   check_own_gpu(compute.gpu, place, *options.store);
   options.shared_stages = config::shared_stages(config);
-  options.backend.timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
+  options.backend.timeout = timeout;
   options.backend.one_machine = place.local_world_size == place.world_size;
   options.backend.shared_memory = config.parallel.distributed_backend != config::DistributedBackend::kGloo;
   return dist::make_grid(config.grid, place.rank, options);
@@ -125,28 +128,23 @@ void train_from_whole_checkpoint(const config::RunConfig& config, const OptionTa
   }
 }
 
-}  // namespace
-
-int train_rank(const Words& arguments) {
-  const config::Family* const family = arguments.empty() ? nullptr : families::find_family(arguments[0]);
-  ESPALIER_CHECK(family != nullptr, "espalier passes the family on");
-  const StopSignals signals;
+int train_family(const config::Family& family, const Words& arguments, const StopSignals& signals) {
   set_awaited("the start of the run");
   const launch::RankEnvironment place = launch::detect_environment();
   acknowledge_signals(place.rank == 0);
   config::RunConfig config;
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
-  OptionTable table(concat("espalier train ", family->name), "");
+  OptionTable table(concat("espalier train ", family.name), "");
   table.say_notes(false);  // espalier has said them
   Problems problems;
-  if (!config::read_run(*family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
+  if (!config::read_run(family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   problems.raise();
   set_up_log(config.logging, place);
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
   if (place.world_size > 1) set_awaited("the other processes, all of which must be there for the run to begin");
-  const dist::Grid grid = make_grid(config, place);
+  const dist::Grid grid = make_grid(config, place, signals);
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
@@ -154,6 +152,20 @@ int train_rank(const Words& arguments) {
   train_from_whole_checkpoint(config, table, command_line_of("train", arguments), grid, place);
   grid.world.barrier();  // nobody's connections close under another
   return 0;
+}
+
+}  // namespace
+
+int train_rank(const Words& arguments) {
+  const config::Family* const family = arguments.empty() ? nullptr : families::find_family(arguments[0]);
+  ESPALIER_CHECK(family != nullptr, "espalier passes the family on");
+  const StopSignals signals;
+  try {
+    return train_family(*family, arguments, signals);
+  } catch (const dist::StoppedBeforeStart& stopped) {
+    log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes were there: the run did not begin"));
+    return 0;
+  }
 }
 
 }  // namespace espalier

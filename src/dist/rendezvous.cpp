@@ -93,8 +93,15 @@ c10::intrusive_ptr<c10d::Store> connect_to_tcp_store(const launch::RankEnvironme
   }
 }
 
-c10::intrusive_ptr<c10d::Store> connect_to_our_store(const launch::RankEnvironment& place) {
+c10::intrusive_ptr<c10d::Store> connect_to_our_store(const launch::RankEnvironment& place,
+                                                     const std::function<bool()>& stopped) {
   launch::RendezvousClient::Options options{place.master_address, place.master_port, launch::job_secret(place.run_id)};
+  options.host_in_words = place.launcher_store ? "espalier launch" : "rank 0";
+  options.patience = std::chrono::seconds(5);
+  options.says_at = LogLevel::kQuiet;
+  options.before_each_try = [stopped] {
+    if (stopped && stopped()) throw StoppedBeforeStart("this process was asked to stop");
+  };
   std::shared_ptr<HostedServer> server;
   if (place.rank == 0 && !place.launcher_store) {
     const std::string listen_at = is_loopback(place.master_address) ? place.master_address : "";
@@ -107,8 +114,9 @@ c10::intrusive_ptr<c10d::Store> connect_to_our_store(const launch::RankEnvironme
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> connect_rendezvous(const launch::RankEnvironment& place) {
-  auto store = place.foreign_store ? connect_to_tcp_store(place) : connect_to_our_store(place);
+c10::intrusive_ptr<c10d::Store> connect_rendezvous(const launch::RankEnvironment& place,
+                                                   const std::function<bool()>& stopped) {
+  auto store = place.foreign_store ? connect_to_tcp_store(place) : connect_to_our_store(place, stopped);
   return c10::make_intrusive<c10d::PrefixStore>(concat("ranks/", place.restart_count), std::move(store));
 }
 

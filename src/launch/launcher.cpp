@@ -44,6 +44,12 @@ class Launcher {
     store_ = {options.store_host, options.store_port, secret_,
               RendezvousClient::Milliseconds(static_cast<int64_t>(options.join_timeout_seconds * 1000)),
               host_in_words(options)};
+    store_.before_each_try = [this] {
+      const auto signal = signals_.poll();
+      if (signal && internal::TakenSignals::ends(*signal))
+        throw UserError(concat("stopped by SIG", sigabbrev_np(*signal), " before the launchers met"),
+                        static_cast<ExitCode>(128 + *signal));
+    };
     host_store();
     meeting_ = std::make_unique<NodeMeeting>(options_, store_);
   }

@@ -13,8 +13,8 @@
 #include "base/sha256.h"
 #include "launch/internal/host.h"
 #include "launch/internal/socket.h"
-#include "launch/internal/wait_report.h"
 #include "launch/peer_watch.h"
+#include "launch/wait_report.h"
 
 namespace espalier::launch {
 namespace {
@@ -180,7 +180,7 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
 std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
   const Clock::time_point start = Clock::now();
   Clock::time_point last_call = Clock::time_point::max();
-  internal::WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
+  WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
   while (!is_cancelled()) {
     if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
     std::vector<Node> nodes = present_nodes();

@@ -9,8 +9,8 @@
 #include "base/sha256.h"
 #include "launch/internal/protocol.h"
 #include "launch/internal/socket.h"
-#include "launch/internal/wait_report.h"
 #include "launch/secret.h"
+#include "launch/wait_report.h"
 
 namespace espalier::launch {
 
@@ -20,6 +20,7 @@ namespace {
 
 // Beyond what the server itself may take to answer.
 constexpr auto kTimeToAnswer = std::chrono::seconds(60);
+constexpr auto kTimeOfATry = std::chrono::seconds(5);  // a machine that does not answer at all
 constexpr auto kTimeForServersProof = std::chrono::seconds(20);
 
 std::string place_of(const RendezvousClient::Options& options) { return concat(options.address, ":", options.port); }
@@ -99,9 +100,10 @@ class RendezvousClient::Channel {
     const Clock::time_point start = Clock::now(), deadline = start + options_.connect_timeout;
     auto pause = Milliseconds(20);
     std::string reason;
-    WaitReport report(options_.connect_timeout);
+    WaitReport report(options_.connect_timeout, options_.patience, options_.says_at);
     while (true) {
-      socket_ = try_to_connect(options_.address, options_.port, deadline, reason);
+      if (options_.before_each_try) options_.before_each_try();
+      socket_ = try_to_connect(options_.address, options_.port, std::min(deadline, Clock::now() + kTimeOfATry), reason);
       if (socket_.valid()) {
         descriptor_ = socket_.get();
         return;

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace espalier::launch {
 
@@ -27,6 +29,11 @@ class RendezvousClient {
     Milliseconds connect_timeout = std::chrono::seconds(300);  // the server may start later
     // Who hosts it, for the user ("the launcher of --node-rank 0"): connecting then says that it waits. Empty: silent.
     std::string host_in_words = {};
+    // How long before the first word, and to whom (log.h): a rank that is not the first is otherwise silent.
+    std::chrono::seconds patience = std::chrono::seconds(1);
+    LogLevel says_at = LogLevel::kInfo;
+    // Called before each try; what it throws ends the connecting.
+    std::function<void()> before_each_try = {};
   };
   // UserError if nobody answers in time, if something else answers, or if the secrets differ.
   explicit RendezvousClient(const Options& options);

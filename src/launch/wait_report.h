@@ -1,0 +1,49 @@
+// What is said while something is waited for that may never come: after a second, whenever it changes, and every half
+// minute.
+#pragma once
+
+#include <chrono>
+#include <ctime>
+#include <string>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+
+namespace espalier::launch {
+
+class WaitReport {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `timeout`: after which the wait is given up. `patience`: before the first word. `level`: kQuiet is always heard.
+  explicit WaitReport(std::chrono::duration<double> timeout, std::chrono::seconds patience = std::chrono::seconds(1),
+                      LogLevel level = LogLevel::kInfo)
+      : start_(Clock::now()), first_(start_ + patience), next_(first_), until_(wall_clock(timeout)), level_(level) {}
+
+  // To be called at each look; `what` names who or what is waited for.
+  void look(const std::string& what) {
+    const Clock::time_point now = Clock::now();
+    if (now < first_ || (what == said_ && now < next_)) return;
+    said_ = what;
+    next_ = now + std::chrono::seconds(30);
+    const double waited = std::chrono::duration<double>(now - start_).count();
+    log_line(level_, concat("waiting for ", what, ": ", format_duration(waited), " so far, until ", until_));
+  }
+
+ private:
+  static std::string wall_clock(std::chrono::duration<double> from_now) {
+    const time_t then = time(nullptr) + static_cast<time_t>(from_now.count());
+    tm parts = {};
+    localtime_r(&then, &parts);
+    char text[32];
+    strftime(text, sizeof text, "%H:%M:%S", &parts);
+    return text;
+  }
+
+  Clock::time_point start_, first_, next_;
+  std::string until_, said_;
+  LogLevel level_;
+};
+
+}  // namespace espalier::launch
