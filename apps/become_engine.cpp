@@ -11,14 +11,36 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "base/literal.h"
 
 namespace espalier {
+namespace {
+
+// libgomp says that such a value is invalid, and takes another number of threads. "4,2" is for nested regions.
+void check_thread_variables() {
+  for (const char* name : {"OMP_NUM_THREADS", "OMP_THREAD_LIMIT"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) continue;
+    for (const std::string& part : split(value, ',')) {
+      const std::optional<int64_t> number = parse_python_int(part);
+      if (!number || *number < 1)
+        throw UserError(
+            concat("the environment's ", name, "='", value,
+                   "' is no number of threads: set it to 1 or more, or unset it; --num-threads wins over it"),
+            ExitCode::kUsage);
+    }
+  }
+}
+
+}  // namespace
 
 std::string path_beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
 void let_waiting_threads_sleep() {
+  check_thread_variables();
   if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
 }
 

@@ -1,6 +1,7 @@
 // What every main does around its work: catch, print, and turn an error into an exit code.
 #pragma once
 
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -33,6 +34,7 @@ int run_main(const Body& body) {
     launch::leave_error_for_launcher(message, static_cast<int>(code));
     return static_cast<int>(code);
   };
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` writing then fails, as on a full disk
   try {
     return finish_standard_output(body());
   } catch (const UserError& error) {

@@ -76,7 +76,7 @@ struct Child {
     if (getppid() != launcher) _exit(127);
     struct sigaction plain = {};
     plain.sa_handler = SIG_DFL;
-    for (const int signal : {SIGPIPE, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
+    for (const int signal : {SIGXFSZ, SIGPIPE, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
       sigaction(signal, &plain, nullptr);
     sigset_t none;
     sigemptyset(&none);
