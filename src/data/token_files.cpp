@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/lfs_pointer.h"
 
 namespace espalier::data {
 namespace {
@@ -56,16 +57,8 @@ std::string first_bytes(const std::string& path, size_t count) {
   return bytes;
 }
 
-bool is_git_lfs_pointer(const std::string& path) {
-  return first_bytes(path, 64).starts_with("version https://git-lfs.github.com/spec/");
-}
-
-std::string describe_pointer(const std::string& path) {
-  std::string size;
-  for (const std::string& line : split(first_bytes(path, 1024), '\n'))
-    if (line.starts_with("size ")) size = concat(" of ", strip(line.substr(5)), " bytes");
-  return concat("'", path, "' is a pointer of Git LFS to a file", size,
-                " that was not fetched. Run 'git lfs pull' in its repository, or copy the file itself.");
+std::optional<std::string> describe_pointer(const std::string& path) {
+  return describe_lfs_pointer(path, first_bytes(path, 1024));
 }
 
 bool ends_with_one_of(const std::string& text, const std::vector<std::string>& endings) {
@@ -90,7 +83,7 @@ std::string describe_folder(const std::string& folder) {
 
 // A file given for a prefix: text is what people have.
 std::string describe_other_file(const std::string& path) {
-  if (is_git_lfs_pointer(path)) return describe_pointer(path);
+  if (const auto pointer = describe_pointer(path)) return *pointer;
   const std::string start = first_bytes(path, 256);
   const size_t first = start.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const bool is_json = first != std::string::npos && (start[first] == '{' || start[first] == '[');
@@ -190,7 +183,7 @@ std::string describe_missing(const std::string& prefix) {
 
 void refuse_git_lfs_pointers(const TokenFiles& files) {
   for (const std::string& path : {files.index, files.tokens})
-    if (is_git_lfs_pointer(path)) throw UserError(describe_pointer(path), ExitCode::kBadData);
+    if (const auto pointer = describe_pointer(path)) throw UserError(*pointer, ExitCode::kBadData);
 }
 
 std::vector<std::filesystem::path> files_written_for(const std::string& prefix) {

@@ -147,8 +147,8 @@ TEST(TokenFiles, NamesAPointerOfGitLfs) {
       "7e2393\nsize 987654321\n";
   const auto refused = [&](const std::string& path) {
     return concat("'", path,
-                  "' is a pointer of Git LFS to a file of 987654321 bytes that was not fetched. Run 'git lfs ",
-                  "pull' in its repository, or copy the file itself.");
+                  "' is a pointer of Git LFS to a file of 987654321 bytes, which was not fetched. Run 'git lfs ",
+                  "pull' in its repository, or download the file itself.");
   };
   write_pair(folder, "a.idx", "a.bin");
   write_text(folder / "a.bin", pointer);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 
 namespace espalier::store {
 namespace {
@@ -47,6 +48,8 @@ constexpr size_t kDataAlignment = 64;
 }
 
 uint64_t header_length(const MappedFile& file, const std::filesystem::path& path) {
+  const std::string_view start(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 1024));
+  if (const auto pointer = describe_lfs_pointer(path, start)) throw UserError(*pointer, ExitCode::kBadData);
   if (file.size() < 8)
     refuse(path, concat("header length: expected 8 bytes, file has ", file.size(), "; not a safetensors file"));
   uint64_t length = 0;  // little endian, as every machine this runs on

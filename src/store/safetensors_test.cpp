@@ -79,6 +79,21 @@ TEST_F(Safetensors, AFileThatIsCutOffIsRefusedWhereverItEnds) {
       "data: expected 7 bytes, found 5; cut off in tensor 'b' (3 to 7)");
 }
 
+TEST_F(Safetensors, APointerOfGitLfsIsNamed) {
+  const std::filesystem::path path = folder_ / "model.safetensors";
+  write_text(path, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 987654321\n");
+  try {
+    const SafetensorsFile file(path);
+    FAIL() << "a pointer was read";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "'" + path.string() +
+                  "' is a pointer of Git LFS to a file of 987654321 bytes, which was not fetched. Run " +
+                  "'git lfs pull' in its repository, or download the file itself.");
+    EXPECT_EQ(error.code(), ExitCode::kBadData);
+  }
+}
+
 TEST_F(Safetensors, AFileThatIsTooLongIsRefused) {
   EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", "1234"),
             "data: expected 3 bytes, found 4; too long");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/lfs_pointer.h"
 
 namespace espalier::text::internal {
 namespace {
@@ -49,17 +50,8 @@ bool looks_like_hub_name(const fs::path& path) {
       ExitCode::kMissingInput);
 }
 
-// "version https://git-lfs.github.com/spec/v1\noid sha256:...\nsize 14500438\n"
 void refuse_lfs_pointer(const fs::path& path, std::string_view content) {
-  if (!content.starts_with("version https://git-lfs.github.com/spec/")) return;
-  const size_t size = content.find("\nsize ");
-  const std::string_view digits = size == std::string_view::npos ? "" : content.substr(size + 6);
-  const std::string_view number = digits.substr(0, digits.find_first_not_of("0123456789"));
-  throw UserError(
-      concat("'", path.string(), "' (", content.size(), " bytes) is a pointer of Git LFS",
-             number.empty() ? "" : concat(" to a file of ", number, " bytes"),
-             ", which was not fetched. Run 'git lfs pull' in that repository, or download the file itself."),
-      ExitCode::kBadData);
+  if (const auto pointer = describe_lfs_pointer(path, content)) throw UserError(*pointer, ExitCode::kBadData);
 }
 
 void refuse_web_page(const fs::path& path, std::string_view content) {
