@@ -1,7 +1,6 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,15 +11,39 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/internal/open_to_read.h"
 
 namespace espalier {
-namespace {
+namespace internal {
 
-[[noreturn]] void fail(const char* operation, const std::filesystem::path& path) {
+void fail_on_file(const char* operation, const std::filesystem::path& path) {
   const int reason = errno;
   const ExitCode code = reason == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput;
   throw UserError(concat("cannot ", operation, " '", path.string(), "': ", std::strerror(reason)), code);
 }
+
+// What is neither a file nor a folder is refused before it is opened: a FIFO would wait for a writer that never comes,
+// a device has no end.
+int open_to_read(const std::filesystem::path& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    throw UserError(concat("'", path.string(), "' is a ",
+                           S_ISFIFO(status.st_mode)   ? "FIFO (a pipe)"
+                           : S_ISSOCK(status.st_mode) ? "socket"
+                                                      : "device",
+                           "; a regular file is needed. Write its content to a file and name that."),
+                    ExitCode::kBadData);
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+}  // namespace internal
+
+namespace {
+
+[[noreturn]] void fail(const char* operation, const std::filesystem::path& path) {
+  internal::fail_on_file(operation, path);
+}
+using internal::open_to_read;
 
 [[noreturn]] void fail_at_end(const std::filesystem::path& path, int64_t offset, size_t wanted) {
   throw UserError(concat("'", path.string(), "' ends at byte ", offset, "; ", wanted,
@@ -36,20 +59,6 @@ void write_all(int descriptor, const void* data, size_t size, int64_t offset, co
     if (written <= 0) fail("write", path);
     bytes += written, offset += written, size -= static_cast<size_t>(written);
   }
-}
-
-// What is neither a file nor a folder is refused before it is opened: a FIFO would wait for a writer that never comes,
-// a device has no end.
-int open_to_read(const std::filesystem::path& path) {
-  struct stat status;
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
-    throw UserError(concat("'", path.string(), "' is a ",
-                           S_ISFIFO(status.st_mode)   ? "FIFO (a pipe)"
-                           : S_ISSOCK(status.st_mode) ? "socket"
-                                                      : "device",
-                           "; a regular file is needed. Write its content to a file and name that."),
-                    ExitCode::kBadData);
-  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
 }
 
 }  // namespace
@@ -108,35 +117,6 @@ int64_t file_size_bytes(const std::filesystem::path& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) fail("open", path);
   return status.st_size;
-}
-
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int descriptor = open_to_read(path);
-  if (descriptor < 0) fail("open", path);
-  struct stat status;
-  if (::fstat(descriptor, &status) != 0 || S_ISDIR(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) errno = EISDIR;
-    ::close(descriptor);
-    fail("open", path);
-  }
-  size_ = static_cast<size_t>(status.st_size);
-  void* mapping = size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-  ::close(descriptor);
-  if (mapping == MAP_FAILED) fail("map", path);
-  data_ = static_cast<const uint8_t*>(mapping);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {

@@ -23,7 +23,8 @@ void fsync_directory(const std::filesystem::path& directory);
 
 int64_t file_size_bytes(const std::filesystem::path& path);
 
-// A read-only mapping of a whole file; an empty file has data() == nullptr and size() == 0. Movable.
+// A read-only mapping of a whole file; an empty file has data() == nullptr and size() == 0. Movable. Where the file is
+// cut off meanwhile, reading what is gone ends the process with a message that names the file (exit code 74).
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

@@ -35,5 +35,30 @@ TEST(File, AFifoOrADeviceIsRefusedByNameByAllThatRead) {
   std::filesystem::remove(fifo);
 }
 
+// Otherwise the process would end by SIGBUS, without a word.
+TEST(FileDeathTest, AMappedFileThatIsCutOffIsNamed) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / concat("espalier_cut_", ::getpid());
+  const auto read_after_cut = [&] {
+    write_file_atomically(path, std::string(100'000, 'x'));
+    const MappedFile before(path), file(path);  // of two mappings, the one that is read
+    std::filesystem::resize_file(path, 10);
+    const volatile uint8_t* const bytes = file.data();
+    std::exit(bytes[90'000]);
+  };
+  EXPECT_EXIT(read_after_cut(), testing::ExitedWithCode(74), concat("error: '", path.string(), "' was cut off"));
+  std::filesystem::remove(path);
+}
+
+TEST(File, AMappedFileMayMoveAndEnd) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / concat("espalier_moved_", ::getpid());
+  write_file_atomically(path, "abc");
+  for (int round = 0; round < 3; ++round) {
+    MappedFile first(path);
+    const MappedFile second = std::move(first);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(second.data()), second.size()), "abc");
+  }
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace espalier
