@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/foreign_checkpoint.h"
+#include "base/format.h"
 #include "config/run_config.h"
 
 namespace espalier::config {
@@ -29,12 +30,14 @@ struct FileChecks {
   void check_tokenizer();
   void check_hugging_face(const char* name, const std::string& path);
   void check_folder_to_write(const char* name, const std::string& folder);
+  bool is_blank(const char* name, const std::string& folder);
   void check_load();
   void check_finetune();
 };
 
 void FileChecks::check_tokenizer() {
   const TokenizerConfig& tokenizer = config.tokenizer;
+  if (table.find("--tokenizer-type")->unclear()) return;
   const auto check_file = [&](const char* name, const std::string& file, const char* meaning) {
     if (file.empty() && !config.validate_only)
       problems.add(name, " is required with --tokenizer-type ", tokenizer.type, ": ", meaning);
@@ -78,11 +81,26 @@ void FileChecks::check_hugging_face(const char* name, const std::string& path) {
   }
 }
 
+// --save "$SAVE", and SAVE is not set: such a run would save nothing.
+bool FileChecks::is_blank(const char* name, const std::string& folder) {
+  if (!table.find(name)->given() || folder.find_first_not_of(" \t") != std::string::npos) return false;
+  problems.add(name, " (", table.find(name)->source(),
+               ") is given and names no folder: is a variable of a script unset? ", "Leave it out, or name one");
+  return true;
+}
+
 void FileChecks::check_folder_to_write(const char* name, const std::string& folder) {
   if (folder.empty()) return;
   fs::path existing = fs::absolute(folder).lexically_normal();
   std::error_code error;
-  while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  while (!fs::exists(existing, error) && existing.has_relative_path()) {
+    if (fs::is_symlink(existing, error)) {
+      problems.add(origin(name), ": ", existing.string(), " is a link to ", fs::read_symlink(existing, error).string(),
+                   ", which does not exist; make that folder, or remove the link");
+      return;
+    }
+    existing = existing.parent_path();
+  }
   if (!fs::is_directory(existing, error)) {
     problems.add(origin(name), ": ", existing.string(), " is a file, not a folder");
   } else if (access(existing.c_str(), W_OK | X_OK) != 0) {
@@ -109,6 +127,17 @@ std::vector<int64_t> complete_steps(const fs::path& run_folder) {
   return steps;
 }
 
+// "; runs lie below it: a, b", where a folder of runs was given for a run.
+std::string runs_below(const fs::path& folder) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && !complete_steps(entry.path()).empty()) runs.push_back(entry.path().string());
+  std::sort(runs.begin(), runs.end());
+  if (runs.size() > 8) runs.resize(8), runs.push_back("...");
+  return runs.empty() ? "" : "; there are runs below it: " + join(runs, ", ");
+}
+
 // A launch line that is started again after a crash must not begin at iteration 0 once more. A checkpoint of step 0 is
 // an imported one.
 void FileChecks::check_finetune() {
@@ -124,13 +153,16 @@ void FileChecks::check_finetune() {
 
 void FileChecks::check_load() {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  if (checkpoint.load.empty()) return;
+  if (is_blank("--load", checkpoint.load) || checkpoint.load.empty()) return;
   std::error_code error;
   const bool may_be_missing =
       !checkpoint.save.empty() && !checkpoint.ckpt_step &&
       fs::absolute(checkpoint.load).lexically_normal() == fs::absolute(checkpoint.save).lexically_normal();
   if (!fs::is_directory(checkpoint.load, error)) {
-    if (!may_be_missing) problems.add(origin("--load"), ": there is no such folder");
+    if (exists(checkpoint.load))
+      problems.add(origin("--load"), " is a file; give the run folder, or a step folder in it");
+    else if (!may_be_missing)
+      problems.add(origin("--load"), ": there is no such folder");
     return;
   }
   if (exists(fs::path(checkpoint.load) / "manifest.json")) return;  // a step folder
@@ -142,7 +174,8 @@ void FileChecks::check_load() {
   std::string listed;
   for (const int64_t step : steps) listed += concat(listed.empty() ? "" : ", ", step);
   if (steps.empty() && !may_be_missing)
-    problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)");
+    problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)",
+                 runs_below(checkpoint.load));
   // A run that began at that step goes on from its newest, and may have removed it since.
   const bool has_begun_there =
       checkpoint.ckpt_step && exists(fs::path(checkpoint.load) / concat(".ckpt_step_", *checkpoint.ckpt_step));
@@ -158,7 +191,8 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
   checks.check_tokenizer();
   checks.check_load();
   checks.check_finetune();
-  checks.check_folder_to_write("--save", config.checkpoint.save);
+  if (!checks.is_blank("--save", config.checkpoint.save))
+    checks.check_folder_to_write("--save", config.checkpoint.save);
   checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
   checks.check_folder_to_write("--data-cache-path", config.data.cache_path);
 }

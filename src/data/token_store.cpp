@@ -21,7 +21,9 @@ TokenFiles find_or_refuse(const std::string& prefix) {
       throw UserError(concat("'", prefix, "' is one of two files; a data set is named by what they share. Use '",
                              prefix.substr(0, prefix.size() - 4), "'."),
                       ExitCode::kUsage);
-  throw UserError(describe_missing(prefix), ExitCode::kMissingInput);
+  std::error_code error;
+  throw UserError(describe_missing(prefix),
+                  std::filesystem::is_regular_file(prefix, error) ? ExitCode::kBadData : ExitCode::kMissingInput);
 }
 
 std::span<const uint8_t> bytes_of(const MappedFile& file) { return {file.data(), file.size()}; }

@@ -86,11 +86,13 @@ CpuIsa parse_cpu_isa(const char* name) {
     if (std::strcmp(name, cpu_isa_name(isa)) != 0) continue;
     if (isa <= best_cpu_isa()) return isa;
     throw UserError(concat("ESPALIER_CPU_ISA=", name, ": this machine reaches ", cpu_isa_name(best_cpu_isa()),
-                           ". Unset it, or set it to that or a lower level."));
+                           ". Unset it, or set it to that or a lower level."),
+                    ExitCode::kUsage);
   }
   throw UserError(concat("ESPALIER_CPU_ISA=", name,
                          " is not an instruction set. Use generic, avx2, avx512, avx512bf16 "
-                         "or amx, or unset it."));
+                         "or amx, or unset it."),
+                  ExitCode::kUsage);
 }
 
 ForceCpuIsa::ForceCpuIsa(CpuIsa isa) : outer_(cpu_isa()) {

@@ -67,12 +67,18 @@ std::string describe(const fs::path& folder) {
   if (!listing.complete.empty()) parts.push_back("complete: " + names_of(listing.complete));
   if (!listing.partial.empty()) parts.push_back("unfinished: " + names_of(listing.partial));
   if (!listing.superseded.empty()) parts.push_back("set aside: " + names_of(listing.superseded));
-  std::vector<std::string> others;
+  std::vector<std::string> others, runs;
+  std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind("step_", 0) != 0) others.push_back(name);
+    if (name.rfind("step_", 0) == 0) continue;
+    const bool is_run = fs::is_directory(entry.path(), ignored) && !list_steps(entry.path()).complete.empty();
+    (is_run ? runs : others).push_back(is_run ? entry.path().string() : name);
   }
   std::sort(others.begin(), others.end());
+  std::sort(runs.begin(), runs.end());
+  if (runs.size() > 8) runs.resize(8), runs.push_back("...");
+  if (!runs.empty()) parts.push_back("runs, of which one can be named: " + join(runs, ", "));
   if (others.size() > 12) others.resize(12), others.push_back("...");
   if (!others.empty()) parts.push_back("other files: " + join(others, ", "));
   return parts.empty() ? "it is empty" : "it holds " + join(parts, "; ");

@@ -280,7 +280,8 @@ TEST_F(RunFolder, ALockedFolderNamesItsHolderAndIsFreeWhenTheHolderDies) {
 TEST_F(RunFolder, AFolderThatCannotBeMadeIsNamed) {
   write_text(folder_ / "file", "");
   EXPECT_EQ(error_of([&] { RunLock lock(folder_ / "file" / "run"); }),
-            "cannot create '" + (folder_ / "file/run/.lock").string() + "': Not a directory");
+            "cannot create '" + (folder_ / "file/run/.lock").string() +
+                "': Not a directory. Give --save a folder that can be made and written in.");
 }
 
 RunListing listing_of(const Steps& complete) {

@@ -197,6 +197,11 @@ TokenizerJson Gpt2Tokenizer::tokenizer_json() const {
 
 std::unique_ptr<Tokenizer> load_gpt2_tokenizer(const std::filesystem::path& vocab_file,
                                                const std::filesystem::path& merge_file) {
+  if (internal::read_tokenizer_file(vocab_file).starts_with("#version") &&
+      internal::read_tokenizer_file(merge_file).starts_with("{"))
+    throw UserError(concat("'", vocab_file.string(), "' holds merges and '", merge_file.string(),
+                           "' a vocabulary: exchange --vocab-file and --merge-file"),
+                    ExitCode::kUsage);
   std::vector<std::string> pieces = read_vocabulary(vocab_file);
   Symbols symbols(pieces);
   ByteBpeSource source;

@@ -60,9 +60,12 @@ void FiniteCheck::at_end() const {
   if (num_in_a_row_ == 0) return;
   throw UserError(
       concat("the run ended with a loss that is no finite number, since step ", *first_bad_step_,
-             ": weights and moments are finite and were saved, but what they compute is not. Go on from a "
-             "checkpoint before step ",
-             *first_bad_step_, " with a smaller --lr, or pass over the samples with --skip-train-iteration-range."),
+             job_.config().checkpoint.save.empty()
+                 ? ": weights and moments are finite, but what they compute is not. Start again"
+                 : concat(": weights and moments are finite and were saved, but what they compute is not. Go on from a "
+                          "checkpoint before step ",
+                          *first_bad_step_),
+             " with a smaller --lr, or pass over the samples with --skip-train-iteration-range."),
       kNotFinite);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "store/run_folder.h"
 
 namespace espalier::convert {
 namespace {
@@ -84,6 +85,11 @@ fs::path checkpoint_folder(const fs::path& input, std::optional<int64_t> step) {
     if (fs::is_directory(*newest)) return *newest;
     candidates = {newest->filename()};
   }
+  if (!store::list_steps(input).complete.empty())
+    throw UserError(
+        concat("'", input.string(), "' is a run of Espalier: it needs no import. Give it to --load; `espalier ",
+               "checkpoint export-megatron` makes a Megatron checkpoint of it."),
+        ExitCode::kUsage);
   throw UserError(
       concat("'", input.string(), "' holds no Megatron or DeepSpeed checkpoint: expected ",
              candidates.empty() ? "latest_checkpointed_iteration.txt, latest, latest_universal, or the files of one "

@@ -119,6 +119,12 @@ int byte_of_piece(std::string_view piece) {
 
 SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path) {
   const std::string content = read_tokenizer_file(path);
+  if (content.starts_with("{"))
+    throw UserError(
+        concat("'", path.string(), "' is JSON, not a SentencePiece model. A tokenizer.json is read by ",
+               "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path, a vocab.json by GPT2BPETokenizer ",
+               "--vocab-file with --merge-file."),
+        ExitCode::kBadData);
   Model model;
   ProtobufReader fields(content, path.string());
   while (fields.next()) {

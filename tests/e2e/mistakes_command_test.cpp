@@ -1,0 +1,102 @@
+// Mistakes that people make, as whole commands: what was wrong, where and what to do is said, nothing else is, and
+// nothing is left behind.
+#include <gtest/gtest.h>
+
+#include "tests/support/command.h"
+
+namespace espalier {
+namespace {
+
+struct Mistake {
+  const char* command;
+  int exit_code;
+  const char* said;
+};
+
+void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.command; }
+
+class MistakesCommand : public Command, public testing::WithParamInterface<Mistake> {
+ protected:
+  // $TRAIN and $DATA of the commands.
+  std::string variables() const {
+    const std::string tokenizer = root() + "/tests/data/gpt2-tiny/";
+    return "V=" + tokenizer + "vocab.json; M=" + tokenizer + "merges.txt; DATA=" + root() +
+           "/tests/data/owt-20_text_document; SHAPE='train gpt --num-layers 2 --hidden-size 16 --num-attention-heads 2 "
+           "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 2 --lr 1e-3 --split 1,0,0 --eval-iters 0'; "
+           "TOKENIZER=\"--tokenizer-type GPT2BPETokenizer --vocab-file $V --merge-file $M\"; "
+           "NODATA=\"$SHAPE $TOKENIZER\"; BARE=\"$NODATA --data-path $DATA\"; "
+           "TRAIN=\"$BARE --train-iters 2\"\n";
+  }
+};
+
+TEST_P(MistakesCommand, IsAnsweredWithWhatToDo) {
+  const Outcome outcome = bash(variables() + "set --; rm -rf ./*; " + GetParam().command);
+  EXPECT_EQ(outcome.exit_code, GetParam().exit_code) << outcome.errors;
+  EXPECT_NE(outcome.errors.find(GetParam().said), std::string::npos) << outcome.errors;
+  EXPECT_EQ(outcome.errors.find("problems:"), std::string::npos) << "one mistake is one problem: " << outcome.errors;
+  EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+// Options by the names of other programs.
+INSTANTIATE_TEST_SUITE_P(
+    NamesElsewhere, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier $TRAIN --learning-rate 1e-4", 2, "unknown option --learning-rate: here it is --lr"},
+        Mistake{"espalier $BARE --max_steps 100", 2, "unknown option --max_steps: here it is --train-iters"},
+        Mistake{"espalier $BARE --num_train_epochs 3", 2, "not in epochs: --train-iters or --train-samples"},
+        Mistake{"espalier $TRAIN --gradient_accumulation_steps 4", 2, "it follows from --global-batch-size / ("},
+        Mistake{"espalier $TRAIN --output_dir out", 2, "unknown option --output_dir: here it is --save"},
+        Mistake{"espalier $TRAIN -o out", 2, "names begin with two dashes"},
+        Mistake{"espalier $TRAIN –bf16", 2, "its dash is U+2013"},
+        Mistake{"espalier $TRAIN -–seed 5", 2, "write --seed"},
+        Mistake{"espalier $TRAIN --deepspeed ds.json", 2, "write --deepspeed_config ds.json"},
+        Mistake{"espalier generate --load r --prompt x --max-new-tokens 5", 2, "here it is --tokens-to-generate"},
+        Mistake{"espalier generate --model r --prompt x", 2, "unknown option --model: here it is --load"},
+        Mistake{"espalier launch -np 2 $TRAIN", 2, "unknown option -np: here it is --nproc-per-node"},
+        Mistake{"espalier launch --num-layers 2 $TRAIN", 2, "options of the run come after its command"}));
+
+// What follows from a mistake is no news.
+INSTANTIATE_TEST_SUITE_P(
+    OneProblem, MistakesCommand,
+    testing::Values(Mistake{"espalier $BARE --train-iters 1e3", 2,
+                            "--train-iters 1e3 (command line) is not an integer"},
+                    Mistake{"espalier $BARE --train-iters -5", 2, "is below the smallest value, 1"},
+                    Mistake{"espalier $BARE --train-iters", 2, "--train-iters expects a value"},
+                    Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type gpt2", 2,
+                            "--tokenizer-type gpt2 (command line) is not one of"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    FilesAndFolders, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier $TRAIN --load $DATA.bin", 2, "is a file; give the run folder"},
+        Mistake{"espalier $TRAIN --save \"$UNSET\" --save-interval 1", 2, "is a variable of a script unset?"},
+        Mistake{"espalier $TRAIN --save ' ' --save-interval 1", 2, "is a variable of a script unset?"},
+        Mistake{"ln -s nowhere link; espalier $TRAIN --save link/run --save-interval 1; code=$?; rm link; exit $code",
+                2, "link is a link to nowhere, which does not exist"},
+        Mistake{"cd " ESPALIER_SOURCE_FOLDER "; espalier train gpt --recipe tiny", 2,
+                "there is no file 'tiny'; did you mean 'recipes/tiny.toml'?"},
+        Mistake{
+            "printf 'num_layers = 2' | iconv -t UTF-16 >r.toml; espalier $TRAIN --recipe r.toml; code=$?; rm r.toml; "
+            "exit $code",
+            2, "r.toml: is UTF-16; expected UTF-8"},
+        Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type GPT2BPETokenizer --vocab-file $M "
+                "--merge-file $V",
+                2, "exchange --vocab-file and --merge-file"},
+        Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type SentencePieceTokenizer "
+                "--tokenizer-model $V",
+                2, "is JSON, not a SentencePiece model"},
+        Mistake{"espalier data check " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl", 65, "is text (JSON)"}));
+
+INSTANTIATE_TEST_SUITE_P(Surroundings, MistakesCommand,
+                         testing::Values(Mistake{"OMP_NUM_THREADS=0 espalier $TRAIN", 2,
+                                                 "OMP_NUM_THREADS='0' is no number of threads"},
+                                         Mistake{"OMP_NUM_THREADS=abc espalier launch --nproc-per-node 1 $TRAIN", 2,
+                                                 "is no number of threads"},
+                                         Mistake{"ESPALIER_CPU_ISA=sse espalier $TRAIN", 2,
+                                                 "ESPALIER_CPU_ISA=sse is not an instruction set"},
+                                         Mistake{"ulimit -f 10; espalier preprocess --input " ESPALIER_SOURCE_FOLDER
+                                                 "/tests/data/owt-20.jsonl --output-prefix o $TOKENIZER",
+                                                 74, "File too large"}));
+
+}  // namespace
+}  // namespace espalier
