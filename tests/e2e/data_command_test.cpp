@@ -226,7 +226,7 @@ TEST_F(DataCommand, ValidationLooksAtTheTokenFiles) {
   expect(validate("truncate -s -1 d.idx", flags), 65, "d.idx: file size: expected ");
   expect(validate(": > d.idx", flags), 65, "d.idx: file size: expected at least 34 bytes, found 0 bytes");
   expect(validate("printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 77\n' > d.bin", flags), 65,
-         "'d.bin' is a pointer of Git LFS to a file of 77 bytes that was not fetched.");
+         "'d.bin' is a pointer of Git LFS to a file of 77 bytes, which was not fetched.");
   expect(validate("rm d.bin; mkfifo d.bin", flags), 2, "--data-path: 'd.bin' is a pipe (FIFO)");
   expect(validate("rm d.*; ln -s gone d.idx", flags), 2, "'d.idx' is a link to 'gone', which does not exist");
   expect(validate("rm d.*; mkdir d; touch d/x.idx", flags), 2, "'d' is a folder. Give a data set in it, without .bin");
