@@ -58,10 +58,10 @@ TEST_F(SeveralMachines, ARankThatFindsNoFirstRankSaysWhereItLooksAndEndsWhenAske
 }
 
 TEST_F(SeveralMachines, ALauncherThatWaitsForAnotherEndsWhenAsked) {
-  const Shell result = stopped_at(
-      "espalier launch --nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr no-such-host.invalid " +
-          training("alone"),
-      "waiting for the launcher of --node-rank 0");
+  const Shell result =
+      stopped_at("espalier launch --nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr no-such-host.invalid " +
+                     training("alone"),
+                 "waiting for the launcher of --node-rank 0");
   EXPECT_EQ(result.exit_code, 143) << result.errors;
   EXPECT_NE(result.errors.find("stopped by SIGTERM before the launchers met"), std::string::npos) << result.errors;
 }
