@@ -32,7 +32,7 @@ std::string command_line_of(const std::string& command, const Words& arguments) 
 }
 
 // The first rank talks; the others would say the same. From them come only errors, with their number.
-void set_up_log(const config::LoggingConfig& logging, const launch::RankEnvironment& place) {
+void set_up_log(const report::LoggingConfig& logging, const launch::RankEnvironment& place) {
   set_log_level(config::log_level(logging));
   if (place.world_size == 1) return;
   if (place.rank > 0) {
@@ -78,7 +78,8 @@ void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place,
       ExitCode::kUsage);
 }
 
-dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place, const StopSignals& signals) {
+dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place,
+                     const StopSignals& signals) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
   if (place.world_size == 1) {

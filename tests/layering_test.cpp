@@ -22,7 +22,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"report", {"base"}},
     {"data", {"base", "text"}},
     {"plan", {"spec"}},
-    {"config", {"spec", "data", "text", "store", "plan"}},
+    {"config", {"spec", "data", "text", "store", "plan", "report"}},
     {"families", {"config", "plan"}},
     {"convert", {"spec", "store", "families", "text"}},
     {"tensor", {"spec"}},
@@ -34,7 +34,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"ckpt", {"tensor", "dist", "plan", "store"}},
     {"pipeline", {"tensor", "dist", "plan"}},
     {"models", {"nn", "pipeline", "families"}},
-    {"train", {"models", "optim", "ckpt", "data"}},
+    {"train", {"models", "optim", "ckpt", "data", "report"}},
     {"infer", {"models", "ckpt", "text", "convert"}},
 };
 

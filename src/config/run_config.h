@@ -23,6 +23,7 @@
 #include "data/data_plan.h"
 #include "plan/lr_schedule.h"
 #include "plan/run_shape.h"
+#include "report/logging_config.h"
 #include "spec/grid.h"
 #include "spec/vocabulary.h"
 #include "text/tokenizer.h"
@@ -35,6 +36,7 @@ using plan::Precision;
 using plan::Recompute;
 using plan::ScheduleConfig;
 using plan::ScheduleKind;
+using report::LoggingConfig;
 
 enum class LossAverage { kToken, kMicroBatch };
 enum class RecomputeGranularity { kNone, kSelective, kFull };
@@ -126,16 +128,6 @@ struct CheckpointConfig {
   std::optional<int64_t> save_interval, ckpt_step;
   bool finetune = false, no_load_optim = false, no_load_rng = false;
   std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's
-};
-
-struct LoggingConfig {
-  int64_t log_interval = 100, tensorboard_log_interval = 1;
-  std::string tensorboard_dir;
-  bool log_params_norm = false, log_num_zeros_in_grad = false;
-  bool log_timers_to_tensorboard = false, log_batch_size_to_tensorboard = false;
-  bool log_learning_rate_to_tensorboard = true, log_loss_scale_to_tensorboard = true;
-  bool log_validation_ppl_to_tensorboard = false;
-  std::string log_level = "info";
 };
 
 struct ParallelConfig {

@@ -12,8 +12,8 @@ namespace {
 int64_t micro_batches_at_once(const dist::Grid& grid) { return 4 * grid.shape.pipeline; }
 }  // namespace
 
-std::vector<NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
-                                const std::string& title) {
+std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts,
+                                        const Evaluation& what, const std::string& title) {
   const dist::Grid& grid = parts.grid;
   const int64_t micro_batch_size = config.training.micro_batch_size;
   const int64_t samples_each = micro_batch_size * grid.shape.data;  // of one micro-batch of all replicas
@@ -31,7 +31,7 @@ std::vector<NamedLoss> evaluate(const config::RunConfig& config, const Evaluatio
   }
   totals = pipeline::combine_losses(totals, grid);
   progress.finish();
-  std::vector<NamedLoss> losses;
+  std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& loss : totals)
     losses.push_back({.name = loss.name, .value = mean_loss(loss, config.training.loss_average), .by_source = {}});
   return losses;

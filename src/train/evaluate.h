@@ -7,8 +7,8 @@
 #include "config/run_config.h"
 #include "dist/grid.h"
 #include "pipeline/runner.h"
+#include "report/step_report.h"
 #include "train/loader.h"
-#include "train/step_report.h"
 
 namespace espalier::train {
 
@@ -26,7 +26,7 @@ struct EvaluationParts {
 
 // Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off.
 // Shows progress under `title`.
-std::vector<NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts, const Evaluation& what,
-                                const std::string& title);
+std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts,
+                                        const Evaluation& what, const std::string& title);
 
 }  // namespace espalier::train

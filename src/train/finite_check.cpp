@@ -35,7 +35,7 @@ std::string tensor_not_finite(const JobState& state) {
   return found;
 }
 
-void FiniteCheck::after_step(const StepReport& report) {
+void FiniteCheck::after_step(const report::StepReport& report) {
   if (!report.nan) {
     num_in_a_row_ = 0;
     first_bad_step_.reset();
@@ -56,7 +56,7 @@ void FiniteCheck::before_save() {
   if (!job_.config().checkpoint.save.empty()) check();
 }
 
-void FiniteCheck::at_end() const {
+void FiniteCheck::at_end() {
   if (num_in_a_row_ == 0) return;
   throw UserError(
       concat("the run ended with a loss that is no finite number, since step ", *first_bad_step_,

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "report/run_log.h"
+#include "report/step_report.h"
 #include "train/job.h"
-#include "train/run_log.h"
-#include "train/step_report.h"
+#include "train/observer.h"
 
 namespace espalier::train {
 
@@ -15,22 +16,22 @@ namespace espalier::train {
 inline constexpr ExitCode kNotFinite{17};
 
 // Collective; all ranks decide alike.
-class FiniteCheck {
+class FiniteCheck : public Observer {
  public:
-  FiniteCheck(Job& job, RunLog& log) : job_(job), log_(log) {}
+  FiniteCheck(Job& job, report::RunLog& log) : job_(job), log_(log) {}
 
   // Says a loss that is NaN or infinite on stderr, and looks at the weights where the step gives reason to.
-  void after_step(const StepReport& report);
+  void after_step(const report::StepReport& report) override;
   // UserError (kNotFinite) when weights or moments hold NaN or infinity.
-  void before_save();
+  void before_save() override;
   // UserError (kNotFinite) when the last step that was trained had no finite loss.
-  void at_end() const;
+  void at_end() override;
 
  private:
   void check();
 
   Job& job_;
-  RunLog& log_;
+  report::RunLog& log_;
   int64_t num_in_a_row_ = 0;  // steps without a finite loss
   std::optional<int64_t> first_bad_step_;
 };

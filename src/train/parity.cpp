@@ -63,7 +63,7 @@ ParityRun run_for_parity(const config::RunConfig& config, const OptionTable& tab
   run.weights_hash = global_hash(job, grid);
   const int64_t last = std::min(num_steps, job.config().training.num_steps);
   while (job.trainer().position().step < last) {
-    const StepReport report = job.trainer().step();
+    const report::StepReport report = job.trainer().step();
     run.sample_hash += mix(report.sample_hash + static_cast<uint64_t>(report.step));
     run.losses.push_back(report.losses.at(0).value);
     run.grad_norms.push_back(report.grad_norm.value_or(0));

@@ -83,9 +83,10 @@ std::vector<dist::Copy> replicated_state(Job& job) {
   return copies;
 }
 
-ReplicaCheck::ReplicaCheck(Job& job, RunLog& log) : job_(job), log_(log), step_(job.trainer().position().step) {}
+ReplicaCheck::ReplicaCheck(Job& job, report::RunLog& log)
+    : job_(job), log_(log), step_(job.trainer().position().step) {}
 
-void ReplicaCheck::after_step() {
+void ReplicaCheck::after_step(const report::StepReport&) {
   ++step_;
   ++num_steps_;
   checked_ = false;

@@ -10,28 +10,29 @@
 #include <vector>
 
 #include "dist/replicas.h"
+#include "report/run_log.h"
 #include "train/job.h"
-#include "train/run_log.h"
+#include "train/observer.h"
 
 namespace espalier::train {
 
-class ReplicaCheck {
+class ReplicaCheck : public Observer {
  public:
   // Both outlive it.
-  ReplicaCheck(Job& job, RunLog& log);
+  ReplicaCheck(Job& job, report::RunLog& log);
 
   // After each step: checks the first three, and every --check-replicas'th. UserError under the policy `stop`, on all
   // ranks. Called by all of them.
-  void after_step();
+  void after_step(const report::StepReport& report) override;
   // Checks what is about to be saved, unless this step has been checked. Called by all ranks.
-  void before_save();
+  void before_save() override;
 
  private:
   void check();
   void raise_alert(const std::vector<dist::CopyDifference>& differences, const std::string& consequence);
 
   Job& job_;
-  RunLog& log_;
+  report::RunLog& log_;
   // Counted here: a rank's own counter may be what is wrong, and all ranks must check after the same steps.
   int64_t step_;
   int64_t num_steps_ = 0;  // of this process

@@ -7,20 +7,37 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
-#include "train/evaluate.h"
+#include "report/run_log.h"
+#include "train/evaluations.h"
 #include "train/finite_check.h"
 #include "train/job.h"
 #include "train/replica_check.h"
-#include "train/run_log.h"
 #include "train/saving.h"
 #include "train/step_trace.h"
 
 namespace espalier::train {
 namespace {
+
+// Steps to the log, to the records of the run, and to TensorBoard.
+class Reporting : public Observer {
+ public:
+  explicit Reporting(report::RunLog& log) : log_(log) {}
+  void after_step(const report::StepReport& report) override {
+    log_.step(report);
+    if (report.skipped || report.nan)
+      log_.event(
+          "alert", report.step,
+          concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+  }
+
+ private:
+  report::RunLog& log_;
+};
 
 class Loop {
  public:
@@ -28,10 +45,14 @@ class Loop {
       : grid_(grid),
         job_(config, table, grid),
         config_(job_.config()),
-        log_(config_, table, job_.trainer().position().step, grid.rank == 0),
-        replicas_(job_, log_),
+        log_(config_.logging, config_.checkpoint.save, table, grid.shape.num_ranks(), job_.trainer().position().step,
+             grid.rank == 0),
+        tracing_(config_, grid),
+        reporting_(log_),
         finite_(job_, log_),
-        saving_(job_, log_) {}
+        replicas_(job_, log_),
+        saving_(job_, log_),
+        evaluations_(job_, log_) {}
 
   // The run is one from here on: its folder stays.
   void keep_folder(const std::string& command_line) {
@@ -42,8 +63,6 @@ class Loop {
   void end_by(const std::exception& error);
 
  private:
-  enum class When { kDuring, kAtEnd };  // of training
-
   void train();
   void train_step();
   void end();
@@ -55,23 +74,22 @@ class Loop {
   bool restored_folder();
   void stop(const std::string& reason);
   void save();
-  void evaluate_sets(const std::string& kind, const std::string& when, When moment);
-  void evaluate_at_end(const std::string& kind);
-  bool has_evaluated_at_end(const std::string& kind) const;
-  void trace_before_step(int64_t next_step);
-  void trace_after_step(int64_t step);
-  TensorBoardLog::Position position() const;
+  report::TensorBoardLog::Position position() const;
 
   const StopSignals signals_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const dist::Grid& grid_;
   Job job_;
   const config::RunConfig& config_;
-  RunLog log_;
-  ReplicaCheck replicas_;
+  report::RunLog log_;
+  Tracing tracing_;
+  Reporting reporting_;
   FiniteCheck finite_;
+  ReplicaCheck replicas_;
   Saving saving_;
-  StepTrace trace_;
+  Evaluations evaluations_;
+  // In the order in which they see a step: what ends a run comes before what saves it.
+  const std::vector<Observer*> observers_ = {&tracing_, &reporting_, &finite_, &replicas_, &saving_, &evaluations_};
   bool was_over_ = false;  // nothing was left to train when this run began
 };
 
@@ -83,7 +101,7 @@ std::string kill_switch_reason(const config::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
 }
 
-TensorBoardLog::Position Loop::position() const {
+report::TensorBoardLog::Position Loop::position() const {
   const RunPosition& at = job_.trainer().position();
   return {at.step, at.consumed_samples, at.consumed_tokens};
 }
@@ -92,9 +110,7 @@ void Loop::run() {
   const int64_t step = position().step;
   if (config_.data.eval_only) {
     log_.event("start", step, "to evaluate");
-    evaluate_sets("valid", "the end of training for val data", When::kDuring);
-    evaluate_sets("test", "the end of training for test data", When::kDuring);
-    return;
+    return evaluations_.alone();
   }
   was_over_ = step >= config_.training.num_steps;
   if (was_over_)
@@ -102,7 +118,7 @@ void Loop::run() {
   else
     log_.event("start", step, concat("of ", config_.training.num_steps, " steps"));
   log_info("training ...");
-  log_info(datetime_line("before the start of training step"));
+  log_info(report::datetime_line("before the start of training step"));
   train();
 }
 
@@ -113,8 +129,8 @@ void Loop::end_by(const std::exception& error) {
   const bool only_first = user != nullptr && (user->code() == ExitCode::kLostPeer || user->code() == kNotFinite ||
                                               user->code() == ExitCode::kInputOutput);
   if (config_.checkpoint.save.empty() || (grid_.rank != 0 && only_first)) return;
-  record_event(config_.checkpoint.save, "error", position().step,
-               concat(grid_.rank == 0 ? "" : concat("rank ", grid_.rank, ": "), error.what()));
+  report::record_event(config_.checkpoint.save, "error", position().step,
+                       concat(grid_.rank == 0 ? "" : concat("rank ", grid_.rank, ": "), error.what()));
 }
 
 void Loop::train() {
@@ -123,8 +139,6 @@ void Loop::train() {
     if (skip_steps()) continue;
     train_step();
     const int64_t step = position().step;
-    if (config_.data.eval_iters > 0 && step % config_.data.eval_interval == 0)
-      evaluate_sets("valid", concat("iteration ", step), When::kDuring);
     if (saving_.due(step)) save();
     if (const auto reason = reason_to_stop(own_reason_to_stop())) return stop(*reason);
   }
@@ -135,34 +149,23 @@ void Loop::train_step() {
   const int64_t next = position().step + 1;
   set_awaited(concat("step ", next, " of ", config_.training.num_steps,
                      config_.checkpoint.save.empty() ? "" : ", and its checkpoint"));
-  trace_before_step(next);
-  const StepReport report = job_.trainer().step();
-  trace_after_step(report.step);
-  log_.step(report);
-  if (report.skipped || report.nan)
-    log_.event(
-        "alert", report.step,
-        concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
-  finite_.after_step(report);
-  replicas_.after_step();
-  saving_.after_step();
+  for (Observer* observer : observers_) observer->before_step(next);
+  const report::StepReport report = job_.trainer().step();
+  for (Observer* observer : observers_) observer->after_step(report);
 }
 
 // The save comes before the evaluations, which read beyond the state that a longer run would go on from.
 void Loop::end() {
   log_.flush();
   set_live_line("");
-  log_info(datetime_line("after training is done"));
+  log_info(report::datetime_line("after training is done"));
   set_awaited("the last checkpoint, and the evaluations at the end");
   reason_to_stop({});  // hears of a folder that was removed
   save();
-  if (config_.data.eval_iters > 0) {
-    evaluate_at_end("valid");
-    evaluate_at_end("test");
-  }
+  evaluations_.after_training();
   saving_.save_at_end();
   if (!was_over_) log_.event("end", position().step, "all steps done");
-  finite_.at_end();
+  for (Observer* observer : observers_) observer->at_end();
 }
 
 // When the next step is one that is to be skipped: passes over it and those after it.
@@ -225,65 +228,12 @@ void Loop::stop(const std::string& reason) {
   save();
   saving_.save_at_end();
   log_.event("stop", position().step, reason);
-  log_info(datetime_line(reason));
+  log_info(report::datetime_line(reason));
 }
 
 void Loop::save() {
-  replicas_.before_save();
-  finite_.before_save();
+  for (Observer* observer : observers_) observer->before_save();
   saving_.save();
-}
-
-void Loop::evaluate_at_end(const std::string& kind) {
-  if (has_evaluated_at_end(kind)) return;
-  evaluate_sets(kind, kind == "valid" ? "the end of training for val data" : "the end of training for test data",
-                When::kAtEnd);
-}
-
-// A run that had ended and is started again does not say it all a second time.
-bool Loop::has_evaluated_at_end(const std::string& kind) const {
-  const bool found = grid_.rank == 0 && !config_.checkpoint.save.empty() &&
-                     has_last_evaluation(config_.checkpoint.save, position().step, kind);
-  return grid_.world.any(found);
-}
-
-void Loop::evaluate_sets(const std::string& kind, const std::string& when, When moment) {
-  const bool valid = kind == "valid";
-  const std::vector<Loader>& loaders = valid ? job_.valid_loaders() : job_.test_loaders();
-  if (loaders.empty()) return;
-  set_awaited(concat("the evaluation at ", when));
-  RunPosition& run = job_.trainer().position();
-  Evaluation what{.first_sample = 0,
-                  .num_iterations = config_.data.eval_iters,
-                  .num_micro_batches = job_.trainer().num_micro_batches()};  // of one replica
-  // Each set goes on where its last evaluation ended, as Megatron's iterators do.
-  if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
-  std::vector<MetricsFile::SetLosses> sets;
-  for (const Loader& loader : loaders) {
-    const std::string& name = loader.source().name();
-    sets.push_back({name, evaluate(config_, {grid_, job_.runner(), loader}, what, "evaluate " + name)});
-    if (valid && moment == When::kDuring)
-      run.consumed_valid_samples +=
-          what.num_iterations * what.num_micro_batches * config_.training.micro_batch_size * grid_.shape.data;
-  }
-  log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets, position());
-}
-
-void Loop::trace_before_step(int64_t next_step) {
-  if (config_.training.profile_step_start && next_step == *config_.training.profile_step_start + 1) trace_.start();
-}
-
-void Loop::trace_after_step(int64_t step) {
-  if (!trace_.recording() || step < config_.training.profile_step_end.value_or(step)) return;
-  const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
-  const std::string rank = grid_.world.size() > 1 ? concat("_rank_", grid_.rank) : "";
-  const std::filesystem::path path = folder / "logs" / concat("trace_step_", step, rank, ".json");
-  try {
-    trace_.write(path);
-  } catch (const std::exception& error) {  // a full disk; the run needs no trace
-    return log_warning("no trace of step ", step, ": ", error.what());
-  }
-  log_info("wrote ", path.string(), ": open it at ui.perfetto.dev or in chrome://tracing");
 }
 
 }  // namespace
@@ -291,7 +241,7 @@ void Loop::trace_after_step(int64_t step) {
 void run(const config::RunConfig& config, const OptionTable& table, const std::string& command_line,
          const dist::Grid& grid) {
   if (grid.world.any(kill_switch_present(config))) {
-    log_info(datetime_line(kill_switch_reason(config)));
+    log_info(report::datetime_line(kill_switch_reason(config)));
     return;
   }
   if (config.checkpoint.save.empty() && !config.data.eval_only)

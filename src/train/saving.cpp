@@ -42,7 +42,7 @@ void Saving::agree_on_failure() {
   if (interval > 0) retry_step_ = step + std::max<int64_t>(1, interval / 10);
 }
 
-void Saving::after_step() {
+void Saving::after_step(const report::StepReport&) {
   if (!writing_) return;
   hear();
   writing_ = job_.grid().world.any(job_.is_saving());

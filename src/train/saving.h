@@ -8,17 +8,18 @@
 #include <optional>
 #include <string>
 
+#include "report/run_log.h"
 #include "train/job.h"
-#include "train/run_log.h"
+#include "train/observer.h"
 
 namespace espalier::train {
 
-class Saving {
+class Saving : public Observer {
  public:
-  Saving(Job& job, RunLog& log) : job_(job), log_(log) {}
+  Saving(Job& job, report::RunLog& log) : job_(job), log_(log) {}
 
   // Hears of saves that have ended in the background.
-  void after_step();
+  void after_step(const report::StepReport& report) override;
   // By --save-interval, or because a save failed or the run folder was removed.
   bool due(int64_t step) const;
   void save();
@@ -37,7 +38,7 @@ class Saving {
   void agree_on_failure();
 
   Job& job_;
-  RunLog& log_;
+  report::RunLog& log_;
   bool writing_ = false;                // the same on all ranks: a save that was started is not known to have ended
   std::optional<std::string> failure_;  // of the last save, on this rank
   std::optional<int64_t> retry_step_;   // the same on all ranks

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace espalier::train {
 namespace profiler = torch::autograd::profiler;
@@ -31,6 +32,24 @@ void StepTrace::write(const std::filesystem::path& path) {
   profiler::disableProfiler()->save(path.string());
   if (!std::filesystem::exists(path))
     throw UserError(concat("cannot write the trace '", path.string(), "'"), ExitCode::kCannotCreate);
+}
+
+void Tracing::before_step(int64_t step) {
+  if (config_.training.profile_step_start && step == *config_.training.profile_step_start + 1) trace_.start();
+}
+
+void Tracing::after_step(const report::StepReport& report) {
+  const int64_t step = report.step;
+  if (!trace_.recording() || step < config_.training.profile_step_end.value_or(step)) return;
+  const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
+  const std::string rank = grid_.world.size() > 1 ? concat("_rank_", grid_.rank) : "";
+  const std::filesystem::path path = folder / "logs" / concat("trace_step_", step, rank, ".json");
+  try {
+    trace_.write(path);
+  } catch (const std::exception& error) {  // a full disk; the run needs no trace
+    return log_warning("no trace of step ", step, ": ", error.what());
+  }
+  log_info("wrote ", path.string(), ": open it at ui.perfetto.dev or in chrome://tracing");
 }
 
 }  // namespace espalier::train

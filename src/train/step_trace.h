@@ -6,6 +6,10 @@
 
 #include <filesystem>
 
+#include "config/run_config.h"
+#include "dist/grid.h"
+#include "train/observer.h"
+
 namespace espalier::train {
 
 class StepTrace {
@@ -18,6 +22,19 @@ class StepTrace {
 
  private:
   bool recording_ = false;
+};
+
+// Records the steps that --profile-step-start and --profile-step-end name, into logs/ of the run folder.
+class Tracing : public Observer {
+ public:
+  Tracing(const config::RunConfig& config, const dist::Grid& grid) : config_(config), grid_(grid) {}
+  void before_step(int64_t step) override;
+  void after_step(const report::StepReport& report) override;
+
+ private:
+  const config::RunConfig& config_;
+  const dist::Grid& grid_;
+  StepTrace trace_;
 };
 
 }  // namespace espalier::train

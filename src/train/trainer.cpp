@@ -45,7 +45,7 @@ double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_ba
 }
 
 // Tokens of a step (or its micro-batches) by those that count; the others are masked.
-double Trainer::correction(const pipeline::LossTotal& total, const StepReport& report) const {
+double Trainer::correction(const pipeline::LossTotal& total, const report::StepReport& report) const {
   const bool by_token = config_.training.loss_average == config::LossAverage::kToken;
   const int64_t samples = report.global_batch_size;
   const double nominal = static_cast<double>(by_token ? samples * config_.data.sequence_length
@@ -54,10 +54,11 @@ double Trainer::correction(const pipeline::LossTotal& total, const StepReport& r
   return actual > 0 ? nominal / actual : 1.0;
 }
 
-std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
-  std::vector<NamedLoss> losses;
+std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
+  std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& total : totals) {
-    NamedLoss loss{.name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
+    report::NamedLoss loss{
+        .name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
     for (size_t source = 0; source < total.by_source.size(); ++source)
       if (total.by_source[source].count > 0)
         loss.by_source.push_back({parts_.loader.source().source_names()[source],
@@ -68,10 +69,10 @@ std::vector<NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTot
   return losses;
 }
 
-StepReport Trainer::step() {
+report::StepReport Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_micro_batches = this->num_micro_batches();
-  StepReport report;
+  report::StepReport report;
   report.global_batch_size = num_micro_batches * config_.training.micro_batch_size * parts_.grid.shape.data;
 
   std::vector<tensor::Batch> micro_batches;
@@ -125,12 +126,12 @@ StepReport Trainer::step() {
 }
 
 void Trainer::skip_step() {
-  StepReport report;
+  report::StepReport report;
   report.global_batch_size = num_micro_batches() * config_.training.micro_batch_size * parts_.grid.shape.data;
   count(report);
 }
 
-void Trainer::count(const StepReport& report) {
+void Trainer::count(const report::StepReport& report) {
   // As under Megatron, a skipped step consumes its samples but does not move the learning rate; tokens are counted
   // after the scheduler's step, which therefore sees those of the steps before.
   if (!report.skipped) parts_.lr.step(report.global_batch_size, position_.consumed_tokens);

@@ -11,8 +11,8 @@
 #include "pipeline/runner.h"
 #include "plan/batch_ramp.h"
 #include "plan/lr_schedule.h"
+#include "report/step_report.h"
 #include "train/loader.h"
-#include "train/step_report.h"
 
 namespace espalier::train {
 
@@ -44,7 +44,7 @@ class Trainer {
   Trainer(const config::RunConfig& config, const Parts& parts);
 
   // One step: batches, forwards and backwards, update. Loss and norm are as before the update.
-  StepReport step();
+  report::StepReport step();
   // One step of --skip-train-iteration-range: its samples and tokens count as seen and the learning rate moves on;
   // weights and optimizer stay as they are.
   void skip_step();
@@ -56,9 +56,9 @@ class Trainer {
 
  private:
   double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const;
-  double correction(const pipeline::LossTotal& total, const StepReport& report) const;
-  std::vector<NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
-  void count(const StepReport& report);
+  double correction(const pipeline::LossTotal& total, const report::StepReport& report) const;
+  std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
+  void count(const report::StepReport& report);
 
   const config::RunConfig& config_;
   Parts parts_;

@@ -115,7 +115,8 @@ class Replicas : public ::testing::Test {
       set_log_level(LogLevel::kQuiet);
       const ParsedRun run(words, grid);
       train::Job job(run.config, run.table, grid);
-      train::RunLog log(job.config(), run.table, 0, grid.rank == 0);
+      report::RunLog log(job.config().logging, job.config().checkpoint.save, run.table, grid.shape.num_ranks(), 0,
+                         grid.rank == 0);
       train::ReplicaCheck check(job, log);
       try {
         for (int64_t step = 1; step <= kNumSteps; ++step) {

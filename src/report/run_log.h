@@ -7,19 +7,21 @@
 #include <vector>
 
 #include "base/options.h"
-#include "config/run_config.h"
-#include "train/log_line.h"
-#include "train/metrics_file.h"
-#include "train/step_report.h"
-#include "train/tensorboard_tags.h"
+#include "report/log_line.h"
+#include "report/logging_config.h"
+#include "report/metrics_file.h"
+#include "report/step_report.h"
+#include "report/tensorboard_tags.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 class RunLog {
  public:
-  // Opens metrics.jsonl and tensorboard/ in --save, if there is one; TensorBoard files go to --tensorboard-dir instead
-  // when that is given. Of several ranks only the first writes (`writes`).
-  RunLog(const config::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes);
+  // Opens metrics.jsonl and tensorboard/ in the folder, if there is one; TensorBoard files go to --tensorboard-dir
+  // instead when that is given. Of several ranks only the first writes (`writes`). `folder`: --save, or empty. `table`:
+  // the run's options, which TensorBoard shows.
+  RunLog(const LoggingConfig& config, const std::string& folder, const OptionTable& table, int64_t num_ranks,
+         int64_t first_step, bool writes);
 
   void step(const StepReport& report);
   // Prints the line of the steps since the last one, if any.
@@ -35,7 +37,8 @@ class RunLog {
  private:
   void show_live_line(const StepReport& report);
 
-  const config::RunConfig& config_;
+  LoggingConfig config_;
+  std::string folder_;
   LogLine line_;
   bool writes_;
   std::optional<MetricsFile> metrics_;
@@ -46,4 +49,4 @@ class RunLog {
 // "[after dataloaders are built] datetime: 2026-01-31 17:27:38 "
 std::string datetime_line(const std::string& what);
 
-}  // namespace espalier::train
+}  // namespace espalier::report

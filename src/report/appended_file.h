@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace espalier::train {
+namespace espalier::report {
 
 class AppendedFile {
  public:
@@ -43,4 +43,4 @@ class AppendedFile {
   bool in_trouble_ = false;
 };
 
-}  // namespace espalier::train
+}  // namespace espalier::report

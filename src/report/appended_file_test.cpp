@@ -1,5 +1,5 @@
 // Records of a run on a disk that fails: none is lost in silence, none is there in half.
-#include "train/appended_file.h"
+#include "report/appended_file.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace espalier::train {
+namespace espalier::report {
 namespace appended_file_test {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ TEST_F(AppendedFileTest, RecordsThatCameToNothingAreCounted) {
 }
 
 }  // namespace appended_file_test
-}  // namespace espalier::train
+}  // namespace espalier::report

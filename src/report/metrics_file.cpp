@@ -1,4 +1,4 @@
-#include "train/metrics_file.h"
+#include "report/metrics_file.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "train/log_line.h"
+#include "report/log_line.h"
 
-namespace espalier::train {
+namespace espalier::report {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -90,4 +90,4 @@ void record_event(const std::filesystem::path& run_folder, const std::string& ev
   }
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

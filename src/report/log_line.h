@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "train/step_report.h"
+#include "report/step_report.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 // Averages steps between two lines.
 class LogLine {
@@ -38,4 +38,4 @@ std::string evaluation_block(const std::string& set_name, const std::string& whe
 // exp(min(20, loss))
 double perplexity(double loss);
 
-}  // namespace espalier::train
+}  // namespace espalier::report

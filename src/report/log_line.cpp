@@ -1,11 +1,11 @@
-#include "train/log_line.h"
+#include "report/log_line.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/format.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 void LogLine::add(const StepReport& report) {
   last_ = report;
@@ -76,4 +76,4 @@ std::string evaluation_block(const std::string& set_name, const std::string& whe
   return rule + "\n" + text + "\n" + rule;
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "train/appended_file.h"
-#include "train/step_report.h"
+#include "report/appended_file.h"
+#include "report/step_report.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 class MetricsFile {
  public:
@@ -36,4 +36,4 @@ bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, 
 void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
                   const std::string& detail);
 
-}  // namespace espalier::train
+}  // namespace espalier::report

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
-#include "train/step_report.h"
-#include "train/tensorboard.h"
+#include "report/logging_config.h"
+#include "report/step_report.h"
+#include "report/tensorboard.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 class TensorBoardLog {
  public:
-  TensorBoardLog(const std::filesystem::path& directory, const config::LoggingConfig& config);
+  TensorBoardLog(const std::filesystem::path& directory, const LoggingConfig& config);
   // Marks a start of that many ranks and lists the options: every (name, value) as text.
   void start(int64_t step, int64_t num_ranks, const std::vector<std::pair<std::string, std::string>>& options);
   void step(const StepReport& report);
@@ -29,7 +29,7 @@ class TensorBoardLog {
   void three(const std::string& tag, double value, const Position& at);
   void timing(const StepReport& report, const Position& at);
   TensorBoardWriter writer_;
-  config::LoggingConfig config_;
+  LoggingConfig config_;
 };
 
-}  // namespace espalier::train
+}  // namespace espalier::report

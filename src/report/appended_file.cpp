@@ -1,4 +1,4 @@
-#include "train/appended_file.h"
+#include "report/appended_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 AppendedFile::AppendedFile(std::filesystem::path path, std::string header)
     : path_(std::move(path)), header_(std::move(header)) {
@@ -98,4 +98,4 @@ void AppendedFile::say_trouble(const std::string& reason) {
   in_trouble_ = true;
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

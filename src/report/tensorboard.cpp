@@ -1,4 +1,4 @@
-#include "train/tensorboard.h"
+#include "report/tensorboard.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 
-namespace espalier::train {
+namespace espalier::report {
 namespace {
 
 // Protobuf wire format: only what Event needs (conventions: Event{1 wall_time, 2 step, 3 file_version, 5 summary},
@@ -113,4 +113,4 @@ void TensorBoardWriter::add_text(const std::string& tag, const std::string& text
   file_.append(record_of(event));
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

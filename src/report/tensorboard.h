@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <string>
 
-#include "train/appended_file.h"
+#include "report/appended_file.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
 class TensorBoardWriter {
  public:
@@ -23,4 +23,4 @@ class TensorBoardWriter {
   AppendedFile file_;
 };
 
-}  // namespace espalier::train
+}  // namespace espalier::report

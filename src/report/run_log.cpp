@@ -1,4 +1,4 @@
-#include "train/run_log.h"
+#include "report/run_log.h"
 
 #include <cmath>
 #include <ctime>
@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 
-namespace espalier::train {
+namespace espalier::report {
 namespace {
 
 std::vector<std::pair<std::string, std::string>> option_texts(const OptionTable& table) {
@@ -27,16 +27,17 @@ std::string datetime_line(const std::string& what) {
   return concat("[", what, "] datetime: ", text, " ");
 }
 
-RunLog::RunLog(const config::RunConfig& config, const OptionTable& table, int64_t first_step, bool writes)
-    : config_(config), writes_(writes) {
+RunLog::RunLog(const LoggingConfig& config, const std::string& folder, const OptionTable& table, int64_t num_ranks,
+               int64_t first_step, bool writes)
+    : config_(config), folder_(folder), writes_(writes) {
   if (!writes) return;
-  const std::filesystem::path save = config.checkpoint.save;
+  const std::filesystem::path save = folder;
   if (!save.empty()) metrics_.emplace(save);
-  if (!config.logging.tensorboard_dir.empty())
-    tensorboard_.emplace(config.logging.tensorboard_dir, config.logging);
+  if (!config.tensorboard_dir.empty())
+    tensorboard_.emplace(config.tensorboard_dir, config);
   else if (!save.empty())
-    tensorboard_.emplace(save / "tensorboard", config.logging);
-  if (tensorboard_) tensorboard_->start(first_step, config.grid.num_ranks(), option_texts(table));
+    tensorboard_.emplace(save / "tensorboard", config);
+  if (tensorboard_) tensorboard_->start(first_step, num_ranks, option_texts(table));
 }
 
 void RunLog::step(const StepReport& report) {
@@ -46,7 +47,7 @@ void RunLog::step(const StepReport& report) {
   if (tensorboard_) tensorboard_->step(report);
   smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds
                                              : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;
-  if (report.step % config_.logging.log_interval == 0) flush();
+  if (report.step % config_.log_interval == 0) flush();
   show_live_line(report);
 }
 
@@ -79,7 +80,7 @@ void RunLog::evaluation(const Evaluated& what, const std::vector<MetricsFile::Se
 }
 
 void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {
-  if (writes_ && !config_.checkpoint.save.empty()) record_event(config_.checkpoint.save, name, step, detail);
+  if (writes_ && !folder_.empty()) record_event(folder_, name, step, detail);
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

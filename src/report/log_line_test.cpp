@@ -1,10 +1,10 @@
-#include "train/log_line.h"
+#include "report/log_line.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace espalier::train {
+namespace espalier::report {
 namespace log_line_test {
 
 // The expected lines were put together by Python's str.format from the format strings of Megatron-DeepSpeed's
@@ -134,4 +134,4 @@ TEST(EvaluationBlock, CutsThePerplexityAtALossOfTwenty) {
 }
 
 }  // namespace log_line_test
-}  // namespace espalier::train
+}  // namespace espalier::report

@@ -1,10 +1,10 @@
-#include "train/tensorboard_tags.h"
+#include "report/tensorboard_tags.h"
 
-#include "train/log_line.h"
+#include "report/log_line.h"
 
-namespace espalier::train {
+namespace espalier::report {
 
-TensorBoardLog::TensorBoardLog(const std::filesystem::path& directory, const config::LoggingConfig& config)
+TensorBoardLog::TensorBoardLog(const std::filesystem::path& directory, const LoggingConfig& config)
     : writer_(directory), config_(config) {}
 
 void TensorBoardLog::start(int64_t step, int64_t num_ranks,
@@ -70,4 +70,4 @@ void TensorBoardLog::evaluation(const std::string& set_name, const std::vector<N
   }
 }
 
-}  // namespace espalier::train
+}  // namespace espalier::report

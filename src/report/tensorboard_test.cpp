@@ -1,4 +1,4 @@
-#include "train/tensorboard.h"
+#include "report/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "train/tensorboard_tags.h"
+#include "report/tensorboard_tags.h"
 
-namespace espalier::train {
+namespace espalier::report {
 namespace tensorboard_test {
 
 // A reader of its own, written from the descriptions of TFRecord and of protobuf's wire format; the files are also
@@ -203,7 +203,7 @@ void add_three(std::vector<Scalar>& wanted, const std::string& tag, float value)
 }
 
 TEST_F(TensorBoard, TagsOfAStepAreMegatrons) {
-  config::LoggingConfig config;
+  report::LoggingConfig config;
   config.tensorboard_log_interval = 3;
   config.log_learning_rate_to_tensorboard = config.log_batch_size_to_tensorboard = config.log_timers_to_tensorboard =
       true;
@@ -235,7 +235,7 @@ TEST_F(TensorBoard, TagsOfAStepAreMegatrons) {
 }
 
 TEST_F(TensorBoard, TagsOfAnEvaluationAndOfAStartAreMegatrons) {
-  config::LoggingConfig config;
+  report::LoggingConfig config;
   config.log_validation_ppl_to_tensorboard = true;
   {
     TensorBoardLog log(folder_, config);
@@ -249,4 +249,4 @@ TEST_F(TensorBoard, TagsOfAnEvaluationAndOfAStartAreMegatrons) {
 }
 
 }  // namespace tensorboard_test
-}  // namespace espalier::train
+}  // namespace espalier::report

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace espalier::train {
+namespace espalier::report {
 
 struct NamedLoss {
   std::string name;  // "lm loss"
@@ -39,4 +39,4 @@ struct StepReport {
   double hardware_flops = 0;  // of all ranks, as BLOOM's log counts them
 };
 
-}  // namespace espalier::train
+}  // namespace espalier::report
