@@ -147,7 +147,7 @@ std::string to_json(const Manifest& manifest);
 Manifest manifest_from_json(const std::string& text, const std::string& origin);
 Manifest read_manifest(const std::filesystem::path& step_folder);
 
-// Names of the files of a group (spec::file_group): "weights-00000.safetensors", "optimizer-embedding.safetensors".
+// Names of the files of a group (spec::Depth::name): "weights-00000.safetensors", "optimizer-embedding.safetensors".
 std::string weights_file(const std::string& group);
 std::string optimizer_file(const std::string& group);
 // "BF16 [33, 7]"
