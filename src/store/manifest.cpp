@@ -39,12 +39,6 @@ Json encode(double value) {
 }
 Json encode(int64_t value) { return value; }
 Json encode(const std::string& value) { return value; }
-template <class Value>
-Json encode(const std::map<std::string, Value>& values) {
-  Json object = Json::object();
-  for (const auto& [key, value] : values) object[key] = encode(value);
-  return object;
-}
 
 // Each returns what was expected where the value is of another kind, "" where it is right.
 std::string decode(const Json& json, int64_t& value) {
@@ -71,20 +65,15 @@ std::string decode(const Json& json, std::string& value) {
   value = json;
   return "";
 }
-template <class Value>
-std::string decode(const Json& json, std::map<std::string, Value>& values) {
-  if (!json.is_object()) return "an object";
-  for (const auto& [key, value] : json.items())
-    if (std::string expected = decode(value, values[key]); !expected.empty()) return expected;
-  return "";
-}
-
 // A path may have bytes that are no UTF-8. A save must not fail for that.
 std::string text_json(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 // Members that the first checkpoints of this format do not have; they are left at their default then.
 bool may_be_missing(const std::string& name) { return name == "transport" || name == "instruction_set"; }
+
+// Members that the first checkpoints of this format have, and that nothing ever read.
+bool is_of_no_use(const std::string& name) { return name == "run_id" || name == "counts" || name == "sums"; }
 
 template <class Struct>
 Json encode_struct(const Struct& value) {
@@ -127,7 +116,7 @@ class ObjectReader {
 
   void finish() {
     for (const auto& [key, value] : object_.items())
-      if (!seen_.count(key))
+      if (!seen_.count(key) && !is_of_no_use(key))
         refuse(origin_, concat(where_, ".", key, ": not known to format version ", kFormatVersion));
   }
 

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -93,10 +92,6 @@ struct TrainingState {
   std::string libtorch_version;
   std::string transport;        // by what ranks exchange, which decides the order of sums: "shared memory", "Gloo"
   std::string instruction_set;  // of the kernels, and libtorch's: "amx; libtorch AVX512"
-  std::string run_id;
-  // Sums that are running when the checkpoint is taken, by name (losses per data set since the last log line).
-  std::map<std::string, int64_t> counts;
-  std::map<std::string, double> sums;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -121,9 +116,6 @@ struct TrainingState {
     visit("libtorch_version", self.libtorch_version);
     visit("transport", self.transport);
     visit("instruction_set", self.instruction_set);
-    visit("run_id", self.run_id);
-    visit("counts", self.counts);
-    visit("sums", self.sums);
   }
 };
 

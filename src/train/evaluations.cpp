@@ -52,8 +52,8 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
     const std::string& name = loader.source().name();
     sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader}, what, "evaluate " + name)});
     if (valid && moment == When::kDuring)
-      run.consumed_valid_samples +=
-          what.num_iterations * what.num_micro_batches * job_.config().training.micro_batch_size * job_.grid().shape.data;
+      run.consumed_valid_samples += what.num_iterations * what.num_micro_batches *
+                                    job_.config().training.micro_batch_size * job_.grid().shape.data;
   }
   const RunPosition& at = job_.trainer().position();
   log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets,

@@ -1,5 +1,5 @@
-// What watches a run. The loop calls its observers in the order of its list, on all ranks alike; what one throws ends the
-// run on all of them.
+// What watches a run. The loop calls its observers in the order of its list, on all ranks alike; what one throws ends
+// the run on all of them.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -44,7 +45,7 @@ class Command : public testing::Test {
   }
   std::string root() const { return fs::current_path(); }
 
-  const fs::path folder_ = fs::temp_directory_path() / "espalier_command_test";
+  const fs::path folder_ = fs::temp_directory_path() / concat("espalier_command_test_", ::getpid());
 };
 
 }  // namespace espalier
