@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace espalier::launch {
@@ -42,8 +43,14 @@ void leave_error_for_launcher(const std::string& message, int exit_code) noexcep
 }
 
 std::optional<RankError> read_error_file(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  const Json content = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) return std::nullopt;
+  Json content;
+  try {
+    content = parse_json(read_file(path), path.string());
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
   if (!content.is_object() || !content.contains("message")) return std::nullopt;
   const Json& message = content["message"];
   const Json& text = message.is_object() && message.contains("message") ? message["message"] : message;

@@ -103,5 +103,19 @@ TEST(ErrorFile, AlsoTheShortFormAndNoNonsense) {
   EXPECT_FALSE(read_error_file(path));
 }
 
+// What is there when a rank has ended is the rank's doing, and the launcher has others to stop.
+TEST(ErrorFile, OneThatCannotBeReadIsNone) {
+  const std::string path = testing::TempDir() + "espalier_error_folder.json";
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  EXPECT_FALSE(read_error_file(path)) << "a folder";
+  std::filesystem::remove_all(path);
+  std::ofstream(path) << R"({"message":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  EXPECT_FALSE(read_error_file(path)) << "lists without end";
+  std::ofstream(path) << "{\"message\":\"\xff\"}";
+  EXPECT_FALSE(read_error_file(path)) << "no UTF-8";
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace espalier::launch

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "launch/error_file.h"
 #include "launch/internal/host.h"
 #include "launch/internal/number.h"
@@ -102,7 +103,13 @@ WorkerGroup::WorkerGroup(std::vector<Worker> workers) : workers_(std::move(worke
   }
 }
 
-WorkerGroup::~WorkerGroup() { stop(SIGKILL, 0); }
+WorkerGroup::~WorkerGroup() {
+  try {
+    stop(SIGKILL, 0);
+  } catch (const std::exception& error) {
+    log_warning("some processes of the ranks may be left: ", error.what());
+  }
+}
 
 void WorkerGroup::start(size_t index) {
   Worker& worker = workers_[index];
