@@ -1,5 +1,7 @@
 #include "base/progress.h"
 
+#include <system_error>
+
 #include "base/console.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -18,7 +20,12 @@ Progress::Progress(std::string title, int64_t total, Unit unit, std::string item
       total_(total),
       unit_(unit),
       start_(std::chrono::steady_clock::now()) {
-  if (log_level() >= LogLevel::kInfo) printer_ = std::thread([this] { print_by_time(); });
+  if (log_level() < LogLevel::kInfo) return;
+  try {
+    printer_ = std::thread([this] { print_by_time(); });
+  } catch (const std::system_error& error) {  // the work itself does not need it
+    log_warning("no progress is shown for '", title_, "': cannot start a thread: ", error.code().message());
+  }
 }
 
 Progress::~Progress() {

@@ -3,14 +3,29 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace espalier {
 
 ThreadPool::ThreadPool(int num_threads) {
-  for (int thread = 0; thread < std::max(1, num_threads); ++thread) threads_.emplace_back([this] { run(); });
+  const int count = std::max(1, num_threads);
+  threads_.reserve(static_cast<size_t>(count));
+  try {
+    for (int thread = 0; thread < count; ++thread) threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error& error) {
+    const size_t started = threads_.size();
+    stop();
+    throw UserError(concat("cannot start thread ", started + 1, " of ", count, ": ", error.code().message(),
+                           ". Use fewer threads, or raise the limit of threads (ulimit -u, or the container's) or of ",
+                           "memory (ulimit -v)."));
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

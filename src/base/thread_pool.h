@@ -13,8 +13,8 @@ namespace espalier {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int num_threads);
-  ~ThreadPool();  // finishes what was submitted
+  explicit ThreadPool(int num_threads);  // a UserError where the system refuses a thread
+  ~ThreadPool();                         // finishes what was submitted
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
@@ -31,6 +31,7 @@ class ThreadPool {
  private:
   void enqueue(std::function<void()> task);
   void run();
+  void stop();
 
   std::mutex mutex_;
   std::condition_variable wake_;
