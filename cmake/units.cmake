@@ -5,7 +5,8 @@
 #
 # The units are made here and not by CMake's UNITY_BUILD, because its units name sources by absolute paths, so that ccache
 # cannot share them between two folders of the project.
-set(ESPALIER_UNITS ON CACHE BOOL "compile several sources as one; OFF: each alone, for clang-tidy and after a compiler's crash")
+set(ESPALIER_UNITS ON CACHE BOOL "compile several sources as one; OFF: each alone, after a compiler's crash")
+set(ESPALIER_UNIT_FACTOR 1 CACHE STRING "how many times as many sources a unit has: scripts/check tidy reads a library as one")
 
 function(espalier_units out name size)
   list(LENGTH ARGN count)
@@ -27,6 +28,7 @@ function(espalier_units out name size)
     set(${out} ${kept} PARENT_SCOPE)
     return()
   endif()
+  math(EXPR size "${size} * ${ESPALIER_UNIT_FACTOR}")
   math(EXPR num_units "(${count} + ${size} - 1) / ${size}")
   math(EXPR per_unit "(${count} + ${num_units} - 1) / ${num_units}")
   math(EXPR last_unit "(${count} + ${per_unit} - 1) / ${per_unit} - 1")
@@ -45,6 +47,7 @@ function(espalier_units out name size)
     list(APPEND units ${unit})
   endforeach()
   # Sources are found from the project's folder. A class may hold what an anonymous namespace of its own file holds.
-  set_source_files_properties(${units} PROPERTIES INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR} COMPILE_OPTIONS -Wno-subobject-linkage)
+  set_source_files_properties(${units} PROPERTIES INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR} COMPILE_OPTIONS
+    "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
   set(${out} ${units} ${kept} PARENT_SCOPE)
 endfunction()

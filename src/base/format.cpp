@@ -55,7 +55,7 @@ std::optional<int64_t> parse_bytes(const std::string& text) {
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   if (seconds < 10) return format_printf("%.2f s", seconds);
-  const int64_t whole = static_cast<int64_t>(seconds + 0.5);
+  const int64_t whole = std::llround(seconds);
   if (whole < 60) return format_printf("%lld s", static_cast<long long>(whole));
   if (whole < 3600)
     return format_printf("%lld min %02lld s", static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));

@@ -37,7 +37,7 @@ uint32_t big_endian(const uint8_t* bytes) {
 void add_block(std::array<uint32_t, 8>& state, const uint8_t* block) {
   static const std::array<uint32_t, 64> constants = round_constants();
   std::array<uint32_t, 64> w;
-  for (int t = 0; t < 16; ++t) w[t] = big_endian(block + 4 * t);
+  for (size_t t = 0; t < 16; ++t) w[t] = big_endian(block + 4 * t);
   for (int t = 16; t < 64; ++t)
     w[t] = (std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
            (std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];

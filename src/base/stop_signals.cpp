@@ -26,7 +26,7 @@ struct sigaction previous[std::size(kSignals)];
 // Read by the handler: one text is read while the other is written.
 constexpr size_t kLongest = 200;
 char awaited[2][kLongest + 1] = {"the start of the program", ""};
-std::atomic<int> shown{0};
+std::atomic<int> shown_text{0};
 std::atomic<bool> speaks{true};
 bool erases_line = false;  // stderr is a terminal, perhaps with a live line
 
@@ -69,7 +69,7 @@ double seconds_since_asked() {
 }
 
 void take(int number) {
-  const char* const what = awaited[shown.load()];
+  const char* const what = awaited[shown_text.load()];
   const char* const start = erases_line ? "\r\033[K" : "";
   if (first_signal == 0) {
     first_signal = number;
@@ -136,11 +136,11 @@ std::optional<std::string> StopSignals::received() const {
 }
 
 void set_awaited(const std::string& what) {
-  const int next = 1 - shown.load();
+  const int next = 1 - shown_text.load();
   const size_t size = std::min(what.size(), kLongest);
   std::memcpy(awaited[next], what.data(), size);
   awaited[next][size] = 0;
-  shown.store(next);
+  shown_text.store(next);
 }
 
 void acknowledge_signals(bool does) { speaks = does; }

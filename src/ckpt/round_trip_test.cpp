@@ -37,7 +37,7 @@ class RoundTrip : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  at::Tensor random(std::vector<int64_t> shape, at::ScalarType type) {
+  at::Tensor random(const std::vector<int64_t>& shape, at::ScalarType type) {
     auto generator = at::detail::createCPUGenerator(torch_seed_++);
     return at::randn(shape, generator, at::kFloat).to(type);
   }

@@ -129,7 +129,7 @@ void Resolver::resolve_zero() {
 
 }  // namespace internal
 
-void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems) {
+void check_runnable(const RunConfig& config, const OptionTable& /*table*/, Problems& problems) {
   const spec::GridShape& grid = config.grid;
   const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
   if (config.num_ranks || one_copy == 1) return;

@@ -319,7 +319,7 @@ TEST(TokenStoreWriter, MergedStoresEqualOneWrittenAtOnce) {
   std::vector<int32_t> ids(100000);
   std::iota(ids.begin(), ids.end(), -7);
   ids[0] = 2000000000;
-  const auto write = [&](const std::string& name, std::vector<int> documents) {
+  const auto write = [&](const std::string& name, const std::vector<int>& documents) {
     TokenStoreWriter writer(folder / name, TokenType::kInt32);
     for (const int document : documents) {
       for (int sequence = 0; sequence < document % 3; ++sequence)  // a document may be empty

@@ -80,10 +80,7 @@ TEST_F(DeviceWatchTest, AnExchangeThatEndsIsForgotten) {
 
 TEST_F(DeviceWatchTest, TheLastGroupShutsItsBackendDown) {
   auto inner = c10::make_intrusive<ManualBackend>();
-  {
-    const auto backend = watched(inner, "world", watch_for(24h));
-    const auto copy = backend;
-  }
+  { const std::vector groups(2, watched(inner, "world", watch_for(24h))); }
   EXPECT_EQ(inner->num_shutdowns, 1);
   EXPECT_EQ(inner->num_aborts, 0);
 }

@@ -3,6 +3,7 @@
 #include "dist/rendezvous.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,8 +56,9 @@ void sum_over_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, i
   const auto gloo = make_gloo(store, rank, size, {.one_machine = true});
   std::vector<at::Tensor> values = {at::full({7}, static_cast<double>(rank + 1))};
   gloo->allreduce(values)->wait();
-  const double expected = static_cast<double>(size * (size + 1) / 2);
-  if (values[0].sum().item<double>() != 7 * expected) throw std::runtime_error(concat("sum ", values[0]));
+  const int64_t sum = size * (size + 1) / 2;
+  const double expected = 7.0 * static_cast<double>(sum);
+  if (values[0].sum().item<double>() != expected) throw std::runtime_error(concat("sum ", values[0]));
 }
 
 TEST(LaunchStore, RankZeroHostsWhereNobodyElseDoesAndGlooMeetsThere) {

@@ -257,7 +257,8 @@ TEST(SharedMemory, OnlyTheMemoryThatWasOfferedIsOpened) {
   memory.data()[99] = 'x';
   const SharedMemory same = SharedMemory::open(memory.address());
   EXPECT_EQ(same.data()[99], 'x');
-  const std::string address = memory.address(), place = address.substr(0, address.rfind(' '));
+  const std::string& address = memory.address();
+  const std::string place = address.substr(0, address.rfind(' '));
   EXPECT_THROW(SharedMemory::open(place + " 1"), std::runtime_error);  // another number
   EXPECT_THROW(SharedMemory::open(concat(getpid(), " 0 4196 1")), std::runtime_error);
   EXPECT_THROW(SharedMemory::open("999999999 3 4196 1"), std::runtime_error);

@@ -90,8 +90,9 @@ struct Embedding : torch::autograd::Function<Embedding> {
     int64_t first_row;
   };
 
-  // `anchor` exists only to require a gradient: autograd builds no graph for ids alone.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& anchor, const at::Tensor& ids, State state) {
+  // The anchor exists only to require a gradient: autograd builds no graph for ids alone.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& /*anchor*/, const at::Tensor& ids,
+                            State state) {
     tensor::save_for_backward(context, "embedding", {{"ids", ids}});
     capture_state(context, state);
     return gather_rows(ids, state.weight->value, state.first_row);

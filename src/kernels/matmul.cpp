@@ -62,17 +62,15 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
   if (const DeviceOps* device = device_ops(x)) return device->matmul_weight_grad(dy, x, grad);
   if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
-  at::Tensor out = grad;
   for (int64_t first = 0; first < dy.size(0); first += kWideTokens) {
     const int64_t tokens = std::min(kWideTokens, dy.size(0) - first);
-    out.addmm_(dy.narrow(0, first, tokens).to(at::kFloat).t(), x.narrow(0, first, tokens).to(at::kFloat));
+    grad.addmm_(dy.narrow(0, first, tokens).to(at::kFloat).t(), x.narrow(0, first, tokens).to(at::kFloat));
   }
 }
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {
   check_operand(dy);
-  at::Tensor out = grad;
-  out.add_(column_sums(dy));
+  grad.add_(column_sums(dy));
 }
 
 }  // namespace espalier::kernels

@@ -50,7 +50,8 @@ at::Tensor turned(const at::Tensor& qkv, const at::Tensor& positions, const Turn
 }
 
 struct Rotary : torch::autograd::Function<Rotary> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const at::Tensor& positions, Turn turn) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const at::Tensor& positions,
+                            const Turn& turn) {
     tensor::save_for_backward(context, "rotary", {{"positions", positions}});
     capture_state(context, turn);
     return turned(qkv, positions, turn, false);

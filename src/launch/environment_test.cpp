@@ -49,7 +49,7 @@ std::string message_of(const Variables& variables, const RankFlags& flags = {}) 
   return "";
 }
 
-void expect_place(const RankEnvironment& place, LaunchKind kind, std::vector<int64_t> ranks,
+void expect_place(const RankEnvironment& place, LaunchKind kind, const std::vector<int64_t>& ranks,
                   const std::string& master) {
   EXPECT_EQ(to_string(place.kind), to_string(kind));
   EXPECT_EQ((std::vector<int64_t>{place.rank, place.world_size, place.local_rank, place.local_world_size}), ranks);

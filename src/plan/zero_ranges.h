@@ -17,8 +17,8 @@ using spec::ZeroStage;
 
 struct ZeroShape {
   ZeroStage stage = ZeroStage::kNone;
-  int64_t num_ranks = 1;                   // that share the buffers: data * context
-  int64_t unit_elements = 10 * (1 << 20);  // of a unit at most, up to stage 1: 40 MiB of fp32
+  int64_t num_ranks = 1;                      // that share the buffers: data * context
+  int64_t unit_elements = int64_t{10} << 20;  // of a unit at most, up to stage 1: 40 MiB of fp32
 };
 
 // Elements [begin, end) of the flat buffers.

@@ -60,7 +60,7 @@ class Reader {
     metrics_.steps.push_back(step);
     for (auto& [name, values] : metrics_.columns) {
       const auto at =
-          std::find_if(found_.begin(), found_.end(), [&](const auto& entry) { return entry.first == name; });
+          std::find_if(found_.begin(), found_.end(), [&name = name](const auto& entry) { return entry.first == name; });
       values.push_back(at == found_.end() ? kNone : at->second);
     }
   }

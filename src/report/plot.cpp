@@ -64,7 +64,7 @@ std::vector<std::optional<double>> column_means(const std::vector<int64_t>& x, c
   const double first = static_cast<double>(x.front()), span = std::max(1.0, static_cast<double>(x.back()) - first);
   for (size_t at = 0; at < x.size(); ++at) {
     if (!std::isfinite(y[at])) continue;
-    const auto column = static_cast<size_t>((static_cast<double>(x[at]) - first) / span * (width - 1) + 0.5);
+    const auto column = static_cast<size_t>(std::lround((static_cast<double>(x[at]) - first) / span * (width - 1)));
     sums[column] += y[at];
     ++counts[column];
   }
@@ -78,7 +78,8 @@ std::vector<std::optional<double>> column_means(const std::vector<int64_t>& x, c
 void draw(Canvas& canvas, const std::vector<std::optional<double>>& means, double low, double high, bool joins) {
   const double span = high > low ? high - low : 1;
   const auto level = [&](double value) {
-    return std::clamp(static_cast<int>((value - low) / span * (canvas.height() - 1) + 0.5), 0, canvas.height() - 1);
+    return static_cast<int>(
+        std::clamp(std::lround((value - low) / span * (canvas.height() - 1)), 0L, canvas.height() - 1L));
   };
   int last_x = -1, last_y = 0;
   for (int x = 0; x < canvas.width(); ++x) {

@@ -41,7 +41,7 @@ TEST(FlatLayout, WhatIsExchangedAlikeLiesTogether) {
 
 TEST(FlatLayout, SectionsDivideAmongSharers) {
   const FlatLayout layout = flat_layout({spec_of({33, 7}, 1, true), spec_of({1}, 2, true)}, {2, 1}, 3);
-  EXPECT_EQ(layout.counts, (std::vector<int64_t>{16 * 7, 0}));
+  EXPECT_EQ(layout.counts, (std::vector<int64_t>{112, 0}));
   ASSERT_EQ(layout.sections.size(), 2u);
   EXPECT_EQ(layout.sections[1].count(), 0) << "the second rank holds nothing of the second parameter";
   EXPECT_EQ(layout.size, 192);

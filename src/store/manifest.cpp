@@ -79,7 +79,7 @@ template <class Struct>
 Json encode_struct(const Struct& value) {
   Json object = Json::object();
   Struct::visit_fields(value, [&](const char* name, const auto& field) {
-    if (Json text = encode(field); !may_be_missing(name) || text != "") object[name] = std::move(text);
+    if (Json text = encode(field); !may_be_missing(name) || text != Json("")) object[name] = std::move(text);
   });
   return object;
 }

@@ -299,7 +299,7 @@ TEST_F(ParallelStep, OneOfEightKilledAtAnyMomentAllAgreeOnTheNewestCompleteStep)
       const SmallCheckpoint expected(static_cast<uint32_t>(entry.step), 700);
       const SafetensorsFile file(entry.folder / weights_file("00000"));
       const TensorData& tensor = expected.tensors()[0];
-      EXPECT_EQ(std::memcmp(file.data(*file.find(tensor.name)), tensor.data, 700 * 7 * 2), 0) << entry.folder;
+      EXPECT_EQ(std::memcmp(file.data(*file.find(tensor.name)), tensor.data, size_t{700} * 7 * 2), 0) << entry.folder;
       if (entry.step < newest) fs::remove_all(entry.folder);
     }
   }

@@ -15,7 +15,7 @@ class TensorViews : public test::TestFolder {
   // A file of the int32 0, 1, 2, ... after 4 bytes of something else.
   std::filesystem::path counting_file(int64_t count) {
     std::string bytes(static_cast<size_t>(4 * count + 4), '\xee');
-    for (int32_t i = 0; i < count; ++i) std::memcpy(bytes.data() + 4 + 4 * i, &i, 4);
+    for (int32_t i = 0; i < count; ++i) std::memcpy(bytes.data() + 4 + int64_t{4} * i, &i, 4);
     write_text(folder_ / "numbers", bytes);
     return folder_ / "numbers";
   }

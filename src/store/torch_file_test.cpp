@@ -45,7 +45,7 @@ TEST_F(TorchFile, ViewsOfSharedStoragesAreReadFromBothFormats) {
   expect_same("views_old.pt", "views");
   const TorchValue root = read_torch_file(kFolder / "views.pt");
   EXPECT_EQ(root.at("base").view().offset, root.at("transposed").view().offset);
-  EXPECT_EQ(root.at("rows").view().offset, root.at("base").view().offset + 2 * 33 * 4);
+  EXPECT_EQ(root.at("rows").view().offset, root.at("base").view().offset + int64_t{2} * 33 * 4);
   EXPECT_TRUE(root.at("rows").view().contiguous());
   EXPECT_FALSE(root.at("columns").view().contiguous());
   EXPECT_TRUE(root.at("base").is(root.at("same")));

@@ -60,6 +60,7 @@ bool WordCounter::try_insert(std::string_view word, uint32_t hash, bool whatever
   const bool crowded = is_crowded(num_words_ + 1, slots_.size());
   const size_t block_size = std::max(size, block_bytes_);
   // While the slots grow, the old ones exist as well.
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the slots are pointers
   const size_t more = (new_block ? block_size : 0) + (crowded ? 2 * slots_.size() * sizeof(Entry*) : 0);
   if (!whatever_it_takes && table_bytes() + static_cast<int64_t>(more) > max_bytes_) return false;
   if (new_block) {

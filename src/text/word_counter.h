@@ -34,6 +34,7 @@ class WordCounter {
   // Writes the table out and gives its memory back.
   void spill();
 
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the slots are pointers
   int64_t table_bytes() const { return arena_bytes_ + static_cast<int64_t>(slots_.capacity() * sizeof(Entry*)); }
   // Words of the table and of all runs; those of a run may be in others too.
   int64_t num_entries() const { return static_cast<int64_t>(num_words_) + spilled_words_; }

@@ -12,7 +12,7 @@ at::Device device_under_test();
 class UseDevice {
  public:
   UseDevice();
-  ~UseDevice();
+  ~UseDevice();  // NOLINT(performance-trivially-destructible): one program of the two has something to undo
   UseDevice(const UseDevice&) = delete;
   UseDevice& operator=(const UseDevice&) = delete;
 };

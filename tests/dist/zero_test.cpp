@@ -24,7 +24,7 @@ constexpr double kRate = 0.01, kFactor = 0.5;
 
 // One process with the model of a case.
 struct Whole {
-  Whole(const Case& c, at::ScalarType type, const OptimizerConfig& config)
+  Whole(const Case& /*c*/, at::ScalarType type, const OptimizerConfig& config)
       : params(model_specs(), {}, type, true), optimizer(params, config) {
     params.initialize(kSeed, [&](tensor::Param& param, const at::Tensor& fp32) { optimizer.set_master(param, fp32); });
   }

@@ -218,7 +218,7 @@ TEST_F(DataCommand, ValidationLooksAtTheTokenFiles) {
   const auto expect = [&](const Outcome& outcome, int exit_code, const std::string& part) {
     EXPECT_EQ(outcome.exit_code, exit_code) << outcome.errors;
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
-    EXPECT_EQ(outcome.output == "", exit_code != 0);
+    EXPECT_EQ(outcome.output.empty(), exit_code != 0);
   };
   const std::string flags = tokenizer() + " --data-path d";
   expect(validate("true", flags), 0, "valid: ");

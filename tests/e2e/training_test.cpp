@@ -20,14 +20,12 @@ TEST(Blend, EveryDataSetReportsItsOwnLossByName) {
                               folder / "run", "--save-interval", "100"});
   const auto records = step_records(folder / "run");
   ASSERT_EQ(records.size(), 10u);
-  double total = 0;
   for (const auto& record : records) {
     const auto& by_source = record.at("lm_loss_by_data_set");
     ASSERT_TRUE(by_source.contains("swahili") && by_source.contains("basque")) << record;
     // 8 samples a step, 6 of one and 2 of the other.
     EXPECT_NEAR(record.at("lm_loss").get<double>(),
                 0.75 * by_source.at("swahili").get<double>() + 0.25 * by_source.at("basque").get<double>(), 1e-5);
-    total += record.at("lm_loss").get<double>();
   }
   EXPECT_LT(records.back().at("lm_loss").get<double>(), records.front().at("lm_loss").get<double>());
 }

@@ -104,7 +104,7 @@ constexpr const char* kArguments[] = {"num_layers",
 std::string position_type(const TorchValue& value, const std::string& origin) {
   if (value.is_string()) return value.as_string(origin) == "rope" ? "rotary" : value.as_string(origin);
   if (value.kind() == TorchValue::Kind::kGlobal) {  // a member of the enum, by name
-    const std::string name = value.class_name();
+    const std::string& name = value.class_name();
     return name.substr(name.rfind('.') + 1);
   }
   constexpr std::array<const char*, 4> kNames = {"", "rotary", "absolute", "alibi"};

@@ -75,7 +75,7 @@ std::string LayerRoles::name_of(int64_t number, const std::string& key) const {
   const auto found = roles_.find(number);
   if (found == roles_.end()) return "";
   switch (found->second) {
-    case Role::kEmbedding: return layer_parameter_name(key);
+    case Role::kEmbedding:
     case Role::kHead: return layer_parameter_name(key);
     case Role::kFinalNorm: return "final_layernorm." + key;
     case Role::kTransformer: break;

@@ -101,7 +101,7 @@ class DeepSpeedReader {
                    std::to_string(mappings->items().size()));
           read_mapped(mappings->items()[group], parts[group], rank, path, done);
         } else {
-          read_by_shapes(param_shapes, group, group_begin[group], parts[group], rank, path);
+          read_by_shapes(param_shapes, group, group_begin[group], parts[group], rank);
         }
         group_begin[group] += parts[group].master.num_elements();
       }
@@ -153,7 +153,7 @@ class DeepSpeedReader {
   }
 
   void add(const std::string& name, const FlatPart& part, int64_t begin, int64_t local_begin, int64_t count,
-           size_t rank, const fs::path& path, const std::string& parameter) {
+           size_t rank, const std::string& parameter) {
     if (count == 0) return;
     const int64_t pipeline = files_.pipeline_rank(rank);
     if (is_tied_copy(name, pipeline) && name != "word_embeddings.weight")
@@ -191,14 +191,14 @@ class DeepSpeedReader {
         refuse(path, concat(part.key, " (", parameter, ")"), concat(count, " elements from ", begin, " on"),
                concat(available, " in all"));
       const std::string name = our_name(parameter, path);
-      if (!name.empty()) add(name, part, begin, done[parameter], count, rank, path, parameter);
+      if (!name.empty()) add(name, part, begin, done[parameter], count, rank, parameter);
       done[parameter] += count;
     }
   }
 
   // Before DeepSpeed kept the mapping: parameters follow one another in the order of param_shapes.
   void read_by_shapes(const TorchValue* param_shapes, size_t group, int64_t partition_begin, const FlatPart& part,
-                      size_t rank, const fs::path& path) {
+                      size_t rank) {
     if (param_shapes == nullptr || group >= param_shapes->items().size())
       refuse(files_.ranks[rank], "param_shapes", concat("names and shapes of group ", group),
              "nothing, and the optimizer's files have no param_slice_mappings either");
@@ -212,7 +212,7 @@ class DeepSpeedReader {
       const int64_t begin = std::max(param_begin, partition_begin), end = std::min(param_begin + count, partition_end);
       const std::string name = our_name(parameter, files_.ranks[rank]);
       if (begin < end && !name.empty())
-        add(name, part, begin - partition_begin, begin - param_begin, end - begin, rank, path, parameter);
+        add(name, part, begin - partition_begin, begin - param_begin, end - begin, rank, parameter);
       param_begin += count;
     }
   }

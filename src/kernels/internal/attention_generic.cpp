@@ -59,7 +59,7 @@ struct Generic {
     return reinterpret_cast<Int>((reinterpret_cast<Long>(a) & low) * (reinterpret_cast<Long>(b) & low));
   }
   static Int high_half(Int x) { return reinterpret_cast<Int>(reinterpret_cast<Long>(x) >> 32); }
-  static Int join_low_halves(Int even, Int odd) { return __builtin_shuffle(even, odd, Int{0, 4, 2, 6}); }
+  static Int join_low_halves(Int even, Int odd) { return __builtin_shufflevector(even, odd, 0, 4, 2, 6); }
   static Int xor3(Int a, Int b, Int c) { return a ^ b ^ c; }
 
   static Mask between(Int x, Int first, Int last) { return (first <= x) & (x <= last); }

@@ -97,7 +97,7 @@ Ghost GhostModel::norm(const Ghost& x, spec::Normalization kind, bool joins_resi
     save(op, "rstd", rstd);
   }
   // What is kept goes before the gradient is added to that of the residual stream, in place.
-  push([this, x = x, mean, rstd, joins_residual](Ghost dy) mutable {
+  push([this, x = x, mean, rstd, joins_residual](const Ghost&) mutable {
     Ghost dx = make_x();
     if (!joins_residual) return dx;
     return std::exchange(residual_gradient_, Ghost());
@@ -140,7 +140,7 @@ Ghost GhostModel::activation(const Ghost& x, double ffn) {
 }
 
 // bias_dropout_add: the gradient of the residual stream goes past the layer.
-Ghost GhostModel::add_dropout(const Ghost& x) {
+Ghost GhostModel::add_dropout(const Ghost& /*x*/) {
   push([this](const Ghost& dy) {
     residual_gradient_ = dy;
     return s_.dropout ? make_x() : dy;
@@ -250,7 +250,7 @@ void GhostModel::language_model_loss(Ghost hidden) {
   save("linear_cross_entropy", "kept_logits", kept_logits);
   push([this, x, labels, mask, log_sum_exp, kept_logits, panels](const Ghost&) {
     if (deferring_) deferred_.insert(deferred_.end(), {x, labels, mask, log_sum_exp, kept_logits});
-    return panels ? output_backward_panels(x) : output_backward_wide(x, kept_logits);
+    return panels ? output_backward_panels(x) : output_backward_wide(x);
   });
 }
 
@@ -262,7 +262,7 @@ Ghost GhostModel::output_backward_panels(const Ghost& x) {
   return make(x->bytes());
 }
 
-Ghost GhostModel::output_backward_wide(const Ghost& x, const Ghost& kept_logits) {
+Ghost GhostModel::output_backward_wide(const Ghost& x) {
   const bool short_type = s_.element != kFp32;
   const Ghost wide = make(short_type ? s_.tokens * s_.hidden * kFp32 : 0);
   const Ghost dx = make(s_.tokens * s_.hidden * kFp32), block = make(logit_block());

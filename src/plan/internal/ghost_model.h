@@ -74,7 +74,7 @@ class GhostModel : public spec::GhostOps {
   Ghost layers(Ghost x, const DepthRange& depths);
   Ghost recomputed(const Ghost& x, const DepthRange& depths);
   Ghost output_backward_panels(const Ghost& x);
-  Ghost output_backward_wide(const Ghost& x, const Ghost& kept_logits);
+  Ghost output_backward_wide(const Ghost& x);
   double logit_block() const;
 
   const spec::ModelSpec& model_;

@@ -40,7 +40,7 @@ class TorchNodes {
   using Kind = TorchValue::Kind;
 
   TorchNodes() = default;
-  ~TorchNodes();
+  ~TorchNodes();  // NOLINT(bugprone-exception-escape): torch_value.cpp says why
   TorchNodes(const TorchNodes&) = delete;
   TorchNodes& operator=(const TorchNodes&) = delete;
 

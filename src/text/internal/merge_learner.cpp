@@ -75,7 +75,7 @@ void MergeLearner::count_pairs() {
     uint32_t num_words = 0, last_word = UINT32_MAX;
     WordList words;
   };
-  std::vector<Found> found(256 * 256);
+  std::vector<Found> found(65536);
   std::vector<uint8_t> byte_of_id(pieces_.size());
   for (int byte = 0; byte < 256; ++byte) byte_of_id[static_cast<size_t>(byte_ids_[byte])] = static_cast<uint8_t>(byte);
   const auto for_each_pair = [&](auto&& use) {

@@ -44,7 +44,7 @@ class CharacterPattern final : public Pattern {
       const CodePoint point = decode_utf8(text.data() + at);
       const size_t end = at + static_cast<size_t>(point.num_bytes);
       if (matches_(point.code)) {
-        if (run == done) give_gap(done, at, use), run = done = at;
+        if (run == done) give_gap(done, at, use), run = at;
         if (!whole_runs_) use({at, end, true}), run = end;
         done = end;
       } else if (run < done) {
