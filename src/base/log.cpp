@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -12,7 +13,7 @@ namespace {
 
 struct LogState {
   std::mutex mutex;
-  LogLevel level = LogLevel::kInfo;
+  std::atomic<LogLevel> level = LogLevel::kInfo;
   std::string prefix;
   std::string live_line;
   std::set<std::string> said;
@@ -48,7 +49,11 @@ void print_locked(LogState& log, const std::string& message) {
 
 void set_log_level(LogLevel level) { state().level = level; }
 LogLevel log_level() { return state().level; }
-void set_log_prefix(const std::string& prefix) { state().prefix = prefix; }
+void set_log_prefix(const std::string& prefix) {
+  LogState& log = state();
+  const std::lock_guard lock(log.mutex);
+  log.prefix = prefix;
+}
 
 void log_line(LogLevel level, const std::string& message) {
   LogState& log = state();

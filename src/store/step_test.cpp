@@ -114,7 +114,7 @@ TEST_F(Step, ADamagedBlockIsReportedWithTensorFileBlockAndBothChecksums) {
   small.save(folder_, 1);
   const fs::path file = folder_ / "step_00000001" / weights_file("00000");
   const int64_t begin = SafetensorsFile(file).data_offset();
-  flip_bit(file, begin + 33 * 7 * 2, 0);  // first byte of the bias
+  flip_bit(file, begin + int64_t{33} * 7 * 2, 0);  // first byte of the bias
   StepReader reader(folder_ / "step_00000001");
   std::string damaged = small.bytes(1);
   const uint64_t expected = hash64(damaged);
@@ -192,7 +192,7 @@ TEST_F(Step, AWriteThatFailsNamesPathAndReasonRemovesThePartAndLeavesOlderOnes) 
 TEST_F(Step, WhatDoesNotReadBackIsNotSaved) {
   const test::SystemCallsScope scope;
   SmallCheckpoint().save(folder_, 1);
-  int64_t num_writes = 0;
+  std::atomic<int64_t> num_writes = 0;  // several threads write
   test::system_calls().on_write = [&](const std::string&, int64_t, int64_t) { return ++num_writes, false; };
   SmallCheckpoint(2, /*rows=*/3000).save(folder_, 2);
   ASSERT_GE(num_writes, 7) << "three tensor files of more than a page, the tokenizer, the manifest";

@@ -115,7 +115,7 @@ TEST(Gpt2Tokenizer, InvalidBytesBecomeReplacementCharactersAndAreCounted) {
 TEST(Gpt2Tokenizer, AMegabyteWithoutABlankIsEncodedQuickly) {
   const auto tokenizer = tiny();
   std::string word;
-  for (int i = 0; word.size() < (1u << 20); ++i) word += static_cast<char>('a' + i * i % 26);
+  for (int64_t i = 0; word.size() < (1u << 20); ++i) word += static_cast<char>('a' + i * i % 26);
   const std::vector<int32_t> ids = tokenizer->encode(word);
   EXPECT_EQ(tokenizer->decode(ids), word);
 }
