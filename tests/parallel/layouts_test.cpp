@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "config/parity_request.h"
 #include "dist/local_ranks.h"
+#include "families/gpt/config.h"
 #include "tests/e2e/run_fixture.h"
 #include "tests/parallel/layout_list.h"
 #include "train/parity.h"
@@ -106,6 +107,7 @@ class Layouts : public ::testing::Test {
 
   static train::ParityRun run(const Combination& one, const Words& more = {}) {
     const config::ParityRequest request{
+        .family = &families::gpt_family(),
         .layouts = {},
         .num_steps = kSteps,
         .json = false,
