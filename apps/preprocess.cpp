@@ -149,7 +149,7 @@ void report_problems(const data::PreprocessSummary& summary, const std::vector<s
     log_warning(format_counted(summary.num_replaced_surrogates, "lone surrogate"), " became U+FFFD");
 }
 
-void report(const data::PreprocessSummary& summary, const PreprocessRequest& request, data::TokenType type) {
+void say_summary(const data::PreprocessSummary& summary, const PreprocessRequest& request, data::TokenType type) {
   const double seconds = std::max(summary.seconds, 1e-9);
   const double record_bytes = static_cast<double>(summary.record_bytes);
   log_info("read ", format_count(summary.num_records), " records, ", format_bytes(record_bytes), " in ",
@@ -199,7 +199,7 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   request.work.tokenizer_words = words_of(request.tokenizer);
   clean_up_when_interrupted();
   const data::PreprocessSummary summary = data::preprocess(request.work, *tokenizer);
-  report(summary, request, data::token_type_for(tokenizer->vocab_size()));
+  say_summary(summary, request, data::token_type_for(tokenizer->vocab_size()));
   return 0;
 }
 
