@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "kernels/cuda/launch.h"
 
+// NOLINTBEGIN(readability-identifier-naming): these names are CUDA's
 #define __global__
 #define __device__
 #define __shared__ static
@@ -186,3 +187,4 @@ void launch(const char*, void (*kernel)(Parameters...), const Launch& how, const
 }
 
 }  // namespace espalier::cuda
+// NOLINTEND(readability-identifier-naming)
