@@ -32,11 +32,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 60;
   throw UserError(concat(origin, ": ", what), ExitCode::kBadData);
 }
 
-// JSON has no NaN and no infinity; they are written as text.
-Json encode(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
+Json encode(double value) { return value; }
 Json encode(int64_t value) { return value; }
 Json encode(const std::string& value) { return value; }
 
@@ -48,16 +44,8 @@ std::string decode(const Json& json, int64_t& value) {
   return "";
 }
 std::string decode(const Json& json, double& value) {
-  if (json.is_number())
-    value = json;
-  else if (json == "nan")
-    value = std::nan("");
-  else if (json == "inf")
-    value = HUGE_VAL;
-  else if (json == "-inf")
-    value = -HUGE_VAL;
-  else
-    return "a number";
+  if (!json.is_number()) return "a number";
+  value = json;
   return "";
 }
 std::string decode(const Json& json, std::string& value) {

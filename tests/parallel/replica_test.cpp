@@ -120,9 +120,9 @@ class Replicas : public ::testing::Test {
       train::ReplicaCheck check(job, log);
       try {
         for (int64_t step = 1; step <= kNumSteps; ++step) {
-          job.trainer().step();
+          const report::StepReport report = job.trainer().step();
           if (step == kDamagedStep && what.damage && grid.rank == what.rank) what.damage(job);
-          check.after_step();
+          check.after_step(report);
         }
         check.before_save();
       } catch (const UserError& error) {

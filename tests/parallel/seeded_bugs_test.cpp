@@ -83,7 +83,7 @@ class SmallTrainer {
                 true),
         model_(nn::LayerBuilder{params_, grid_, sequence_parallel}, config_, part(), {{}, dropout_seed()}),
         runner_({&model_}, grid_.pipeline, params_.grad_queue()),
-        reducer_(params_, grid_,
+        reducer_(params_, reducer_grid(),
                  {.sequence_parallel = sequence_parallel && mistake != Mistake::kNormGradientsNotReduced}),
         optimizer_(params_, {.weight_decay = 0.1, .clip_grad = clip()}, optimizer_grid(), &reducer_) {
     params_.initialize(5, [&](tensor::Param& param, const at::Tensor& fp32) { optimizer_.set_master(param, fp32); });
@@ -128,6 +128,12 @@ class SmallTrainer {
   double clip() const {
     return mistake_ == Mistake::kClipOnFirstTensorRankOnly && grid_.position.tensor > 0 ? 1e9 : 0.1;
   }
+  const dist::Grid& reducer_grid() {
+    untied_grid_ = grid_;
+    if (mistake_ == Mistake::kTiedEmbeddingNotReduced)
+      for (dist::Grid::Shared& shared : untied_grid_.shared) shared.group = dist::Group();
+    return untied_grid_;
+  }
   const dist::Grid& optimizer_grid() {
     wrong_grid_ = grid_;
     if (mistake_ == Mistake::kNormCountedPerReplica) wrong_grid_.model = wrong_grid_.world;
@@ -136,7 +142,7 @@ class SmallTrainer {
 
   Mistake mistake_;
   const dist::Grid& grid_;
-  dist::Grid wrong_grid_;
+  dist::Grid wrong_grid_, untied_grid_;
   families::GptConfig config_;
   plan::Partition partition_;
   tensor::ParamSet params_;
