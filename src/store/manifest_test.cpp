@@ -124,7 +124,7 @@ TEST(ManifestFile, CountsThatNoRunCanHaveAreRefused) {
             "manifest.json: state.consumed_train_tokens: expected 0 to 1152921504606846976, found " + huge);
   EXPECT_EQ(refusal(edited("\"loss_scale_hysteresis_tracker\":0", "\"loss_scale_hysteresis_tracker\":-2")), "no error");
   EXPECT_EQ(refusal(edited("\"loss_scale\":0.1", "\"loss_scale\":\"nan\"")),
-            "manifest.json: state.loss_scale: expected a positive number, found nan");
+            "manifest.json: state.loss_scale: expected a number, found \"nan\"");
 }
 
 TEST(ManifestFile, SizesThatOverflowAreRefused) {
