@@ -8,6 +8,7 @@
 
 #include "config/family.h"
 #include "config/run_config.h"
+#include "families/transformer.h"
 #include "spec/layers.h"
 #include "spec/param_spec.h"
 #include "spec/rotary.h"
@@ -49,6 +50,7 @@ struct GptConfig {
   int64_t num_groups() const { return num_query_groups == 0 ? num_attention_heads : num_query_groups; }
   // Channels of one group in query_key_value: its query heads, its key, its value.
   int64_t group_channels() const { return (num_attention_heads / num_groups() + 2) * kv_channels; }
+  TransformerShape layers() const;
   spec::Rotary rotary() const {
     return {.head_size = kv_channels,
             .base = rotary_base,

@@ -9,37 +9,11 @@ namespace {
 
 constexpr double kInt64 = 8, kFp32 = 4, kInt32 = 4;
 
-// Multiply-adds of a layer of one sample, twice. Attention is counted over the keys that a query sees.
-double layer_flops(const GptConfig& model, int64_t sequence_length) {
-  const double tokens = static_cast<double>(sequence_length), hidden = static_cast<double>(model.hidden_size);
-  const double projection = static_cast<double>(model.num_attention_heads * model.kv_channels);
-  const double qkv = static_cast<double>(model.num_groups() * model.group_channels());
-  const double ffn = static_cast<double>(model.ffn_hidden_size);
-  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
-  const double linear = hidden * (qkv + projection) + (spec::is_gated(model.activation) ? 3 : 2) * hidden * ffn;
-  // Pairs of query and visible key of one sample; each pair costs a product with the key and one with the value. The
-  // first `window` queries see all before them, the others as many keys as the first ones' last.
+// Pairs of query and visible key of one sample. The first `window` queries see all before them, the others as many keys
+// as the first ones' last.
+double visible_pairs(const GptConfig& model, double tokens) {
   const double window = model.window_size == 0 ? tokens : std::min(tokens, static_cast<double>(model.window_size));
-  const double pairs = window * (window + 1) / 2 + (tokens - window) * window;
-  return 2 * (tokens * linear + 2 * pairs * projection);
-}
-
-spec::GhostProgram layer_ghost(const GptConfig& model) {
-  const spec::GhostAttention attention{
-      .projection = static_cast<double>(model.num_attention_heads * model.kv_channels),
-      .qkv = static_cast<double>(model.num_groups() * model.group_channels()),
-      .heads = static_cast<double>(model.num_attention_heads),
-      .normed_heads = model.qk_layernorm ? static_cast<double>(model.num_attention_heads + model.num_groups()) : 0,
-      .rotary = model.position_embedding == PositionEmbedding::kRotary};
-  const double ffn = static_cast<double>(model.ffn_hidden_size);
-  const double inner = spec::is_gated(model.activation) ? 2 * ffn : ffn;
-  const spec::Normalization norm = model.normalization;
-  return [=](spec::GhostOps& ops, const spec::Ghost& x) {
-    const spec::Ghost attention_input = ops.norm(x, norm, true);
-    const spec::Ghost a = ops.self_attention(attention_input, attention);
-    const spec::Ghost mlp_input = ops.norm(a, norm, true);
-    return ops.mlp(mlp_input, inner, ffn);
-  };
+  return window * (window + 1) / 2 + (tokens - window) * window;
 }
 
 spec::GhostProgram embedding_ghost(const GptConfig& model) {
@@ -64,19 +38,10 @@ spec::GhostProgram output_ghost(const GptConfig& model) {
 std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_length) {
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double vocabulary = static_cast<double>(model.padded_vocab_size);
-  const double row = s * static_cast<double>(model.num_attention_heads * model.kv_channels);
-  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2));
-  for (size_t number = 0; number < depths.size(); ++number) {
-    spec::Depth& depth = depths[number];
-    depth.name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
-    depth.passed_on = s * h;
-    depth.forward_flops = layer_flops(model, sequence_length);
-    depth.megatron_flops = 24 * s * h * h + 4 * s * s * h;
-    // After attention and MLP on the way forward, before them on the way back.
-    depth.summed_forward = depth.summed_backward = 2 * s * h;
-    depth.exchanged = (3 + 1) * row;  // queries, keys and values; the result
-    depth.ghost = layer_ghost(model);
-  }
+  const spec::Depth layer = layer_depth(model.layers(), s, visible_pairs(model, s));
+  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer);
+  for (size_t number = 0; number < depths.size(); ++number)
+    depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
   depths.front() = {
       .name = depths.front().name, .passed_on = s * h, .summed_forward = s * h, .ghost = embedding_ghost(model)};
   depths.back() = {.name = depths.back().name,

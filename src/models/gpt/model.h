@@ -13,31 +13,15 @@
 
 #include "families/gpt/config.h"
 #include "models/build.h"
-#include "nn/attention.h"
+#include "models/transformer_stack.h"
 #include "nn/embedding.h"
-#include "nn/mlp.h"
 #include "nn/norm.h"
 #include "nn/output_layer.h"
 #include "nn/rotary.h"
-#include "pipeline/recompute.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
 
 namespace espalier::models {
-
-class GptBlock {
- public:
-  GptBlock(const nn::LayerBuilder& builder, const families::GptConfig& config, int64_t layer);
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const;  // [S, b, h] -> [S, b, h]
-  void visit(tensor::ParamVisitor& visitor);
-
- private:
-  nn::Norm input_layernorm_;
-  nn::SelfAttention self_attention_;
-  nn::Norm post_attention_layernorm_;
-  nn::Mlp mlp_;
-  bool residual_from_layernorm_;
-};
 
 // A consecutive part of the model, or all of it.
 class GptModel : public pipeline::Stage, public Decoder {
@@ -64,37 +48,21 @@ class GptModel : public pipeline::Stage, public Decoder {
   tensor::AttentionContext attention_context() const override;
 
  private:
-  // Rows of the sequence.
-  struct Rows {
-    int64_t first = 0, count = 0;
-  };
-  Rows context_rows(int64_t sequence_length) const;  // of this context rank: s/cp
-  Rows local_rows(int64_t sequence_length) const;    // of this process between layers: S
-
   // [b, s/cp] ids and [b, S] positions -> [S, b, h]
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
-  at::Tensor run_layers(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const;
-  std::vector<pipeline::TensorShape> hidden_shape(const tensor::Batch& batch) const;
-  pipeline::LossTerm loss(const at::Tensor& x, const tensor::Batch& batch) const;
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
   // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
   void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;
 
   families::GptConfig config_;
-  Options options_;
   const dist::Grid& grid_;
-  dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
-  bool sequence_parallel_;
-  dist::LayerGather* gather_;
-  at::ScalarType compute_type_;
   at::Tensor alibi_slopes_;         // [heads] fp32, undefined without ALiBi
   nn::RotaryTables rotary_tables_;  // of models with rotary positions
   // The first part's.
   std::optional<nn::VocabularyEmbedding> word_embeddings_;
   std::optional<nn::Norm> embedding_norm_;
   std::optional<nn::PositionEmbedding> position_embeddings_;
-  int64_t first_layer_ = 0;
-  std::vector<GptBlock> layers_;
+  TransformerStack layers_;
   // The last part's.
   std::optional<nn::Norm> final_layernorm_;
   std::optional<nn::OutputLayer> output_layer_;

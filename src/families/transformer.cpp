@@ -1,0 +1,116 @@
+#include "families/transformer.h"
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace espalier::families {
+
+using spec::Init;
+using spec::Placement;
+
+std::string layer_name(int64_t layer) { return "layers." + std::to_string(layer); }
+
+spec::ParamSpec& ParamList::add(const std::string& name, std::vector<int64_t> shape, Placement placement, Init init,
+                                bool decay) {
+  specs_.push_back({.name = name,
+                    .shape = std::move(shape),
+                    .tensor_placement = std::move(placement),
+                    .depth = depth_,
+                    .init = init,
+                    .weight_decay = decay});
+  return specs_.back();
+}
+
+void ParamList::add_norm(const std::string& name, int64_t size, spec::Normalization kind) {
+  add(name + ".weight", {size}, Placement::replicated(), Init::constant(1), false);
+  if (kind == spec::Normalization::kLayerNorm)
+    add(name + ".bias", {size}, Placement::replicated(), Init::constant(0), false);
+}
+
+void ParamList::add_dense(const std::string& name, int64_t rows, int64_t columns, Init init) {
+  add(name + ".weight", {rows, columns}, Placement::replicated(), init, true);
+  add(name + ".bias", {rows}, Placement::replicated(), Init::constant(0), false);
+}
+
+void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
+  set_depth(layer + 1);
+  const int64_t hidden = shape.hidden_size;
+  const Init normal = Init::normal(shape.init_method_std);
+  const Init scaled_normal =
+      Init::normal(shape.init_method_std / std::sqrt(2.0 * static_cast<double>(shape.num_layers)));
+  // A column-parallel linear layer splits its rows (and bias) over tensor ranks, a row-parallel one its columns.
+  const auto add_column = [&](const std::string& name, const std::vector<int64_t>& segments, int64_t unit, bool bias) {
+    const int64_t rows = std::accumulate(segments.begin(), segments.end(), int64_t{0});
+    add(name + ".weight", {rows, hidden}, Placement::split(0, segments, unit), normal, true);
+    if (bias) add(name + ".bias", {rows}, Placement::split(0, segments, unit), Init::constant(0), false);
+  };
+  const auto add_row = [&](const std::string& name, int64_t columns, int64_t unit) {
+    add(name + ".weight", {hidden, columns}, Placement::split(1, {columns}, unit), scaled_normal, true);
+    if (shape.add_bias_linear) add(name + ".bias", {hidden}, Placement::replicated(), Init::constant(0), false);
+  };
+  // Every tensor rank has it for its own heads.
+  const auto add_head_norm = [&](const std::string& name) {
+    add(name + ".weight", {shape.kv_channels}, Placement::replicated(), Init::constant(1), false).use_is_split = true;
+  };
+
+  const int64_t projection = shape.num_attention_heads * shape.kv_channels;
+  const std::vector<int64_t> inner(spec::is_gated(shape.activation) ? 2 : 1, shape.ffn_hidden_size);
+  const std::string prefix = layer_name(layer) + ".";
+  add_norm(prefix + "input_layernorm", hidden, shape.normalization);
+  add_column(prefix + "self_attention.query_key_value", {shape.num_groups * shape.group_channels()},
+             shape.group_channels(), shape.add_bias_linear || shape.add_qkv_bias);
+  if (shape.qk_layernorm) {
+    add_head_norm(prefix + "self_attention.query_norm");
+    add_head_norm(prefix + "self_attention.key_norm");
+  }
+  add_row(prefix + "self_attention.dense", projection, projection / shape.num_groups);
+  add_norm(prefix + "post_attention_layernorm", hidden, shape.normalization);
+  add_column(prefix + "mlp.dense_h_to_4h", inner, 1, shape.add_bias_linear);
+  add_row(prefix + "mlp.dense_4h_to_h", shape.ffn_hidden_size, 1);
+}
+
+double layer_flops(const TransformerShape& shape, double tokens, double pairs) {
+  const double hidden = static_cast<double>(shape.hidden_size);
+  const double projection = static_cast<double>(shape.num_attention_heads * shape.kv_channels);
+  const double qkv = static_cast<double>(shape.num_groups * shape.group_channels());
+  const double ffn = static_cast<double>(shape.ffn_hidden_size);
+  // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
+  const double linear = hidden * (qkv + projection) + (spec::is_gated(shape.activation) ? 3 : 2) * hidden * ffn;
+  // Each pair costs a product with the key and one with the value.
+  return 2 * (tokens * linear + 2 * pairs * projection);
+}
+
+spec::GhostProgram layer_ghost(const TransformerShape& shape) {
+  const spec::GhostAttention attention{
+      .projection = static_cast<double>(shape.num_attention_heads * shape.kv_channels),
+      .qkv = static_cast<double>(shape.num_groups * shape.group_channels()),
+      .heads = static_cast<double>(shape.num_attention_heads),
+      .normed_heads = shape.qk_layernorm ? static_cast<double>(shape.num_attention_heads + shape.num_groups) : 0,
+      .rotary = shape.rotary};
+  const double ffn = static_cast<double>(shape.ffn_hidden_size);
+  const double inner = spec::is_gated(shape.activation) ? 2 * ffn : ffn;
+  const spec::Normalization norm = shape.normalization;
+  return [=](spec::GhostOps& ops, const spec::Ghost& x) {
+    const spec::Ghost attention_input = ops.norm(x, norm, true);
+    const spec::Ghost a = ops.self_attention(attention_input, attention);
+    const spec::Ghost mlp_input = ops.norm(a, norm, true);
+    return ops.mlp(mlp_input, inner, ffn);
+  };
+}
+
+spec::Depth layer_depth(const TransformerShape& shape, double tokens, double pairs) {
+  const double hidden = static_cast<double>(shape.hidden_size);
+  const double row = tokens * static_cast<double>(shape.num_attention_heads * shape.kv_channels);
+  spec::Depth depth;
+  depth.passed_on = tokens * hidden;
+  depth.forward_flops = layer_flops(shape, tokens, pairs);
+  depth.megatron_flops = 24 * tokens * hidden * hidden + 4 * tokens * tokens * hidden;
+  // After attention and MLP on the way forward, before them on the way back.
+  depth.summed_forward = depth.summed_backward = 2 * tokens * hidden;
+  depth.exchanged = (3 + 1) * row;  // queries, keys and values; the result
+  depth.ghost = layer_ghost(shape);
+  return depth;
+}
+
+}  // namespace espalier::families

@@ -1,0 +1,69 @@
+// The layers of a transformer as data, for the families that stack them: their parameters, and what one of them costs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spec/ghost.h"
+#include "spec/layers.h"
+#include "spec/model_spec.h"
+#include "spec/param_spec.h"
+
+namespace espalier::families {
+
+// Sizes are global. models/transformer_stack.h builds them.
+struct TransformerShape {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t ffn_hidden_size = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_groups = 0;   // heads of keys and values, each shared by a group of queries
+  int64_t kv_channels = 0;  // head size
+  spec::Normalization normalization = spec::Normalization::kLayerNorm;
+  double layernorm_epsilon = 1e-5;
+  spec::Activation activation = spec::Activation::kGeluTanh;
+  bool qk_layernorm = false;
+  bool rotary = false, rotary_interleaved = false;
+  bool add_bias_linear = true;  // of all linear layers
+  bool add_qkv_bias = false;    // of query_key_value even without the others
+  bool residual_from_layernorm = false;
+  double init_method_std = 0.02;
+
+  // Channels of one group in query_key_value: its query heads, its key, its value.
+  int64_t group_channels() const { return (num_attention_heads / num_groups + 2) * kv_channels; }
+};
+
+// "layers.3"
+std::string layer_name(int64_t layer);
+
+// Fills a family's list, depth by depth.
+class ParamList {
+ public:
+  // What follows is used at that depth.
+  void set_depth(int64_t depth) { depth_ = depth; }
+  spec::ParamSpec& add(const std::string& name, std::vector<int64_t> shape, spec::Placement placement, spec::Init init,
+                       bool decay);
+  // Weight 1 and, of a layer norm, bias 0.
+  void add_norm(const std::string& name, int64_t size, spec::Normalization kind);
+  // [rows, columns], whole on every tensor rank, with a bias of 0.
+  void add_dense(const std::string& name, int64_t rows, int64_t columns, spec::Init init);
+  // A layer, in the order in which Megatron visits it; its depth is layer + 1.
+  void add_layer(const TransformerShape& shape, int64_t layer);
+
+  std::vector<spec::ParamSpec> take() { return std::move(specs_); }
+
+ private:
+  int64_t depth_ = 0;
+  std::vector<spec::ParamSpec> specs_;
+};
+
+// Multiply-adds of a layer of one sample of `tokens`, twice; `pairs`: of a query and a key that it sees.
+double layer_flops(const TransformerShape& shape, double tokens, double pairs);
+
+spec::GhostProgram layer_ghost(const TransformerShape& shape);
+
+// A depth that is such a layer, without its name. Megatron counts the FLOPs of every pair of positions.
+spec::Depth layer_depth(const TransformerShape& shape, double tokens, double pairs);
+
+}  // namespace espalier::families

@@ -1,0 +1,28 @@
+#include "models/lm_loss.h"
+
+#include <ATen/ATen.h>
+
+#include "dist/collectives.h"
+#include "models/transformer_stack.h"
+
+namespace espalier::models {
+
+pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
+                           const tensor::Batch& batch) {
+  const SequenceRows rows = context_rows(grid, batch.ids.size(1));
+  const auto of_rank = [&rows](const at::Tensor& whole) {
+    return whole.narrow(1, rows.first, rows.count).t().contiguous();  // [b, s] -> [s/cp, b]
+  };
+  const at::Tensor mask = of_rank(batch.loss_mask);
+  const nn::OutputLayer::Losses losses = output_layer.loss(x, of_rank(batch.labels), mask);
+  pipeline::LossTerm term;
+  term.name = "lm loss";
+  term.sum = dist::sum_over_ranks(losses.sum, grid.context);
+  term.count = batch.loss_mask.sum();
+  term.row_sums = (losses.per_token * mask).sum(0);
+  grid.context.all_reduce(term.row_sums);
+  term.row_counts = batch.loss_mask.sum(1);
+  return term;
+}
+
+}  // namespace espalier::models

@@ -1,0 +1,16 @@
+// "lm loss": the cross-entropy of predicted tokens, of an output layer over the vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "dist/grid.h"
+#include "nn/output_layer.h"
+#include "pipeline/stage.h"
+
+namespace espalier::models {
+
+// x: [S, b, h], what the output layer takes; labels and loss mask: the batch's. The term is of whole sequences.
+pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
+                           const tensor::Batch& batch);
+
+}  // namespace espalier::models

@@ -1,0 +1,122 @@
+#include "models/transformer_stack.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "dist/collectives.h"
+
+namespace espalier::models {
+namespace {
+
+nn::AttentionShape attention_shape(const families::TransformerShape& shape) {
+  nn::AttentionShape attention{.num_heads = shape.num_attention_heads,
+                               .num_groups = shape.num_groups,
+                               .head_size = shape.kv_channels,
+                               .qkv_bias = shape.add_bias_linear || shape.add_qkv_bias,
+                               .dense_bias = shape.add_bias_linear,
+                               .rotary = shape.rotary,
+                               .rotary_interleaved = shape.rotary_interleaved,
+                               .head_norm_epsilon = {}};
+  if (shape.qk_layernorm) attention.head_norm_epsilon = shape.layernorm_epsilon;
+  return attention;
+}
+
+}  // namespace
+
+TransformerLayer::TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
+                                   int64_t layer)
+    : input_layernorm_(builder, families::layer_name(layer) + ".input_layernorm", shape.normalization,
+                       shape.layernorm_epsilon),
+      self_attention_(builder, families::layer_name(layer) + ".self_attention", layer, attention_shape(shape)),
+      post_attention_layernorm_(builder, families::layer_name(layer) + ".post_attention_layernorm",
+                                shape.normalization, shape.layernorm_epsilon),
+      mlp_(builder, families::layer_name(layer) + ".mlp", shape.activation, shape.add_bias_linear),
+      residual_from_layernorm_(shape.residual_from_layernorm) {}
+
+at::Tensor TransformerLayer::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
+  const at::Tensor attention_input = input_layernorm_.forward(x);
+  const at::Tensor a =
+      self_attention_.forward(attention_input, residual_from_layernorm_ ? attention_input : x, context);
+  const at::Tensor mlp_input = post_attention_layernorm_.forward(a);
+  return mlp_.forward(mlp_input, residual_from_layernorm_ ? mlp_input : a, context);
+}
+
+void TransformerLayer::visit(tensor::ParamVisitor& visitor) {
+  visitor.child("input_layernorm", input_layernorm_);
+  visitor.child("self_attention", self_attention_);
+  visitor.child("post_attention_layernorm", post_attention_layernorm_);
+  visitor.child("mlp", mlp_);
+}
+
+at::Tensor SequenceRows::of(const at::Tensor& whole) const { return whole.narrow(1, first, count).contiguous(); }
+
+SequenceRows context_rows(const dist::Grid& grid, int64_t sequence_length) {
+  const int64_t count = sequence_length / grid.shape.context;
+  return {grid.position.context * count, count};
+}
+
+TransformerStack::TransformerStack(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
+                                   const plan::DepthRange& part, const StageOptions& options)
+    : options_(options),
+      grid_(builder.grid),
+      sequence_parallel_(builder.sequence_parallel),
+      gather_(builder.gather),
+      compute_type_(builder.params.compute_type()),
+      hidden_size_(shape.hidden_size),
+      first_layer_(std::max<int64_t>(part.begin, 1) - 1) {
+  // With sequence parallelism every rank keeps its own rows already.
+  if (options.divide_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
+  for (int64_t layer = first_layer_; layer < std::min(part.end - 1, shape.num_layers); ++layer)
+    layers_.emplace_back(builder, shape, layer);
+}
+
+SequenceRows TransformerStack::local_rows(int64_t sequence_length) const {
+  const SequenceRows rows = context_rows(grid_, sequence_length);
+  if (!sequence_parallel_) return rows;
+  const int64_t count = rows.count / grid_.shape.tensor;
+  return {rows.first + grid_.position.tensor * count, count};
+}
+
+std::vector<pipeline::TensorShape> TransformerStack::hidden_shape(const tensor::Batch& batch) const {
+  return {{"hidden", {local_rows(batch.ids.size(1)).count, batch.ids.size(0), hidden_size_}, compute_type_}};
+}
+
+nn::ForwardContext TransformerStack::training_context(const pipeline::StageInput& input,
+                                                      tensor::AttentionContext attention,
+                                                      const DropoutRates& rates) const {
+  nn::ForwardContext context;
+  context.attention = std::move(attention);
+  context.attention.sample_numbers = input.batch->sample_numbers;
+  context.attention.seed = context.seed = options_.seed;
+  context.attention.dropout = input.training ? rates.attention : 0;
+  context.hidden_dropout = input.training ? rates.hidden : 0;
+  context.first_position = local_rows(input.batch->ids.size(1)).first;
+  context.sample_numbers = &input.batch->sample_numbers;
+  return context;
+}
+
+at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const {
+  const auto layer = [this, context](int64_t number, const at::Tensor& in) {
+    const int64_t global = first_layer_ + number;
+    const at::Tensor out =
+        layers_[static_cast<size_t>(number)].forward(dist::before_layer(gather_, global, in), *context);
+    return dist::after_layer(gather_, global, out);
+  };
+  for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
+    x = pipeline::run_layers(range, x, layer, keepers_);
+  return x;
+}
+
+at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context) const {
+  for (const TransformerLayer& layer : layers_) x = layer.forward(x, context);
+  return x;
+}
+
+void TransformerStack::visit(tensor::ParamVisitor& visitor) {
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    visitor.child(families::layer_name(first_layer_ + static_cast<int64_t>(layer)), layers_[layer]);
+}
+
+}  // namespace espalier::models
