@@ -23,6 +23,7 @@ struct CrossEntropyInput {
   const at::Tensor& x;       // [tokens, hidden]
   const at::Tensor& weight;  // [vocabulary, hidden], type of x; perhaps no rows
   const at::Tensor& labels;  // [tokens] int64, row of the weight; outside: another shard's label
+  at::Tensor bias = {};      // [vocabulary], added to the logits before they are rounded; undefined: none
 };
 
 struct CrossEntropyRows {
@@ -37,6 +38,7 @@ struct CrossEntropyBackward {
   // Which gradients are wanted:
   bool input_grad = true;       // dx is returned, else an undefined tensor
   at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to; undefined: not wanted
+  at::Tensor bias_grad = {};    // [vocabulary] fp32, added to; undefined: not wanted
 };
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);

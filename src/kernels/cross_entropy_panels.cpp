@@ -7,6 +7,7 @@
 
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/internal/row_dispatch.h"
+#include "kernels/matmul.h"
 #include "kernels/matmul_blocked.h"
 
 namespace espalier::kernels {
@@ -41,6 +42,20 @@ void for_each_row(const Bf16Kernels& kernels, const at::Tensor& x, const PackedB
     }
   }
 }
+
+// The bias in fp32; no values where there is none.
+class LogitBias {
+ public:
+  explicit LogitBias(const at::Tensor& bias) : values_(bias.defined() ? bias.to(at::kFloat) : at::Tensor()) {}
+  void add(int64_t first, int64_t count, float* logits) const {
+    if (!values_.defined()) return;
+    const float* values = values_.const_data_ptr<float>() + first;
+    for (int64_t i = 0; i < count; ++i) logits[i] += values[i];
+  }
+
+ private:
+  at::Tensor values_;
+};
 
 // Gradients of the logits of one block of the vocabulary: rows of `stride` bf16, whole panels of tokens readable.
 struct LogitGradients {
@@ -91,11 +106,13 @@ CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const C
   const int64_t tokens = input.x.size(0);
   const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
+  const LogitBias bias(input.bias);
   std::vector<SoftmaxSums> sums(tokens);
   for (int64_t first = 0; first < input.weight.size(0); first += kForwardBlock) {
     const PackedB b = pack_columns(rows_of(input.weight, first, kForwardBlock));
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
       for_each_row(kernels, input.x, b, {begin, end}, [&](int64_t token, int64_t column, float* logits, int64_t count) {
+        bias.add(first + column, count, logits);
         softmax_kernels.softmax_accumulate({logits, count, labels[token] - first - column}, &sums[token]);
       });
     });
@@ -110,6 +127,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
   const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
   const float* scales = backward.token_grads.const_data_ptr<float>();
+  const LogitBias bias(input.bias);
 
   at::Tensor dx;
   if (backward.input_grad) dx = at::zeros({tokens, hidden}, at::TensorOptions().dtype(at::kFloat));
@@ -127,6 +145,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
       for_each_row(kernels, input.x, columns, {begin, end},
                    [&](int64_t token, int64_t column, float* logits, int64_t n) {
                      uint16_t* out = dlogits.row(token);
+                     bias.add(first + column, n, logits);
                      softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, log_sum_exp[token],
                                                       scales[token], out + column);
                      std::fill(out + count, out + dlogits.stride, uint16_t{0});
@@ -135,6 +154,10 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
     });
     if (backward.weight_grad.defined())
       add_weight_grad(kernels, dlogits, packed_x, rows_of(backward.weight_grad, first, kBackwardBlock));
+    if (backward.bias_grad.defined()) {
+      const at::Tensor rows_of_all = storage.narrow(0, 0, tokens * dlogits.stride).view({tokens, dlogits.stride});
+      add_column_sums(rows_of_all.narrow(1, 0, count).contiguous(), backward.bias_grad.narrow(0, first, count));
+    }
   }
   return dx.defined() ? dx.to(at::kBFloat16) : dx;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/internal/row_dispatch.h"
+#include "kernels/matmul.h"
 
 namespace espalier::kernels {
 namespace {
@@ -55,6 +56,13 @@ at::Tensor rows_of(const at::Tensor& weight, const Block& block) {
   return weight.narrow(0, block.first, block.count).to(at::kFloat);
 }
 
+// x W_b^T + bias
+void compute_logits(const at::Tensor& x, const at::Tensor& weight_rows, const at::Tensor& bias, const Block& block,
+                    at::Tensor& logits) {
+  at::mm_out(logits, x, weight_rows.t());
+  if (bias.defined()) logits.add_(rows_of(bias, block));
+}
+
 }  // namespace
 
 CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool keep_logits) {
@@ -68,7 +76,7 @@ CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool
   LogitStorage storage(tokens, kept);
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : storage.buffer(block);
-    at::mm_out(logits, x, rows_of(input.weight, block).t());
+    compute_logits(x, rows_of(input.weight, block), input.bias, block, logits);
     float* values = logits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
@@ -92,7 +100,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     const at::Tensor weight_rows = rows_of(input.weight, block);
     at::Tensor dlogits = storage.buffer(block);
-    if (!storage.is_kept(block)) at::mm_out(dlogits, x, weight_rows.t());
+    if (!storage.is_kept(block)) compute_logits(x, weight_rows, input.bias, block, dlogits);
     // The kept logits stay as they are: a graph may be run backward twice.
     const at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : dlogits;
     float* values = static_cast<float*>(logits.data_ptr());
@@ -105,6 +113,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
     });
     if (dx.defined()) dx.addmm_(dlogits, weight_rows);
     if (backward.weight_grad.defined()) backward.weight_grad.narrow(0, block.first, block.count).addmm_(dlogits.t(), x);
+    if (backward.bias_grad.defined()) add_column_sums(dlogits, backward.bias_grad.narrow(0, block.first, block.count));
   });
   return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
 }

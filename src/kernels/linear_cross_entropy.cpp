@@ -96,6 +96,13 @@ at::Tensor backward_rows(const CrossEntropyInput& input, const CrossEntropyBackw
                             : wide_cross_entropy_backward(input, backward);
 }
 
+at::Tensor value_of(const Param* bias) { return bias == nullptr ? at::Tensor() : bias->value; }
+
+// The bias's gradient by itself: gradients of weight and bias need not exist at the same time (ZeRO 2).
+at::Tensor bias_sums(const Param* bias) {
+  return bias == nullptr ? at::Tensor() : at::zeros({bias->value.size(0)}, bias->value.options().dtype(at::kFloat));
+}
+
 // A masked token counts for nothing, even if its loss is not finite.
 at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
   return at::where(loss_mask == 0, at::zeros_like(losses), losses * loss_mask).sum();
@@ -103,11 +110,12 @@ at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
 
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   // `targets`: labels are rows of the shard.
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight,
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias,
                                const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard) {
     const auto& [rows, kept_logits] =
-        kernels::forward({x, weight->value, targets.labels}, shard, /*with_backward=*/true);
+        kernels::forward({x, weight->value, targets.labels, value_of(bias)}, shard, /*with_backward=*/true);
     capture(context, "weight", weight);
+    capture(context, "bias", bias);
     capture(context, "queue", queue);
     tensor::save_for_backward(context, "linear_cross_entropy",
                               {{"x", x},
@@ -121,32 +129,37 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     Param* weight = captured<Param>(context, "weight");
+    Param* bias = captured<Param>(context, "bias");
     GradQueue* queue = captured<GradQueue>(context, "queue");
     ESPALIER_CHECK(weight->has_grad(), "no gradient is kept for the output weight");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &labels = saved[1], &loss_mask = saved[2], &log_sum_exp = saved[3];
     const at::Tensor &kept_logits = saved[4], token_grads = (loss_mask * grads[0]).to(at::kFloat);
-    const CrossEntropyInput input{x, weight->value, labels};
+    const at::Tensor bias_value = value_of(bias);
+    const CrossEntropyInput input{x, weight->value, labels, bias_value};
+    const at::Tensor sums = bias_sums(bias);
     at::Tensor dx;
     if (queue->mode() == GradQueue::Mode::kDeferred) {
       dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits});
       queue->push(*weight, [=] {
-        backward_rows({x, weight->value, labels}, {log_sum_exp, token_grads, kept_logits, false, weight->grad});
+        backward_rows({x, weight->value, labels, value_of(bias)},
+                      {log_sum_exp, token_grads, kept_logits, false, weight->grad, sums});
       });
     } else {
       // Both from the same logits; the queue only learns that the weight's gradient is complete.
       queue->prepare(*weight);
-      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad});
+      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad, sums});
       queue->push(*weight, [] {});
     }
-    return {dx, {}, {}, {}, {}};
+    if (bias != nullptr) queue->push(*bias, [bias, sums] { bias->grad.add_(sums); });
+    return {dx, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const TokenTargets& targets, GradQueue& queue,
-                                 const VocabularyShard& shard) {
+                                 const VocabularyShard& shard, Param* bias) {
   const auto& [labels, loss_mask] = targets;
   ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ",
                  weight.value.sizes());
@@ -156,13 +169,16 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
   ESPALIER_CHECK(labels.dim() == 1 && labels.size(0) == x.size(0) && labels.scalar_type() == at::kLong, labels.sizes());
   ESPALIER_CHECK(loss_mask.dim() == 1 && loss_mask.size(0) == x.size(0) && loss_mask.scalar_type() == at::kFloat,
                  loss_mask.sizes());
+  ESPALIER_CHECK(bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == weight.value.size(0)),
+                 "a bias of ", value_of(bias).numel(), " for ", weight.value.size(0), " rows");
   ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
   const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
   if (!builds_graph(x)) {
-    const at::Tensor losses = forward({x, weight.value, local.labels}, shard, /*with_backward=*/false).rows.losses;
+    const at::Tensor losses =
+        forward({x, weight.value, local.labels, value_of(bias)}, shard, /*with_backward=*/false).rows.losses;
     return {masked_sum(losses, loss_mask), losses};
   }
-  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, local, &queue, shard);
+  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, bias, local, &queue, shard);
   return {results[0], results[1]};
 }
 

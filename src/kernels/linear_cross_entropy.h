@@ -1,5 +1,5 @@
-// The output layer and its loss as one op: logits = x W^T, loss = -log softmax(logits)[label], without an fp32 copy
-// of the logits.
+// The output layer and its loss as one op: logits = x W^T (+ b), loss = -log softmax(logits)[label], without an fp32
+// copy of the logits.
 //
 // The padded rows of the vocabulary take part in the softmax, as in Megatron. Logits are rounded to the compute type
 // (as Megatron's are); the softmax and the sums run in fp32.
@@ -38,8 +38,9 @@ struct VocabularyShard {
 // x: [tokens, hidden] compute type; weight: [rows, hidden], the whole vocabulary or a shard of it.
 // Backward, for the upstream gradient g (a scalar): dx is returned, weight.grad += ... through `queue`, which may defer
 // it. dx comes from the shard's rows alone: its sum over the shards is the gradient. Tokens whose mask is 0 give no
-// gradient.
+// gradient. `bias`: [rows], added to the logits before they are rounded; its gradient likewise; nullptr: none.
 TokenLosses linear_cross_entropy(const at::Tensor& x, tensor::Param& weight, const TokenTargets& targets,
-                                 tensor::GradQueue& queue, const VocabularyShard& shard = {});
+                                 tensor::GradQueue& queue, const VocabularyShard& shard = {},
+                                 tensor::Param* bias = nullptr);
 
 }  // namespace espalier::kernels

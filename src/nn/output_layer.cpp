@@ -21,8 +21,9 @@ void combine_shards(const dist::Group& ranks, at::Tensor& log_sum_exp, at::Tenso
 
 }  // namespace
 
-OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name)
+OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias)
     : weight_(builder.params.at(name + ".weight")),
+      bias_(bias.empty() ? nullptr : &builder.params.at(bias)),
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       first_row_(spec::local_ranges(*weight_.spec, builder.params.shard()).at(0).begin),
@@ -39,13 +40,14 @@ OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& lab
     };
   }
   const kernels::TokenLosses losses = kernels::linear_cross_entropy(
-      whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})}, queue_, shard);
+      whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})}, queue_, shard, bias_);
   return {losses.sum, losses.per_token.view({s, b})};
 }
 
 at::Tensor OutputLayer::logits(const at::Tensor& x) const {
   const at::NoGradGuard no_grad;
-  return at::matmul(x, weight_.value.t()).to(at::kFloat);
+  const at::Tensor logits = at::matmul(x, weight_.value.t()).to(at::kFloat);
+  return bias_ == nullptr ? logits : logits + bias_->value;
 }
 
 void OutputLayer::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }

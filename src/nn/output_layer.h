@@ -11,8 +11,9 @@ namespace espalier::nn {
 
 class OutputLayer {
  public:
-  // `name`: parameter "<name>.weight" [V, h], the word embedding's or its own.
-  OutputLayer(const LayerBuilder& builder, const std::string& name);
+  // `name`: parameter "<name>.weight" [V, h], the word embedding's or its own. `bias`: name of a parameter [V] that is
+  // added to the logits; empty: none is.
+  OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias = "");
 
   struct Losses {
     at::Tensor sum;        // scalar fp32, sum of loss * mask; carries the graph; the same on every tensor rank
@@ -21,10 +22,13 @@ class OutputLayer {
   // x: [S, b, h]; labels: [s, b] int64; mask: [s, b] fp32.
   Losses loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const;
   at::Tensor logits(const at::Tensor& x) const;  // [..., h] -> [..., V/tp] fp32, no graph
-  void visit(tensor::ParamVisitor& visitor);
+  void visit(tensor::ParamVisitor& visitor);     // the weight
+  tensor::Param& weight() const { return weight_; }
+  tensor::Param* bias() const { return bias_; }  // nullptr without
 
  private:
   tensor::Param& weight_;
+  tensor::Param* bias_;
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   int64_t first_row_;

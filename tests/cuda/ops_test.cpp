@@ -104,6 +104,25 @@ TEST(DeviceOps, LinearCrossEntropyAgrees) {
           16);
 }
 
+TEST(DeviceOps, CrossEntropyWithABiasAgrees) {
+  for (const auto type : kTypes)
+    for (const int64_t tokens : kSizes)
+      expect_agreement(
+          "linear_cross_entropy with a bias", type,
+          [&](at::Device device) -> Tensors {
+            GradQueue queue;
+            TestParam weight(random({300, 24}, type, 1), device), bias(random({300}, type, 5), device);
+            const at::Tensor x = leaf(random({tokens, 24}, type, 2), device);
+            const at::Tensor labels = (at::arange(tokens, at::kLong) * 37 % 300).to(device);
+            const at::Tensor mask = at::ones({tokens}, at::TensorOptions().device(device));
+            const kernels::TokenLosses losses =
+                kernels::linear_cross_entropy(x, weight, {labels, mask}, queue, {}, &bias);
+            torch::autograd::backward({losses.sum}, {});
+            return {losses.per_token, losses.sum, x.grad(), weight.grad, bias.grad};
+          },
+          16);
+}
+
 TEST(DeviceOps, AdamIsTheCpusToTheBit) {
   for (const auto type : kTypes) {
     const auto run = [&](at::Device device) -> Tensors {

@@ -90,6 +90,7 @@ void for_each_vocabulary_block(const CrossEntropyInput& input, const Visit& visi
     const at::Tensor logits = storage.narrow(0, 0, tokens * count).view({tokens, count});
     const at::Tensor weight_rows = input.weight.narrow(0, first, count);
     multiply_transposed(input.x, weight_rows, logits);
+    if (input.bias.defined()) logits.add_(input.bias.narrow(0, first, count));
     visit(first, weight_rows, logits);
   }
 }
@@ -308,6 +309,8 @@ class CudaOps : public kernels::DeviceOps {
       if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
       if (backward.weight_grad.defined())
         add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, first, weight_rows.size(0)));
+      if (backward.bias_grad.defined())
+        backward.bias_grad.narrow(0, first, weight_rows.size(0)).add_(column_sums(logits));
     });
     return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
   }
