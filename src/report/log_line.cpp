@@ -20,8 +20,9 @@ void LogLine::add(const StepReport& report) {
     loss_sums_[loss].first = report.losses[loss].name;
     if (!report.skipped) loss_sums_[loss].second += report.losses[loss].value;
     for (const NamedLoss::BySource& source : report.losses[loss].by_source) {
-      sources_[source.source].sum += source.value * source.num_tokens;
-      sources_[source.source].tokens += source.num_tokens;
+      Source& total = sources_[{source.source, loss == 0 ? "" : " " + report.losses[loss].name}];
+      total.sum += source.value * source.num_tokens;
+      total.tokens += source.num_tokens;
     }
   }
 }
@@ -55,10 +56,11 @@ std::string LogLine::take() {
 
 std::string LogLine::take_by_source() {
   std::string line;
-  if (sources_.size() > 1) {
+  if (!sources_.empty() && sources_.begin()->first.first != sources_.rbegin()->first.first) {
     line = " loss by data set |";
     for (const auto& [name, source] : sources_)
-      if (source.tokens > 0) line += format_printf(" %s: %.6E |", name.c_str(), source.sum / source.tokens);
+      if (source.tokens > 0)
+        line += format_printf(" %s%s: %.6E |", name.first.c_str(), name.second.c_str(), source.sum / source.tokens);
   }
   sources_.clear();
   return line;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "report/step_report.h"
@@ -28,7 +29,8 @@ class LogLine {
   struct Source {
     double sum = 0, tokens = 0;
   };
-  std::map<std::string, Source> sources_;
+  // By data set, and by what its name is followed by: nothing for the first loss, the names of the others.
+  std::map<std::pair<std::string, std::string>, Source> sources_;
 };
 
 // "valid loss at iteration 1000 | lm loss value: 2.300000E+00 | lm loss PPL: 9.974182E+00 | " between two rules.

@@ -44,9 +44,11 @@ void FiniteCheck::after_step(const report::StepReport& report) {
   ++num_in_a_row_;
   if (!first_bad_step_) first_bad_step_ = report.step;
   const bool says = num_in_a_row_ <= kSaidAlone || report.step % job_.config().logging.log_interval == 0;
-  if (says)
-    log_warning("step ", report.step, ": ", report.losses[0].name, " is ",
-                std::isnan(report.losses[0].value) ? "not a number (NaN)" : "infinite",
+  const auto bad = std::find_if(report.losses.begin(), report.losses.end(),
+                                [](const report::NamedLoss& loss) { return !std::isfinite(loss.value); });
+  if (says && bad != report.losses.end())
+    log_warning("step ", report.step, ": ", bad->name, " is ",
+                std::isnan(bad->value) ? "not a number (NaN)" : "infinite",
                 report.skipped ? "; the step changed nothing" : "",
                 num_in_a_row_ > 1 ? concat("; so it was in the ", num_in_a_row_ - 1, " steps before") : "");
   if (!report.skipped) check();

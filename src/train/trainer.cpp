@@ -31,11 +31,21 @@ int64_t Trainer::num_micro_batches() const {
          (config_.training.micro_batch_size * parts_.grid.shape.data);
 }
 
-// Backward runs on sum / nominal tokens, or on means / micro-batches: both are known before the first forward pass. The
-// optimizer corrects to the tokens, or the micro-batches with tokens, that there were (correction).
-double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const {
+// Where the batches say what a term is a mean over, backward runs on that: on sum / targets, or on the sum of means /
+// micro-batches with targets. Else it runs on sum / nominal tokens, or on means / micro-batches: both are known before
+// the first forward pass. The optimizer corrects to the tokens, or the micro-batches with tokens, that there were
+// (correction).
+double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches,
+                            const LossTargets& targets) const {
   const double scale = parts_.optimizer.loss_scale();
   const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
+  if (!targets.empty()) {
+    const LossTargets::Count& all = targets.of(term.name);
+    const double divisor = config_.training.loss_average == config::LossAverage::kToken
+                               ? all.targets
+                               : term.count.item<double>() * all.num_micro_batches;
+    return divisor > 0 ? scale / divisor : 0;
+  }
   if (config_.training.loss_average == config::LossAverage::kMicroBatch) {
     const double count = term.count.item<double>();
     return count > 0 ? scale / (count * static_cast<double>(of_all_replicas)) : 0;
@@ -84,21 +94,25 @@ report::StepReport Trainer::step() {
     for (tensor::Batch& batch : micro_batches) batch = batch.to(parts_.grid.device);
   }
   std::vector<pipeline::LossTotal> totals;
+  bool has_targets = false;
   {
     RECORD_USER_SCOPE("forward and backward");
     const config::ParallelConfig& parallel = config_.parallel;
     parts_.reducer.begin_step(num_micro_batches);
+    const LossTargets targets(micro_batches, parts_.grid.data);
+    has_targets = !targets.empty();
     totals = parts_.runner.train(
         plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline,
                             num_micro_batches, parallel.num_chunks),
-        micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches); });
+        micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches, targets); });
     parts_.reducer.finish_step();
     totals = pipeline::combine_losses(totals, parts_.grid);
   }
   {
     RECORD_USER_SCOPE("optimizer");
     if (parts_.optimizer.loss_scaler() != nullptr) report.loss_scale = parts_.optimizer.loss_scale();
-    const optim::StepResult result = parts_.optimizer.step(parts_.lr.lr(), correction(totals[0], report));
+    const optim::StepResult result =
+        parts_.optimizer.step(parts_.lr.lr(), has_targets ? 1.0 : correction(totals[0], report));
     report.learning_rate = result.lr;
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;

@@ -13,6 +13,7 @@
 #include "plan/lr_schedule.h"
 #include "report/step_report.h"
 #include "train/loader.h"
+#include "train/loss_targets.h"
 
 namespace espalier::train {
 
@@ -55,7 +56,7 @@ class Trainer {
   const plan::BatchRamp& ramp() const { return ramp_; }
 
  private:
-  double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches) const;
+  double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches, const LossTargets& targets) const;
   double correction(const pipeline::LossTotal& total, const report::StepReport& report) const;
   std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
   void count(const report::StepReport& report);
