@@ -45,8 +45,7 @@ void expect_gradients(const Sizes& size, at::ScalarType type, Mode mode) {
 
   const double unit = rounding(type), relative = type == at::kFloat ? 1e-5 : 6 * unit;
   // A logit that rounds to the neighbour of the exact one's rounding moves the loss by up to one unit.
-  const at::Tensor slack =
-      logits.detach().abs().amax({1}) * (2 * unit * (type == at::kFloat ? 16 : 1)) + 1e-6;
+  const at::Tensor slack = logits.detach().abs().amax({1}) * (2 * unit * (type == at::kFloat ? 16 : 1)) + 1e-6;
   expect_within(found.per_token, losses, slack, "losses");
   const auto bound = [&](const at::Tensor& wanted) {
     return at::full({1}, relative * wanted.norm().item<double>() + 1e-6, at::kDouble);

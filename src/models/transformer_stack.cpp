@@ -30,8 +30,8 @@ TransformerLayer::TransformerLayer(const nn::LayerBuilder& builder, const famili
     : input_layernorm_(builder, families::layer_name(layer) + ".input_layernorm", shape.normalization,
                        shape.layernorm_epsilon),
       self_attention_(builder, families::layer_name(layer) + ".self_attention", layer, attention_shape(shape)),
-      post_attention_layernorm_(builder, families::layer_name(layer) + ".post_attention_layernorm",
-                                shape.normalization, shape.layernorm_epsilon),
+      post_attention_layernorm_(builder, families::layer_name(layer) + ".post_attention_layernorm", shape.normalization,
+                                shape.layernorm_epsilon),
       mlp_(builder, families::layer_name(layer) + ".mlp", shape.activation, shape.add_bias_linear),
       residual_from_layernorm_(shape.residual_from_layernorm) {}
 

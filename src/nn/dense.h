@@ -14,7 +14,7 @@ class Dense {
  public:
   // Parameters "<name>.weight" [out, in] and "<name>.bias" [out] of the set, which outlives the layer.
   Dense(const LayerBuilder& builder, const std::string& name);
-  at::Tensor forward(const at::Tensor& x) const;                                // [..., in] -> [..., out]
+  at::Tensor forward(const at::Tensor& x) const;                               // [..., in] -> [..., out]
   at::Tensor forward(const at::Tensor& x, spec::Activation activation) const;  // of the same, none that is gated
   void visit(tensor::ParamVisitor& visitor);
 
