@@ -1,5 +1,5 @@
-// A family that the product does not know trains in every layout, is planned, saved and resumed: by its own files and two
-// lines of registry (here two calls).
+// A family that the product does not know trains in every layout, is planned, saved and resumed: by its own files and
+// two lines of registry (here two calls).
 #include <gtest/gtest.h>
 
 #include "base/format.h"
@@ -29,9 +29,10 @@ class Families : public ::testing::Test {
 
   static Words flags() {
     return tiny_run_of(*folder_ / "data") +
-           split_blanks("--num-layers 4 --hidden-size 32 --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "
-                        "--train-samples 48 --lr-decay-samples 48 --num-threads 1 --pad-vocab-size-to 5003 "
-                        "--make-vocab-size-divisible-by 1");
+           split_blanks(
+               "--num-layers 4 --hidden-size 32 --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "
+               "--train-samples 48 --lr-decay-samples 48 --num-threads 1 --pad-vocab-size-to 5003 "
+               "--make-vocab-size-divisible-by 1");
   }
   // tiny_run() without what only a GPT has.
   static Words tiny_run_of(const std::filesystem::path& data) {
@@ -49,22 +50,19 @@ class Families : public ::testing::Test {
   }
   static train::ParityRun run(const std::string& layout_text) {
     const plan::Layout layout = plan::parse_layout(layout_text);
-    const config::ParityRequest request{.family = &mlp_family(),
-                                        .layouts = {},
-                                        .num_steps = 4,
-                                        .arguments = flags() + Words{"--layouts", layout_text}};
+    const config::ParityRequest request{
+        .family = &mlp_family(), .layouts = {}, .num_steps = 4, .arguments = flags() + Words{"--layouts", layout_text}};
     config::RunConfig config;
     OptionTable table("espalier parity mlp", "");
     Problems problems;
     config::read_parity_layout(request, layout_text, config, table, problems);
     problems.raise();
-    const auto texts = dist::run_ranks(
-        layout.grid,
-        [&](const dist::Grid& grid) {
-          set_log_level(LogLevel::kQuiet);
-          return train::to_text(train::run_for_parity(config, table, 4, grid));
-        },
-        {.shared_stages = config::shared_stages(config)});
+    const auto texts = dist::run_ranks(layout.grid,
+                                       [&](const dist::Grid& grid) {
+                                         set_log_level(LogLevel::kQuiet);
+                                         return train::to_text(train::run_for_parity(config, table, 4, grid));
+                                       },
+                                       {.shared_stages = config::shared_stages(config)});
     return train::parity_run_from_text(texts[0]);
   }
 
@@ -75,8 +73,8 @@ TemporaryFolder* Families::folder_ = nullptr;
 TEST_F(Families, OneOfATestTrainsTheSameModelInEveryLayout) {
   const train::ParityRun one = run("tp1pp1dp1");
   EXPECT_LT(one.losses.back(), one.losses.front());
-  for (const std::string layout : {"tp2pp1dp1sp", "tp1pp2dp1", "tp1pp2dp1vp2", "tp1pp2dp1zb", "tp2pp2dp1", "tp1pp1dp2zero3",
-                                   "tp1pp1dp1cp2", "tp2pp1dp2zero2sp"}) {
+  for (const std::string layout : {"tp2pp1dp1sp", "tp1pp2dp1", "tp1pp2dp1vp2", "tp1pp2dp1zb", "tp2pp2dp1",
+                                   "tp1pp1dp2zero3", "tp1pp1dp1cp2", "tp2pp1dp2zero2sp"}) {
     const train::ParityComparison difference = train::compare(run(layout), one);
     EXPECT_TRUE(difference.weights_equal && difference.samples_equal) << layout;
     EXPECT_TRUE(train::within(difference, train::parity_tolerance(plan::Precision::kFp32)))

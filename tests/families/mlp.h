@@ -1,5 +1,5 @@
-// A language model without attention, as the example of a family (docs/design.md, "Adding a family"): layers of a norm and
-// an MLP between a word embedding and an output layer that share their weights.
+// A language model without attention, as the example of a family (docs/design.md, "Adding a family"): layers of a norm
+// and an MLP between a word embedding and an output layer that share their weights.
 #pragma once
 
 #include "config/family.h"

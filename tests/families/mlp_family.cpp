@@ -39,8 +39,12 @@ std::vector<ParamSpec> params_of(const MlpShape& shape, int64_t vocabulary) {
   std::vector<ParamSpec> params;
   const auto add = [&](const std::string& name, std::vector<int64_t> sizes, Placement placement, int64_t depth,
                        Init init) {
-    params.push_back({.name = name, .shape = std::move(sizes), .tensor_placement = placement, .depth = depth,
-                      .init = init, .weight_decay = init.kind == Init::Kind::kNormal});
+    params.push_back({.name = name,
+                      .shape = std::move(sizes),
+                      .tensor_placement = placement,
+                      .depth = depth,
+                      .init = init,
+                      .weight_decay = init.kind == Init::Kind::kNormal});
   };
   const auto add_norm = [&](const std::string& name, int64_t depth) {
     add(name + ".weight", {h}, Placement::replicated(), depth, Init::constant(1));
@@ -77,7 +81,9 @@ spec::ModelSpec mlp_model(const config::RunConfig& run) {
     depth.name = spec::stack_depth_name(static_cast<int64_t>(number), shape.num_layers);
     depth.passed_on = depth.summed_forward = depth.summed_backward = s * h;
     depth.forward_flops = depth.megatron_flops = 2 * s * 8 * h * h;
-    depth.ghost = [=](spec::GhostOps& ops, const spec::Ghost& x) { return ops.mlp(ops.norm(x, norm, true), 4 * h, 4 * h); };
+    depth.ghost = [=](spec::GhostOps& ops, const spec::Ghost& x) {
+      return ops.mlp(ops.norm(x, norm, true), 4 * h, 4 * h);
+    };
   }
   model.depths.front().forward_flops = model.depths.front().megatron_flops = 0;
   model.depths.front().ghost = [](spec::GhostOps& ops, const spec::Ghost&) { return ops.dropout(ops.look_up_words()); };

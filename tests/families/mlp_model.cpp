@@ -60,13 +60,14 @@ class MlpModel : public pipeline::Stage {
     context->seed = options_.seed;
     context->first_position = local_rows(batch).first;
     context->sample_numbers = &batch.sample_numbers;
-    at::Tensor x = words_ ? kernels::dropout(words_->forward(models::context_rows(grid_, batch.ids.size(1)).of(batch.ids)),
-                                             context->dropout_site("embedding"))
-                          : input.tensors.at(0).tensor;
+    at::Tensor x = words_
+                       ? kernels::dropout(words_->forward(models::context_rows(grid_, batch.ids.size(1)).of(batch.ids)),
+                                          context->dropout_site("embedding"))
+                       : input.tensors.at(0).tensor;
     const auto layer = [this, context](int64_t number, const at::Tensor& in) {
       const int64_t global = first_layer_ + number;
-      const at::Tensor out = layers_[static_cast<size_t>(number)].forward(
-          dist::before_layer(builder_.gather, global, in), *context);
+      const at::Tensor out =
+          layers_[static_cast<size_t>(number)].forward(dist::before_layer(builder_.gather, global, in), *context);
       return dist::after_layer(builder_.gather, global, out);
     };
     for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
@@ -94,7 +95,8 @@ class MlpModel : public pipeline::Stage {
     return {rows.first + grid_.position.tensor * rows.count, rows.count};
   }
   std::vector<pipeline::TensorShape> hidden_shape(const tensor::Batch& batch) const {
-    return {{"hidden", {local_rows(batch).count, batch.ids.size(0), shape_.hidden_size}, builder_.params.compute_type()}};
+    return {
+        {"hidden", {local_rows(batch).count, batch.ids.size(0), shape_.hidden_size}, builder_.params.compute_type()}};
   }
 
   MlpShape shape_;
