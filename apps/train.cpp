@@ -21,8 +21,8 @@
 namespace espalier {
 namespace {
 
-// Splits and weights, and that the token files exist. Returns the prefixes that are read.
-std::vector<std::string> check_sources(const config::RunConfig& config, Problems& problems) {
+// Splits and weights, and that the token files exist.
+data::DataPlan check_sources(const config::RunConfig& config, Problems& problems) {
   const config::DataConfig& from = config.data;
   data::DataSetOptions options = config::data_sets(config);
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
@@ -31,7 +31,10 @@ std::vector<std::string> check_sources(const config::RunConfig& config, Problems
                           !from.valid_weighted_split_paths.empty() || !from.valid_weighted_split_paths_path.empty() ||
                           !from.test_weighted_split_paths.empty() || !from.test_weighted_split_paths_path.empty();
   if (!names_data && config.validate_only) return {};  // a recipe alone has no data
-  const data::DataPlan plan = data::plan_data(options, problems);
+  return data::plan_data(options, problems);
+}
+
+std::vector<std::string> prefixes_of(const data::DataPlan& plan) {
   std::vector<std::string> prefixes;
   const auto add = [&](const data::DataGroup& group) {
     for (const data::DataSource& source : group.sources) prefixes.push_back(source.prefix);
@@ -161,9 +164,10 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   Problems problems;
   if (!config::read_run(family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   if (config.validate_only) signals.reset();  // a check just ends
-  const std::vector<std::string> prefixes = check_sources(config, problems);
+  const data::DataPlan plan = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
-  const Problems of_data = check_data(config, prefixes, tokenizer.get());
+  if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
+  const Problems of_data = check_data(config, prefixes_of(plan), tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);
   for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();

@@ -12,6 +12,13 @@
 #include "base/options.h"
 #include "spec/model_spec.h"
 
+namespace espalier::text {
+class Tokenizer;
+}
+namespace espalier::data {
+struct DataPlan;
+}
+
 namespace espalier::config {
 
 struct RunConfig;
@@ -45,7 +52,7 @@ enum class FamilyRows {
   kShape,           // after them
   kRegularization,  // first of the group of that name: dropout
   kInitialization,  // after the seed
-  kData             // last of the group "data and dataloader"
+  kData             // last of those of the group "data and dataloader" that have an effect
 };
 
 class Resolving;
@@ -66,6 +73,10 @@ struct Family {
   int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
   // Of a resolved run; without a vocabulary it has no rows of words.
   spec::ModelSpec (*model)(const RunConfig& run) = nullptr;
+  // What the model asks of the tokenizer (null where it could not be read) and of the data of a plan, before anything
+  // starts; null: nothing.
+  void (*check_data)(const RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
+                     Problems& problems) = nullptr;
 };
 
 }  // namespace espalier::config

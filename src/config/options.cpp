@@ -378,8 +378,7 @@ void add_options(const Family& family, OptionTable& table, RunConfig& config) {
   add_mixed_precision(table, config);
   internal::add_distributed(table, config.grid, config.parallel);
   internal::add_validation(table, config.data);
-  internal::add_data(table, config.data, config.tokenizer);
-  family.add_options(table, config.model, FamilyRows::kData);
+  internal::add_data(table, config);
   internal::add_families_inert(table);
   add_logging(table, config);
   internal::add_zero(table, config.parallel);

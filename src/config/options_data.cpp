@@ -22,7 +22,8 @@ void add_validation(OptionTable& table, DataConfig& data) {
   table.add("--skip-train", data.eval_only, "the same as a flag").on_resume(ResumeRule::kFree);
 }
 
-void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) {
+void add_data(OptionTable& table, RunConfig& config) {
+  DataConfig& data = config.data;
   table.group("data and dataloader");
   table.add("--data-path", data.data_path, "a prefix of .bin/.idx, or WEIGHT PREFIX WEIGHT PREFIX ...")
       .value_name("WORD")
@@ -76,7 +77,8 @@ void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer) 
       .add("--allow-other-tokenizer", data.allow_other_tokenizer,
            "take data that another tokenizer made, and ids up to the rows of the model")
       .on_resume(ResumeRule::kFree);
-  add_tokenizer(table, tokenizer);
+  add_tokenizer(table, config.tokenizer);
+  config.family->add_options(table, config.model, FamilyRows::kData);
   add_data_inert(table);
 }
 

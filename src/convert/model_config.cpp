@@ -8,6 +8,14 @@ namespace espalier::convert {
 
 using families::GptConfig;
 
+GptConfig gpt_to_convert(const config::RunConfig& run, const std::string& where, const std::string& format) {
+  if (run.family != &families::gpt_family())
+    throw UserError(concat(where, " holds a ", run.family->display, "; of ", format, " only those of ",
+                           families::gpt_family().display, " are written"),
+                    ExitCode::kUsage);
+  return families::gpt_config(run);
+}
+
 bool is_same_model(GptConfig a, const GptConfig& b) {
   a.vocab_size = b.vocab_size, a.padded_vocab_size = b.padded_vocab_size;
   a.num_query_groups = a.num_groups() == b.num_groups() ? b.num_query_groups : a.num_query_groups;

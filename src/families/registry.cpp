@@ -1,6 +1,7 @@
 #include "families/registry.h"
 
 #include "base/format.h"
+#include "families/bert/config.h"
 #include "families/gpt/config.h"
 
 namespace espalier::families {
@@ -10,6 +11,7 @@ namespace {
 std::vector<const config::Family*>& list() {
   static std::vector<const config::Family*> families = {
       &gpt_family(),
+      &bert_family(),
   };
   return families;
 }

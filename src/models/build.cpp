@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "families/registry.h"
+#include "models/bert/model.h"
 #include "models/gpt/model.h"
 
 namespace espalier::models {
@@ -12,6 +13,7 @@ namespace {
 std::vector<const FamilyRuntime*>& runtimes() {
   static std::vector<const FamilyRuntime*> all = {
       &gpt_runtime(),
+      &bert_runtime(),
   };
   return all;
 }

@@ -55,6 +55,10 @@ class GhostOps {
   // input.
   virtual Ghost self_attention(const Ghost& x, const GhostAttention& sizes) = 0;
   virtual Ghost mlp(const Ghost& x, double inner, double ffn) = 0;
+  // A linear layer from hidden to hidden that every tensor rank has whole, and an activation.
+  virtual Ghost dense_activation(Ghost x) = 0;
+  // The first token of each sample is used as well: on the way back its gradient meets that of the others.
+  virtual Ghost also_first_token(Ghost x) = 0;
   // Output layer and cross-entropy over the model's vocabulary; the graph ends here.
   virtual void language_model_loss(Ghost x) = 0;
 };

@@ -27,23 +27,30 @@ struct InertRow {
   const char* reason;  // why nothing changes, or what to use instead
 };
 
+// Rows that a family has added are its own.
+inline bool is_new(const OptionTable& table, const std::string& name) { return table.find(name) == nullptr; }
+
 inline void no_effect(OptionTable& table, std::initializer_list<InertRow> rows) {
-  for (const InertRow& row : rows) table.add_without_effect(row.name, row.takes, row.reason);
+  for (const InertRow& row : rows)
+    if (is_new(table, row.name)) table.add_without_effect(row.name, row.takes, row.reason);
 }
 
 inline void refused(OptionTable& table, std::initializer_list<InertRow> rows) {
-  for (const InertRow& row : rows) table.add_refused(row.name, row.takes, row.reason);
+  for (const InertRow& row : rows)
+    if (is_new(table, row.name)) table.add_refused(row.name, row.takes, row.reason);
 }
 
 // Many of one kind.
 using Names = std::initializer_list<const char*>;
 
 inline void no_effect(OptionTable& table, Takes takes, const char* reason, Names names) {
-  for (const char* name : names) table.add_without_effect(name, takes, reason);
+  for (const char* name : names)
+    if (is_new(table, name)) table.add_without_effect(name, takes, reason);
 }
 
 inline void refused(OptionTable& table, Takes takes, const char* use_instead, Names names) {
-  for (const char* name : names) table.add_refused(name, takes, use_instead);
+  for (const char* name : names)
+    if (is_new(table, name)) table.add_refused(name, takes, use_instead);
 }
 
 // --no-NAME, and --disable-NAME.

@@ -8,7 +8,7 @@ namespace espalier::config::internal {
 void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& parallel);
 void add_zero(OptionTable& table, ParallelConfig& parallel);
 void add_validation(OptionTable& table, DataConfig& data);
-void add_data(OptionTable& table, DataConfig& data, TokenizerConfig& tokenizer);
+void add_data(OptionTable& table, RunConfig& config);
 void add_deepspeed(OptionTable& table, ParallelConfig& parallel);
 
 // Those that Megatron's scripts may hold and that change nothing here, or are refused. Each function adds them to the

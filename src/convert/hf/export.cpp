@@ -158,7 +158,7 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   store::StepReader reader(options.step_folder);
   const store::Manifest& manifest = reader.manifest();
   const config::RunConfig run = families::read_saved_run(manifest, options.step_folder);
-  const families::GptConfig config = families::gpt_config(run);
+  const families::GptConfig config = gpt_to_convert(run, options.step_folder, "Hugging Face's formats");
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
   const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
+#include "convert/model_config.h"
 #include "convert/partial_folder.h"
 #include "families/gpt/config.h"
 #include "families/registry.h"
@@ -33,7 +34,7 @@ MegatronExporter::MegatronExporter(const MegatronExport& request)
   Problems problems;
   families::read_saved_run(manifest(), entry_.folder.string(), config_, table_, problems);
   problems.raise(ExitCode::kBadData);
-  model_ = families::gpt_config(config_);
+  model_ = gpt_to_convert(config_, entry_.folder.string(), "Megatron's checkpoints");
   const families::GptConfig& model = model_;
   specs_ = families::gpt_params(model);
   order_ = {

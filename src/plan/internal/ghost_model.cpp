@@ -52,9 +52,9 @@ double GhostModel::weight_grad_bytes(double in, double out) const {
 Ghost GhostModel::linear(const Ghost& x, double in, double out) {
   need(product_bytes(in, out));
   if (has_graph_) save("linear", "x", x);
-  push([this, x, in, out](const Ghost& dy) {
+  push([this, x, in, out, tokens = s_.tokens](const Ghost& dy) {
     need(product_bytes(out, in));
-    const Ghost dx = make(s_.tokens * in * s_.element);
+    const Ghost dx = make(tokens * in * s_.element);
     if (deferring_)
       deferred_.insert(deferred_.end(), {x, dy});
     else
@@ -224,6 +224,24 @@ Ghost GhostModel::dropout(Ghost x) {
   if (!s_.dropout) return x;
   push([this](const Ghost&) { return make_x(); });
   x = make_x();
+  return x;
+}
+
+Ghost GhostModel::dense_activation(Ghost x) {
+  const double all_tokens = std::exchange(s_.tokens, s_.rows);
+  const Ghost inner = linear(std::exchange(x, nullptr), s_.hidden, s_.hidden);
+  s_.tokens = all_tokens;
+  if (has_graph_) save("bias_activation", "x", inner);
+  push([this, inner](const Ghost&) { return make_x(); });
+  return make_x();
+}
+
+// The gradient of the token alone is as large as the sequence's, with zeros.
+Ghost GhostModel::also_first_token(Ghost x) {
+  push([this](const Ghost& dy) {
+    need(2 * s_.rows * s_.hidden * s_.element);
+    return dy;
+  });
   return x;
 }
 

@@ -47,6 +47,8 @@ class GhostModel : public spec::GhostOps {
   Ghost norm(const Ghost& x, spec::Normalization kind, bool joins_residual) override;
   Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost mlp(const Ghost& x, double inner, double ffn) override;
+  Ghost dense_activation(Ghost x) override;
+  Ghost also_first_token(Ghost x) override;
   void language_model_loss(Ghost x) override;
 
  private:

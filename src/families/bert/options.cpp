@@ -1,0 +1,115 @@
+// The rows of `espalier train bert` that the family adds, and those of other families that it refuses.
+#include "families/bert/internal/bert.h"
+
+namespace espalier::families {
+namespace {
+
+void add_bert_size(OptionTable& table, BertConfig& model) {
+  const auto size = [&](const char* name, int64_t& target, double maximum, const char* help) -> Option& {
+    return table.add(name, target, help).minimum(1).maximum(maximum).on_resume(ResumeRule::kRefused);
+  };
+  size("--num-layers", model.num_layers, 1e4, "transformer blocks").alias("--encoder-num-layers").required().common();
+  size("--hidden-size", model.hidden_size, 1e6, "width of the residual stream").required().common();
+  size("--ffn-hidden-size", model.ffn_hidden_size, 1e7, "width inside the MLP").default_text("4 * hidden size");
+  size("--num-attention-heads", model.num_attention_heads, 1e5, "attention heads").required().common();
+  size("--kv-channels", model.kv_channels, 1e5, "width of one head").default_text("hidden size / heads");
+  size("--max-position-embeddings", model.max_position_embeddings, 1e9,
+       "longest sequence of the model; at least the sequence length")
+      .required()
+      .common();
+}
+
+void add_bert_shape(OptionTable& table, BertSettings& settings) {
+  BertConfig& model = settings.shape;
+  table.add("--layernorm-epsilon", model.layernorm_epsilon, "added to the variance in norms")
+      .minimum(0)
+      .alias("--norm-epsilon");
+  table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
+            "residual branches start after the layer norm (the order of the first BERT)");
+  table
+      .add_negative("--bert-no-binary-head", model.binary_head,
+                    "masked words only: samples are one text, and the model has no token types, pooler and head for "
+                    "the order of two halves")
+      .common()
+      .on_resume(ResumeRule::kRefused);
+  table.add_negative("--no-bias-gelu-fusion", settings.gelu_is_fused,
+                     "exact (erf) gelu in the layers instead of the tanh form, as upstream");
+  table.add("--openai-gelu", settings.openai_gelu,
+            "tanh gelu in the masked-LM head, which is exact otherwise, and in the layers");
+}
+
+// What Megatron's decoders have and its BERT has not, or what this one has not.
+void refuse_rows_of_decoders(OptionTable& table) {
+  using Takes = OptionTable::Takes;
+  const auto refuse = [&](Takes takes, const char* reason, std::initializer_list<const char*> names) {
+    for (const char* name : names) table.add_refused(name, takes, reason);
+  };
+  const char* const positions = "a BERT learns its positions; leave it out";
+  refuse(Takes::kFlag, positions,
+         {"--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling"});
+  refuse(Takes::kOne, positions,
+         {"--rotary-position-embeddings-theta", "--rotary-base", "--rotary-percent", "--rope-scaling-type",
+          "--rope-scaling-factor", "--rotary-seq-len-interpolation-factor"});
+  refuse(Takes::kOne, "every token of a BERT sees all others; leave it out", {"--window-size"});
+  const char* const heads = "each query head of a BERT has a key and a value head of its own; leave it out";
+  refuse(Takes::kOne, heads, {"--num-key-value-heads", "--num-query-groups"});
+  refuse(Takes::kFlag, heads, {"--group-query-attention"});
+  refuse(Takes::kFlag, "the layers of a BERT have layer norms and biases; leave it out",
+         {"--qk-layernorm", "--disable-bias-linear", "--add-qkv-bias"});
+  refuse(Takes::kFlag, "a BERT has no norm after its embeddings; leave it out", {"--embed-layernorm"});
+  refuse(Takes::kFlag, "the masked-LM head of a BERT uses the word embeddings; leave it out",
+         {"--untie-embeddings-and-output-weights"});
+  const char* const gelu = "the activation of a BERT is gelu; leave it out";
+  refuse(Takes::kFlag, gelu, {"--swiglu", "--squared-relu"});
+  refuse(Takes::kOne, gelu, {"--activation", "--glu-activation"});
+}
+
+void add_choices_of_one(OptionTable& table, BertSettings& settings) {
+  static constexpr const char* kLearnedOnly = "a BERT learns its positions; use absolute, or leave it out";
+  Option& positions = table.add("--position-embedding-type", settings.position_type, "learned positions, the only ones")
+                          .choices({"absolute", "learned_absolute"})
+                          .on_resume(ResumeRule::kRefused);
+  for (const char* other : {"rotary", "rope", "alibi", "none"}) positions.refuse_value(other, kLearnedOnly);
+  Option& norms = table.add("--normalization", settings.normalization, "layer norm, the only one")
+                      .choices({"layernorm", "LayerNorm"})
+                      .on_resume(ResumeRule::kRefused);
+  for (const char* other : {"rmsnorm", "RMSNorm"})
+    norms.refuse_value(other, "the norms of a BERT are layer norms; leave it out");
+}
+
+}  // namespace
+
+namespace internal {
+
+void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {
+  BertSettings& settings = config.as<BertSettings>();
+  BertConfig& model = settings.shape;
+  switch (where) {
+    case config::FamilyRows::kSize: add_bert_size(table, model); break;
+    case config::FamilyRows::kShape:
+      add_bert_shape(table, settings);
+      add_choices_of_one(table, settings);
+      refuse_rows_of_decoders(table);
+      break;
+    case config::FamilyRows::kRegularization:
+      table.add("--attention-dropout", model.attention_dropout, "dropout of attention probabilities")
+          .minimum(0)
+          .common();
+      table.add("--hidden-dropout", model.hidden_dropout, "dropout before residual additions").minimum(0).common();
+      break;
+    case config::FamilyRows::kInitialization:
+      table
+          .add("--init-method-std", model.init_method_std,
+               "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
+          .minimum(0)
+          .common();
+      break;
+    case config::FamilyRows::kData:
+      table.add("--mask-prob", settings.mask_probability, "share of the tokens that are to be predicted").common();
+      table.add("--short-seq-prob", settings.short_probability, "share of the samples that are cut shorter, at random");
+      break;
+  }
+}
+
+}  // namespace internal
+}  // namespace espalier::families
