@@ -366,6 +366,7 @@ void add_network_size(OptionTable& table, RunConfig& config) {
 void add_options(const Family& family, OptionTable& table, RunConfig& config) {
   config.family = &family;
   config.model = family.new_config();
+  config.tokenizer.type = family.tokenizer_type;
   table.allow_recipes();
   internal::add_names_elsewhere(table);
   add_network_size(table, config);

@@ -32,6 +32,21 @@ void write_token_files(const std::string& prefix, int num_documents, unsigned se
   writer.finish();
 }
 
+void write_sentence_files(const std::string& prefix, int num_documents, unsigned seed) {
+  std::mt19937 random(seed);
+  data::TokenStoreWriter writer(prefix, data::TokenType::kUint16);
+  for (int document = 0; document < num_documents; ++document) {
+    const unsigned num_sentences = 2 + random() % 8;
+    for (unsigned sentence = 0; sentence < num_sentences; ++sentence) {
+      std::vector<int32_t> ids(3 + random() % 18);
+      for (int32_t& id : ids) id = static_cast<int32_t>(5 + random() % 21 * 15);
+      writer.add_sequence(ids);
+    }
+    writer.end_document();
+  }
+  writer.finish();
+}
+
 Words operator+(Words left, const Words& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;
@@ -45,6 +60,17 @@ Words tiny_run(const std::string& prefix) {
       " --tokenizer-type GPT2BPETokenizer --vocab-file tests/data/gpt2-tiny/vocab.json --merge-file "
       "tests/data/gpt2-tiny/merges.txt"
       " --data-path ",
+      prefix,
+      " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
+      " --hidden-dropout 0.1 --attention-dropout 0.1"));
+}
+
+Words tiny_bert_run(const std::string& prefix) {
+  return split_blanks(concat(
+      "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 33 --max-position-embeddings 33"
+      " --micro-batch-size 2 --global-batch-size 8 --train-samples 80 --lr 3e-3 --min-lr 1e-4 --lr-warmup-samples 16"
+      " --lr-decay-samples 80 --lr-decay-style cosine --tokenizer-type BertWordPieceLowerCase --vocab-file "
+      "tests/data/megatron_tokenizers/bert_lower/vocab.txt --data-path ",
       prefix,
       " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
       " --hidden-dropout 0.1 --attention-dropout 0.1"));

@@ -23,10 +23,15 @@ class TemporaryFolder {
 // `prefix`.bin and .idx with `num_documents` documents of 3 to 60 random ids below 4999, each ending with 4999.
 void write_token_files(const std::string& prefix, int num_documents, unsigned seed);
 
+// The same of 2 to 9 sentences of 3 to 20 random ids from 5 to 319: those of tests/data's vocabulary of BERT.
+void write_sentence_files(const std::string& prefix, int num_documents, unsigned seed);
+
 using Words = std::vector<std::string>;
 
 // Flags of a BLOOM of two layers over data at `prefix`, 8 samples a step in micro-batches of 2. Later words win.
 Words tiny_run(const std::string& prefix);
+// Flags of a BERT of two layers over sentences at `prefix`, 8 samples a step in micro-batches of 2.
+Words tiny_bert_run(const std::string& prefix);
 Words operator+(Words left, const Words& right);
 
 // The records of metrics.jsonl without what depends on the clock.

@@ -3,20 +3,19 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "families/gpt/config.h"
 #include "train/run.h"
 
 namespace espalier::test {
 
-ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid) {
+ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid, const config::Family& family) {
   if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
   Problems problems;
-  config::read_run(families::gpt_family(), words, config, table, problems);
+  config::read_run(family, words, config, table, problems);
   problems.raise();
 }
 
-void train(const Words& words, const dist::Grid& grid) {
-  const ParsedRun run(words, grid);
+void train(const Words& words, const dist::Grid& grid, const config::Family& family) {
+  const ParsedRun run(words, grid, family);
   set_log_level(LogLevel::kQuiet);
   train::run(run.config, run.table, join(words, " "), grid);
 }

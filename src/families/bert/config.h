@@ -21,9 +21,9 @@ struct BertConfig {
   int64_t num_attention_heads = 0;
   int64_t kv_channels = 0;  // head size; hidden_size / num_attention_heads unless given
   int64_t max_position_embeddings = 0;
-  int64_t vocab_size = 0;         // of the tokenizer
-  int64_t padded_vocab_size = 0;  // rows of the embedding; fixed when the model is created
-  spec::Activation activation = spec::Activation::kGeluTanh;      // of the layers
+  int64_t vocab_size = 0;                                     // of the tokenizer
+  int64_t padded_vocab_size = 0;                              // rows of the embedding; fixed when the model is created
+  spec::Activation activation = spec::Activation::kGeluTanh;  // of the layers
   spec::Activation head_activation = spec::Activation::kGeluErf;  // of the masked-LM head
   bool residual_from_layernorm = false;                           // --apply-residual-connection-post-layernorm
   double layernorm_epsilon = 1e-5;

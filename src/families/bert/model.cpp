@@ -37,10 +37,8 @@ std::vector<spec::Depth> bert_depths(const BertConfig& model, int64_t sequence_l
   std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer_depth(model.layers(), s, s * s));
   for (size_t number = 0; number < depths.size(); ++number)
     depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
-  depths.front() = {.name = depths.front().name,
-                    .passed_on = s * h,
-                    .summed_forward = s * h,
-                    .ghost = bert_embedding_ghost(model)};
+  depths.front() = {
+      .name = depths.front().name, .passed_on = s * h, .summed_forward = s * h, .ghost = bert_embedding_ghost(model)};
   const double pooled = model.binary_head ? h * h + 2 * h : 0;
   depths.back() = {.name = depths.back().name,
                    .forward_flops = 2 * s * h * (h + vocabulary) + 2 * pooled,
@@ -142,6 +140,7 @@ const config::Family& bert_family() {
       .display = "BERT",
       .kin = "Megatron's BERT: masked words and the order of sentences",
       .summary = "Trains a BERT on token files of `espalier preprocess --split-sentences`.",
+      .tokenizer_type = "BertWordPieceLowerCase",
       .new_config = new_bert,
       .add_options = internal::add_bert_options,
       .resolve = internal::resolve_bert,

@@ -44,14 +44,14 @@ void check_bert_division(const config::Resolving& resolving, const BertConfig& m
   const int64_t heads = model.num_attention_heads, ffn = model.ffn_hidden_size;
   if (heads == 0) return;
   if (heads % grid.tensor != 0 || ffn % grid.tensor != 0)
-    resolving.problems.add(resolving.origin("--tensor-model-parallel-size"), " does not divide ",
-                           heads % grid.tensor != 0 ? resolving.origin("--num-attention-heads")
-                                                    : concat("the MLP's width ", ffn),
-                           "; use ", divisors_near(grid.tensor, std::gcd(heads, ffn)));
+    resolving.problems.add(
+        resolving.origin("--tensor-model-parallel-size"), " does not divide ",
+        heads % grid.tensor != 0 ? resolving.origin("--num-attention-heads") : concat("the MLP's width ", ffn),
+        "; use ", divisors_near(grid.tensor, std::gcd(heads, ffn)));
   else if (heads / grid.tensor % grid.context != 0)
     resolving.problems.add(resolving.origin("--context-parallel-size"), " does not divide the ", heads / grid.tensor,
-                           " heads of a tensor rank (", heads, " / ", grid.tensor,
-                           "), which attention exchanges; use ", divisors_near(grid.context, heads / grid.tensor));
+                           " heads of a tensor rank (", heads, " / ", grid.tensor, "), which attention exchanges; use ",
+                           divisors_near(grid.context, heads / grid.tensor));
 }
 
 }  // namespace
@@ -62,8 +62,7 @@ void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& conf
   check_bert_length(resolving, model);
   resolve_bert_sizes(resolving, model);
   using spec::Activation;
-  model.activation =
-      settings.gelu_is_fused || settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
+  model.activation = settings.gelu_is_fused || settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
   model.head_activation = settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
   for (const char* name : {"--hidden-dropout", "--attention-dropout"}) {
     const double rate = std::string(name) == "--hidden-dropout" ? model.hidden_dropout : model.attention_dropout;

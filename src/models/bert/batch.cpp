@@ -59,11 +59,10 @@ tensor::Batch make_bert_batch(const std::vector<SampleRow>& rows, bool binary_he
     ESPALIER_CHECK(static_cast<int64_t>(sample.sample.arrays[kText].size()) == s, "rows of one batch differ in length");
     batch.sample_numbers.push_back(sample.sample_number);
     batch.sources.push_back(static_cast<int32_t>(sample.sample.source));
-    targets += fill_bert_row(
-        sample.sample, s,
-        {batch.ids.data_ptr<int64_t>() + row * s, batch.labels.data_ptr<int64_t>() + row * s,
-         batch.positions.data_ptr<int64_t>() + row * s, types.data_ptr<int64_t>() + row * s,
-         batch.loss_mask.data_ptr<float>() + row * s, last_keys.data_ptr<int32_t>() + row * s});
+    targets += fill_bert_row(sample.sample, s,
+                             {batch.ids.data_ptr<int64_t>() + row * s, batch.labels.data_ptr<int64_t>() + row * s,
+                              batch.positions.data_ptr<int64_t>() + row * s, types.data_ptr<int64_t>() + row * s,
+                              batch.loss_mask.data_ptr<float>() + row * s, last_keys.data_ptr<int32_t>() + row * s});
     swapped.data_ptr<int64_t>()[row] = sample.sample.arrays[kIsRandom].at(0);
   }
   batch.extra = {{kLastKeys, last_keys}};

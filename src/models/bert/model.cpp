@@ -119,8 +119,7 @@ void BertModel::visit(tensor::ParamVisitor& visitor) {
   if (pooler_) visitor.child("pooler.dense", *pooler_);
   if (binary_head_) visitor.child("binary_head", *binary_head_);
   // Where the word embedding lies elsewhere, it is this part's own too.
-  if (!word_embeddings_)
-    visitor.param("word_embeddings.weight", lm_head_->output().weight());
+  if (!word_embeddings_) visitor.param("word_embeddings.weight", lm_head_->output().weight());
 }
 
 const FamilyRuntime& bert_runtime() {
@@ -130,14 +129,14 @@ const FamilyRuntime& bert_runtime() {
                   const StageOptions& options) -> std::unique_ptr<pipeline::Stage> {
         return std::make_unique<BertModel>(builder, families::bert_config(run), depths, options);
       },
-      .open_data = [](const data::DataSetOptions& options, const config::RunConfig& run,
-                      const text::Tokenizer& tokenizer) {
-        Problems problems;
-        data::SentenceSampleOptions samples = families::bert_samples(run);
-        samples.vocabulary = data::SentenceVocabulary::make(tokenizer, samples.model, problems);
-        problems.raise();
-        return as_sources(data::SentenceDataSets::open(options, samples));
-      },
+      .open_data =
+          [](const data::DataSetOptions& options, const config::RunConfig& run, const text::Tokenizer& tokenizer) {
+            Problems problems;
+            data::SentenceSampleOptions samples = families::bert_samples(run);
+            samples.vocabulary = data::SentenceVocabulary::make(tokenizer, samples.model, problems);
+            problems.raise();
+            return as_sources(data::SentenceDataSets::open(options, samples));
+          },
       .collate = [](const config::RunConfig& run, const text::Tokenizer&) -> Collate {
         return [binary_head = families::bert_config(run).binary_head](const std::vector<SampleRow>& rows) {
           return make_bert_batch(rows, binary_head);

@@ -46,8 +46,8 @@ class BertModel : public pipeline::Stage {
   BertModel(const nn::LayerBuilder& builder, const families::BertConfig& config, const plan::DepthRange& part,
             const StageOptions& options);
 
-  // Between parts goes "hidden", [S, b, h]. The last part gives the terms "lm loss" and, with a binary head, "sop loss".
-  // The batch is make_bert_batch's.
+  // Between parts goes "hidden", [S, b, h]. The last part gives the terms "lm loss" and, with a binary head, "sop
+  // loss". The batch is make_bert_batch's.
   pipeline::StageOutput forward(const pipeline::StageInput& input) override;
   std::vector<pipeline::TensorShape> input_shapes(const tensor::Batch& batch) const override;
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;

@@ -62,10 +62,8 @@ class PlainBert {
     if (config_.binary_head) x = x + at::embedding(p("tokentype_embeddings.weight"), stacked(rows, 1) * padding);
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, padding);
     x = norm(x, "final_layernorm");
-    const at::Tensor transformed =
-        norm(gelu(linear(x, "lm_head.dense"), config_.head_activation), "lm_head.layernorm");
-    const at::Tensor logits =
-        at::matmul(transformed, p("word_embeddings.weight").t()) + p("lm_head.bias");
+    const at::Tensor transformed = norm(gelu(linear(x, "lm_head.dense"), config_.head_activation), "lm_head.layernorm");
+    const at::Tensor logits = at::matmul(transformed, p("word_embeddings.weight").t()) + p("lm_head.bias");
     const at::Tensor token_losses =
         -at::log_softmax(logits, 2).gather(2, stacked(rows, 2).clamp_min(0).unsqueeze(2)).squeeze(2);
     Losses losses{(token_losses * mask).sum() / mask.sum(), {}};
@@ -106,8 +104,7 @@ class PlainBert {
     const std::string name = "layers." + std::to_string(layer) + ".";
     const at::Tensor a_in = norm(x, name + "input_layernorm");
     const at::Tensor mixed = attention(linear(a_in, name + "self_attention.query_key_value"), padding);
-    const at::Tensor a =
-        linear(mixed, name + "self_attention.dense") + (config_.residual_from_layernorm ? a_in : x);
+    const at::Tensor a = linear(mixed, name + "self_attention.dense") + (config_.residual_from_layernorm ? a_in : x);
     const at::Tensor m_in = norm(a, name + "post_attention_layernorm");
     return linear(gelu(linear(m_in, name + "mlp.dense_h_to_4h"), config_.activation), name + "mlp.dense_4h_to_h") +
            (config_.residual_from_layernorm ? m_in : a);

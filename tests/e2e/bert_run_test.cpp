@@ -1,0 +1,87 @@
+// Runs of a BERT on one process: a falling loss, the bits of a run that was stopped, and the planner's bytes.
+#include <gtest/gtest.h>
+
+#include "base/format.h"
+#include "families/bert/config.h"
+#include "kernels/dispatch.h"
+#include "plan/memory.h"
+#include "tensor/cpu_allocator.h"
+#include "tests/e2e/run_fixture.h"
+
+namespace espalier::test {
+namespace bert_run_test {
+
+void train_bert(const Words& words) { train(words, dist::single_process(), families::bert_family()); }
+
+struct BertCase {
+  const char* name;
+  Words flags;
+};
+void PrintTo(const BertCase& value, std::ostream* out) { *out << value.name; }
+
+class BertRun : public ::testing::TestWithParam<BertCase> {};
+
+// Ten steps straight, against the same ten steps with stops after steps 3 and 7.
+TEST_P(BertRun, StoppedAndResumedEqualsStraightBitForBit) {
+  const TemporaryFolder folder;
+  write_sentence_files(folder / "data", 200, 5);
+  const Words run = tiny_bert_run(folder / "data") + GetParam().flags + Words{"--save-interval", "1000"};
+  train_bert(run + Words{"--save", folder / "straight"});
+  for (const char* stop : {"3", "7", "100"})
+    train_bert(run + Words{"--save", folder / "stopped", "--load", folder / "stopped", "--exit-interval", stop});
+  const auto straight = step_records(folder / "straight"), stopped = step_records(folder / "stopped");
+  ASSERT_EQ(straight.size(), 10u);
+  EXPECT_EQ(stopped, straight);
+  EXPECT_LT(straight.back().at("lm_loss").get<double>(), straight.front().at("lm_loss").get<double>());
+  EXPECT_EQ(straight.back().contains("sop_loss"), std::string(GetParam().name) != "no_binary_head");
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000010", folder / "stopped/step_00000010"), Words{});
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BertRun,
+                         ::testing::Values(BertCase{"fp32", {}}, BertCase{"bf16", {"--bf16"}},
+                                           BertCase{"fp16", {"--fp16", "--initial-loss-scale", "65536"}},
+                                           BertCase{"no_binary_head", {"--bert-no-binary-head"}},
+                                           BertCase{"recompute_micro_batch_means",
+                                                    {"--checkpoint-activations", "--loss-average", "micro-batch",
+                                                     "--apply-residual-connection-post-layernorm"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Activations and parameters of about the same size, and nearly all of it in blocks that the allocator counts.
+const char* const kLarge =
+    " --num-layers 3 --hidden-size 256 --num-attention-heads 4 --seq-length 256 --max-position-embeddings 256"
+    " --micro-batch-size 4 --num-threads 2 --make-vocab-size-divisible-by 1 --pad-vocab-size-to 5000"
+    " --global-batch-size 8 --train-samples 8 --lr-decay-samples 16 --lr-warmup-samples 4 --eval-iters 0";
+
+plan::ProductKind products_in(plan::Precision precision) {
+  const kernels::CpuIsa isa = kernels::cpu_isa();
+  if (precision == plan::Precision::kFp32) return plan::ProductKind::kDirect;
+  if (precision == plan::Precision::kFp16)
+    return isa >= kernels::CpuIsa::kAmx ? plan::ProductKind::kDirect : plan::ProductKind::kWidened;
+  return isa >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
+}
+
+TEST(BertMemory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
+  const TemporaryFolder folder;
+  write_sentence_files(folder / "data", 600, 5);
+  tensor::install_cpu_allocator();
+  for (const std::string& flags : std::vector<std::string>{
+           "", " --bf16", " --bert-no-binary-head", " --checkpoint-activations", " --bf16 --checkpoint-activations",
+           " --hidden-dropout 0 --attention-dropout 0", " --fp16 --initial-loss-scale 1024", " --micro-batch-size 8"}) {
+    const Words run = tiny_bert_run(folder / "data") + split_blanks(kLarge + flags);
+    ParsedRun parsed(run, dist::single_process(), families::bert_family());
+    config::set_vocabulary(parsed.config, 322);
+    const plan::RunShape shape = config::run_shape(parsed.config);
+    const double planned =
+        plan::plan_memory(shape, plan::make_partition(shape), products_in(shape.precision)).largest().peak();
+    tensor::reset_peak_cpu_memory();
+    const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
+    train_bert(run);
+    const double measured = static_cast<double>(tensor::cpu_memory().peak_bytes_in_use) - before;
+    std::printf("%-50s planned %s, allocator %s (%+.1f%%)\n", flags.c_str(), format_bytes(planned).c_str(),
+                format_bytes(measured).c_str(), 100 * (planned / measured - 1));
+    EXPECT_NEAR(planned, measured, 0.05 * measured) << flags;
+  }
+}
+
+}  // namespace bert_run_test
+}  // namespace espalier::test
