@@ -11,7 +11,7 @@ namespace espalier {
 int run_with_family(const std::string& command, const std::string& takes, const std::vector<std::string>& arguments,
                     const std::function<int(const config::Family&, const std::vector<std::string>&)>& run) {
   const std::string usage =
-      concat("usage: espalier ", command, " gpt [", takes, "]; espalier ", command, " gpt --help explains them");
+      concat("usage: espalier ", command, " FAMILY ", takes, "; espalier ", command, " gpt --help explains them");
   if (arguments.empty()) throw UserError("no model family\n" + usage, ExitCode::kUsage);
   const std::string& name = arguments[0];
   if (const config::Family* family = families::find_family(name)) return run(*family, arguments);
@@ -19,9 +19,8 @@ int run_with_family(const std::string& command, const std::string& takes, const 
     std::printf("%s\n", usage.c_str());
     return 0;
   }
-  throw UserError(
-      concat("cannot ", command, " ", name, ": the model families are ", families::family_names(), "\n", usage),
-      ExitCode::kUsage);
+  throw UserError(concat("'", name, "' is no model family: there are ", families::family_names(), "\n", usage),
+                  ExitCode::kUsage);
 }
 
 }  // namespace espalier

@@ -8,7 +8,7 @@
 namespace espalier {
 
 int parity_main(const std::vector<std::string>& arguments) {
-  return run_with_family("parity", "--layouts L1,L2,... and options of training", arguments,
+  return run_with_family("parity", "--layouts L1,L2,... [options of training]", arguments,
                          [](const config::Family& family, const std::vector<std::string>& words) -> int {
                            config::ParityRequest request{.family = &family, .layouts = {}, .arguments = {}};
                            Problems problems;

@@ -122,7 +122,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
 }  // namespace
 
 int plan_main(const std::vector<std::string>& arguments) {
-  return run_with_family("plan", "options of training] --gpus N [", arguments, plan_family);
+  return run_with_family("plan", "--gpus N [options of training]", arguments, plan_family);
 }
 
 }  // namespace espalier

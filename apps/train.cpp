@@ -180,7 +180,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
 }  // namespace
 
 int train_main(const std::vector<std::string>& arguments) {
-  return run_with_family("train", "options", arguments, train_family);
+  return run_with_family("train", "[options]", arguments, train_family);
 }
 
 }  // namespace espalier

@@ -1,4 +1,4 @@
-// The rows of `espalier train gpt` that say which samples are read.
+// The rows of `espalier train` that say which samples are read.
 #include <tuple>
 #include <utility>
 

@@ -1,5 +1,5 @@
 // The options of NVIDIA's Megatron-LM about ranks, checkpoints, logs and other programs that `espalier train gpt` does
-// not use (the rules: options_gpt_nvidia_model.cpp).
+// not use (the rules: options_nvidia_model.cpp).
 #include "config/internal/inert_rows.h"
 #include "config/internal/rows.h"
 

@@ -1,5 +1,5 @@
 // The options of NVIDIA's Megatron-LM about the course of a training run that `espalier train gpt` does not use (the
-// rules: options_gpt_nvidia_model.cpp).
+// rules: options_nvidia_model.cpp).
 #include "config/internal/inert_rows.h"
 #include "config/internal/rows.h"
 

@@ -1,4 +1,4 @@
-// The rows of `espalier train gpt` that say how processes share the work.
+// The rows of `espalier train` that say how processes share the work.
 #include "config/internal/rows.h"
 
 namespace espalier::config::internal {

@@ -113,7 +113,7 @@ struct DataConfig : data::DataSetOptions {
   bool eval_only = false;
 
   // resolved
-  // (sequence_length too)
+  // sequence_length, of DataSetOptions, is resolved too
   bool weighted_splits = false;  // the sets come from *_weighted_split_paths, not from data_path
 };
 

@@ -1,5 +1,7 @@
 #include "convert/model_config.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "config/run_options.h"
@@ -16,6 +18,21 @@ GptConfig gpt_to_convert(const config::RunConfig& run, const std::string& where,
   return families::gpt_config(run);
 }
 
+namespace {
+
+std::set<std::string> names_of_family_rows() {
+  config::FamilyConfig config = families::gpt_family().new_config();
+  OptionTable rows("", "");
+  for (const auto where : {config::FamilyRows::kSize, config::FamilyRows::kShape, config::FamilyRows::kRegularization,
+                           config::FamilyRows::kInitialization, config::FamilyRows::kData})
+    families::gpt_family().add_options(rows, config, where);
+  std::set<std::string> names;
+  for (const auto& option : rows.options()) names.insert(option->name());
+  return names;
+}
+
+}  // namespace
+
 bool is_same_model(GptConfig a, const GptConfig& b) {
   a.vocab_size = b.vocab_size, a.padded_vocab_size = b.padded_vocab_size;
   a.num_query_groups = a.num_groups() == b.num_groups() ? b.num_query_groups : a.num_query_groups;
@@ -31,8 +48,12 @@ std::string model_recipe(const GptConfig& model, plan::Precision precision, cons
   static_cast<text::TokenizerOptions&>(of_run) = tokenizer;
   options.config.training.bf16 = precision == plan::Precision::kBf16;
   options.config.training.fp16 = precision == plan::Precision::kFp16;
-  return options.table.to_toml([](const Option& option) {
-    return option.values() != option.default_values() || option.name() == "--tokenizer-type";
+  // All that the family's options say of the model, also where it is what they say anyway: a recipe that is read before
+  // this one must not change the model. Of the other rows what differs.
+  const std::set<std::string> of_family = names_of_family_rows();
+  return options.table.to_toml([&](const Option& option) {
+    return of_family.contains(option.name()) || option.values() != option.default_values() ||
+           option.name() == "--tokenizer-type";
   });
 }
 

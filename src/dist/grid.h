@@ -45,8 +45,6 @@ struct Grid {
   const Group& shared_by(const std::vector<int64_t>& stages) const;
 
   spec::TensorShard tensor_shard() const { return {shape.tensor, position.tensor}; }
-  bool is_first_stage() const { return position.pipeline == 0; }
-  bool is_last_stage() const { return position.pipeline == shape.pipeline - 1; }
 };
 
 // The grid of one process: no communication.

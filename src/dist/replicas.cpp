@@ -29,7 +29,7 @@ size_t number_of(const CopyAxes& axes, const Grid& grid) {
   if (!axes.stages.empty()) {
     const auto found = std::find(grid.shared_stages.begin(), grid.shared_stages.end(), axes.stages);
     ESPALIER_CHECK(found != grid.shared_stages.end(), "copies on ", axes.stages.size(),
-                   " stages that the grid knows not");
+                   " stages that the grid does not know");
     set = static_cast<size_t>(found - grid.shared_stages.begin()) + 1;
   }
   return size_t{axes.gradient} + 2 * size_t{axes.tensor} + 4 * size_t{axes.pipeline} + 8 * set;

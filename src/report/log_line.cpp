@@ -15,10 +15,15 @@ void LogLine::add(const StepReport& report) {
   seconds_ += report.step_seconds;
   samples_ += static_cast<double>(report.global_batch_size);
   hardware_flops_ += report.hardware_flops;
-  loss_sums_.resize(report.losses.size());
   for (size_t loss = 0; loss < report.losses.size(); ++loss) {
-    loss_sums_[loss].first = report.losses[loss].name;
-    if (!report.skipped) loss_sums_[loss].second += report.losses[loss].value;
+    const std::string& name = report.losses[loss].name;
+    auto of_name =
+        std::find_if(loss_sums_.begin(), loss_sums_.end(), [&](const LossSum& one) { return one.name == name; });
+    if (of_name == loss_sums_.end()) of_name = loss_sums_.insert(loss_sums_.end(), LossSum{.name = name});
+    if (!report.skipped) {
+      of_name->sum += report.losses[loss].value;
+      ++of_name->num_steps;
+    }
     for (const NamedLoss::BySource& source : report.losses[loss].by_source) {
       Source& total = sources_[{source.source, loss == 0 ? "" : " " + report.losses[loss].name}];
       total.sum += source.value * source.num_tokens;
@@ -36,9 +41,10 @@ std::string LogLine::take() {
       static_cast<long long>(last_.step), static_cast<long long>(last_.num_steps),
       static_cast<long long>(last_.consumed_samples), static_cast<long long>(last_.consumed_tokens), seconds_per_step,
       last_.next_learning_rate, static_cast<long long>(last_.global_batch_size));
-  const double advanced = static_cast<double>(std::max<int64_t>(1, num_steps_ - num_skipped_));
-  for (const auto& [name, sum] : loss_sums_)
-    if (sum / advanced > 0) line += format_printf(" %s: %.6E |", name.c_str(), sum / advanced);
+  for (const LossSum& loss : loss_sums_) {
+    const double mean = loss.sum / static_cast<double>(std::max<int64_t>(1, loss.num_steps));
+    if (mean > 0) line += format_printf(" %s: %.6E |", loss.name.c_str(), mean);
+  }
   if (last_.loss_scale) line += format_printf(" loss scale: %.1f |", *last_.loss_scale);
   if (last_.grad_norm) line += format_printf(" grad norm: %.3f |", *last_.grad_norm);
   if (last_.num_zeros) line += format_printf(" num zeros: %.1f |", static_cast<double>(*last_.num_zeros));

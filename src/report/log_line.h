@@ -25,7 +25,13 @@ class LogLine {
   StepReport last_;
   int64_t num_steps_ = 0, num_skipped_ = 0, num_nan_ = 0;
   double seconds_ = 0, samples_ = 0, hardware_flops_ = 0;
-  std::vector<std::pair<std::string, double>> loss_sums_;
+  // Of the steps that were not skipped and had targets of that loss, in the order in which losses first came.
+  struct LossSum {
+    std::string name;
+    double sum = 0;
+    int64_t num_steps = 0;
+  };
+  std::vector<LossSum> loss_sums_;
   struct Source {
     double sum = 0, tokens = 0;
   };

@@ -117,6 +117,19 @@ TEST(LogLine, LossesByDataSetAreMeansOverTheirTokens) {
   EXPECT_EQ(line.take_by_source(), "") << "starts again";
 }
 
+// A term may have no targets in a step: its mean is over the steps that had some.
+TEST(LogLine, AveragesEachLossOverTheStepsThatHadIt) {
+  LogLine line;
+  StepReport report = step_report();
+  report.losses = {{.name = "lm loss", .value = 2, .by_source = {}},
+                   {.name = "sop loss", .value = 0.5, .by_source = {}}};
+  line.add(report);
+  report.losses = {{.name = "sop loss", .value = 0.25, .by_source = {}}};
+  line.add(report);
+  const std::string text = line.take();
+  EXPECT_NE(text.find(" lm loss: 2.000000E+00 | sop loss: 3.750000E-01 |"), std::string::npos) << text;
+}
+
 TEST(EvaluationBlock, IsMegatrons) {
   const std::string rule(90, '-');
   EXPECT_EQ(

@@ -24,7 +24,8 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
   std::map<Key, std::vector<size_t>> members;
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParamSpec& spec = specs[i];
-    const bool together = spec.is_shared() || is_replicated(spec);
+    // Those that are shared lie together where the same depths use them.
+    const bool together = !spec.is_shared() && is_replicated(spec);
     members[{!spec.is_shared(), spec.other_depths, !is_replicated(spec), spec.use_is_split, together ? -1 : spec.depth}]
         .push_back(i);
   }
@@ -40,8 +41,8 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
                         .stages = specs[params.front()].stages,
                         .replicated = !not_replicated,
                         .use_is_split = use_is_split,
-                        .depth = depth,
-                        .is_layer = 0 < depth && depth < last_depth,
+                        .depth = not_shared ? depth : -1,
+                        .is_layer = not_shared && 0 < depth && depth < last_depth,
                         .begin = layout.size,
                         .end = layout.size,
                         .params = std::move(params)};

@@ -69,5 +69,15 @@ TEST(FlatLayout, ReplicatedSectionsAreTheSameOnAllTensorRanks) {
   EXPECT_EQ(first.sections[0].end, second.sections[0].end);
 }
 
+// Used at the same other depth, but with homes of their own: a stage may hold the one and not the other.
+TEST(FlatLayout, ParametersThatOtherDepthsShareLieApartByTheirOwnDepth) {
+  std::vector<ParamSpec> specs = {param("a", {64}, 0, Placement::replicated()),
+                                  param("b", {64}, 3, Placement::replicated())};
+  for (ParamSpec& spec : specs) spec.other_depths = {5};
+  const FlatLayout layout = flat_layout(specs, {1, 0});
+  ASSERT_EQ(layout.sections.size(), 2U);
+  for (const FlatSection& section : layout.sections) EXPECT_TRUE(section.is_shared && !section.is_layer);
+}
+
 }  // namespace
 }  // namespace espalier::spec

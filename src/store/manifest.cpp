@@ -61,7 +61,7 @@ std::string text_json(const std::string& text) {
 bool may_be_missing(const std::string& name) { return name == "transport" || name == "instruction_set"; }
 
 // Members that the first checkpoints of this format have, and that nothing ever read.
-bool is_of_no_use(const std::string& name) { return name == "run_id" || name == "counts" || name == "sums"; }
+bool is_obsolete(const std::string& name) { return name == "run_id" || name == "counts" || name == "sums"; }
 
 template <class Struct>
 Json encode_struct(const Struct& value) {
@@ -104,7 +104,7 @@ class ObjectReader {
 
   void finish() {
     for (const auto& [key, value] : object_.items())
-      if (!seen_.count(key) && !is_of_no_use(key))
+      if (!seen_.count(key) && !(where_ == "state" && is_obsolete(key)))
         refuse(origin_, concat(where_, ".", key, ": not known to format version ", kFormatVersion));
   }
 

@@ -24,8 +24,8 @@ struct Batch {
   // First position whose document a position may attend to: [b, s] int32; undefined when attention crosses document
   // ends (no --reset-attention-mask).
   at::Tensor document_starts;
-  // What each term of the loss is a mean over, by its name: what the rows of this batch add to that. Models with one
-  // term, whose masks seldom differ, leave it empty.
+  // What each term of the loss is a mean over, by its name: what the rows of this batch add to that; every term,
+  // also one of which they have none. Models with one term, whose masks seldom differ, leave it empty.
   std::vector<std::pair<std::string, double>> targets;
   std::map<std::string, at::Tensor> extra;  // what only one family needs, by name
 

@@ -149,6 +149,10 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config::RunConfig saved;
   OptionTable saved_table("espalier train", "");
   Problems problems;
+  if (manifest.model.family != config_.family->name) {  // their options have little in common
+    config::check_model(manifest.model, model_facts(config_), problems);
+    problems.raise();
+  }
   families::read_saved_run(manifest, checkpoint_->folder().string(), saved, saved_table, problems);
   saved_micro_batch_size_ = saved.training.micro_batch_size;
   const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,

@@ -21,7 +21,7 @@ models::SampleRow Loader::read_row(int64_t number, int64_t sample) const {
   models::SampleRow row{.sample_number = number, .sample = {}};
   source_.read(sample, row.sample);
   for (size_t field = 0; field < source_.fields().size(); ++field) {
-    if (!source_.fields()[field].holds_ids) continue;
+    if (!source_.fields()[field].holds_ids || row.sample.arrays[field].empty()) continue;
     const std::vector<int64_t>& ids = row.sample.arrays[field];
     const auto [smallest, largest] = std::minmax_element(ids.begin(), ids.end());
     if (*smallest < 0 || *largest >= vocab_size_)
@@ -50,13 +50,13 @@ std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches
 uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist::Group& replicas) {
   uint64_t sum = 0;
   for (const tensor::Batch& batch : micro_batches) {
-    const int64_t b = batch.ids.size(0), s = batch.ids.size(1);
+    const int64_t b = batch.ids.size(0), s = batch.ids.size(1), num_labels = batch.labels.size(1);
     for (int64_t row = 0; row < b; ++row) {
       Hasher hasher;
       const int64_t number = batch.sample_numbers[static_cast<size_t>(row)];
       hasher.update(&number, sizeof number);
       hasher.update(batch.ids.data_ptr<int64_t>() + row * s, static_cast<size_t>(s) * sizeof(int64_t));
-      hasher.update(batch.labels.data_ptr<int64_t>() + row * s + s - 1, sizeof(int64_t));
+      hasher.update(batch.labels.data_ptr<int64_t>() + (row + 1) * num_labels - 1, sizeof(int64_t));
       sum += hasher.digest();
     }
   }

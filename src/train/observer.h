@@ -1,4 +1,5 @@
-// What watches a run. The loop calls its observers in the order of its list, on all ranks alike; what one throws ends
+// What watches a run. The loop calls its observers in the order of its list (before a save in the opposite one), on all
+// ranks alike; what one throws ends
 // the run on all of them.
 #pragma once
 

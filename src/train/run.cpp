@@ -232,7 +232,8 @@ void Loop::stop(const std::string& reason) {
 }
 
 void Loop::save() {
-  for (Observer* observer : observers_) observer->before_save();
+  // The other way round: a rank that differs from its copies is named, or mended, before its numbers are judged.
+  for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer) (*observer)->before_save();
   saving_.save();
 }
 

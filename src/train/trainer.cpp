@@ -67,6 +67,7 @@ double Trainer::correction(const pipeline::LossTotal& total, const report::StepR
 std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
   std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& total : totals) {
+    if (totals.size() > 1 && total.count == 0) continue;  // a term without targets in this step; the others go on
     report::NamedLoss loss{
         .name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
     for (size_t source = 0; source < total.by_source.size(); ++source)
@@ -120,8 +121,8 @@ report::StepReport Trainer::step() {
   }
   report.losses = named_losses(totals);
   // A step whose targets are all masked has no loss; nothing went wrong.
-  for (size_t at = 0; at < totals.size(); ++at)
-    report.nan = report.nan || (totals[at].count > 0 && !std::isfinite(report.losses[at].value));
+  for (const pipeline::LossTotal& total : totals)
+    report.nan = report.nan || (total.count > 0 && !std::isfinite(mean_loss(total, config_.training.loss_average)));
   count(report);
   report.step = position_.step;
   report.num_steps = config_.training.num_steps;

@@ -41,10 +41,10 @@ class BertCommand : public Command {
 TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
   const std::string train = concat("espalier launch --nproc-per-node 2 pretrain_bert.py", shape(),
                                    "--data-path owt_text_sentence --save-interval 10 ");
-  const Outcome outcome = bash(concat(
-      "set -e; export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train, "--save straight; ",
-      train, "--save stopped --exit-interval 10; ", train, "--save stopped --load stopped; ",
-      "espalier checkpoint diff straight stopped"));
+  const Outcome outcome =
+      bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
+                  "--save straight; ", train, "--save stopped --exit-interval 10; ", train,
+                  "--save stopped --load stopped; ", "espalier checkpoint diff straight stopped"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
   for (const char* said : {" lm loss: ", " sop loss: ", "lm loss value: ", "sop loss value: "})
@@ -56,10 +56,10 @@ TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
 
 TEST_F(BertCommand, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
   ASSERT_EQ(bash(concat(preprocess("../whole", ""), preprocess("../owt", "--split-sentences"))).exit_code, 0);
-  const Outcome outcome = bash(concat(
-      "espalier train bert", shape(),
-      "--data-path ../whole_text_document --seq-length 128 --reset-position-ids --position-embedding-type alibi "
-      "--num-key-value-heads 2 --window-size 9 --swiglu --mask-prob 0 --save run --save-interval 10"));
+  const Outcome outcome = bash(
+      concat("espalier train bert", shape(),
+             "--data-path ../whole_text_document --seq-length 128 --reset-position-ids --position-embedding-type alibi "
+             "--num-key-value-heads 2 --window-size 9 --swiglu --mask-prob 0 --save run --save-interval 10"));
   EXPECT_EQ(outcome.exit_code, 2);
   for (const char* said :
        {"does not say where sentences end", "Make it again with 'espalier preprocess --split-sentences'",
@@ -84,10 +84,11 @@ TEST_F(BertCommand, ATokenizerWithoutMaskIsRefused) {
 }
 
 TEST_F(BertCommand, OneTextASampleNeedsNoSentences) {
-  const Outcome outcome = bash(concat(
-      "set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
-      "--data-path owt_text_sentence --bert-no-binary-head --train-iters 2 --save run --save-interval 2; "
-      "espalier checkpoint inspect run; espalier plan bert", shape(), "--data-path owt_text_sentence"));
+  const Outcome outcome =
+      bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
+                  "--data-path owt_text_sentence --bert-no-binary-head --train-iters 2 --save run --save-interval 2; "
+                  "espalier checkpoint inspect run; espalier plan bert",
+                  shape(), "--data-path owt_text_sentence"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("lm_head.bias"), std::string::npos);
   for (const char* of_binary_head : {"tokentype_embeddings", "pooler", "binary_head"})
@@ -98,7 +99,8 @@ TEST_F(BertCommand, WhatOtherModelsCanIsRefusedByName) {
   const Outcome outcome = bash(concat(
       preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
       "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 2>/dev/null >/dev/null; ",
-      "espalier generate --load run --prompt hello; echo generate $?; espalier checkpoint export-hf --load run --output "
+      "espalier generate --load run --prompt hello; echo generate $?; espalier checkpoint export-hf --load run "
+      "--output "
       "hf; echo export-hf $?; espalier checkpoint export-megatron --load run --output megatron; echo export-megatron "
       "$?; ls"));
   EXPECT_EQ(outcome.output.substr(0, outcome.output.find("owt_")), "generate 2\nexport-hf 2\nexport-megatron 2\n")

@@ -85,6 +85,7 @@ class MlpModel : public pipeline::Stage {
     if (words_) visitor.child("word_embeddings", *words_);
     for (MlpLayer& layer : layers_) visitor.child(layer.name, layer);
     if (final_norm_) visitor.child("final_norm", *final_norm_);
+    if (output_ && !words_) visitor.child("word_embeddings", *output_);  // its copy of the shared table
   }
 
  private:

@@ -279,6 +279,17 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
   }
 }
 
+// A recipe that is read before the model's must not change the model: its values stand there even where they are the
+// defaults.
+TEST(ImportedConfig, TheRecipeSaysAllOfTheModel) {
+  text::TokenizerOptions tokenizer;
+  tokenizer.type = "NullTokenizer", tokenizer.vocab_size = 250879;
+  const std::string recipe = model_recipe(read(kGpt2).config, plan::Precision::kFp32, tokenizer);
+  for (const char* line : {"layernorm_epsilon = 1e-05", "hidden_dropout = 0.1", "attention_dropout = 0.1",
+                           "rotary_percent = 1.0", "embed_layernorm = false", "init_method_std = 0.02"})
+    EXPECT_NE(recipe.find(line), std::string::npos) << line << "\n" << recipe;
+}
+
 TEST(ImportedConfig, HasTheOptionsThatMakeTheModel) {
   text::TokenizerOptions tokenizer;
   tokenizer.type = "NullTokenizer", tokenizer.vocab_size = 250879;
