@@ -54,6 +54,18 @@ TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
   EXPECT_LT(last.at("lm_loss").get<double>(), 0.9 * first.at("lm_loss").get<double>());
 }
 
+TEST_F(BertCommand, ARunThatIsKilledGoesOnToTheSameBits) {
+  const std::string train = concat("espalier train bert", shape(), "--data-path owt_text_sentence --bf16 ");
+  const Outcome outcome =
+      bash(concat("export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
+                  "--save straight --save-interval 30 || exit; ", train,
+                  "--save killed --save-interval 3 & P=$!; "
+                  "until ls -d killed/step_* >/dev/null 2>&1; do sleep 0.01; done; kill -9 $P; wait $P; ",
+                  train, "--save killed --load killed --save-interval 3 && espalier checkpoint diff straight killed"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
+}
+
 TEST_F(BertCommand, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
   ASSERT_EQ(bash(concat(preprocess("../whole", ""), preprocess("../owt", "--split-sentences"))).exit_code, 0);
   const Outcome outcome = bash(

@@ -1,6 +1,8 @@
 // Runs of a BERT on one process: a falling loss, the bits of a run that was stopped, and the planner's bytes.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/format.h"
 #include "families/bert/config.h"
 #include "kernels/dispatch.h"
@@ -45,6 +47,31 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BertRun,
                                                     {"--checkpoint-activations", "--loss-average", "micro-batch",
                                                      "--apply-residual-connection-post-layernorm"}}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Samples have different numbers of tokens to predict; each of these tokens counts the same, however they are divided.
+TEST(BertLosses, MicroBatchesOfAnySizeGiveTheSameMeansAndGradients) {
+  const TemporaryFolder folder;
+  write_sentence_files(folder / "data", 200, 5);
+  const auto records = [&](const char* micro_batch_size, const char* average) {
+    const std::string save = folder / concat("run", micro_batch_size, average);
+    train_bert(tiny_bert_run(folder / "data") + Words{"--micro-batch-size", micro_batch_size, "--loss-average", average,
+                                                      "--short-seq-prob", "0.5", "--save", save, "--save-interval",
+                                                      "1000"});
+    return step_records(save);
+  };
+  const auto apart = [](const nlohmann::json& a, const nlohmann::json& b, const char* key) {
+    return std::abs(a.at(key).get<double>() / b.at(key).get<double>() - 1);
+  };
+  const auto whole = records("8", "token"), single = records("1", "token"), means = records("1", "micro-batch");
+  ASSERT_EQ(whole.size(), 10u);
+  double means_apart = 0;
+  for (size_t step = 0; step < whole.size(); ++step) {
+    for (const char* key : {"lm_loss", "sop_loss", "grad_norm"})
+      EXPECT_LE(apart(single[step], whole[step], key), 1e-5) << key << " of step " << step + 1;
+    means_apart = std::max(means_apart, apart(means[step], whole[step], "lm_loss"));
+  }
+  EXPECT_GT(means_apart, 1e-4) << "means of micro-batches weigh short ones more";
+}
 
 // Activations and parameters of about the same size, and nearly all of it in blocks that the allocator counts.
 const char* const kLarge =
