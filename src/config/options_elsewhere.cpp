@@ -21,6 +21,7 @@ void add_names_elsewhere(OptionTable& table) {
   is("--hidden-size", {"--n-embd", "--d-model", "--embed-dim", "--dim", "--model-dim"});
   is("--num-attention-heads", {"--n-head", "--n-heads", "--num-heads"});
   is("--num-key-value-heads", {"--num-kv-heads", "--n-kv-heads", "--n-kv-head"});
+  is("--max-position-embeddings", {"--max-absolute-position-embeddings"});
   is("--ffn-hidden-size", {"--intermediate-size", "--d-ff", "--n-inner"});
   is("--hidden-dropout, and --attention-dropout", {"--dropout", "--resid-dropout"});
   is("a model of Hugging Face comes in by `espalier checkpoint import-hf`; then --load with --finetune",

@@ -130,6 +130,20 @@ TEST(LogLine, AveragesEachLossOverTheStepsThatHadIt) {
   EXPECT_NE(text.find(" lm loss: 2.000000E+00 | sop loss: 3.750000E-01 |"), std::string::npos) << text;
 }
 
+TEST(LogLine, LossesByDataSetNameEveryLossAfterTheFirst) {
+  StepReport report;
+  report.losses = {{.name = "lm loss", .value = 3, .by_source = {{"de", 2.0, 300}, {"fr", 4.0, 100}}},
+                   {.name = "sop loss", .value = 0.5, .by_source = {{"de", 0.25, 3}, {"fr", 0.75, 1}}}};
+  LogLine line;
+  line.add(report);
+  EXPECT_EQ(line.take_by_source(),
+            " loss by data set | de: 2.000000E+00 | de sop loss: 2.500000E-01 | fr: 4.000000E+00 | fr sop loss: "
+            "7.500000E-01 |");
+  for (NamedLoss& loss : report.losses) loss.by_source.pop_back();
+  line.add(report);
+  EXPECT_EQ(line.take_by_source(), "") << "of one data set";
+}
+
 TEST(EvaluationBlock, IsMegatrons) {
   const std::string rule(90, '-');
   EXPECT_EQ(

@@ -62,7 +62,7 @@ void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::v
   for (const SetLosses& set : sets)
     for (const NamedLoss& loss : set.losses) {
       json[kind][set.name][key_of(loss.name)] = loss.value;
-      json[kind][set.name]["ppl"] = perplexity(loss.value);
+      if (&loss == set.losses.data()) json[kind][set.name]["ppl"] = perplexity(loss.value);
     }
   file_.append(json.dump() + "\n");
 }

@@ -1,6 +1,7 @@
 // `espalier train bert` as a user meets it: from raw text to a model on two processes, and what cannot be trained.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -49,6 +50,18 @@ TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
   for (const char* said : {" lm loss: ", " sop loss: ", "lm loss value: ", "sop loss value: "})
     EXPECT_NE((outcome.output + outcome.errors).find(said), std::string::npos) << said;
+  // The perplexity of an evaluation is that of the words.
+  std::istringstream lines(read_file(folder_ / "work/straight/metrics.jsonl"));
+  int64_t evaluations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (!json.contains("valid")) continue;
+    const nlohmann::json& valid = json.at("valid").at("valid");
+    EXPECT_NEAR(valid.at("ppl").get<double>(), std::exp(valid.at("lm_loss").get<double>()), 1e-6);
+    EXPECT_TRUE(valid.contains("sop_loss"));
+    ++evaluations;
+  }
+  EXPECT_EQ(evaluations, 4);
   const nlohmann::json first = record("straight", 1), last = record("straight", 30);
   ASSERT_TRUE(first.contains("lm_loss") && last.contains("sop_loss"));
   EXPECT_LT(last.at("lm_loss").get<double>(), 0.9 * first.at("lm_loss").get<double>());
