@@ -25,7 +25,7 @@ void LogLine::add(const StepReport& report) {
       ++of_name->num_steps;
     }
     for (const NamedLoss::BySource& source : report.losses[loss].by_source) {
-      Source& total = sources_[{source.source, loss == 0 ? "" : " " + report.losses[loss].name}];
+      Source& total = sources_[{source.source, name == loss_sums_.front().name ? "" : " " + name}];
       total.sum += source.value * source.num_tokens;
       total.tokens += source.num_tokens;
     }

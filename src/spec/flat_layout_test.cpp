@@ -71,8 +71,7 @@ TEST(FlatLayout, ReplicatedSectionsAreTheSameOnAllTensorRanks) {
 
 // Used at the same other depth, but with homes of their own: a stage may hold the one and not the other.
 TEST(FlatLayout, ParametersThatOtherDepthsShareLieApartByTheirOwnDepth) {
-  std::vector<ParamSpec> specs = {param("a", {64}, 0, Placement::replicated()),
-                                  param("b", {64}, 3, Placement::replicated())};
+  std::vector<ParamSpec> specs = {spec_of({64}, 0, false), spec_of({64}, 3, false)};
   for (ParamSpec& spec : specs) spec.other_depths = {5};
   const FlatLayout layout = flat_layout(specs, {1, 0});
   ASSERT_EQ(layout.sections.size(), 2U);
