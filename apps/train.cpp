@@ -111,13 +111,16 @@ void print_validated(config::RunConfig& config, const OptionTable& table) {
 // docs/megatron-arguments.md
 int print_markdown(const config::Family& family) {
   const config::RunOptions options(family);
-  std::string text =
+  std::string text = concat(
       "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
-      "`espalier train gpt`: used, without effect\n(said once, with the reason), or not supported (refused, with what "
-      "to use instead). All options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, all of NVIDIA's "
-      "Megatron-LM, and our own. [options.md](options.md) says where a\nmeaning differs. Generated: `espalier train "
-      "gpt "
-      "--help-markdown > docs/megatron-arguments.md`.\n";
+      "`espalier train ",
+      family.name,
+      "`: used, without effect\n(said once, with the reason), or not supported (refused, with what to use instead). "
+      "All "
+      "options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, all of NVIDIA's Megatron-LM, and our "
+      "own. "
+      "[options.md](options.md) says where a\nmeaning differs. Generated: `espalier train ",
+      family.name, " --help-markdown > docs/megatron-arguments.md`.\n");
   text += options.table.help_markdown();
   text +=
       "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which stand for options. An "

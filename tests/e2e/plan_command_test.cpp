@@ -101,8 +101,11 @@ TEST_F(PlanCommand, UnknownVocabulariesFlagsAndFamiliesAreNamed) {
   EXPECT_EQ(found.exit_code, 0) << found.errors;
   EXPECT_NE(found.output.find("vocabulary 5,120"), std::string::npos) << found.output;
   EXPECT_NE(bash("espalier plan gpt --gpu 8").errors.find("did you mean --gpus"), std::string::npos);
-  EXPECT_EQ(bash("espalier plan bert").exit_code, 2);
-  EXPECT_NE(bash("espalier plan").errors.find("usage: espalier plan gpt"), std::string::npos);
+  EXPECT_NE(bash("espalier plan").errors.find("usage: espalier plan FAMILY --gpus N"), std::string::npos);
+  const Outcome unknown = bash("espalier plan gtp");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.errors.find("'gtp' is no model family: there are bert and gpt"), std::string::npos)
+      << unknown.errors;
   const Outcome help = bash("espalier plan gpt --help=plan");
   EXPECT_EQ(help.exit_code, 0) << help.errors;
   EXPECT_NE(help.output.find("--gpu-memory"), std::string::npos) << help.output;

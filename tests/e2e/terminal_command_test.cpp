@@ -91,7 +91,7 @@ struct Completion {
 constexpr Completion kCompletions[] = {
     {"tra", "train"},
     {"data ins", "inspect"},
-    {"train ", "gpt"},
+    {"train ", "bert gpt"},
     {"train gpt --lr-warmup-i", "--lr-warmup-iters"},
     {"train gpt --lr-decay-style co", "constant cosine"},
     {"launch --nproc-per-n", "--nproc-per-node"},
