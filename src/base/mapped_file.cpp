@@ -32,7 +32,7 @@ struct Mapping {
 std::atomic<Mapping*> mappings{nullptr};
 std::mutex mappings_mutex;  // of those who add and remove, not of the handler
 
-void say(const char* text) {
+void say_on_death(const char* text) {
   const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(written);  // there is nobody else to tell
 }
@@ -42,9 +42,9 @@ void name_the_file(int number, siginfo_t* info, void* /*context*/) {
   for (const Mapping* entry = mappings.load(); entry != nullptr; entry = entry->next) {
     const uint8_t* const begin = entry->begin.load();
     if (begin == nullptr || at < begin || at >= begin + entry->size) continue;
-    say("error: '");
-    say(entry->path);
-    say("' was cut off, or its disk failed, while it was read. Copy or make it again, and start again; files in use "
+    say_on_death("error: '");
+    say_on_death(entry->path);
+    say_on_death("' was cut off, or its disk failed, while it was read. Copy or make it again, and start again; files in use "
         "are "
         "replaced by renaming, not rewritten.\n");
     _exit(static_cast<int>(ExitCode::kInputOutput));

@@ -8,7 +8,7 @@ namespace {
 using Words = std::unordered_set<std::string_view>;
 
 // Titles before names, and what is always followed by something by its meaning.
-const Words kNever = {"mr",  "mrs",  "ms",    "mx",   "dr",   "drs",   "prof",   "profs",  "hon",  "gen",  "lt",
+const Words kNeverLast = {"mr",  "mrs",  "ms",    "mx",   "dr",   "drs",   "prof",   "profs",  "hon",  "gen",  "lt",
                       "col", "capt", "cpt",   "cmdr", "maj",  "sgt",   "cpl",    "pvt",    "adm",  "sen",  "sens",
                       "rep", "reps", "gov",   "govs", "pres", "supt",  "insp",   "messrs", "mme",  "mlle", "fr",
                       "br",  "msgr", "amb",   "atty", "brig", "lieut", "asst",   "rev",    "herr", "e.g",  "i.e",
@@ -68,7 +68,7 @@ const Words kTimeWords = {
 Abbreviation abbreviation_of(std::string_view word) {
   if (kNumbered.contains(word)) return Abbreviation::kNumbered;
   if (kEnds.contains(word)) return Abbreviation::kEnds;
-  if (kNever.contains(word)) return Abbreviation::kNever;
+  if (kNeverLast.contains(word)) return Abbreviation::kNeverLast;
   return kMayEnd.contains(word) ? Abbreviation::kMayEnd : Abbreviation::kNone;
 }
 
