@@ -68,7 +68,7 @@ const Words kTimeWords = {
 Abbreviation abbreviation_of(std::string_view word) {
   if (kNumbered.contains(word)) return Abbreviation::kNumbered;
   if (kEnds.contains(word)) return Abbreviation::kEnds;
-  if (kNeverLast.contains(word)) return Abbreviation::kNeverLast;
+  if (kNeverLast.contains(word)) return Abbreviation::kNever;
   return kMayEnd.contains(word) ? Abbreviation::kMayEnd : Abbreviation::kNone;
 }
 
