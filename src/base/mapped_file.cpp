@@ -44,7 +44,8 @@ void name_the_file(int number, siginfo_t* info, void* /*context*/) {
     if (begin == nullptr || at < begin || at >= begin + entry->size) continue;
     say_on_death("error: '");
     say_on_death(entry->path);
-    say_on_death("' was cut off, or its disk failed, while it was read. Copy or make it again, and start again; files in use "
+    say_on_death(
+        "' was cut off, or its disk failed, while it was read. Copy or make it again, and start again; files in use "
         "are "
         "replaced by renaming, not rewritten.\n");
     _exit(static_cast<int>(ExitCode::kInputOutput));

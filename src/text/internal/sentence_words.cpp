@@ -9,11 +9,11 @@ using Words = std::unordered_set<std::string_view>;
 
 // Titles before names, and what is always followed by something by its meaning.
 const Words kNeverLast = {"mr",  "mrs",  "ms",    "mx",   "dr",   "drs",   "prof",   "profs",  "hon",  "gen",  "lt",
-                      "col", "capt", "cpt",   "cmdr", "maj",  "sgt",   "cpl",    "pvt",    "adm",  "sen",  "sens",
-                      "rep", "reps", "gov",   "govs", "pres", "supt",  "insp",   "messrs", "mme",  "mlle", "fr",
-                      "br",  "msgr", "amb",   "atty", "brig", "lieut", "asst",   "rev",    "herr", "e.g",  "i.e",
-                      "eg",  "ie",   "cf",    "viz",  "vs",   "v.s",   "ca",     "approx", "resp", "incl", "excl",
-                      "esp", "aka",  "a.k.a", "orig", "abbr", "pron",  "transl", "repr"};
+                          "col", "capt", "cpt",   "cmdr", "maj",  "sgt",   "cpl",    "pvt",    "adm",  "sen",  "sens",
+                          "rep", "reps", "gov",   "govs", "pres", "supt",  "insp",   "messrs", "mme",  "mlle", "fr",
+                          "br",  "msgr", "amb",   "atty", "brig", "lieut", "asst",   "rev",    "herr", "e.g",  "i.e",
+                          "eg",  "ie",   "cf",    "viz",  "vs",   "v.s",   "ca",     "approx", "resp", "incl", "excl",
+                          "esp", "aka",  "a.k.a", "orig", "abbr", "pron",  "transl", "repr"};
 
 // Before a number.
 const Words kNumbered = {"no",  "nos",  "nr",  "fig",  "figs", "pp",  "pg",    "pgs", "vol", "vols", "ch",
