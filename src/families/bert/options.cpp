@@ -1,5 +1,6 @@
 // The rows of `espalier train bert` that the family adds, and those of other families that it refuses.
 #include "families/bert/internal/bert.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families {
 namespace {
@@ -92,18 +93,9 @@ void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::
       refuse_rows_of_decoders(table);
       break;
     case config::FamilyRows::kRegularization:
-      table.add("--attention-dropout", model.attention_dropout, "dropout of attention probabilities")
-          .minimum(0)
-          .common();
-      table.add("--hidden-dropout", model.hidden_dropout, "dropout before residual additions").minimum(0).common();
+      add_dropout_rows(table, model.attention_dropout, model.hidden_dropout);
       break;
-    case config::FamilyRows::kInitialization:
-      table
-          .add("--init-method-std", model.init_method_std,
-               "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
-          .minimum(0)
-          .common();
-      break;
+    case config::FamilyRows::kInitialization: add_initialization_row(table, model.init_method_std); break;
     case config::FamilyRows::kData:
       table.add("--mask-prob", settings.mask_probability, "share of the tokens that are to be predicted").common();
       table.add("--short-seq-prob", settings.short_probability, "share of the samples that are cut shorter, at random");

@@ -5,12 +5,12 @@
 #include "config/resolving.h"
 #include "config/unused_options.h"
 #include "families/bert/internal/bert.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families::internal {
 namespace {
 
 using plan::divisors_near;
-using plan::multiples_near;
 
 void check_bert_length(const config::Resolving& resolving, const BertConfig& model) {
   const int64_t length = resolving.run.data.sequence_length;
@@ -28,15 +28,9 @@ void check_bert_length(const config::Resolving& resolving, const BertConfig& mod
 }
 
 void resolve_bert_sizes(const config::Resolving& resolving, BertConfig& model) {
-  const int64_t hidden = model.hidden_size, heads = model.num_attention_heads;
+  const int64_t hidden = model.hidden_size;
   if (hidden > 0 && model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * hidden;
-  if (hidden == 0 || heads == 0 || model.kv_channels != 0) return;
-  if (hidden % heads != 0)
-    resolving.problems.add(resolving.origin("--hidden-size"), " is not a multiple of ",
-                           resolving.origin("--num-attention-heads"), "; use a hidden size of ",
-                           multiples_near(hidden, heads), ", or ", divisors_near(heads, hidden),
-                           " heads, or give --kv-channels");
-  model.kv_channels = hidden / heads;
+  resolve_head_size(resolving, hidden, model.num_attention_heads, model.kv_channels);
 }
 
 void check_bert_division(const config::Resolving& resolving, const BertConfig& model) {
@@ -64,11 +58,7 @@ void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& conf
   using spec::Activation;
   model.activation = settings.gelu_is_fused || settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
   model.head_activation = settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
-  for (const char* name : {"--hidden-dropout", "--attention-dropout"}) {
-    const double rate = std::string(name) == "--hidden-dropout" ? model.hidden_dropout : model.attention_dropout;
-    if (rate >= 1)
-      resolving.problems.add(resolving.origin(name), " drops everything; use a share below 1, such as 0.1");
-  }
+  check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
   // Of a length that is missing, that is said already.
   if (resolving.run.data.sequence_length > 0) bert_samples(resolving.run).check(resolving.problems);
   check_bert_division(resolving, model);

@@ -1,5 +1,6 @@
 // The rows of `espalier train gpt` that give the shape of the model (group "network size").
 #include "families/gpt/internal/gpt.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families {
 namespace {
@@ -249,18 +250,9 @@ void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::F
     case config::FamilyRows::kSize: add_size(table, settings); break;
     case config::FamilyRows::kShape: add_shape(table, settings); break;
     case config::FamilyRows::kRegularization:
-      table.add("--attention-dropout", model.attention_dropout, "dropout of attention probabilities")
-          .minimum(0)
-          .common();
-      table.add("--hidden-dropout", model.hidden_dropout, "dropout before residual additions").minimum(0).common();
+      add_dropout_rows(table, model.attention_dropout, model.hidden_dropout);
       break;
-    case config::FamilyRows::kInitialization:
-      table
-          .add("--init-method-std", model.init_method_std,
-               "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
-          .minimum(0)
-          .common();
-      break;
+    case config::FamilyRows::kInitialization: add_initialization_row(table, model.init_method_std); break;
     case config::FamilyRows::kData: break;
   }
 }

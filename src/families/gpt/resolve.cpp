@@ -7,12 +7,12 @@
 #include "base/literal.h"
 #include "config/resolving.h"
 #include "families/gpt/internal/gpt.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families::internal {
 namespace {
 
 using plan::divisors_near;
-using plan::multiples_near;
 
 constexpr int64_t kMostRotated = 1024;  // kernels/rotary.h
 
@@ -64,14 +64,7 @@ void GptResolver::resolve_length() {
 void GptResolver::resolve_model() {
   model_.tie_output = !options_.untie_output;
   resolve_activation();
-  const int64_t hidden = model_.hidden_size, heads = model_.num_attention_heads;
-  if (hidden > 0 && heads > 0 && model_.kv_channels == 0) {
-    if (hidden % heads != 0)
-      problems_.add(origin("--hidden-size"), " is not a multiple of ", origin("--num-attention-heads"),
-                    "; use a hidden size of ", multiples_near(hidden, heads), ", or ", divisors_near(heads, hidden),
-                    " heads, or give --kv-channels");
-    model_.kv_channels = hidden / heads;
-  }
+  resolve_head_size(resolving_, model_.hidden_size, model_.num_attention_heads, model_.kv_channels);
   resolve_groups();
   resolve_rotary();
   resolve_window();
@@ -79,10 +72,7 @@ void GptResolver::resolve_model() {
     problems_.add(
         "--qk-layernorm is an RMS norm of every head and goes with --normalization rmsnorm; give both, or "
         "leave --qk-layernorm out");
-  for (const char* name : {"--hidden-dropout", "--attention-dropout"}) {
-    const double rate = std::string(name) == "--hidden-dropout" ? model_.hidden_dropout : model_.attention_dropout;
-    if (rate >= 1) problems_.add(origin(name), " drops everything; use a share below 1, such as 0.1");
-  }
+  check_dropout(resolving_, model_.attention_dropout, model_.hidden_dropout);
 }
 
 // Leaves --num-key-value-heads, and nothing of NVIDIA's pair of options.
