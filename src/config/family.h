@@ -73,6 +73,8 @@ struct Family {
   void (*find_unused)(const RunConfig& run, UnusedOptions& unused) = nullptr;
   // Layers that pipeline stages divide: depths of the ModelSpec but the first and the last. 0 while it is not known.
   int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
+  // What --pp-partition-method would say, where options of the family say it; null, or an empty text: they do not.
+  std::string (*partition_method)(const RunConfig& run) = nullptr;
   // Of a resolved run; without a vocabulary it has no rows of words.
   spec::ModelSpec (*model)(const RunConfig& run) = nullptr;
   // What the model asks of the tokenizer (null where it could not be read) and of the data of a plan, before anything

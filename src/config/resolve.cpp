@@ -20,7 +20,7 @@ constexpr int64_t kMostSamples = 1'000'000'000'000'000'000;
 
 void Resolver::resolve_length() {
   DataConfig& data = config_.data;
-  if (data.seq_length && data.encoder_seq_length) {
+  if (data.seq_length && data.encoder_seq_length && *data.seq_length != *data.encoder_seq_length) {
     problems_.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"), " are the same option; give one");
   } else if (!data.seq_length && !data.encoder_seq_length) {
     problems_.add("--seq-length is required: tokens of one sample");
@@ -250,7 +250,7 @@ plan::RunShape run_shape(const RunConfig& config) {
           .recompute = training.recompute,
           .schedule = parallel.pipeline_schedule,
           .num_chunks = parallel.num_chunks,
-          .partition_method = parallel.pp_partition_method,
+          .partition_method = partition_method(config),
           .sequence_parallel = parallel.sequence_parallel,
           .divides_kept_inputs = parallel.distribute_saved_activations,
           .zero_stage = parallel.zero_stage,
@@ -260,6 +260,11 @@ plan::RunShape run_shape(const RunConfig& config) {
           .micro_batch_size = training.micro_batch_size,
           .global_batch_size = *training.global_batch_size,
           .rampup_batch_size = training.rampup_batch_size};
+}
+
+std::string partition_method(const RunConfig& config) {
+  const std::string of_family = config.family->partition_method ? config.family->partition_method(config) : "";
+  return of_family.empty() ? config.parallel.pp_partition_method : of_family;
 }
 
 std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config) {

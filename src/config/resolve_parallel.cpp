@@ -80,7 +80,7 @@ void Resolver::check_chunks() {
 }
 
 void Resolver::check_partition() {
-  plan::PartitionRequest request{.method = config_.parallel.pp_partition_method,
+  plan::PartitionRequest request{.method = partition_method(config_),
                                  .num_layers = num_layers(),
                                  .num_stages = config_.grid.pipeline,
                                  .num_chunks = config_.parallel.num_chunks,

@@ -214,6 +214,9 @@ plan::RunShape run_shape(const RunConfig& config);
 // (Megatron's target counts).
 data::DataSetOptions data_sets(const RunConfig& config);
 
+// How pipeline stages divide the layers: the family's word, or --pp-partition-method.
+std::string partition_method(const RunConfig& config);
+
 // Sets of pipeline stages that hold parameters in common (plan::shared_stages). It does not depend on the vocabulary: a
 // boundary that does lies between layers that share nothing.
 std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config);

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "families/bert/config.h"
 #include "families/gpt/config.h"
+#include "families/t5/config.h"
 
 namespace espalier::families {
 
@@ -12,6 +13,7 @@ std::vector<const config::Family*>& list() {
   static std::vector<const config::Family*> families = {
       &gpt_family(),
       &bert_family(),
+      &t5_family(),
   };
   return families;
 }

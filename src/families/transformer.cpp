@@ -9,7 +9,7 @@ namespace espalier::families {
 using spec::Init;
 using spec::Placement;
 
-std::string layer_name(int64_t layer) { return "layers." + std::to_string(layer); }
+std::string TransformerShape::layer_name(int64_t layer) const { return prefix + "layers." + std::to_string(layer); }
 
 spec::ParamSpec& ParamList::add(const std::string& name, std::vector<int64_t> shape, Placement placement, Init init,
                                 bool decay) {
@@ -34,7 +34,7 @@ void ParamList::add_dense(const std::string& name, int64_t rows, int64_t columns
 }
 
 void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
-  set_depth(layer + 1);
+  set_depth(shape.depth_of(layer));
   const int64_t hidden = shape.hidden_size;
   const Init normal = Init::normal(shape.init_method_std);
   const Init scaled_normal =
@@ -56,21 +56,29 @@ void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
 
   const int64_t projection = shape.num_attention_heads * shape.kv_channels;
   const std::vector<int64_t> inner(spec::is_gated(shape.activation) ? 2 : 1, shape.ffn_hidden_size);
-  const std::string prefix = layer_name(layer) + ".";
+  const bool bias_of_projections = shape.add_bias_linear || shape.add_qkv_bias;
+  const std::string prefix = shape.layer_name(layer) + ".";
   add_norm(prefix + "input_layernorm", hidden, shape.normalization);
   add_column(prefix + "self_attention.query_key_value", {shape.num_groups * shape.group_channels()},
-             shape.group_channels(), shape.add_bias_linear || shape.add_qkv_bias);
+             shape.group_channels(), bias_of_projections);
   if (shape.qk_layernorm) {
     add_head_norm(prefix + "self_attention.query_norm");
     add_head_norm(prefix + "self_attention.key_norm");
   }
   add_row(prefix + "self_attention.dense", projection, projection / shape.num_groups);
   add_norm(prefix + "post_attention_layernorm", hidden, shape.normalization);
+  if (shape.cross_attention) {
+    const int64_t pair = 2 * shape.kv_channels;  // a key and its value
+    add_column(prefix + "inter_attention.query", {projection}, projection / shape.num_groups, bias_of_projections);
+    add_column(prefix + "inter_attention.key_value", {shape.num_groups * pair}, pair, bias_of_projections);
+    add_row(prefix + "inter_attention.dense", projection, projection / shape.num_groups);
+    add_norm(prefix + "post_inter_attention_layernorm", hidden, shape.normalization);
+  }
   add_column(prefix + "mlp.dense_h_to_4h", inner, 1, shape.add_bias_linear);
   add_row(prefix + "mlp.dense_4h_to_h", shape.ffn_hidden_size, 1);
 }
 
-double layer_flops(const TransformerShape& shape, double tokens, double pairs) {
+double layer_flops(const TransformerShape& shape, const LayerTokens& sizes) {
   const double hidden = static_cast<double>(shape.hidden_size);
   const double projection = static_cast<double>(shape.num_attention_heads * shape.kv_channels);
   const double qkv = static_cast<double>(shape.num_groups * shape.group_channels());
@@ -78,7 +86,13 @@ double layer_flops(const TransformerShape& shape, double tokens, double pairs) {
   // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
   const double linear = hidden * (qkv + projection) + (spec::is_gated(shape.activation) ? 3 : 2) * hidden * ffn;
   // Each pair costs a product with the key and one with the value.
-  return 2 * (tokens * linear + 2 * pairs * projection);
+  double products = sizes.tokens * linear + 2 * sizes.pairs * projection;
+  if (shape.cross_attention) {
+    const double keys_and_values = 2 * static_cast<double>(shape.num_groups * shape.kv_channels);
+    products += 2 * sizes.tokens * hidden * projection + sizes.other_tokens * hidden * keys_and_values +
+                2 * sizes.tokens * sizes.other_tokens * projection;
+  }
+  return 2 * products;
 }
 
 spec::GhostProgram layer_ghost(const TransformerShape& shape) {
@@ -91,23 +105,37 @@ spec::GhostProgram layer_ghost(const TransformerShape& shape) {
   const double ffn = static_cast<double>(shape.ffn_hidden_size);
   const double inner = spec::is_gated(shape.activation) ? 2 * ffn : ffn;
   const spec::Normalization norm = shape.normalization;
+  const bool crosses = shape.cross_attention;
   return [=](spec::GhostOps& ops, const spec::Ghost& x) {
     const spec::Ghost attention_input = ops.norm(x, norm, true);
-    const spec::Ghost a = ops.self_attention(attention_input, attention);
+    spec::Ghost a = ops.self_attention(attention_input, attention);
+    if (crosses) {
+      const spec::Ghost cross_input = ops.norm(a, norm, true);
+      a = ops.cross_attention(cross_input, attention);
+    }
     const spec::Ghost mlp_input = ops.norm(a, norm, true);
     return ops.mlp(mlp_input, inner, ffn);
   };
 }
 
-spec::Depth layer_depth(const TransformerShape& shape, double tokens, double pairs) {
+spec::Depth layer_depth(const TransformerShape& shape, const LayerTokens& sizes) {
+  const double tokens = sizes.tokens, other = sizes.other_tokens;
   const double hidden = static_cast<double>(shape.hidden_size);
   const double row = tokens * static_cast<double>(shape.num_attention_heads * shape.kv_channels);
   spec::Depth depth;
-  depth.passed_on = tokens * hidden;
-  depth.forward_flops = layer_flops(shape, tokens, pairs);
+  depth.tokens = tokens;
+  depth.other_tokens = other;
+  depth.passed_on = (tokens + other) * hidden;
+  depth.forward_flops = layer_flops(shape, sizes);
   depth.megatron_flops = 24 * tokens * hidden * hidden + 4 * tokens * tokens * hidden;
   // After attention and MLP on the way forward, before them on the way back.
   depth.summed_forward = depth.summed_backward = 2 * tokens * hidden;
+  if (shape.cross_attention) {
+    // Queries and the result cost 4 h^2 a token, keys and values 4 h^2 a token of the other sequence.
+    depth.megatron_flops += 4 * (tokens + other) * hidden * hidden + 4 * tokens * other * hidden;
+    depth.summed_forward += tokens * hidden;
+    depth.summed_backward += (tokens + other) * hidden;
+  }
   depth.exchanged = (3 + 1) * row;  // queries, keys and values; the result
   depth.ghost = layer_ghost(shape);
   return depth;

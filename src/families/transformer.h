@@ -14,6 +14,10 @@ namespace espalier::families {
 
 // Sizes are global. models/transformer_stack.h builds them.
 struct TransformerShape {
+  // Of models with several stacks: what the names of its layers begin with, and how many layers of the model precede
+  // it.
+  std::string prefix;
+  int64_t first_layer = 0;
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
   int64_t ffn_hidden_size = 0;
@@ -28,14 +32,14 @@ struct TransformerShape {
   bool add_bias_linear = true;  // of all linear layers
   bool add_qkv_bias = false;    // of query_key_value even without the others
   bool residual_from_layernorm = false;
+  bool cross_attention = false;  // a second attention after the first, to another sequence of the same width
   double init_method_std = 0.02;
 
+  std::string layer_name(int64_t layer) const;  // "layers.3", of the stack's fourth
+  int64_t depth_of(int64_t layer) const { return first_layer + layer + 1; }
   // Channels of one group in query_key_value: its query heads, its key, its value.
   int64_t group_channels() const { return (num_attention_heads / num_groups + 2) * kv_channels; }
 };
-
-// "layers.3"
-std::string layer_name(int64_t layer);
 
 // Fills a family's list, depth by depth.
 class ParamList {
@@ -48,7 +52,7 @@ class ParamList {
   void add_norm(const std::string& name, int64_t size, spec::Normalization kind);
   // [rows, columns], whole on every tensor rank, with a bias of 0.
   void add_dense(const std::string& name, int64_t rows, int64_t columns, spec::Init init);
-  // A layer, in the order in which Megatron visits it; its depth is layer + 1.
+  // A layer of the stack, in the order in which Megatron visits it.
   void add_layer(const TransformerShape& shape, int64_t layer);
 
   std::vector<spec::ParamSpec> take() { return std::move(specs_); }
@@ -58,12 +62,18 @@ class ParamList {
   std::vector<spec::ParamSpec> specs_;
 };
 
-// Multiply-adds of a layer of one sample of `tokens`, twice; `pairs`: of a query and a key that it sees.
-double layer_flops(const TransformerShape& shape, double tokens, double pairs);
+// What a layer works on, of one sample: its tokens, and the pairs of a query and a key that it sees; with
+// cross-attention, the tokens of the other sequence, all of which every query sees.
+struct LayerTokens {
+  double tokens = 0, pairs = 0, other_tokens = 0;
+};
+
+// Multiply-adds of a layer, twice.
+double layer_flops(const TransformerShape& shape, const LayerTokens& sizes);
 
 spec::GhostProgram layer_ghost(const TransformerShape& shape);
 
 // A depth that is such a layer, without its name. Megatron counts the FLOPs of every pair of positions.
-spec::Depth layer_depth(const TransformerShape& shape, double tokens, double pairs);
+spec::Depth layer_depth(const TransformerShape& shape, const LayerTokens& sizes);
 
 }  // namespace espalier::families

@@ -6,6 +6,7 @@
 #include "families/registry.h"
 #include "models/bert/model.h"
 #include "models/gpt/model.h"
+#include "models/t5/model.h"
 
 namespace espalier::models {
 namespace {
@@ -14,6 +15,7 @@ std::vector<const FamilyRuntime*>& runtimes() {
   static std::vector<const FamilyRuntime*> all = {
       &gpt_runtime(),
       &bert_runtime(),
+      &t5_runtime(),
   };
   return all;
 }

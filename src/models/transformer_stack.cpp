@@ -23,23 +23,42 @@ nn::AttentionShape attention_shape(const families::TransformerShape& shape) {
   return attention;
 }
 
+// The positions of two sequences have nothing to do with each other.
+nn::AttentionShape cross_attention_shape(const families::TransformerShape& shape) {
+  nn::AttentionShape attention = attention_shape(shape);
+  attention.rotary = attention.rotary_interleaved = false;
+  attention.head_norm_epsilon.reset();
+  return attention;
+}
+
 }  // namespace
 
 TransformerLayer::TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
                                    int64_t layer)
-    : input_layernorm_(builder, families::layer_name(layer) + ".input_layernorm", shape.normalization,
+    : input_layernorm_(builder, shape.layer_name(layer) + ".input_layernorm", shape.normalization,
                        shape.layernorm_epsilon),
-      self_attention_(builder, families::layer_name(layer) + ".self_attention", layer, attention_shape(shape)),
-      post_attention_layernorm_(builder, families::layer_name(layer) + ".post_attention_layernorm", shape.normalization,
+      self_attention_(builder, shape.layer_name(layer) + ".self_attention", shape.first_layer + layer,
+                      attention_shape(shape)),
+      post_attention_layernorm_(builder, shape.layer_name(layer) + ".post_attention_layernorm", shape.normalization,
                                 shape.layernorm_epsilon),
-      mlp_(builder, families::layer_name(layer) + ".mlp", shape.activation, shape.add_bias_linear),
-      residual_from_layernorm_(shape.residual_from_layernorm) {}
+      mlp_(builder, shape.layer_name(layer) + ".mlp", shape.activation, shape.add_bias_linear),
+      residual_from_layernorm_(shape.residual_from_layernorm) {
+  if (!shape.cross_attention) return;
+  inter_attention_.emplace(builder, shape.layer_name(layer) + ".inter_attention", shape.first_layer + layer,
+                           cross_attention_shape(shape));
+  post_inter_attention_layernorm_.emplace(builder, shape.layer_name(layer) + ".post_inter_attention_layernorm",
+                                          shape.normalization, shape.layernorm_epsilon);
+}
 
-at::Tensor TransformerLayer::forward(const at::Tensor& x, const nn::ForwardContext& context) const {
+at::Tensor TransformerLayer::forward(const at::Tensor& x, const nn::ForwardContext& context,
+                                     const at::Tensor& encoded) const {
   const at::Tensor attention_input = input_layernorm_.forward(x);
-  const at::Tensor a =
-      self_attention_.forward(attention_input, residual_from_layernorm_ ? attention_input : x, context);
-  const at::Tensor mlp_input = post_attention_layernorm_.forward(a);
+  at::Tensor a = self_attention_.forward(attention_input, residual_from_layernorm_ ? attention_input : x, context);
+  at::Tensor mlp_input = post_attention_layernorm_.forward(a);
+  if (inter_attention_) {
+    a = inter_attention_->forward(mlp_input, encoded, residual_from_layernorm_ ? mlp_input : a, context);
+    mlp_input = post_inter_attention_layernorm_->forward(a);
+  }
   return mlp_.forward(mlp_input, residual_from_layernorm_ ? mlp_input : a, context);
 }
 
@@ -47,6 +66,10 @@ void TransformerLayer::visit(tensor::ParamVisitor& visitor) {
   visitor.child("input_layernorm", input_layernorm_);
   visitor.child("self_attention", self_attention_);
   visitor.child("post_attention_layernorm", post_attention_layernorm_);
+  if (inter_attention_) {
+    visitor.child("inter_attention", *inter_attention_);
+    visitor.child("post_inter_attention_layernorm", *post_inter_attention_layernorm_);
+  }
   visitor.child("mlp", mlp_);
 }
 
@@ -60,15 +83,16 @@ SequenceRows context_rows(const dist::Grid& grid, int64_t sequence_length) {
 TransformerStack::TransformerStack(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
                                    const plan::DepthRange& part, const StageOptions& options)
     : options_(options),
+      shape_(shape),
       grid_(builder.grid),
       sequence_parallel_(builder.sequence_parallel),
       gather_(builder.gather),
       compute_type_(builder.params.compute_type()),
-      hidden_size_(shape.hidden_size),
-      first_layer_(std::max<int64_t>(part.begin, 1) - 1) {
+      first_layer_(std::max<int64_t>(part.begin - shape.depth_of(0), 0)) {
   // With sequence parallelism every rank keeps its own rows already.
   if (options.divide_kept_inputs && !builder.sequence_parallel) keepers_ = grid_.tensor;
-  for (int64_t layer = first_layer_; layer < std::min(part.end - 1, shape.num_layers); ++layer)
+  num_before_ = std::max<int64_t>(shape.depth_of(first_layer_) - std::max<int64_t>(part.begin, 1), 0);
+  for (int64_t layer = first_layer_; layer < std::min(part.end - shape.depth_of(0), shape.num_layers); ++layer)
     layers_.emplace_back(builder, shape, layer);
 }
 
@@ -79,44 +103,51 @@ SequenceRows TransformerStack::local_rows(int64_t sequence_length) const {
   return {rows.first + grid_.position.tensor * count, count};
 }
 
-std::vector<pipeline::TensorShape> TransformerStack::hidden_shape(const tensor::Batch& batch) const {
-  return {{"hidden", {local_rows(batch.ids.size(1)).count, batch.ids.size(0), hidden_size_}, compute_type_}};
+pipeline::TensorShape TransformerStack::hidden_shape(const std::string& name, const tensor::Batch& batch,
+                                                     std::optional<int64_t> sequence_length) const {
+  const int64_t rows = local_rows(sequence_length.value_or(batch.ids.size(1))).count;
+  return {name, {rows, batch.ids.size(0), shape_.hidden_size}, compute_type_};
 }
 
 nn::ForwardContext TransformerStack::training_context(const pipeline::StageInput& input,
                                                       tensor::AttentionContext attention,
-                                                      const DropoutRates& rates) const {
+                                                      const DropoutRates& rates,
+                                                      std::optional<int64_t> sequence_length) const {
   nn::ForwardContext context;
   context.attention = std::move(attention);
   context.attention.sample_numbers = input.batch->sample_numbers;
   context.attention.seed = context.seed = options_.seed;
   context.attention.dropout = input.training ? rates.attention : 0;
   context.hidden_dropout = input.training ? rates.hidden : 0;
-  context.first_position = local_rows(input.batch->ids.size(1)).first;
+  context.first_position = local_rows(sequence_length.value_or(input.batch->ids.size(1))).first;
   context.sample_numbers = &input.batch->sample_numbers;
   return context;
 }
 
-at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const {
-  const auto layer = [this, context](int64_t number, const at::Tensor& in) {
-    const int64_t global = first_layer_ + number;
-    const at::Tensor out =
-        layers_[static_cast<size_t>(number)].forward(dist::before_layer(gather_, global, in), *context);
-    return dist::after_layer(gather_, global, out);
+at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
+                                     const at::Tensor& encoded) const {
+  const auto layer = [this, context](int64_t number, const at::Tensor& in, const std::vector<at::Tensor>& beside) {
+    const int64_t of_model = shape_.first_layer + first_layer_ + number;
+    const at::Tensor out = layers_[static_cast<size_t>(number)].forward(
+        dist::before_layer(gather_, of_model, in), *context, beside.empty() ? at::Tensor() : beside[0]);
+    return dist::after_layer(gather_, of_model, out);
   };
-  for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
-    x = pipeline::run_layers(range, x, layer, keepers_);
+  std::vector<at::Tensor> beside;
+  if (shape_.cross_attention) beside.push_back(encoded);
+  for (const auto& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size()), num_before_))
+    x = pipeline::run_layers(range, x, layer, keepers_, beside);
   return x;
 }
 
-at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context) const {
-  for (const TransformerLayer& layer : layers_) x = layer.forward(x, context);
+at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context,
+                                           const at::Tensor& encoded) const {
+  for (const TransformerLayer& layer : layers_) x = layer.forward(x, context, encoded);
   return x;
 }
 
 void TransformerStack::visit(tensor::ParamVisitor& visitor) {
   for (size_t layer = 0; layer < layers_.size(); ++layer)
-    visitor.child(families::layer_name(first_layer_ + static_cast<int64_t>(layer)), layers_[layer]);
+    visitor.child(shape_.layer_name(first_layer_ + static_cast<int64_t>(layer)), layers_[layer]);
 }
 
 }  // namespace espalier::models

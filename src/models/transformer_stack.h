@@ -8,11 +8,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "families/transformer.h"
 #include "models/build.h"
 #include "nn/attention.h"
+#include "nn/cross_attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "pipeline/stage.h"
@@ -20,17 +23,21 @@
 
 namespace espalier::models {
 
-// Attention and MLP, each after a norm and beside a residual addition.
+// Attention, to another sequence as well where the shape says so, and MLP, each after a norm and beside a residual
+// addition.
 class TransformerLayer {
  public:
   TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape, int64_t layer);
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const;  // [S, b, h] -> [S, b, h]
+  // [S, b, h] -> [S, b, h]. `encoded`: the other sequence, [S of it, b, h].
+  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context, const at::Tensor& encoded = {}) const;
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   nn::Norm input_layernorm_;
   nn::SelfAttention self_attention_;
   nn::Norm post_attention_layernorm_;
+  std::optional<nn::CrossAttention> inter_attention_;
+  std::optional<nn::Norm> post_inter_attention_layernorm_;
   nn::Mlp mlp_;
   bool residual_from_layernorm_;
 };
@@ -54,29 +61,34 @@ class TransformerStack {
   TransformerStack(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
                    const plan::DepthRange& part, const StageOptions& options);
 
+  bool empty() const { return layers_.empty(); }
   SequenceRows local_rows(int64_t sequence_length) const;  // of this process between layers: S
-  // "hidden", [S, b, h]
-  std::vector<pipeline::TensorShape> hidden_shape(const tensor::Batch& batch) const;
-  // `attention` with all that the run and the batch say; rates count in training only.
+  // [S, b, h] of samples of the batch's length, or of another.
+  pipeline::TensorShape hidden_shape(const std::string& name, const tensor::Batch& batch,
+                                     std::optional<int64_t> sequence_length = {}) const;
+  // `attention` with all that the run and the batch say; rates count in training only. Samples are of the batch's
+  // length, or of another.
   nn::ForwardContext training_context(const pipeline::StageInput& input, tensor::AttentionContext attention,
-                                      const DropoutRates& rates) const;
+                                      const DropoutRates& rates, std::optional<int64_t> sequence_length = {}) const;
 
   // With recompute, and with values that come when a layer needs them. The context is shared: a recomputed range runs
-  // its layers again when the forward pass has long returned.
-  at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context) const;
+  // its layers again when the forward pass has long returned. `encoded`: of layers with cross-attention.
+  at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
+                     const at::Tensor& encoded = {}) const;
   // Each layer once, with values that are there.
-  at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context) const;
+  at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const at::Tensor& encoded = {}) const;
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   StageOptions options_;
+  families::TransformerShape shape_;
   const dist::Grid& grid_;
   dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
   bool sequence_parallel_;
   dist::LayerGather* gather_;
   at::ScalarType compute_type_;
-  int64_t hidden_size_;
-  int64_t first_layer_;
+  int64_t first_layer_;     // of the stack, that this part has
+  int64_t num_before_ = 0;  // layers of other stacks that precede them in this part
   std::vector<TransformerLayer> layers_;
 };
 

@@ -12,10 +12,13 @@
 namespace espalier::pipeline {
 namespace {
 
-at::Tensor run_all(const LayerRange& range, at::Tensor x, const LayerFunction& run) {
-  for (int64_t layer = range.begin; layer < range.end; ++layer) x = run(layer, x);
+at::Tensor run_all(const LayerRange& range, at::Tensor x, const LayerFunction& run,
+                   const std::vector<at::Tensor>& beside) {
+  for (int64_t layer = range.begin; layer < range.end; ++layer) x = run(layer, x, beside);
   return x;
 }
+
+at::Tensor as_leaf(const at::Tensor& tensor) { return tensor.detach().requires_grad_(true); }
 
 // Of the elements of x, in row-major order.
 at::Tensor own_share(const at::Tensor& x, const dist::Group& keepers) {
@@ -27,12 +30,14 @@ at::Tensor own_share(const at::Tensor& x, const dist::Group& keepers) {
 
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, LayerRange range,
-                            std::shared_ptr<LayerFunction> run, const dist::Group* keepers) {
+                            std::shared_ptr<LayerFunction> run, const dist::Group* keepers,
+                            at::TensorList beside) {
     tensor::save_for_backward(context, "recompute", {{"input", own_share(x, *keepers)}});
+    context->saved_data["beside"] = beside;
     context->saved_data["shape"] = x.sizes().vec();
     context->saved_data["keepers"] = static_cast<int64_t>(reinterpret_cast<intptr_t>(keepers));
     const at::NoGradGuard no_grad;
-    at::Tensor result = run_all(range, x, *run);
+    at::Tensor result = run_all(range, x, *run, beside.vec());
     context->saved_data["begin"] = range.begin;
     context->saved_data["end"] = range.end;
     context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(std::move(run)));
@@ -46,12 +51,15 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const auto* keepers =
         reinterpret_cast<const dist::Group*>(static_cast<intptr_t>(context->saved_data["keepers"].toInt()));
     const at::Tensor kept = context->get_saved_variables()[0].detach();
-    const at::Tensor whole = keepers->all_gather(kept).view(context->saved_data["shape"].toIntVector());
-    const at::Tensor x = whole.detach().requires_grad_(true);
+    const at::Tensor x = as_leaf(keepers->all_gather(kept).view(context->saved_data["shape"].toIntVector()));
+    std::vector<at::Tensor> beside;
+    for (const at::Tensor& tensor : context->saved_data["beside"].toTensorVector()) beside.push_back(as_leaf(tensor));
     const at::AutoGradMode with_graph(true);
-    const at::Tensor result = run_all(range, x, *holder->run);
+    const at::Tensor result = run_all(range, x, *holder->run, beside);
     torch::autograd::backward({result}, {gradients[0]});
-    return {x.grad(), {}, {}, {}};
+    torch::autograd::variable_list inputs = {x.grad(), {}, {}, {}};
+    for (const at::Tensor& tensor : beside) inputs.push_back(tensor.grad());
+    return inputs;
   }
 
   struct Holder : torch::CustomClassHolder {
@@ -62,8 +70,9 @@ struct Recompute : torch::autograd::Function<Recompute> {
 
 }  // namespace
 
-std::vector<LayerRange> RecomputePlan::ranges(int64_t total) const {
+std::vector<LayerRange> RecomputePlan::ranges(int64_t total, int64_t before) const {
   std::vector<LayerRange> ranges;
+  const int64_t alone = std::clamp<int64_t>(num_layers - before, 0, total);  // of kBlock
   switch (method) {
     case Method::kNone: ranges.push_back({0, total, false}); break;
     case Method::kUniform:
@@ -71,17 +80,18 @@ std::vector<LayerRange> RecomputePlan::ranges(int64_t total) const {
         ranges.push_back({begin, std::min(total, begin + num_layers), true});
       break;
     case Method::kBlock:
-      for (int64_t layer = 0; layer < std::min(total, num_layers); ++layer) ranges.push_back({layer, layer + 1, true});
-      if (num_layers < total) ranges.push_back({num_layers, total, false});
+      for (int64_t layer = 0; layer < alone; ++layer) ranges.push_back({layer, layer + 1, true});
+      if (alone < total) ranges.push_back({alone, total, false});
       break;
   }
   return ranges;
 }
 
 at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
-                      const dist::Group& keepers) {
-  if (!range.recompute || !at::GradMode::is_enabled()) return run_all(range, x, run);
-  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run), &keepers);
+                      const dist::Group& keepers, const std::vector<at::Tensor>& beside) {
+  if (!range.recompute || !at::GradMode::is_enabled()) return run_all(range, x, run, beside);
+  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run), &keepers,
+                          at::TensorList(beside));
 }
 
 }  // namespace espalier::pipeline

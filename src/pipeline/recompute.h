@@ -25,17 +25,19 @@ struct RecomputePlan {
   Method method = Method::kNone;
   int64_t num_layers = 1;
 
-  // Consecutive ranges that cover layers 0 .. total - 1.
-  std::vector<LayerRange> ranges(int64_t total) const;
+  // Consecutive ranges that cover layers 0 .. total - 1 of a stack, which `before` layers of the same part precede.
+  std::vector<LayerRange> ranges(int64_t total, int64_t before = 0) const;
 };
 
-using LayerFunction = std::function<at::Tensor(int64_t layer, const at::Tensor& x)>;
+// `beside`: what all layers of the range read besides x, such as the sequence that a decoder attends to.
+using LayerFunction =
+    std::function<at::Tensor(int64_t layer, const at::Tensor& x, const std::vector<at::Tensor>& beside)>;
 
-// Runs the layers of one range on x: [S, b, h]. `run` must stay valid until the backward pass has been through (it is
-// copied), as must what it refers to. `keepers`: ranks that all have x; of what is kept for the backward pass each
-// keeps its share, and they gather it there (--distribute-checkpointed-activations). The elements of x divide among
-// them.
+// Runs the layers of one range on x: [S, b, h]; gradients reach x and `beside`. `run` must stay valid until the
+// backward pass has been through (it is copied), as must what it refers to. `keepers`: ranks that all have x; of what
+// is kept of it for the backward pass each keeps its share, and they gather it there
+// (--distribute-checkpointed-activations). The elements of x divide among them.
 at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
-                      const dist::Group& keepers);
+                      const dist::Group& keepers, const std::vector<at::Tensor>& beside = {});
 
 }  // namespace espalier::pipeline

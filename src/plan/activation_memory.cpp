@@ -13,6 +13,7 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
   internal::GhostSizes sizes;
   sizes.element = element_bytes(run.precision);
   sizes.tokens = static_cast<double>(run.sequence_length / run.grid.context * run.micro_batch_size);
+  sizes.sequence_length = static_cast<double>(run.sequence_length);
   sizes.sequence_parallel = run.sequence_parallel && run.grid.tensor > 1;
   sizes.rows = sizes.sequence_parallel ? sizes.tokens / tp : sizes.tokens;
   sizes.hidden = static_cast<double>(model.hidden_size);

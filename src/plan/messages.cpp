@@ -37,11 +37,14 @@ void add_part(const RunShape& run, const Partition& partition, int64_t stage, in
 
 double bytes_on_wire(const RunShape& run) { return run.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4; }
 
-// How often a section's gradients leave in a step. Those that come and go leave when another section's come, and those
-// of a shared parameter stay from the end of one micro-batch to the beginning of the next, at the output.
-double num_sends(const spec::FlatSection& section, const spec::Sharing& sharing, double micro_batches) {
+// How often a section's gradients leave in a step. Those that come and go leave when another section's come. Those of a
+// shared parameter come once for each of its depths, and stay from the end of one micro-batch, the first depth, to the
+// beginning of the next, the last one.
+double num_sends(const spec::FlatSection& section, const std::vector<spec::ParamSpec>& specs,
+                 const spec::Sharing& sharing, double micro_batches) {
   if (!spec::gradients_come_and_go(section, sharing)) return 1;
-  return section.is_shared ? micro_batches + 1 : micro_batches;
+  if (!section.is_shared) return micro_batches;
+  return micro_batches * static_cast<double>(specs[section.params[0]].other_depths.size()) + 1;
 }
 
 // How often a section's values are gathered in a step: those that stay once, a layer's that come and go for each of its
@@ -66,7 +69,7 @@ double data_bytes(const RunShape& run, const std::vector<spec::ParamSpec>& specs
   for (const spec::FlatSection& section : layout.sections) {
     double count = 0;
     for (const size_t param : section.params) count += static_cast<double>(layout.counts[param]);
-    bytes += count * (ways * wire * num_sends(section, sharing, micro_batches) +
+    bytes += count * (ways * wire * num_sends(section, specs, sharing, micro_batches) +
                       element * num_gathers(section, sharing, run.recompute, micro_batches));
   }
   return bytes * ring(run.num_sharers());

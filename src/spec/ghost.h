@@ -55,6 +55,10 @@ class GhostOps {
   // input.
   virtual Ghost self_attention(const Ghost& x, const GhostAttention& sizes) = 0;
   virtual Ghost mlp(const Ghost& x, double inner, double ffn) = 0;
+  // What follows attends to this sequence; its own stream begins anew.
+  virtual void keep_other(Ghost x) = 0;
+  // To the sequence that is kept, with projections, dropout and residual addition.
+  virtual Ghost cross_attention(const Ghost& x, const GhostAttention& sizes) = 0;
   // A linear layer from hidden to hidden that every tensor rank has whole, and an activation.
   virtual Ghost dense_activation(Ghost x) = 0;
   // The first token of each sample is used as well: on the way back its gradient meets that of the others.

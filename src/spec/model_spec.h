@@ -21,7 +21,13 @@ struct Depth {
   // Elements of activations that leave every rank: to the depth after; in sums over tensor ranks, on the way forward
   // and back; between context ranks on either way, of all tensor ranks together.
   double passed_on = 0, summed_forward = 0, summed_backward = 0, exchanged = 0;
+  // Of its residual stream; 0: the sequence length of the run. `other_tokens`: of another sequence that the layer
+  // attends to, and passes on beside the stream.
+  double tokens = 0, other_tokens = 0;
   GhostProgram ghost;
+  // What runs before and after a layer and never again with it; may be null. A recomputed range of layers does not
+  // reach beyond them.
+  GhostProgram before, after;
 };
 
 struct ModelSpec {

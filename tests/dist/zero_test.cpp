@@ -229,7 +229,7 @@ struct Layers {
   void run_micro_batch(const pipeline::RecomputePlan& recompute, double scale) {
     at::Tensor x = (at::arange(3 * kWidth, at::kFloat).view({3, kWidth}) * scale).sin().requires_grad_(true);
     x = apply(0, x);
-    const auto layer = [this](int64_t number, const at::Tensor& in) {
+    const auto layer = [this](int64_t number, const at::Tensor& in, const auto&) {
       const at::Tensor entered = dist::before_layer(&layers, number, in);
       return dist::after_layer(&layers, number, apply(number + 1, entered).tanh() + entered);
     };

@@ -64,7 +64,7 @@ class MlpModel : public pipeline::Stage {
                        ? kernels::dropout(words_->forward(models::context_rows(grid_, batch.ids.size(1)).of(batch.ids)),
                                           context->dropout_site("embedding"))
                        : input.tensors.at(0).tensor;
-    const auto layer = [this, context](int64_t number, const at::Tensor& in) {
+    const auto layer = [this, context](int64_t number, const at::Tensor& in, const auto&) {
       const int64_t global = first_layer_ + number;
       const at::Tensor out =
           layers_[static_cast<size_t>(number)].forward(dist::before_layer(builder_.gather, global, in), *context);

@@ -45,19 +45,8 @@ void refuse_rows_of_decoders(OptionTable& table) {
   const auto refuse = [&](Takes takes, const char* reason, std::initializer_list<const char*> names) {
     for (const char* name : names) table.add_refused(name, takes, reason);
   };
-  const char* const positions = "a BERT learns its positions; leave it out";
-  refuse(Takes::kFlag, positions,
-         {"--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling"});
-  refuse(Takes::kOne, positions,
-         {"--rotary-position-embeddings-theta", "--rotary-base", "--rotary-percent", "--rope-scaling-type",
-          "--rope-scaling-factor", "--rotary-seq-len-interpolation-factor"});
-  refuse(Takes::kOne, "every token of a BERT sees all others; leave it out", {"--window-size"});
-  const char* const heads = "each query head of a BERT has a key and a value head of its own; leave it out";
-  refuse(Takes::kOne, heads, {"--num-key-value-heads", "--num-query-groups"});
-  refuse(Takes::kFlag, heads, {"--group-query-attention"});
-  refuse(Takes::kFlag, "the layers of a BERT have layer norms and biases; leave it out",
-         {"--qk-layernorm", "--disable-bias-linear", "--add-qkv-bias"});
-  refuse(Takes::kFlag, "a BERT has no norm after its embeddings; leave it out", {"--embed-layernorm"});
+  refuse_decoder_rows(table, "BERT");
+  refuse(Takes::kFlag, "the layers of a BERT have layer norms and biases; leave it out", {"--disable-bias-linear"});
   refuse(Takes::kFlag, "the masked-LM head of a BERT uses the word embeddings; leave it out",
          {"--untie-embeddings-and-output-weights"});
   const char* const gelu = "the activation of a BERT is gelu; leave it out";

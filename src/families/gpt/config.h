@@ -101,7 +101,4 @@ GptConfig gpt_config(const config::RunConfig& run);
 // The options that make such a model; the vocabulary is none of the model's options.
 GptSettings gpt_settings(const GptConfig& model);
 
-// The words of --activation.
-const std::vector<std::pair<std::string, spec::Activation>>& activation_names();
-
 }  // namespace espalier::families

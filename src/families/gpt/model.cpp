@@ -38,7 +38,7 @@ spec::GhostProgram output_ghost(const GptConfig& model) {
 std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_length) {
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double vocabulary = static_cast<double>(model.padded_vocab_size);
-  const spec::Depth layer = layer_depth(model.layers(), s, visible_pairs(model, s));
+  const spec::Depth layer = layer_depth(model.layers(), {.tokens = s, .pairs = visible_pairs(model, s)});
   std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer);
   for (size_t number = 0; number < depths.size(); ++number)
     depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);

@@ -230,17 +230,6 @@ void add_shape(OptionTable& table, GptSettings& settings) {
 
 }  // namespace
 
-const std::vector<std::pair<std::string, spec::Activation>>& activation_names() {
-  using spec::Activation;
-  static const std::vector<std::pair<std::string, Activation>> names = {
-      {"gelu_tanh", Activation::kGeluTanh}, {"gelu", Activation::kGeluErf},
-      {"relu", Activation::kRelu},          {"squared_relu", Activation::kSquaredRelu},
-      {"silu", Activation::kSilu},          {"swiglu", Activation::kSwiglu},
-      {"geglu", Activation::kGeglu},        {"geglu_tanh", Activation::kGegluTanh},
-      {"reglu", Activation::kReglu},        {"liglu", Activation::kLiglu}};
-  return names;
-}
-
 namespace internal {
 
 void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {

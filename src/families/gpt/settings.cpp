@@ -1,6 +1,7 @@
 // From a model to the options that make it.
 #include "base/format.h"
 #include "families/gpt/config.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families {
 namespace {

@@ -47,11 +47,13 @@ BertModel::BertModel(const nn::LayerBuilder& builder, const families::BertConfig
 }
 
 std::vector<pipeline::TensorShape> BertModel::input_shapes(const tensor::Batch& batch) const {
-  return word_embeddings_ ? std::vector<pipeline::TensorShape>() : layers_.hidden_shape(batch);
+  if (word_embeddings_) return {};
+  return {layers_.hidden_shape("hidden", batch)};
 }
 
 std::vector<pipeline::TensorShape> BertModel::output_shapes(const tensor::Batch& batch) const {
-  return lm_head_ ? std::vector<pipeline::TensorShape>() : layers_.hidden_shape(batch);
+  if (lm_head_) return {};
+  return {layers_.hidden_shape("hidden", batch)};
 }
 
 at::Tensor BertModel::embed(const tensor::Batch& batch, const nn::ForwardContext& context) const {

@@ -36,11 +36,13 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const families::GptConfig& c
 }
 
 std::vector<pipeline::TensorShape> GptModel::input_shapes(const tensor::Batch& batch) const {
-  return word_embeddings_ ? std::vector<pipeline::TensorShape>() : layers_.hidden_shape(batch);
+  if (word_embeddings_) return {};
+  return {layers_.hidden_shape("hidden", batch)};
 }
 
 std::vector<pipeline::TensorShape> GptModel::output_shapes(const tensor::Batch& batch) const {
-  return output_layer_ ? std::vector<pipeline::TensorShape>() : layers_.hidden_shape(batch);
+  if (output_layer_) return {};
+  return {layers_.hidden_shape("hidden", batch)};
 }
 
 at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,

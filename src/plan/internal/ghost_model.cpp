@@ -158,20 +158,85 @@ Ghost GhostModel::self_attention(const Ghost& x, const spec::GhostAttention& of_
   return add_dropout(sum_and_split(linear(mixed, projection, s_.hidden)));
 }
 
+void GhostModel::set_tokens(double of_sample) {
+  const double share = of_sample == 0 ? 1 : of_sample / of_run_.sequence_length;
+  s_.rows = of_run_.rows * share;
+  s_.tokens = of_run_.tokens * share;
+}
+
+void GhostModel::keep_other(Ghost x) {
+  other_ = std::move(x);
+  push([this](const Ghost&) {
+    other_.reset();
+    return std::exchange(other_gradient_, Ghost());
+  });
+}
+
+// Computed before the queries, so that its backward comes after theirs; the stream's gradient waits meanwhile.
+Ghost GhostModel::keys_and_values(const spec::GhostAttention& of_model) {
+  const double own_tokens = s_.tokens / of_run_.tokens * of_run_.sequence_length;
+  const double columns = (of_model.qkv - of_model.projection) / s_.tensor_ranks;
+  std::vector<Backward> stream = std::exchange(graph_, {});
+  set_tokens(other_tokens_);
+  const Ghost key_value = linear(gather(other_), s_.hidden, columns);
+  set_tokens(own_tokens);
+  std::swap(stream, graph_);
+  push([this, steps = std::move(stream), own_tokens](const Ghost& dy) {
+    set_tokens(other_tokens_);
+    Ghost gradient = std::exchange(key_value_gradient_, Ghost());
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) gradient = (*step)(std::move(gradient));
+    if (other_gradient_ == nullptr) other_gradient_ = std::move(gradient);  // else it is added in place
+    set_tokens(own_tokens);
+    return dy;
+  });
+  return key_value;
+}
+
+Ghost GhostModel::cross_attention(const Ghost& x, const spec::GhostAttention& of_model) {
+  const double projection = of_model.projection / s_.tensor_ranks;
+  const Ghost key_value = keys_and_values(of_model);
+  const Ghost query = linear(gather(x), s_.hidden, projection);
+  const Ghost mixed = make(s_.tokens * projection * s_.element);
+  if (has_graph_) {
+    const Ghost log_sum_exp = make(s_.tokens * of_model.heads / s_.tensor_ranks * kFp32);
+    save("cross_attention", "query", query);
+    save("cross_attention", "key_value", key_value);
+    save("cross_attention", "result", mixed);
+    save("cross_attention", "log_sum_exp", log_sum_exp);
+    push([this, query, key_value, mixed, log_sum_exp](const Ghost&) {
+      key_value_gradient_ = make(key_value->bytes());
+      return make(query->bytes());
+    });
+  }
+  return add_dropout(sum_and_split(linear(mixed, projection, s_.hidden)));
+}
+
 Ghost GhostModel::mlp(const Ghost& x, double inner, double ffn) {
   const double width = ffn / s_.tensor_ranks;
   const Ghost active = activation(linear(gather(x), s_.hidden, inner / s_.tensor_ranks), width);
   return add_dropout(sum_and_split(linear(active, width, s_.hidden)));
 }
 
-Ghost GhostModel::layer(const Ghost& x, int64_t depth) {
+// What a depth computes, with the sizes of its stream on either way.
+Ghost GhostModel::pass(const spec::GhostProgram& program, Ghost x, int64_t number) {
+  const double tokens = depth(number).tokens;
+  set_tokens(tokens);
+  x = program(*this, x);
+  push([this, tokens](const Ghost& dy) {
+    set_tokens(tokens);
+    return dy;
+  });
+  return x;
+}
+
+Ghost GhostModel::layer(const Ghost& x, int64_t number) {
   // Under ZeRO 3 weights come before a layer runs, in either direction, and go after it.
   const Ghost weights = make(s_.layer_weights);
   push([this](const Ghost& dy) {
     layer_weights_.reset();
     return dy;
   });
-  const Ghost y = model_.depths[static_cast<size_t>(depth)].ghost(*this, x);
+  const Ghost y = pass(depth(number).ghost, x, number);
   push([this](const Ghost& dy) {
     layer_weights_ = make(s_.layer_weights);
     return dy;
@@ -180,7 +245,7 @@ Ghost GhostModel::layer(const Ghost& x, int64_t depth) {
 }
 
 Ghost GhostModel::layers(Ghost x, const DepthRange& depths) {
-  for (int64_t depth = depths.begin; depth < depths.end; ++depth) x = layer(x, depth);
+  for (int64_t number = depths.begin; number < depths.end; ++number) x = layer(x, number);
   return x;
 }
 
@@ -189,6 +254,7 @@ Ghost GhostModel::recomputed(const Ghost& x, const DepthRange& depths) {
   const Ghost kept = divided ? make(x->bytes() * s_.kept_input_share) : x;
   save("recompute", "input", kept);
   push([this, kept, divided, depths](const Ghost& dy) {
+    set_tokens(depth(depths.begin).tokens);
     const Ghost input = divided ? make_x() : kept;
     const size_t below = graph_.size();
     const bool recorded = std::exchange(recording_, false);
@@ -291,32 +357,59 @@ Ghost GhostModel::output_backward_wide(const Ghost& x) {
 void GhostModel::forward(const DepthRange& depths, const Recompute& recompute) {
   positions_ = make(s_.positions * kInt64);
   const auto last = static_cast<int64_t>(model_.depths.size()) - 1;
-  Ghost x;
-  if (depths.contains(0))
-    x = model_.depths.front().ghost(*this, nullptr);
-  else
-    input_ = x = make_x();
+  for (const spec::Depth& any : model_.depths) other_tokens_ = std::max(other_tokens_, any.other_tokens);
+  Ghost x = depths.contains(0) ? pass(depth(0).ghost, nullptr, 0) : receive(depths.begin - 1);
   DepthRange rest{std::max<int64_t>(1, depths.begin), std::min(last, depths.end)};
   const int64_t end_of_recomputed = rest.begin + num_recomputed(recompute, rest.count());
   const int64_t each = recompute.kind == Recompute::Kind::kUniform ? recompute.num_layers : 1;
-  while (rest.begin < end_of_recomputed) {
-    const int64_t end = std::min(rest.begin + each, rest.end);
-    x = recomputed(x, {rest.begin, end});
-    rest.begin = end;
+  while (rest.begin < rest.end) {
+    const bool again = rest.begin < end_of_recomputed;
+    DepthRange range{rest.begin, again ? std::min(rest.begin + each, end_of_recomputed) : rest.end};
+    range.end = end_of_stack(range);
+    if (const auto& before = depth(range.begin).before) x = pass(before, std::move(x), range.begin);
+    x = again ? recomputed(x, range) : layers(x, range);
+    if (const auto& after = depth(range.end - 1).after) x = pass(after, std::move(x), range.end - 1);
+    rest.begin = range.end;
   }
-  x = layers(x, rest);
-  if (depths.contains(last))
-    model_.depths.back().ghost(*this, x);
-  else
+  if (depths.contains(last)) {
+    pass(depth(last).ghost, x, last);
+  } else {
     output_ = x;
+    sends_other_ = depth(depths.end - 1).other_tokens > 0;
+  }
+}
+
+// What comes from the stage before, whose last depth that is.
+Ghost GhostModel::receive(int64_t number) {
+  if (depth(number).other_tokens > 0) {
+    set_tokens(depth(number).other_tokens);
+    other_ = make_x();
+  }
+  set_tokens(depth(number).tokens);
+  return input_ = make_x();
+}
+
+// No range of layers reaches beyond what runs between two of them.
+int64_t GhostModel::end_of_stack(const DepthRange& range) const {
+  int64_t end = range.begin + 1;
+  while (end < range.end && !depth(end - 1).after && !depth(end).before) ++end;
+  return end;
 }
 
 void GhostModel::backward(bool deferring) {
   deferring_ = deferring;
+  if (sends_other_) {
+    const double tokens = s_.tokens / of_run_.tokens * of_run_.sequence_length;
+    set_tokens(other_tokens_);
+    other_gradient_ = make_x();
+    set_tokens(tokens);
+  }
   const Ghost gradient = run_backward(0, output_ == nullptr ? Ghost() : make_x());
   input_.reset();
   output_.reset();
   positions_.reset();
+  other_.reset();
+  other_gradient_.reset();
 }
 
 void GhostModel::weight_grads() { deferred_.clear(); }

@@ -16,6 +16,7 @@ using spec::Ghost;
 // parallelism.
 struct GhostSizes {
   double element = 4;           // bytes of the compute type
+  double sequence_length = 0;
   double rows = 0, tokens = 0;  // S * b; s/cp * b
   double hidden = 0;
   double tensor_ranks = 1;  // that divide heads, the MLP's width and
@@ -30,7 +31,7 @@ struct GhostSizes {
 class GhostModel : public spec::GhostOps {
  public:
   // `model` outlives it.
-  GhostModel(const spec::ModelSpec& model, const GhostSizes& sizes) : model_(model), s_(sizes) {}
+  GhostModel(const spec::ModelSpec& model, const GhostSizes& sizes) : model_(model), s_(sizes), of_run_(sizes) {}
 
   // The forward pass of these depths; what a backward needs is kept until backward() or the end of this object.
   void forward(const DepthRange& depths, const Recompute& recompute);
@@ -47,6 +48,8 @@ class GhostModel : public spec::GhostOps {
   Ghost norm(const Ghost& x, spec::Normalization kind, bool joins_residual) override;
   Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost mlp(const Ghost& x, double inner, double ffn) override;
+  void keep_other(Ghost x) override;
+  Ghost cross_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost dense_activation(Ghost x) override;
   Ghost also_first_token(Ghost x) override;
   void language_model_loss(Ghost x) override;
@@ -72,24 +75,36 @@ class GhostModel : public spec::GhostOps {
   Ghost attention(const Ghost& qkv, double projection, double heads);
   Ghost activation(const Ghost& x, double ffn);
   Ghost add_dropout(const Ghost& x);
-  Ghost layer(const Ghost& x, int64_t depth);
+  const spec::Depth& depth(int64_t number) const { return model_.depths[static_cast<size_t>(number)]; }
+  void set_tokens(double of_sample);
+  Ghost keys_and_values(const spec::GhostAttention& of_model);
+  Ghost pass(const spec::GhostProgram& program, Ghost x, int64_t number);
+  Ghost layer(const Ghost& x, int64_t number);
   Ghost layers(Ghost x, const DepthRange& depths);
   Ghost recomputed(const Ghost& x, const DepthRange& depths);
+  Ghost receive(int64_t number);
+  int64_t end_of_stack(const DepthRange& range) const;
   Ghost output_backward_panels(const Ghost& x);
   Ghost output_backward_wide(const Ghost& x);
   double logit_block() const;
 
   const spec::ModelSpec& model_;
-  GhostSizes s_;
+  GhostSizes s_;  // of the depth that is computed
+  const GhostSizes of_run_;
   spec::ByteCount count_;
   std::vector<Backward> graph_;
   std::vector<SavedBytes> saved_;
   std::vector<const spec::GhostTensor*> saved_tensors_;
   std::vector<Ghost> deferred_;
   Ghost input_, output_;  // as a stage's runner holds them between forward and backward
+  // The sequence that layers attend to, of that many tokens a sample; in backward its gradient, and that of the keys
+  // and values of the layer.
+  Ghost other_, other_gradient_, key_value_gradient_;
+  double other_tokens_ = 0;
   Ghost positions_;
   Ghost layer_weights_;  // in backward
   Ghost residual_gradient_;
+  bool sends_other_ = false;  // to the next stage
   bool has_graph_ = true, recording_ = true, deferring_ = false;
 };
 

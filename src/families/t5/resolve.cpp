@@ -1,0 +1,125 @@
+// Cross-checks of the options of a T5, and the fields that they leave to be derived.
+#include "base/format.h"
+#include "config/resolving.h"
+#include "config/unused_options.h"
+#include "families/t5/internal/t5.h"
+#include "families/transformer_options.h"
+
+namespace espalier::families::internal {
+namespace {
+
+void check_t5_lengths(const config::Resolving& resolving, const T5Settings& settings) {
+  const spec::GridShape& grid = resolving.run.grid;
+  const int64_t encoder = resolving.run.data.sequence_length, decoder = settings.decoder_seq_length;
+  const int64_t longest = std::max(encoder, decoder), positions = settings.shape.max_position_embeddings;
+  check_no_document_options(resolving, "T5");
+  if (positions > 0 && positions < longest)
+    resolving.problems.add(resolving.origin("--max-position-embeddings"), " is below the length of the ",
+                           encoder == longest ? "encoder's" : "decoder's", " sequence, ", longest, "; use ", longest,
+                           " or more");
+  if (resolving.run.parallel.sequence_parallel && decoder % grid.tensor != 0)
+    resolving.problems.add("--sequence-parallel: ", resolving.origin("--tensor-model-parallel-size"),
+                           " does not divide ", resolving.origin("--decoder-seq-length"), "; use a length of ",
+                           plan::multiples_near(decoder, grid.tensor), ", or leave --sequence-parallel out");
+}
+
+void resolve_t5_sizes(const config::Resolving& resolving, T5Config& model) {
+  if (model.decoder_num_layers == 0) model.decoder_num_layers = model.num_layers;
+  if (model.hidden_size > 0 && model.ffn_hidden_size == 0) model.ffn_hidden_size = 4 * model.hidden_size;
+  resolve_head_size(resolving, model.hidden_size, model.num_attention_heads, model.kv_channels);
+}
+
+void resolve_t5_activation(const config::Resolving& resolving, T5Settings& settings) {
+  const bool is_tanh = settings.gelu_is_fused || settings.openai_gelu;
+  T5Config& model = settings.shape;
+  model.activation = is_tanh ? spec::Activation::kGeluTanh : spec::Activation::kGeluErf;
+  for (const auto& [name, activation] : activation_names())
+    if (name == settings.activation) model.activation = activation;
+  if (settings.activation.empty()) return;
+  for (const char* name : {"--no-bias-gelu-fusion", "--openai-gelu"})
+    if (resolving.given(name))
+      resolving.problems.add(resolving.origin(name), " and ", resolving.origin("--activation"),
+                             " both name the activation; give one of the two");
+}
+
+// Which stages are the encoder's.
+void resolve_t5_stages(const config::Resolving& resolving, T5Settings& settings) {
+  const config::ParallelConfig& parallel = resolving.run.parallel;
+  const T5Config& model = settings.shape;
+  const int64_t stages = resolving.run.grid.pipeline;
+  if (parallel.num_layers_per_virtual_pipeline_stage)
+    resolving.problems.add(resolving.origin("--num-layers-per-virtual-pipeline-stage"),
+                           ": a stage of a T5 is the encoder's or the decoder's, not both in turns; leave it out");
+  if (!parallel.pp_partition_method.empty() && parallel.pp_partition_method != "type:transformer")
+    resolving.problems.add(resolving.origin("--pp-partition-method"),
+                           ": the stages of a T5 are divided by --pipeline-model-parallel-split-rank; leave it out");
+  const bool is_given = resolving.given("--pipeline-model-parallel-split-rank");
+  if (!is_given) settings.split_rank = stages / 2;
+  if (model.num_layers == 0 || model.decoder_num_layers == 0) return;
+  if (stages == 1) {
+    if (is_given)
+      resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"),
+                             " divides pipeline stages, and there is one; leave it out, or give "
+                             "--pipeline-model-parallel-size 2 or more");
+    settings.split_rank = 0;
+    return;
+  }
+  if (settings.split_rank >= stages) {
+    resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"), " leaves no stage of the ", stages,
+                           " for the decoder; use 1 to ", stages - 1);
+    return;
+  }
+  const auto check_side = [&](const char* side, const char* row, int64_t layers, int64_t of_side) {
+    if (layers < of_side)
+      resolving.problems.add("the ", side, "'s ", of_side, " of ", stages, " pipeline stages have ", layers,
+                             layers == 1 ? " layer" : " layers", " to divide (", resolving.origin(row),
+                             "); each needs one: choose another --pipeline-model-parallel-split-rank, or fewer stages");
+  };
+  check_side("encoder", "--num-layers", model.num_layers, settings.split_rank);
+  check_side("decoder", resolving.given("--decoder-num-layers") ? "--decoder-num-layers" : "--num-layers",
+             model.decoder_num_layers, stages - settings.split_rank);
+}
+
+}  // namespace
+
+void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config) {
+  T5Settings& settings = config.as<T5Settings>();
+  T5Config& model = settings.shape;
+  resolve_t5_sizes(resolving, model);
+  resolve_t5_activation(resolving, settings);
+  check_t5_lengths(resolving, settings);
+  check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
+  // Of a length that is missing, that is said already.
+  if (resolving.run.data.sequence_length > 0) t5_samples(resolving.run).check(resolving.problems);
+  if (resolving.run.grid.context > 1)
+    resolving.problems.add(resolving.origin("--context-parallel-size"),
+                           ": a T5's decoder attends to a sequence of another length, which is not divided over "
+                           "processes; leave it out, and use --tensor-model-parallel-size with --sequence-parallel");
+  else
+    check_tensor_division(resolving, model.num_attention_heads, model.ffn_hidden_size);
+  resolve_t5_stages(resolving, settings);
+}
+
+std::string t5_partition(const config::RunConfig& run) {
+  const T5Settings& settings = run.model.as<T5Settings>();
+  const T5Config& model = settings.shape;
+  const int64_t stages = run.grid.pipeline, of_encoder = settings.split_rank;
+  const int64_t of_decoder = stages - of_encoder;
+  // What cannot be divided has been reported.
+  if (stages == 1 || of_encoder < 1 || of_decoder < 1 || model.num_layers < of_encoder ||
+      model.decoder_num_layers < of_decoder)
+    return "";
+  std::string text = "list:";
+  const auto add_side = [&](int64_t layers, int64_t of_side) {
+    for (int64_t stage = 0; stage < of_side; ++stage)
+      text += concat(text.back() == ':' ? "" : ",", layers / of_side + (stage < layers % of_side ? 1 : 0));
+  };
+  add_side(model.num_layers, of_encoder);
+  add_side(model.decoder_num_layers, of_decoder);
+  return text;
+}
+
+// Every option of the family has its effect whatever the others are.
+void find_unused_t5(const config::RunConfig&, config::UnusedOptions&) {}
+
+}  // namespace espalier::families::internal

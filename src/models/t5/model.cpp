@@ -1,0 +1,156 @@
+#include "models/t5/model.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "data/sentence_dataset.h"
+#include "kernels/dropout.h"
+#include "models/lm_loss.h"
+#include "models/t5/batch.h"
+
+namespace espalier::models {
+namespace {
+
+constexpr const char* kHidden = "hidden";
+constexpr const char* kEncoded = "encoded";
+
+at::Tensor tensor_named(const pipeline::StageInput& input, const std::string& name) {
+  for (const pipeline::NamedTensor& tensor : input.tensors)
+    if (tensor.name == name) return tensor.tensor;
+  return {};
+}
+
+data::SentenceVocabulary t5_vocabulary(const text::Tokenizer& tokenizer) {
+  Problems problems;
+  data::SentenceVocabulary vocabulary =
+      data::SentenceVocabulary::make(tokenizer, data::SentenceModel::kT5, problems);
+  problems.raise();
+  return vocabulary;
+}
+
+}  // namespace
+
+T5Model::T5Model(const nn::LayerBuilder& builder, const families::T5Config& config, const plan::DepthRange& part,
+                 const StageOptions& options)
+    : config_(config),
+      part_(part),
+      grid_(builder.grid),
+      encoder_(builder, config.encoder(), part, options),
+      decoder_(builder, config.decoder(), part, options) {
+  if (part.contains(0) || part.contains(config.decoder_depth())) {
+    word_embeddings_.emplace(builder, "word_embeddings");
+    position_embeddings_.emplace(builder, "position_embeddings");
+  }
+  if (part.contains(config.num_layers))
+    encoder_final_layernorm_.emplace(builder, "encoder.final_layernorm", config.normalization,
+                                     config.layernorm_epsilon);
+  if (!part.contains(config.last_depth())) return;
+  decoder_final_layernorm_.emplace(builder, "decoder.final_layernorm", config.normalization, config.layernorm_epsilon);
+  output_layer_.emplace(builder, config.tie_output ? "word_embeddings" : "lm_head",
+                        config.add_bias_linear ? "lm_head.bias" : "");
+}
+
+// What passes to that depth from the one before it.
+std::vector<pipeline::TensorShape> T5Model::shapes_before(int64_t depth, const tensor::Batch& batch) const {
+  if (depth == 0 || depth > config_.last_depth()) return {};
+  const int64_t length = batch.extra.at(kEncoderIds).size(1);
+  if (depth < config_.decoder_depth()) return {encoder_.hidden_shape(kHidden, batch, length)};
+  const pipeline::TensorShape encoded = encoder_.hidden_shape(kEncoded, batch, length);
+  if (depth == config_.decoder_depth()) return {encoded};
+  return {decoder_.hidden_shape(kHidden, batch), encoded};
+}
+
+std::vector<pipeline::TensorShape> T5Model::input_shapes(const tensor::Batch& batch) const {
+  return shapes_before(part_.begin, batch);
+}
+
+std::vector<pipeline::TensorShape> T5Model::output_shapes(const tensor::Batch& batch) const {
+  return shapes_before(part_.end, batch);
+}
+
+at::Tensor T5Model::embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
+                          const char* site) const {
+  const SequenceRows local = encoder_.local_rows(ids.size(1));
+  const at::Tensor x = word_embeddings_->forward(ids) + position_embeddings_->forward(local.of(positions));
+  return kernels::dropout(x, context.dropout_site(site));
+}
+
+T5Model::Context T5Model::encoder_context(const pipeline::StageInput& input) const {
+  tensor::AttentionContext attention;
+  attention.mask = tensor::AttentionContext::Mask::kFull;
+  attention.last_key = input.batch->extra.at(kEncoderLastKeys);
+  return std::make_shared<const nn::ForwardContext>(encoder_.training_context(
+      input, attention, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout},
+      input.batch->extra.at(kEncoderIds).size(1)));
+}
+
+T5Model::Context T5Model::decoder_context(const pipeline::StageInput& input) const {
+  const auto context = std::make_shared<nn::ForwardContext>(decoder_.training_context(
+      input, {}, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
+  context->cross_attention = context->attention;
+  context->cross_attention.mask = tensor::AttentionContext::Mask::kFull;
+  context->cross_attention.last_key = input.batch->extra.at(kCrossLastKeys);
+  return context;
+}
+
+pipeline::StageOutput T5Model::forward(const pipeline::StageInput& input) {
+  const tensor::Batch& batch = *input.batch;
+  const int64_t decoder_depth = config_.decoder_depth();
+  at::Tensor x = tensor_named(input, kHidden), encoded = tensor_named(input, kEncoded);
+  ESPALIER_CHECK(input.tensors.size() == input_shapes(batch).size(), input.tensors.size(),
+                 " tensors for a part of a T5");
+  if (part_.begin < decoder_depth) {
+    const Context context = encoder_context(input);
+    if (part_.contains(0))
+      x = embed(batch.extra.at(kEncoderIds), batch.extra.at(kEncoderPositions), *context, "embedding");
+    x = encoder_.forward(x, context);
+    if (encoder_final_layernorm_) encoded = encoder_final_layernorm_->forward(x);
+  }
+  if (part_.end > decoder_depth) {
+    const Context context = decoder_context(input);
+    if (part_.contains(decoder_depth)) x = embed(batch.ids, batch.positions, *context, "decoder.embedding");
+    x = decoder_.forward(x, context, encoded);
+  }
+  if (output_layer_)
+    return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, decoder_final_layernorm_->forward(x), batch)}};
+  if (part_.end < decoder_depth) return {.tensors = {{kHidden, x}}, .loss = {}};
+  if (part_.end == decoder_depth) return {.tensors = {{kEncoded, encoded}}, .loss = {}};
+  return {.tensors = {{kHidden, x}, {kEncoded, encoded}}, .loss = {}};
+}
+
+void T5Model::visit(tensor::ParamVisitor& visitor) {
+  if (word_embeddings_) visitor.child("word_embeddings", *word_embeddings_);
+  if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
+  encoder_.visit(visitor);
+  if (encoder_final_layernorm_) visitor.child("encoder.final_layernorm", *encoder_final_layernorm_);
+  decoder_.visit(visitor);
+  if (!output_layer_) return;
+  visitor.child("decoder.final_layernorm", *decoder_final_layernorm_);
+  if (!config_.tie_output) visitor.child("lm_head", *output_layer_);
+  // A tied output is the word embedding again; only where that lies elsewhere is it this part's own.
+  if (config_.tie_output && !word_embeddings_) visitor.child("word_embeddings", *output_layer_);
+  if (output_layer_->bias() != nullptr) visitor.param("lm_head.bias", *output_layer_->bias());
+}
+
+const FamilyRuntime& t5_runtime() {
+  static const FamilyRuntime runtime{
+      .family = &families::t5_family(),
+      .build = [](const nn::LayerBuilder& builder, const config::RunConfig& run, const plan::DepthRange& depths,
+                  const StageOptions& options) -> std::unique_ptr<pipeline::Stage> {
+        return std::make_unique<T5Model>(builder, families::t5_config(run), depths, options);
+      },
+      .open_data =
+          [](const data::DataSetOptions& options, const config::RunConfig& run, const text::Tokenizer& tokenizer) {
+            data::SentenceSampleOptions samples = families::t5_samples(run);
+            samples.vocabulary = t5_vocabulary(tokenizer);
+            return as_sources(data::SentenceDataSets::open(options, samples));
+          },
+      .collate = [](const config::RunConfig&, const text::Tokenizer& tokenizer) -> Collate {
+        return [pad = t5_vocabulary(tokenizer).pad](const std::vector<SampleRow>& rows) {
+          return make_t5_batch(rows, pad);
+        };
+      }};
+  return runtime;
+}
+
+}  // namespace espalier::models
