@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "data/sentence_vocabulary.h"
 #include "generate_options.h"
 #include "infer/generate.h"
 #include "infer/load_model.h"
@@ -27,12 +28,15 @@ std::vector<std::string> lines_of_stdin() {
   return lines;
 }
 
-// An empty text starts after an end of document, as every document but the first of a training sample does.
-std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const std::vector<std::string>& prompts) {
+// An empty text starts after an end of document, as every document but the first of a training sample does. For a model
+// with an encoder the words <extra_id_N> are the tokens that stand for what it is to fill in.
+std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
+                                         bool has_encoder) {
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {
-    ids.push_back(tokenizer.encode(prompt));
+    ids.push_back(has_encoder ? data::encode_with_sentinels(tokenizer, prompt) : tokenizer.encode(prompt));
     if (!ids.back().empty()) continue;
+    if (has_encoder) throw UserError("an empty prompt: an encoder needs at least one token", ExitCode::kUsage);
     if (!tokenizer.eod())
       throw UserError("an empty prompt needs an end-of-document token to start from, and the tokenizer has none",
                       ExitCode::kUsage);
@@ -41,10 +45,20 @@ std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const
   return ids;
 }
 
-void print(const std::string& prompt, const infer::Generated& result, const text::Tokenizer& tokenizer, bool json) {
-  const std::string text = text::decode_continuation(tokenizer, result.prompt_ids, result.generated_ids);
+// What a decoder answers to what an encoder has read, with the tokens that say what is filled in.
+std::string answer_of(const infer::Generated& result, const text::Tokenizer& tokenizer, const models::TextEnds& ends) {
+  std::vector<int32_t> ids = result.generated_ids;
+  if (!ids.empty() && ids.back() == ends.end) ids.pop_back();
+  return tokenizer.decode(ids);
+}
+
+void print(const std::string& prompt, const infer::Generated& result, const infer::LoadedModel& loaded, bool json) {
+  const bool answers = loaded.text_ends.has_value();
+  const std::string text = answers
+                               ? answer_of(result, *loaded.tokenizer, *loaded.text_ends)
+                               : text::decode_continuation(*loaded.tokenizer, result.prompt_ids, result.generated_ids);
   if (!json) {
-    std::printf("%s%s\n", prompt.c_str(), text.c_str());
+    std::printf("%s%s\n", answers ? "" : prompt.c_str(), text.c_str());
     return;
   }
   const nlohmann::ordered_json object = {{"prompt", prompt},
@@ -68,14 +82,18 @@ int generate(const std::vector<std::string>& arguments) {
                                             .top_k = options.is_greedy() ? 1 : options.top_k,
                                             .top_p = options.top_p,
                                             .seed = static_cast<uint64_t>(options.seed)},
-                               .stop_ids = {}};
-  if (options.stop_at_eod && loaded.tokenizer->eod()) config.stop_ids.push_back(*loaded.tokenizer->eod());
+                               .stop_ids = {},
+                               .begin_id = {}};
+  if (loaded.text_ends) config.begin_id = loaded.text_ends->begin;
+  const std::optional<int32_t> stop = loaded.text_ends ? loaded.text_ends->end : loaded.tokenizer->eod();
+  if (options.stop_at_eod && stop) config.stop_ids.push_back(*stop);
   Progress progress("generate", static_cast<int64_t>(prompts.size()) * options.tokens_to_generate,
                     Progress::Unit::kItems, "tokens");
-  const auto results = infer::generate(*loaded.model, loaded.params->compute_type(), encode(*loaded.tokenizer, prompts),
-                                       config, [&](size_t, int32_t) { progress.advance(1); });
+  const auto results = infer::generate(*loaded.model, loaded.params->compute_type(),
+                                       encode(*loaded.tokenizer, prompts, loaded.text_ends.has_value()), config,
+                                       [&](size_t, int32_t) { progress.advance(1); });
   progress.finish();
-  for (size_t row = 0; row < prompts.size(); ++row) print(prompts[row], results[row], *loaded.tokenizer, options.json);
+  for (size_t row = 0; row < prompts.size(); ++row) print(prompts[row], results[row], loaded, options.json);
   return 0;
 }
 

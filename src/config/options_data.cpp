@@ -57,7 +57,9 @@ void add_data(OptionTable& table, RunConfig& config) {
       .choices({"infer", "mmap", "lazy", "cached"})
       .on_resume(ResumeRule::kFree);
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
-  table.add("--encoder-seq-length", data.encoder_seq_length, "another name of --seq-length; where both are given they are equal")
+  table
+      .add("--encoder-seq-length", data.encoder_seq_length,
+           "another name of --seq-length; where both are given they are equal")
       .minimum(1)
       .maximum(1e9);
   table.add("--reset-position-ids", data.reset_position_ids, "positions begin again at each document");

@@ -55,4 +55,25 @@ SentenceVocabulary SentenceVocabulary::make(const text::Tokenizer& tokenizer, Se
   return vocabulary;
 }
 
+std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std::string_view text) {
+  static constexpr std::string_view kOpening = "<extra_id_";
+  std::vector<int32_t> ids;
+  const auto append = [&](std::string_view piece) {
+    const std::vector<int32_t> more = tokenizer.encode(piece);
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  size_t done = 0;
+  for (size_t at = text.find(kOpening); at != std::string_view::npos; at = text.find(kOpening, at + 1)) {
+    const size_t end = text.find('>', at);
+    if (end == std::string_view::npos) break;
+    const auto sentinel = tokenizer.piece_to_id(text.substr(at, end + 1 - at));
+    if (!sentinel) continue;
+    append(text.substr(done, at - done));
+    ids.push_back(*sentinel);
+    done = end + 1;
+  }
+  append(text.substr(done));
+  return ids;
+}
+
 }  // namespace espalier::data

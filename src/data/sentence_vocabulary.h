@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -28,5 +29,8 @@ struct SentenceVocabulary {
   // of Hugging Face's T5) begins T5's decoder with PAD, as transformers does.
   static SentenceVocabulary make(const text::Tokenizer& tokenizer, SentenceModel model, Problems& problems);
 };
+
+// The ids of a text in which the words <extra_id_0> and so on are those tokens, as far as the tokenizer has them.
+std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std::string_view text);
 
 }  // namespace espalier::data

@@ -74,11 +74,10 @@ void check_tensor_division(const config::Resolving& resolving, int64_t num_heads
   const spec::GridShape& grid = resolving.run.grid;
   if (num_heads == 0) return;
   if (num_heads % grid.tensor != 0 || ffn_hidden_size % grid.tensor != 0)
-    resolving.problems.add(
-        resolving.origin("--tensor-model-parallel-size"), " does not divide ",
-        num_heads % grid.tensor != 0 ? resolving.origin("--num-attention-heads")
-                                     : concat("the MLP's width ", ffn_hidden_size),
-        "; use ", plan::divisors_near(grid.tensor, std::gcd(num_heads, ffn_hidden_size)));
+    resolving.problems.add(resolving.origin("--tensor-model-parallel-size"), " does not divide ",
+                           num_heads % grid.tensor != 0 ? resolving.origin("--num-attention-heads")
+                                                        : concat("the MLP's width ", ffn_hidden_size),
+                           "; use ", plan::divisors_near(grid.tensor, std::gcd(num_heads, ffn_hidden_size)));
   else if (num_heads / grid.tensor % grid.context != 0)
     resolving.problems.add(resolving.origin("--context-parallel-size"), " does not divide the ",
                            num_heads / grid.tensor, " heads of a tensor rank (", num_heads, " / ", grid.tensor,

@@ -16,8 +16,8 @@ namespace espalier::families {
 void add_dropout_rows(OptionTable& table, double& attention_dropout, double& hidden_dropout);
 void add_initialization_row(OptionTable& table, double& init_method_std);
 
-// Rows of Megatron's decoders that a model ("BERT") refuses which has positions of its own kind, sees whole samples, and
-// has a key for each query head.
+// Rows of Megatron's decoders that a model ("BERT") refuses which has positions of its own kind, sees whole samples,
+// and has a key for each query head.
 void refuse_decoder_rows(OptionTable& table, const std::string& model);
 
 // The words of --activation.
@@ -27,7 +27,6 @@ const std::vector<std::pair<std::string, spec::Activation>>& activation_names();
 void resolve_head_size(const config::Resolving& resolving, int64_t hidden_size, int64_t num_heads,
                        int64_t& kv_channels);
 void check_dropout(const config::Resolving& resolving, double attention_dropout, double hidden_dropout);
-
 
 // The heads and the MLP's width over the tensor ranks, the heads of one of those over the context ranks; each query
 // head has a key and a value head of its own.

@@ -15,6 +15,12 @@ int64_t longest_of(const std::vector<std::vector<int32_t>>& prompts) {
   return static_cast<int64_t>(longest);
 }
 
+std::vector<int64_t> lengths_of(const std::vector<std::vector<int32_t>>& prompts) {
+  std::vector<int64_t> lengths;
+  for (const auto& prompt : prompts) lengths.push_back(static_cast<int64_t>(prompt.size()));
+  return lengths;
+}
+
 // [b, longest], padded after each prompt.
 at::Tensor prompt_ids(const std::vector<std::vector<int32_t>>& prompts) {
   at::Tensor ids = at::zeros({static_cast<int64_t>(prompts.size()), longest_of(prompts)}, at::kLong);
@@ -27,12 +33,12 @@ at::Tensor prompt_ids(const std::vector<std::vector<int32_t>>& prompts) {
 // Logits after the last of the `news[row]` ids with which each row of `ids` begins, [b, V]; what follows them is
 // padding, and is not in the cache afterwards.
 at::Tensor next_logits(const models::Decoder& model, const at::Tensor& ids, const std::vector<int64_t>& news,
-                       tensor::KeyValueCache& cache) {
+                       tensor::KeyValueCache& cache, const models::Encoded* encoded) {
   const at::Tensor counts = at::tensor(news, at::kLong), lengths = at::tensor(cache.lengths, at::kLong);
   const at::Tensor positions = (lengths.view({-1, 1}) + at::arange(ids.size(1), at::kLong)).contiguous();
   nn::ForwardContext context{.attention = model.attention_context()};
   context.attention.cache = &cache;
-  const at::Tensor hidden = model.hidden_states(ids, positions, context);  // [s, b, h]
+  const at::Tensor hidden = model.hidden_states(ids, positions, context, encoded);  // [s, b, h]
   for (size_t row = 0; row < news.size(); ++row) cache.lengths[row] -= ids.size(1) - news[row];
   return model.logits(hidden.index({counts - 1, at::arange(ids.size(0), at::kLong)})).contiguous();
 }
@@ -43,8 +49,24 @@ tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarTyp
   cache.capacity = capacity;
   cache.lengths.assign(static_cast<size_t>(rows), 0);
   const auto part = [&] { return at::empty({rows, model.num_groups, capacity, model.head_size}, type); };
-  for (int64_t layer = 0; layer < model.num_layers; ++layer) cache.layers.push_back({part(), part(), {}});
+  cache.layers.resize(static_cast<size_t>(model.first_layer));
+  for (int64_t layer = model.first_layer; layer < model.num_layers; ++layer)
+    cache.layers.push_back({part(), part(), {}});
   return cache;
+}
+
+// Of an encoder, which reads all of a prompt and adds nothing; of a decoder, which begins with one token.
+void check_encoder_lengths(const models::DecoderShape& model, int64_t longest_prompt, int64_t new_tokens) {
+  if (model.max_positions == 0) return;
+  if (longest_prompt > model.max_positions)
+    throw UserError(concat("the longest prompt has ", longest_prompt, " tokens, but the model has learned ",
+                           model.max_positions, " positions. Shorten it."),
+                    ExitCode::kUsage);
+  if (1 + new_tokens > model.max_positions)
+    throw UserError(concat("--tokens-to-generate ", new_tokens, " and the token that the decoder begins with are more ",
+                           "than the ", model.max_positions, " positions that the model has learned. Ask for at most ",
+                           model.max_positions - 1, "."),
+                    ExitCode::kUsage);
 }
 
 void check_length(const models::DecoderShape& model, int64_t longest_prompt, int64_t new_tokens) {
@@ -69,21 +91,26 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
                                 const TokenCallback& on_token) {
   ESPALIER_CHECK(std::all_of(prompts.begin(), prompts.end(), [](const auto& prompt) { return !prompt.empty(); }),
                  "empty prompt");
-  const int64_t longest = longest_of(prompts), count = static_cast<int64_t>(prompts.size());
+  const int64_t count = static_cast<int64_t>(prompts.size());
   const models::DecoderShape shape = model.decoder_shape();
-  check_length(shape, longest, config.tokens_to_generate);
+  std::vector<std::vector<int32_t>> begun = prompts;  // the beginnings of the texts that the decoder goes on with
+  std::optional<models::Encoded> encoded;
+  if (config.begin_id) {
+    check_encoder_lengths(shape, longest_of(prompts), config.tokens_to_generate);
+    encoded = model.encode(prompt_ids(prompts), lengths_of(prompts));
+    begun.assign(prompts.size(), {*config.begin_id});
+  }
+  const int64_t longest = longest_of(begun);
+  if (!encoded) check_length(shape, longest, config.tokens_to_generate);
   tensor::KeyValueCache cache = new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
   std::vector<Generated> results;
-  std::vector<int64_t> news;  // ids of each row that the model has not seen
-  for (const auto& prompt : prompts) {
-    results.push_back({prompt, {}, {}});
-    news.push_back(static_cast<int64_t>(prompt.size()));
-  }
+  for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});
+  std::vector<int64_t> news = lengths_of(begun);  // ids of each row that the model has not seen
   std::vector<bool> done(prompts.size(), false);
 
-  at::Tensor ids = prompt_ids(prompts);  // [b, s] of this pass
+  at::Tensor ids = prompt_ids(begun);  // [b, s] of this pass
   for (int64_t produced = 0; produced < config.tokens_to_generate; ++produced) {
-    const at::Tensor logits = next_logits(model, ids, news, cache);
+    const at::Tensor logits = next_logits(model, ids, news, cache, encoded ? &*encoded : nullptr);
     ids = at::zeros({count, 1}, at::kLong);
     news.assign(prompts.size(), 1);
     for (size_t row = 0; row < prompts.size(); ++row) {

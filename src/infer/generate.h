@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct GenerateConfig {
   int64_t tokens_to_generate = 64;
   SamplingConfig sampling;
   std::vector<int32_t> stop_ids;  // the end-of-document token; it ends the text and is part of generated_ids
+  // Of a model whose prompts an encoder reads: what its own text begins with, which is no part of generated_ids.
+  std::optional<int32_t> begin_id;
 };
 
 struct Generated {
@@ -25,9 +28,9 @@ struct Generated {
 // Called for every new token of every row, in order.
 using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
-// Continues each prompt (at least one id each). All prompts form one batch, in which each row has its own length:
-// shorter prompts are padded at their end for the first pass, and nothing sees that. A model with learned positions
-// cannot go beyond max_position_embeddings: UserError.
+// Continues each prompt (at least one id each), or answers it where there is an encoder. All prompts form one batch, in
+// which each row has its own length: shorter prompts are padded at their end for the first pass, and nothing sees that.
+// A model with learned positions cannot go beyond max_position_embeddings: UserError.
 std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token = {});

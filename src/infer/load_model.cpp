@@ -37,7 +37,8 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
                      .step = entry->step,
                      .tokenizer = {},
                      .params = {},
-                     .model = {}};
+                     .model = {},
+                     .text_ends = {}};
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const models::FamilyRuntime& family = models::runtime_of(*loaded.config.family);
@@ -51,6 +52,7 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
   checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
+  if (family.text_ends != nullptr) loaded.text_ends = family.text_ends(*loaded.tokenizer);
   loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
   return loaded;
 }

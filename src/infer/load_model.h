@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "models/build.h"
 #include "models/decoder.h"
 #include "tensor/param_set.h"
 #include "text/tokenizer.h"
@@ -19,6 +20,7 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<tensor::ParamSet> params;  // compute type of the checkpoint, no gradients
   std::unique_ptr<models::Decoder> model;
+  std::optional<models::TextEnds> text_ends;  // of a model whose prompts an encoder reads
 };
 
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.

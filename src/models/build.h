@@ -22,6 +22,11 @@ struct StageOptions {
   bool divide_kept_inputs = false;  // of recomputed layers, over the tensor ranks
 };
 
+// Ids that the text of a decoder begins and ends with, where an encoder reads the prompt.
+struct TextEnds {
+  int32_t begin = 0, end = 0;
+};
+
 struct FamilyRuntime {
   const config::Family* family = nullptr;
   // The depths of a part of the model. The builder's ParamSet holds their parameters and outlives the stage.
@@ -33,6 +38,8 @@ struct FamilyRuntime {
   Collate (*collate)(const config::RunConfig& run, const text::Tokenizer& tokenizer) = nullptr;
   // A whole model to generate and score with; null where the family's models cannot.
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
+  // Of a family with an encoder; null: its text goes on from the prompt.
+  TextEnds (*text_ends)(const text::Tokenizer& tokenizer) = nullptr;
 };
 
 // For programs that bring a family of their own: tests do. `runtime` outlives the program; its name must be new.

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "nn/forward_context.h"
 #include "tensor/attention_context.h"
@@ -12,9 +13,16 @@ namespace espalier::models {
 
 // What a cache of keys and values must hold, and how far the model reaches.
 struct DecoderShape {
-  int64_t num_layers = 0, num_groups = 0, head_size = 0;
+  // `first_layer`: number of the first one that keeps keys and values; those before it are an encoder's.
+  int64_t first_layer = 0, num_layers = 0, num_groups = 0, head_size = 0;
   int64_t vocab_size = 0;     // ids of the tokenizer: of the rows of logits, those that mean something
   int64_t max_positions = 0;  // that it has learned; 0: any
+};
+
+// What an encoder has made of the prompts.
+struct Encoded {
+  at::Tensor hidden;             // [s, b, h]
+  std::vector<int64_t> lengths;  // [b], of each row before its padding
 };
 
 class Decoder {
@@ -23,8 +31,11 @@ class Decoder {
   virtual DecoderShape decoder_shape() const = 0;
   // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the
   // keys and values of these positions; rotary positions are then those of a sequence as long as its capacity.
+  // `encoded`: of models with an encoder, for which it is needed; the same for as long as the cache is.
   virtual at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
-                                   const nn::ForwardContext& context) const = 0;
+                                   const nn::ForwardContext& context, const Encoded* encoded = nullptr) const = 0;
+  // Of models with an encoder, [b, s] ids, of which each row has `lengths` before its padding.
+  virtual Encoded encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const;
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32
   // What of the attention belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
   virtual tensor::AttentionContext attention_context() const = 0;

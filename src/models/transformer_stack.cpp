@@ -110,8 +110,7 @@ pipeline::TensorShape TransformerStack::hidden_shape(const std::string& name, co
 }
 
 nn::ForwardContext TransformerStack::training_context(const pipeline::StageInput& input,
-                                                      tensor::AttentionContext attention,
-                                                      const DropoutRates& rates,
+                                                      tensor::AttentionContext attention, const DropoutRates& rates,
                                                       std::optional<int64_t> sequence_length) const {
   nn::ForwardContext context;
   context.attention = std::move(attention);

@@ -30,8 +30,7 @@ at::Tensor own_share(const at::Tensor& x, const dist::Group& keepers) {
 
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, LayerRange range,
-                            std::shared_ptr<LayerFunction> run, const dist::Group* keepers,
-                            at::TensorList beside) {
+                            std::shared_ptr<LayerFunction> run, const dist::Group* keepers, at::TensorList beside) {
     tensor::save_for_backward(context, "recompute", {{"input", own_share(x, *keepers)}});
     context->saved_data["beside"] = beside;
     context->saved_data["shape"] = x.sizes().vec();
@@ -90,8 +89,7 @@ std::vector<LayerRange> RecomputePlan::ranges(int64_t total, int64_t before) con
 at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
                       const dist::Group& keepers, const std::vector<at::Tensor>& beside) {
   if (!range.recompute || !at::GradMode::is_enabled()) return run_all(range, x, run, beside);
-  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run), &keepers,
-                          at::TensorList(beside));
+  return Recompute::apply(x, range, std::make_shared<LayerFunction>(run), &keepers, at::TensorList(beside));
 }
 
 }  // namespace espalier::pipeline

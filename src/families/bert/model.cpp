@@ -34,7 +34,8 @@ std::vector<spec::Depth> bert_depths(const BertConfig& model, int64_t sequence_l
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double vocabulary = static_cast<double>(model.padded_vocab_size);
   // Every position sees every other; padding is not known before the samples are.
-  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer_depth(model.layers(), {.tokens = s, .pairs = s * s}));
+  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2),
+                                  layer_depth(model.layers(), {.tokens = s, .pairs = s * s}));
   for (size_t number = 0; number < depths.size(); ++number)
     depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
   depths.front() = {

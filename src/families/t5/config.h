@@ -1,8 +1,9 @@
-// T5 (Raffel et al. 2020) as Megatron trains it: an encoder that sees all of its sequence, a decoder that attends to it,
-// and one table of words for both and for the output. Its shape, and the list of its parameters.
+// T5 (Raffel et al. 2020) as Megatron trains it: an encoder that sees all of its sequence, a decoder that attends to
+// it, and one table of words for both and for the output. Its shape, and the list of its parameters.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct T5Config {
   int64_t padded_vocab_size = 0;  // rows of the embedding; fixed when the model is created
   spec::Activation activation = spec::Activation::kGeluTanh;
   spec::Normalization normalization = spec::Normalization::kLayerNorm;
-  bool add_bias_linear = true;  // of all linear layers, and of the logits
-  bool tie_output = true;       // the output layer uses the word embedding
+  bool add_bias_linear = true;           // of all linear layers, and of the logits
+  bool tie_output = true;                // the output layer uses the word embedding
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   double layernorm_epsilon = 1e-5;
   double init_method_std = 0.02;
@@ -56,7 +57,7 @@ struct T5Settings {
   std::string activation;  // empty: gelu, as the next two say
   bool gelu_is_fused = true, openai_gelu = false;
   std::string position_type = "absolute";
-  int64_t split_rank = 0;  // pipeline stages of the encoder; 0: half of them
+  std::optional<int64_t> split_rank;  // pipeline stages of the encoder; half of them unless given
   int64_t decoder_seq_length = 0;
   double mask_probability = 0.15, short_probability = 0.1;
 };

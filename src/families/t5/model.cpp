@@ -26,9 +26,9 @@ std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length,
   // Every position of the encoder sees every other; padding is not known before the samples are.
   const spec::Depth encodes =
       layer_depth(model.encoder(), {.tokens = encoder_length, .pairs = encoder_length * encoder_length});
-  const spec::Depth decodes = layer_depth(model.decoder(), {.tokens = decoder_length,
-                                                            .pairs = decoder_length * (decoder_length + 1) / 2,
-                                                            .other_tokens = encoder_length});
+  const spec::Depth decodes = layer_depth(
+      model.decoder(),
+      {.tokens = decoder_length, .pairs = decoder_length * (decoder_length + 1) / 2, .other_tokens = encoder_length});
   std::vector<spec::Depth> depths(static_cast<size_t>(model.decoder_depth()), encodes);
   depths.insert(depths.end(), static_cast<size_t>(model.decoder_num_layers), decodes);
   depths.emplace_back();

@@ -48,7 +48,8 @@ void add_t5_shape(OptionTable& table, T5Settings& settings) {
                   "of all norms; rmsnorm is that of Raffel et al.")
       .on_resume(ResumeRule::kRefused);
   table
-      .add_negative("--disable-bias-linear", model.add_bias_linear, "no biases in linear layers, and none of the logits")
+      .add_negative("--disable-bias-linear", model.add_bias_linear,
+                    "no biases in linear layers, and none of the logits")
       .on_resume(ResumeRule::kRefused);
   table
       .add_negative("--untie-embeddings-and-output-weights", model.tie_output,

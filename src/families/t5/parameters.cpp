@@ -48,7 +48,8 @@ std::vector<spec::ParamSpec> t5_params(const T5Config& config) {
   depths_of_words = {config.decoder_depth()};
   if (config.tie_output) depths_of_words.push_back(last);
   params
-      .add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal, true)
+      .add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
+           true)
       .other_depths = {config.decoder_depth()};
   const TransformerShape encoder = config.encoder(), decoder = config.decoder();
   for (int64_t layer = 0; layer < encoder.num_layers; ++layer) params.add_layer(encoder, layer);

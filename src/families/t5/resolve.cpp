@@ -42,8 +42,9 @@ void resolve_t5_activation(const config::Resolving& resolving, T5Settings& setti
                              " both name the activation; give one of the two");
 }
 
-// Which stages are the encoder's.
-void resolve_t5_stages(const config::Resolving& resolving, T5Settings& settings) {
+int64_t encoder_stages(const T5Settings& settings, int64_t stages) { return settings.split_rank.value_or(stages / 2); }
+
+void check_t5_stages(const config::Resolving& resolving, const T5Settings& settings) {
   const config::ParallelConfig& parallel = resolving.run.parallel;
   const T5Config& model = settings.shape;
   const int64_t stages = resolving.run.grid.pipeline;
@@ -53,18 +54,16 @@ void resolve_t5_stages(const config::Resolving& resolving, T5Settings& settings)
   if (!parallel.pp_partition_method.empty() && parallel.pp_partition_method != "type:transformer")
     resolving.problems.add(resolving.origin("--pp-partition-method"),
                            ": the stages of a T5 are divided by --pipeline-model-parallel-split-rank; leave it out");
-  const bool is_given = resolving.given("--pipeline-model-parallel-split-rank");
-  if (!is_given) settings.split_rank = stages / 2;
   if (model.num_layers == 0 || model.decoder_num_layers == 0) return;
   if (stages == 1) {
-    if (is_given)
+    if (settings.split_rank)
       resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"),
                              " divides pipeline stages, and there is one; leave it out, or give "
                              "--pipeline-model-parallel-size 2 or more");
-    settings.split_rank = 0;
     return;
   }
-  if (settings.split_rank >= stages) {
+  const int64_t of_encoder = encoder_stages(settings, stages);
+  if (of_encoder >= stages) {
     resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"), " leaves no stage of the ", stages,
                            " for the decoder; use 1 to ", stages - 1);
     return;
@@ -75,9 +74,9 @@ void resolve_t5_stages(const config::Resolving& resolving, T5Settings& settings)
                              layers == 1 ? " layer" : " layers", " to divide (", resolving.origin(row),
                              "); each needs one: choose another --pipeline-model-parallel-split-rank, or fewer stages");
   };
-  check_side("encoder", "--num-layers", model.num_layers, settings.split_rank);
+  check_side("encoder", "--num-layers", model.num_layers, of_encoder);
   check_side("decoder", resolving.given("--decoder-num-layers") ? "--decoder-num-layers" : "--num-layers",
-             model.decoder_num_layers, stages - settings.split_rank);
+             model.decoder_num_layers, stages - of_encoder);
 }
 
 }  // namespace
@@ -97,13 +96,13 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
                            "processes; leave it out, and use --tensor-model-parallel-size with --sequence-parallel");
   else
     check_tensor_division(resolving, model.num_attention_heads, model.ffn_hidden_size);
-  resolve_t5_stages(resolving, settings);
+  check_t5_stages(resolving, settings);
 }
 
 std::string t5_partition(const config::RunConfig& run) {
   const T5Settings& settings = run.model.as<T5Settings>();
   const T5Config& model = settings.shape;
-  const int64_t stages = run.grid.pipeline, of_encoder = settings.split_rank;
+  const int64_t stages = run.grid.pipeline, of_encoder = encoder_stages(settings, stages);
   const int64_t of_decoder = stages - of_encoder;
   // What cannot be divided has been reported.
   if (stages == 1 || of_encoder < 1 || of_decoder < 1 || model.num_layers < of_encoder ||

@@ -92,8 +92,8 @@ pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, final_layernorm_->forward(x), batch)}};
 }
 
-at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions,
-                                   const nn::ForwardContext& caller) const {
+at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& caller,
+                                   const Encoded*) const {
   const at::NoGradGuard no_grad;
   nn::ForwardContext context = caller;
   set_rotary(context, positions, caller.attention.cache != nullptr ? caller.attention.cache->capacity : ids.size(1));

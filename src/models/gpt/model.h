@@ -42,8 +42,8 @@ class GptModel : public pipeline::Stage, public Decoder {
 
   // With a whole model.
   DecoderShape decoder_shape() const override;
-  at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
-                           const nn::ForwardContext& context) const override;
+  at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
+                           const Encoded* encoded = nullptr) const override;
   at::Tensor logits(const at::Tensor& hidden) const override;
   tensor::AttentionContext attention_context() const override;
 

@@ -1,6 +1,7 @@
 #include "models/t5/model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "data/sentence_dataset.h"
@@ -22,8 +23,7 @@ at::Tensor tensor_named(const pipeline::StageInput& input, const std::string& na
 
 data::SentenceVocabulary t5_vocabulary(const text::Tokenizer& tokenizer) {
   Problems problems;
-  data::SentenceVocabulary vocabulary =
-      data::SentenceVocabulary::make(tokenizer, data::SentenceModel::kT5, problems);
+  data::SentenceVocabulary vocabulary = data::SentenceVocabulary::make(tokenizer, data::SentenceModel::kT5, problems);
   problems.raise();
   return vocabulary;
 }
@@ -85,8 +85,8 @@ T5Model::Context T5Model::encoder_context(const pipeline::StageInput& input) con
 }
 
 T5Model::Context T5Model::decoder_context(const pipeline::StageInput& input) const {
-  const auto context = std::make_shared<nn::ForwardContext>(decoder_.training_context(
-      input, {}, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
+  const auto context = std::make_shared<nn::ForwardContext>(
+      decoder_.training_context(input, {}, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
   context->cross_attention = context->attention;
   context->cross_attention.mask = tensor::AttentionContext::Mask::kFull;
   context->cross_attention.last_key = input.batch->extra.at(kCrossLastKeys);
@@ -116,6 +116,41 @@ pipeline::StageOutput T5Model::forward(const pipeline::StageInput& input) {
   if (part_.end < decoder_depth) return {.tensors = {{kHidden, x}}, .loss = {}};
   if (part_.end == decoder_depth) return {.tensors = {{kEncoded, encoded}}, .loss = {}};
   return {.tensors = {{kHidden, x}, {kEncoded, encoded}}, .loss = {}};
+}
+
+DecoderShape T5Model::decoder_shape() const {
+  return {.first_layer = config_.num_layers,
+          .num_layers = config_.total_layers(),
+          .num_groups = config_.num_attention_heads,
+          .head_size = config_.kv_channels,
+          .vocab_size = config_.vocab_size,
+          .max_positions = config_.max_position_embeddings};
+}
+
+Encoded T5Model::encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor positions = at::arange(ids.size(1), at::kLong).expand_as(ids).contiguous();
+  nn::ForwardContext context;
+  context.attention.mask = tensor::AttentionContext::Mask::kFull;
+  const at::Tensor ends = at::tensor(lengths, at::kLong).view({-1, 1});
+  context.attention.last_key = at::where(positions < ends, ends - 1, -1).to(at::kInt).contiguous();
+  const at::Tensor x = encoder_.forward_plain(embed(ids, positions, context, "embedding"), context);
+  return {encoder_final_layernorm_->forward(x), lengths};
+}
+
+at::Tensor T5Model::hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& caller,
+                                  const Encoded* encoded) const {
+  const at::NoGradGuard no_grad;
+  ESPALIER_CHECK(encoded != nullptr, "a T5's decoder without what the encoder has read");
+  nn::ForwardContext context = caller;
+  context.cross_attention.mask = tensor::AttentionContext::Mask::kFull;
+  context.cross_attention.last_key =
+      (at::tensor(encoded->lengths, at::kInt).view({-1, 1}) - 1).expand(ids.sizes()).contiguous();
+  context.cross_attention.cache = caller.attention.cache;
+  const at::Tensor x =
+      decoder_.forward_plain(embed(ids, positions, context, "decoder.embedding"), context, encoded->hidden);
+  if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
+  return decoder_final_layernorm_->forward(x);
 }
 
 void T5Model::visit(tensor::ParamVisitor& visitor) {
@@ -149,7 +184,16 @@ const FamilyRuntime& t5_runtime() {
         return [pad = t5_vocabulary(tokenizer).pad](const std::vector<SampleRow>& rows) {
           return make_t5_batch(rows, pad);
         };
-      }};
+      },
+      .build_decoder = [](const nn::LayerBuilder& builder, const config::RunConfig& run) -> std::unique_ptr<Decoder> {
+        const families::T5Config config = families::t5_config(run);
+        return std::make_unique<T5Model>(builder, config, plan::DepthRange{0, config.last_depth() + 1}, StageOptions{});
+      },
+      .text_ends =
+          [](const text::Tokenizer& tokenizer) {
+            const data::SentenceVocabulary vocabulary = t5_vocabulary(tokenizer);
+            return TextEnds{.begin = vocabulary.bos, .end = vocabulary.eos};
+          }};
   return runtime;
 }
 

@@ -23,7 +23,7 @@
 namespace espalier::models {
 
 // A consecutive part of the model, or all of it.
-class T5Model : public pipeline::Stage {
+class T5Model : public pipeline::Stage, public Decoder {
  public:
   // The depths `part` of the model. The builder's ParamSet holds their parameters and outlives the model.
   T5Model(const nn::LayerBuilder& builder, const families::T5Config& config, const plan::DepthRange& part,
@@ -35,6 +35,14 @@ class T5Model : public pipeline::Stage {
   std::vector<pipeline::TensorShape> input_shapes(const tensor::Batch& batch) const override;
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
+
+  // A whole model to generate with.
+  DecoderShape decoder_shape() const override;
+  Encoded encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const override;
+  at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
+                           const Encoded* encoded) const override;
+  at::Tensor logits(const at::Tensor& hidden) const override { return output_layer_->logits(hidden); }
+  tensor::AttentionContext attention_context() const override { return {}; }
 
  private:
   using Context = std::shared_ptr<const nn::ForwardContext>;
