@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "become_engine.h"
+#include "convert/formats.h"
 #include "convert/hf/export.h"
 #include "convert/hf/import.h"
 #include "convert/partial_folder.h"
@@ -65,9 +66,10 @@ void say_moved(const char* what, int64_t num_tensors, int64_t bytes, const Stopw
 // What both directions say of a model.
 nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors, int64_t bytes, const Stopwatch& watch,
                              const std::vector<std::string>& notes) {
-  return {{"model_type", convert::names_of(model.family).model_type},
-          {"num_parameters", spec::num_elements(families::gpt_params(model.config))},
-          {"vocab_rows", model.config.padded_vocab_size},
+  return {{"family", model.config.family->name},
+          {"model_type", model.codec->model_type},
+          {"num_parameters", convert::spec_of(model.config).num_parameters()},
+          {"vocab_rows", model.config.vocabulary.padded_size},
           {"num_tensors", num_tensors},
           {"bytes", bytes},
           {"seconds", watch.seconds()},
@@ -108,8 +110,8 @@ int import_hf_main(const Words& arguments) {
   const Stopwatch watch;
   const convert::ImportReport report = convert::import_hf(options, folder.path());
   for (const std::string& note : report.notes) log_warning(note);
-  say_moved(concat("imported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
-            report.num_tensors, report.bytes, watch);
+  say_moved(concat("imported a ", report.model.codec->model_type, " model:").c_str(), report.num_tensors, report.bytes,
+            watch);
   nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
   if (check) check_logits(report.step_folder, input, "import");
   folder.commit();
@@ -127,14 +129,12 @@ int export_hf_main(const Words& arguments) {
   Type type = Type::kOwn;
   bool check = true;
   convert::ExportOptions options;
-  Words families;
-  for (const convert::HfFamilyNames& names : convert::hf_families()) families.push_back(names.model_type);
   OptionTable table("espalier checkpoint export-hf", "Makes a Hugging Face folder of a checkpoint.");
   table.add("--load", load, "run folder (newest complete step) or step folder").required();
   table.add("--ckpt-step", step, "this step of a run folder");
   table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
   table.add("--model-type", family, "family of transformers that it is to be; derived from the model unless given")
-      .choices(families)
+      .choices(convert::hf_model_types())
       .default_text("derived");
   add_type(table, type, "type of the weights; own: that of the checkpoint; fp32: the master weights, where there are");
   table.add("--max-shard-size", max_shard_size, "longest file of weights: 5GB, 512MiB");
@@ -150,15 +150,14 @@ int export_hf_main(const Words& arguments) {
   problems.raise();
   options.step_folder = store::find_checkpoint(load, step, /*save=*/"")->folder;
   options.max_shard_bytes = *shard_bytes, options.dtype = dtype_of(type);
-  for (const convert::HfFamilyNames& names : convert::hf_families())
-    if (family == names.model_type) options.family = names.family;
+  options.codec = convert::find_hf_codec(family);
 
   convert::PartialFolder folder(output);
   const Stopwatch watch;
   const convert::ExportReport report = convert::export_hf(options, folder.path());
   for (const std::string& note : report.notes) log_warning(note);
-  say_moved(concat("exported a ", convert::names_of(report.model.family).model_type, " model:").c_str(),
-            report.num_tensors, report.bytes, watch);
+  say_moved(concat("exported a ", report.model.codec->model_type, " model:").c_str(), report.num_tensors, report.bytes,
+            watch);
   nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
   if (check) check_logits(options.step_folder, folder.path(), "export");
   folder.commit();

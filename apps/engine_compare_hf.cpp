@@ -1,5 +1,7 @@
 #include "engine_compare_hf.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -17,8 +19,11 @@ int compare_hf(const std::vector<std::string>& arguments) {
   table.add_choice("--conversion", conversion,
                    {{"import", infer::Conversion::kImport}, {"export", infer::Conversion::kExport}},
                    "which was made from the other");
-  if (!table.parse(arguments)) return 0;
-  const infer::LogitsComparison found = infer::compare_logits(step, folder, conversion);
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (!table.parse({arguments.begin(), dashes})) return 0;
+  infer::ComparedModel model{.conversion = conversion};
+  if (dashes != arguments.end()) model.options.assign(dashes + 1, arguments.end());
+  const infer::LogitsComparison found = infer::compare_logits(step, folder, model);
   const std::string figures =
       concat("largest difference ", format_printf("%.3g", found.largest_difference), " of logits up to ",
              format_printf("%.3g", found.largest_logit), ", ", found.num_tokens, " tokens");

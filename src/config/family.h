@@ -28,7 +28,9 @@ class FamilyConfig {
  public:
   FamilyConfig() = default;
   template <class T>
-  explicit FamilyConfig(T settings) : settings_(std::move(settings)) {}
+  explicit FamilyConfig(T settings)
+      : settings_(std::move(settings)),
+        assign_([](FamilyConfig& to, const FamilyConfig& from) { to.as<T>() = from.as<T>(); }) {}
 
   // CHECKs that it is one. References stay valid until this object is assigned to or destroyed.
   template <class T>
@@ -41,9 +43,12 @@ class FamilyConfig {
   const T& as() const {
     return const_cast<FamilyConfig*>(this)->as<T>();
   }
+  // Takes the values of another of the same family, in place: references stay valid, and rows that fill this one do.
+  void set(const FamilyConfig& other) { assign_(*this, other); }
 
  private:
   std::any settings_;
+  void (*assign_)(FamilyConfig& to, const FamilyConfig& from) = nullptr;
 };
 
 // Where rows of a family stand between those that all have, so that help keeps the groups of Megatron-DeepSpeed.

@@ -1,26 +1,35 @@
-// A model that comes from elsewhere as options of `espalier train gpt`, in TOML.
+// A model that comes from elsewhere, or goes there, as options of one of our families.
 #pragma once
 
 #include <string>
 
-#include "families/gpt/config.h"
+#include "config/family.h"
+#include "config/run_config.h"
+#include "plan/run_shape.h"
+#include "spec/model_spec.h"
+#include "spec/vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace espalier::convert {
 
-// What `espalier train gpt --recipe` takes such a model from: its options, its tokenizer's, the type it computes in.
-std::string model_recipe(const families::GptConfig& model, plan::Precision precision,
-                         const text::TokenizerOptions& tokenizer);
+struct ModelConfig {
+  const config::Family* family = nullptr;
+  config::FamilyConfig settings;  // resolved options of the family
+  spec::Vocabulary vocabulary;
+  int64_t longest_sequence = 0;  // that it takes
+};
+
+ModelConfig model_of(const config::RunConfig& run);
+spec::ModelSpec spec_of(const ModelConfig& model);
+
+// What `espalier train FAMILY --recipe` takes such a model from: its options, its tokenizer's, the type it computes in.
+std::string model_recipe(const ModelConfig& model, plan::Precision precision, const text::TokenizerOptions& tokenizer);
 
 // The options for the manifest of its checkpoint. Of a run they say only what must be said: --eval-only, samples as
 // long as the model allows, one at a time. UserError that names what `espalier train` cannot do.
-std::string imported_config(const families::GptConfig& model, const std::string& recipe);
-
-// The model of a saved run, to be written as `format` ("Hugging Face's formats"). A model of a family that is not
-// converted is a UserError (kUsage) with the checkpoint's place, `where`.
-families::GptConfig gpt_to_convert(const config::RunConfig& run, const std::string& where, const std::string& format);
+std::string imported_config(const ModelConfig& model, const std::string& recipe);
 
 // The same model, but for the size of the vocabulary and how it is padded, which no option of the model says.
-bool is_same_model(families::GptConfig a, const families::GptConfig& b);
+bool is_same_model(const ModelConfig& a, const ModelConfig& b);
 
 }  // namespace espalier::convert

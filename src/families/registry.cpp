@@ -42,7 +42,7 @@ std::string family_names() {
 }
 
 void read_saved_run(const store::Manifest& manifest, const std::string& folder, config::RunConfig& config,
-                    OptionTable& table, Problems& problems) {
+                    OptionTable& table, Problems& problems, const std::vector<std::string>& more) {
   const config::Family* const family = find_family(manifest.model.family);
   if (family == nullptr)
     throw UserError(concat(folder, " holds a model of the family '", manifest.model.family,
@@ -51,15 +51,17 @@ void read_saved_run(const store::Manifest& manifest, const std::string& folder, 
   table.say_notes(false);
   config::add_options(*family, table, config);
   table.parse_toml(manifest.config, folder + "/" + store::kManifestName, problems);
+  if (!more.empty()) table.parse(more, problems);
   config::resolve(config, table, problems);
   config.vocabulary = {.size = manifest.model.vocab_size, .padded_size = manifest.model.padded_vocab_size};
 }
 
-config::RunConfig read_saved_run(const store::Manifest& manifest, const std::string& folder) {
+config::RunConfig read_saved_run(const store::Manifest& manifest, const std::string& folder,
+                                 const std::vector<std::string>& more) {
   config::RunConfig config;
   OptionTable table("espalier train", "");
   Problems problems;
-  read_saved_run(manifest, folder, config, table, problems);
+  read_saved_run(manifest, folder, config, table, problems, more);
   problems.raise(ExitCode::kBadData);
   return config;
 }

@@ -23,9 +23,11 @@ std::string family_names();
 
 // The run that a checkpoint was saved from: its options resolved, with the manifest's vocabulary. `folder` is named in
 // messages. UserError (bad data) where the family is unknown, or the options are not those of a run.
-config::RunConfig read_saved_run(const store::Manifest& manifest, const std::string& folder);
+// `more`: options of train, which replace the checkpoint's.
+config::RunConfig read_saved_run(const store::Manifest& manifest, const std::string& folder,
+                                 const std::vector<std::string>& more = {});
 // The same into a table of the caller, which keeps what each option was; problems are added instead of thrown.
 void read_saved_run(const store::Manifest& manifest, const std::string& folder, config::RunConfig& config,
-                    OptionTable& table, Problems& problems);
+                    OptionTable& table, Problems& problems, const std::vector<std::string>& more = {});
 
 }  // namespace espalier::families

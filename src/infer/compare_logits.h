@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/probe.h"
+
 namespace espalier::infer {
 
 struct LogitsComparison {
@@ -17,18 +19,24 @@ struct LogitsComparison {
   double largest_difference = 0, largest_logit = 0;
   double tolerance = 0;  // of the difference: what fp32 leaves between two orders of summation
   bool equal() const { return largest_difference <= tolerance; }  // false where one is NaN
+  models::NamedTensors inputs, ours;                              // what was compared, and what we make of it
 };
 
 // Which side was made from the other, and so has the rounded weights.
 enum class Conversion { kImport, kExport };
 
-// The logits of fixed token ids, both in fp32: the checkpoint by our model, the folder by its family's formulas
-// (hf_reference.h). Weights are read in their own type; those of the side that the other was made from are rounded to
-// the other's type first. Needs memory for the model in fp32 and the largest layer.
-LogitsComparison compare_logits(const std::filesystem::path& step_folder, const std::filesystem::path& hf_folder,
-                                Conversion conversion);
+struct ComparedModel {
+  Conversion conversion = Conversion::kImport;
+  std::vector<std::string> options = {};  // of train: instead of those that the checkpoint was saved with
+};
 
-// ids: [b, s] int64 -> [b, s, V] fp32, by our model in fp32 with the stored weights.
-at::Tensor checkpoint_logits(const std::filesystem::path& step_folder, const at::Tensor& ids);
+// The logits of fixed token ids, and whatever else the model's heads give, both in fp32: the checkpoint by our model,
+// the folder by its family's formulas (hf_reference.h). Weights are read in their own type; those of the side that the
+// other was made from are rounded to the other's type first. Needs memory for the model in fp32 and the largest layer.
+LogitsComparison compare_logits(const std::filesystem::path& step_folder, const std::filesystem::path& hf_folder,
+                                const ComparedModel& model);
+
+// By our model in fp32 with the stored weights (models/probe.h).
+models::NamedTensors checkpoint_outputs(const std::filesystem::path& step_folder, const models::NamedTensors& inputs);
 
 }  // namespace espalier::infer

@@ -8,6 +8,7 @@
 #include "config/run_config.h"
 #include "models/data.h"
 #include "models/decoder.h"
+#include "models/probe.h"
 #include "nn/layer_builder.h"
 #include "pipeline/recompute.h"
 #include "pipeline/stage.h"
@@ -40,6 +41,7 @@ struct FamilyRuntime {
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
   // Of a family with an encoder; null: its text goes on from the prompt.
   TextEnds (*text_ends)(const text::Tokenizer& tokenizer) = nullptr;
+  const Probe* probe = nullptr;  // null where the family's models come from nowhere else
 };
 
 // For programs that bring a family of their own: tests do. `runtime` outlives the program; its name must be new.

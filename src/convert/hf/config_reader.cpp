@@ -119,4 +119,10 @@ std::vector<std::string> ConfigReader::unread_keys() const {
   return keys;
 }
 
+void check_architectures(ConfigReader& reader, const std::vector<std::string>& known) {
+  for (const std::string& one : reader.texts("architectures"))
+    if (std::find(known.begin(), known.end(), one) == known.end())
+      reader.problem("architectures", "'", one, "' is not supported; ", known.front(), " is");
+}
+
 }  // namespace espalier::convert

@@ -11,11 +11,10 @@
 #include "base/hash.h"
 #include "base/progress.h"
 #include "convert/copy_pieces.h"
+#include "convert/hf/config.h"
 #include "convert/hf/import.h"
-#include "convert/hf/tensors.h"
 #include "convert/hf/tokenizer.h"
 #include "convert/mapped_tensors.h"
-#include "convert/model_config.h"
 #include "families/registry.h"
 #include "store/step_reader.h"
 #include "store/weight_folder.h"
@@ -29,25 +28,24 @@ using store::DType;
 // Tensors are made in pieces that stay in the cache until they are written.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-HfFamily family_for(const ExportOptions& options, const families::GptConfig& config, const std::string& kept) {
-  if (options.family) {
-    const std::vector<std::string> reasons = obstacles(*options.family, config);
-    if (reasons.empty()) return *options.family;
-    throw UserError(concat("this model is no ", names_of(*options.family).model_type, ": there ",
-                           join(reasons, ", and "), ". Leave --model-type out to write what it is."),
-                    ExitCode::kUsage);
-  }
-  std::optional<HfFamily> origin;
-  if (!kept.empty()) origin = read_hf_config(kept, kKeptConfig).family;
-  return choose_family(config, origin);
+const HfCodec& codec_for(const ExportOptions& options, const ModelConfig& config, const HfCodec* origin) {
+  const HfCodec* asked = options.codec;
+  if (asked == nullptr) return choose_hf_codec(config, origin);
+  std::string reasons;
+  if (asked->family == config.family)
+    reasons = "there " + join(asked->obstacles(config), ", and ");
+  else
+    reasons = concat("it is a ", config.family->display, ", and that a ", asked->family->display);
+  if (reasons == "there ") return *asked;
+  throw UserError(
+      concat("this model is no ", asked->model_type, ": ", reasons, ". Leave --model-type out to write what it is."),
+      ExitCode::kUsage);
 }
 
 // Rows of the embedding that are written: the tokenizer's ids, or as many as the model had where it came from.
-int64_t rows_to_write(const ExportOptions& options, const families::GptConfig& config, const std::string& kept) {
-  if (options.keep_vocab_padding) return config.padded_vocab_size;
-  if (kept.empty()) return config.vocab_size;
-  const int64_t rows = read_hf_config(kept, kKeptConfig).config.vocab_size;
-  return std::clamp(rows, config.vocab_size, config.padded_vocab_size);
+int64_t rows_to_write(const ExportOptions& options, const spec::Vocabulary& vocabulary, int64_t original_rows) {
+  if (options.keep_vocab_padding) return vocabulary.padded_size;
+  return std::clamp(original_rows, vocabulary.size, vocabulary.padded_size);
 }
 
 DType type_of(const std::string& compute_type) {
@@ -157,19 +155,20 @@ text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptio
 ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   store::StepReader reader(options.step_folder);
   const store::Manifest& manifest = reader.manifest();
-  const config::RunConfig run = families::read_saved_run(manifest, options.step_folder);
-  const families::GptConfig config = gpt_to_convert(run, options.step_folder, "Hugging Face's formats");
+  const config::RunConfig run = families::read_saved_run(manifest, options.step_folder, options.model_options);
+  const ModelConfig config = model_of(run);
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
+  const HfOrigin origin = kept.empty() ? HfOrigin() : origin_of(kept, kKeptConfig);
   const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
 
   ExportReport report;
-  report.model = {.family = family_for(options, config, kept), .config = config, .dtype = dtype, .notes = {}};
-  const int64_t rows = rows_to_write(options, config, kept);
-  const HfLayout layout{.vocab_rows = rows, .has_prefix = true, .stores_head = !config.tie_output};
-  const TensorMap map = hf_tensor_map(report.model.family, config, layout);
-  report.model.config.padded_vocab_size = rows;
-  if (rows < config.padded_vocab_size)
-    report.notes.push_back(concat(format_count(config.padded_vocab_size - rows),
+  const HfCodec& codec = codec_for(options, config, origin.codec);
+  report.model = {.codec = &codec, .config = config, .dtype = dtype, .notes = {}};
+  const int64_t rows = rows_to_write(options, config.vocabulary, origin.vocab_rows);
+  const TensorMap map = codec.map(config, {.vocab_rows = rows});
+  report.model.config.vocabulary.padded_size = rows;
+  if (rows < config.vocabulary.padded_size)
+    report.notes.push_back(concat(format_count(config.vocabulary.padded_size - rows),
                                   " rows that pad the vocabulary are left out (--keep-vocab-padding keeps them)"));
   for (const TensorShape& tensor : map.theirs) report.bytes += tensor.num_elements() * size_bytes(dtype);
   report.num_tensors = static_cast<int64_t>(map.theirs.size());

@@ -6,21 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "convert/hf/config.h"
+#include "convert/hf/codec.h"
 #include "store/safetensors.h"
 
 namespace espalier::convert {
 
 struct ExportOptions {
   std::filesystem::path step_folder;
-  std::optional<HfFamily> family;     // that it is to be; else the one it came from, or the first that can hold it
+  const HfCodec* codec = nullptr;     // that it is to be; else the one it came from, or the first that can hold it
   std::optional<store::DType> dtype;  // of the files; the compute type unless given. fp32: master weights, if there
+  std::vector<std::string> model_options = {};  // of train: instead of those that the checkpoint was saved with
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   bool keep_vocab_padding = false;  // rows of the embedding beyond the tokenizer's ids
 };
 
 struct ExportReport {
-  HfModel model;  // padded_vocab_size: rows that were written
+  HfModel model;  // its vocabulary's padded_size: rows that were written
   int64_t num_tensors = 0, bytes = 0;
   std::vector<std::string> files;  // with weights
   std::vector<std::string> notes;

@@ -10,8 +10,8 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "convert/copy_pieces.h"
+#include "convert/hf/config.h"
 #include "convert/hf/input_files.h"
-#include "convert/hf/tensors.h"
 #include "convert/mapped_tensors.h"
 #include "convert/model_config.h"
 #include "convert/tokenizer_files.h"
@@ -31,12 +31,6 @@ constexpr size_t kMostProblems = 20;
 
 bool is_float(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
-}
-
-Views open_without_buffers(const fs::path& folder) {
-  Views views = store::open_weights(folder);
-  std::erase_if(views, [](const auto& entry) { return is_buffer(entry.first); });
-  return views;
 }
 
 int64_t padded_rows(const ImportOptions& options, int64_t rows) {
@@ -119,11 +113,11 @@ void check_copies(const TensorMap& map, const PieceCopier& copier, MappedTensors
   }
 }
 
-std::vector<store::TensorFacts> facts_of(const families::GptConfig& config, DType dtype) {
+std::vector<store::TensorFacts> facts_of(const spec::ModelSpec& model, DType dtype) {
   std::vector<store::TensorFacts> facts;
-  for (const spec::ParamSpec& spec : families::gpt_params(config))
+  for (const spec::ParamSpec& spec : model.params)
     facts.push_back({.name = spec.name,
-                     .file = store::weights_file(spec::stack_depth_name(spec.depth, config.num_layers)),
+                     .file = store::weights_file(model.depths[static_cast<size_t>(spec.depth)].name),
                      .dtype = dtype,
                      .shape = spec.shape});
   return facts;
@@ -154,16 +148,18 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   check_files_of_folder(options.input);
   const fs::path config_file = options.input / "config.json";
   const std::string config_text = read_file(config_file);
-  ImportReport report{.model = read_hf_config(config_text, config_file.string()), .step_folder = {}, .notes = {}};
-  report.notes = report.model.notes;
-  families::GptConfig& config = report.model.config;
-  const int64_t rows = config.vocab_size;
-  config.padded_vocab_size = padded_rows(options, rows);
-
-  const Views views = open_without_buffers(options.input);
+  Views views = store::open_weights(options.input);
   std::set<std::string> names;
   for (const auto& [name, view] : views) names.insert(name);
-  const TensorMap map = hf_tensor_map(report.model.family, config, layout_of(names, report.model.family, rows));
+  ImportReport report{
+      .model = read_hf_config(config_text, config_file.string(), {.names = &names}), .step_folder = {}, .notes = {}};
+  report.notes = report.model.notes;
+  const HfCodec& codec = *report.model.codec;
+  ModelConfig& config = report.model.config;
+  const int64_t rows = config.vocabulary.size;
+  config.vocabulary.padded_size = padded_rows(options, rows);
+  std::erase_if(views, [&](const auto& entry) { return codec.leaves_out(entry.first, config); });
+  const TensorMap map = codec.map(config, {.vocab_rows = rows, .names = &names});
   const std::vector<store::TensorView> matched = match(map, views, options.input);
   const DType dtype = options.dtype.value_or(usual_type(matched));
   const auto converted =
@@ -174,14 +170,15 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   const std::string step = store::step_folder_name(0);
   const FoundTokenizer tokenizer = find_tokenizer(options.input, rows, fs::absolute(options.save) / step / "tokenizer");
   report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
-  config.vocab_size = tokenizer.vocab_size;
+  config.vocabulary.size = tokenizer.vocab_size;
+  const spec::ModelSpec spec = spec_of(config);
   const plan::Precision precision = precision_of(dtype);
   store::Manifest manifest;
-  manifest.model = {.family = "gpt",
+  manifest.model = {.family = config.family->name,
                     .compute_type = plan::to_string(precision),
-                    .vocab_size = config.vocab_size,
-                    .padded_vocab_size = config.padded_vocab_size,
-                    .num_parameters = spec::num_elements(families::gpt_params(config))};
+                    .vocab_size = config.vocabulary.size,
+                    .padded_vocab_size = config.vocabulary.padded_size,
+                    .num_parameters = spec.num_parameters()};
   const std::string recipe = model_recipe(config, precision, tokenizer.options);
   manifest.config = imported_config(config, recipe);
   std::vector<store::ExtraFile> extra_files = tokenizer.files;
@@ -190,10 +187,11 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   MappedTensors sources(matched);
   const PieceCopier copier(map, Direction::kImport, [&](size_t tensor) { return sources.at(tensor); });
   check_copies(map, copier, sources, options.input);
-  const std::vector<store::TensorFacts> facts = facts_of(config, dtype);
+  const std::vector<store::TensorFacts> facts = facts_of(spec, dtype);
   write_step(run_folder, manifest, facts, copier, sources, extra_files);
   write_file_atomically(run_folder / kModelRecipe, "# The model of " + fs::absolute(options.input).string() +
-                                                       ", for espalier train gpt --recipe.\n" + recipe);
+                                                       ", for espalier train " + config.family->name + " --recipe.\n" +
+                                                       recipe);
   report.step_folder = run_folder / step;
   report.num_tensors = static_cast<int64_t>(facts.size());
   for (const store::TensorFacts& tensor : facts) report.bytes += tensor.num_bytes();

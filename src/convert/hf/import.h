@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/hf/config.h"
+#include "convert/hf/codec.h"
 #include "store/safetensors.h"
 
 namespace espalier::convert {

@@ -1,4 +1,4 @@
-// The arguments that a Megatron checkpoint keeps (argparse.Namespace), as options of `espalier train gpt`.
+// The arguments that a Megatron checkpoint keeps (argparse.Namespace), as options of `espalier train FAMILY`.
 //
 // Those that decide what is learnt, and the layout; not logging, intervals of saving, or where things were on the
 // machine that wrote it (but data and tokenizer, which a resumed run compares).
@@ -8,13 +8,10 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "convert/formats.h"
 #include "store/torch_value.h"
 
 namespace espalier::convert {
-
-// TOML, as in a recipe. `origin` names the file for messages. UserError (kBadData) that names arguments of models that
-// no option here makes.
-std::string toml_of_arguments(const store::TorchValue& args, const std::string& origin);
 
 struct MegatronOptions {
   config::RunConfig config;
@@ -22,10 +19,10 @@ struct MegatronOptions {
   bool activated_half_last = false;  // order of the halves of gated layers in the checkpoint's files
 };
 
-// `more`: options of train gpt as on its command line; they replace those of the checkpoint. UserError (kBadData) that
+// `more`: options of train as on its command line; they replace those of the checkpoint. UserError (kBadData) that
 // lists what is not understood. Where neither says how long to train, the configuration is one of --eval-only.
 MegatronOptions megatron_options(const store::TorchValue& args, const std::string& origin,
-                                 const std::vector<std::string>& more);
+                                 const std::vector<std::string>& more, const FamilyFormats& formats);
 
 // The attributes of the Namespace of a checkpoint that is written, from the options of one of ours; without the layout.
 // NVIDIA's names of the model stand beside BigScience's.

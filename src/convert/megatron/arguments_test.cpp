@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "config/run_options.h"
+#include "convert/gpt/formats.h"
 #include "convert/model_config.h"
+#include "families/gpt/config.h"
 
 namespace espalier::convert::arguments_test {
 namespace {
@@ -72,13 +74,13 @@ TorchValue nvidia(const Changes& changes = {}) {
   return TorchValue::record("argparse.Namespace", {}, TorchValue::dict(pairs));
 }
 
-families::GptConfig model_of(const Changes& changes, const std::vector<std::string>& more = {}) {
-  return families::gpt_config(megatron_options(nvidia(changes), "file", more).config);
+families::GptConfig gpt_of(const Changes& changes, const std::vector<std::string>& more = {}) {
+  return families::gpt_config(megatron_options(nvidia(changes), "file", more, gpt_formats()).config);
 }
 
 std::string error_of(const Changes& changes) {
   try {
-    model_of(changes);
+    gpt_of(changes);
   } catch (const UserError& error) {
     return error.what();
   }
@@ -86,37 +88,37 @@ std::string error_of(const Changes& changes) {
 }
 
 TEST(MegatronArguments, ReadsNvidiasNamesOfTheModel) {
-  EXPECT_EQ(model_of({}).layernorm_epsilon, 1e-5);
-  EXPECT_EQ(model_of({{"norm_epsilon", number(1e-6)}}).layernorm_epsilon, 1e-6);
-  EXPECT_EQ(model_of({{"norm_epsilon", number(1e-6)}, {"layernorm_epsilon", number(1e-6)}}).layernorm_epsilon, 1e-6);
-  EXPECT_EQ(model_of({}).num_groups(), 4);
-  EXPECT_EQ(model_of({{"group_query_attention", yes()}, {"num_query_groups", whole(2)}}).num_groups(), 2);
-  EXPECT_EQ(model_of({{"group_query_attention", yes()}, {"num_query_groups", whole(4)}}).num_groups(), 4);
-  EXPECT_TRUE(model_of({}).add_bias_linear);
-  EXPECT_FALSE(model_of({{"add_bias_linear", no()}}).add_bias_linear);
-  EXPECT_EQ(model_of({{"normalization", text("RMSNorm")}}).normalization, spec::Normalization::kRmsNorm);
+  EXPECT_EQ(gpt_of({}).layernorm_epsilon, 1e-5);
+  EXPECT_EQ(gpt_of({{"norm_epsilon", number(1e-6)}}).layernorm_epsilon, 1e-6);
+  EXPECT_EQ(gpt_of({{"norm_epsilon", number(1e-6)}, {"layernorm_epsilon", number(1e-6)}}).layernorm_epsilon, 1e-6);
+  EXPECT_EQ(gpt_of({}).num_groups(), 4);
+  EXPECT_EQ(gpt_of({{"group_query_attention", yes()}, {"num_query_groups", whole(2)}}).num_groups(), 2);
+  EXPECT_EQ(gpt_of({{"group_query_attention", yes()}, {"num_query_groups", whole(4)}}).num_groups(), 4);
+  EXPECT_TRUE(gpt_of({}).add_bias_linear);
+  EXPECT_FALSE(gpt_of({{"add_bias_linear", no()}}).add_bias_linear);
+  EXPECT_EQ(gpt_of({{"normalization", text("RMSNorm")}}).normalization, spec::Normalization::kRmsNorm);
   // 4 keys before the query, and the query's own.
-  EXPECT_EQ(model_of({{"window_size", TorchValue::tuple({whole(4), whole(0)})}}).window_size, 5);
-  EXPECT_EQ(model_of({{"window_size", TorchValue::list({whole(-1), whole(0)})}}).window_size, 0);
+  EXPECT_EQ(gpt_of({{"window_size", TorchValue::tuple({whole(4), whole(0)})}}).window_size, 5);
+  EXPECT_EQ(gpt_of({{"window_size", TorchValue::list({whole(-1), whole(0)})}}).window_size, 0);
 }
 
 TEST(MegatronArguments, ReadsNvidiasPositions) {
   using families::PositionEmbedding;
-  EXPECT_EQ(model_of({}).position_embedding, PositionEmbedding::kLearned);
-  EXPECT_EQ(model_of({{"add_position_embedding", no()}}).position_embedding, PositionEmbedding::kNone);
-  EXPECT_EQ(model_of({{"position_embedding_type", text("none")}}).position_embedding, PositionEmbedding::kNone);
+  EXPECT_EQ(gpt_of({}).position_embedding, PositionEmbedding::kLearned);
+  EXPECT_EQ(gpt_of({{"add_position_embedding", no()}}).position_embedding, PositionEmbedding::kNone);
+  EXPECT_EQ(gpt_of({{"position_embedding_type", text("none")}}).position_embedding, PositionEmbedding::kNone);
   const Changes rope = {{"position_embedding_type", text("rope")}};
-  EXPECT_EQ(model_of(rope).position_embedding, PositionEmbedding::kRotary);
-  EXPECT_EQ(model_of(rope).rope_scaling, spec::RopeScaling());
+  EXPECT_EQ(gpt_of(rope).position_embedding, PositionEmbedding::kRotary);
+  EXPECT_EQ(gpt_of(rope).rope_scaling, spec::RopeScaling());
   // The older flag, beside the default of the newer option.
   const Changes old = {{"use_rotary_position_embeddings", yes()}, {"add_position_embedding", no()}};
-  EXPECT_EQ(model_of(old).position_embedding, PositionEmbedding::kRotary);
+  EXPECT_EQ(gpt_of(old).position_embedding, PositionEmbedding::kRotary);
 }
 
 TEST(MegatronArguments, ReadsNvidiasScalingOfPositions) {
   const auto scaling = [](Changes changes) {
     changes.emplace_back("position_embedding_type", text("rope"));
-    return model_of(changes).rope_scaling;
+    return gpt_of(changes).rope_scaling;
   };
   const spec::RopeScaling llama = scaling({{"use_rope_scaling", yes()}, {"rope_scaling_factor", number(32)}});
   EXPECT_EQ(llama.kind, Kind::kLlama3);
@@ -152,9 +154,9 @@ TEST(MegatronArguments, RefusesTwoSpellingsThatDiffer) {
 
 TEST(MegatronArguments, WithoutALengthOfTheRunMakeAConfigurationThatTrainsNothing) {
   const Changes none = {{"train_iters", TorchValue()}};
-  EXPECT_TRUE(megatron_options(nvidia(none), "file", {}).config.data.eval_only);
-  EXPECT_FALSE(megatron_options(nvidia(none), "file", {"--train-iters", "9"}).config.data.eval_only);
-  EXPECT_FALSE(megatron_options(nvidia(), "file", {}).config.data.eval_only);
+  EXPECT_TRUE(megatron_options(nvidia(none), "file", {}, gpt_formats()).config.data.eval_only);
+  EXPECT_FALSE(megatron_options(nvidia(none), "file", {"--train-iters", "9"}, gpt_formats()).config.data.eval_only);
+  EXPECT_FALSE(megatron_options(nvidia(), "file", {}, gpt_formats()).config.data.eval_only);
 }
 
 // The options of a model, resolved.
@@ -189,8 +191,8 @@ TEST(MegatronArguments, OfOurModelsAreReadBackAsTheSame) {
     EXPECT_TRUE(unsaid.empty()) << more << unsaid[0];
     const TorchValue args =
         TorchValue::record("argparse.Namespace", {}, TorchValue::dict(namespace_of(ours.config, ours.table)));
-    EXPECT_TRUE(is_same_model(families::gpt_config(megatron_options(args, "file", {}).config),
-                              families::gpt_config(ours.config)))
+    EXPECT_TRUE(
+        is_same_model(model_of(megatron_options(args, "file", {}, gpt_formats()).config), model_of(ours.config)))
         << more;
   }
 }

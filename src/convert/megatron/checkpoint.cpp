@@ -232,6 +232,9 @@ MegatronCheckpoint read_megatron_checkpoint(const MegatronFiles& files, bool wit
     case MegatronFormat::kDeepSpeed: read_deepspeed(checkpoint, with_optimizer); break;
     case MegatronFormat::kUniversal: read_universal(checkpoint, with_optimizer); break;
   }
+  // Of files without the module's structure: upstream has one model for DeepSpeed's pipeline engine.
+  for (const FamilyFormats* formats : all_formats())
+    if (checkpoint.formats == nullptr && formats->megatron.has_pipeline_module) checkpoint.formats = formats;
   return checkpoint;
 }
 

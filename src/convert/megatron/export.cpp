@@ -8,7 +8,6 @@
 #include "convert/megatron/internal/exporter.h"
 #include "convert/model_config.h"
 #include "convert/partial_folder.h"
-#include "families/gpt/config.h"
 #include "families/registry.h"
 #include "plan/lr_schedule.h"
 #include "spec/shard.h"
@@ -34,12 +33,12 @@ MegatronExporter::MegatronExporter(const MegatronExport& request)
   Problems problems;
   families::read_saved_run(manifest(), entry_.folder.string(), config_, table_, problems);
   problems.raise(ExitCode::kBadData);
-  model_ = gpt_to_convert(config_, entry_.folder.string(), "Megatron's checkpoints");
-  const families::GptConfig& model = model_;
-  specs_ = families::gpt_params(model);
+  codec_ = &formats_of(*config_.family).megatron;
+  shape_ = codec_->shape(config_);
+  model_ = spec_of(model_of(config_));
   order_ = {
-      .version = kCheckpointVersion, .head_size = model.kv_channels, .activated_half_last = activated_half_last()};
-  has_optimizer_ = request.with_optimizer && tensors_.has(specs_[0].name + suffix_of(TensorKind::kExpAvg));
+      .version = kCheckpointVersion, .head_size = shape_.head_size, .activated_half_last = shape_.activated_half_last};
+  has_optimizer_ = request.with_optimizer && tensors_.has(word_embedding().name + suffix_of(TensorKind::kExpAvg));
   check_layout();
 }
 
@@ -65,18 +64,21 @@ MegatronExportReport MegatronExporter::run() {
   return report_;
 }
 
-bool MegatronExporter::activated_half_last() const {
-  const spec::Activation activation = model_.activation;
-  return spec::is_gated(activation) && activation != spec::Activation::kSwiglu;
+const spec::ParamSpec& MegatronExporter::word_embedding() const {
+  for (const spec::ParamSpec& spec : model_.params)
+    if (spec.name == "word_embeddings.weight") return spec;
+  ESPALIER_CHECK(false, "a model without word embeddings");
+  return model_.params.front();
 }
 
 void MegatronExporter::check_layout() const {
-  const families::GptConfig& model = model_;
   Problems problems;
-  if (model_.activation == spec::Activation::kSilu || model_.activation == spec::Activation::kRelu ||
-      model_.activation == spec::Activation::kGegluTanh)
-    problems.add("the model's activation has no option in Megatron: it cannot be exported");
-  else
+  const std::vector<std::string> obstacles = codec_->obstacles(config_);
+  for (const std::string& obstacle : obstacles) problems.add(obstacle);
+  if (request_.format == MegatronFormat::kDeepSpeed && !codec_->has_pipeline_module)
+    problems.add("upstream's model for DeepSpeed's pipeline engine is a decoder, not a ", config_.family->display,
+                 ": use --format megatron");
+  if (obstacles.empty())
     for (const std::string& option : unsaid_options(config_, table_))
       problems.add(option, ": Megatron's arguments have no word for it, and a model without it would be another: it ",
                    "cannot be exported");
@@ -85,10 +87,10 @@ void MegatronExporter::check_layout() const {
       problems.add(flag, " ", size, " does not divide ", what, " = ", format_count(count),
                    ": the other programs split it evenly");
   };
-  divides("--tensor-model-parallel-size", request_.tensor, "the heads of keys and values", model.num_groups());
-  divides("--tensor-model-parallel-size", request_.tensor, "ffn_hidden_size", model.ffn_hidden_size);
-  divides("--tensor-model-parallel-size", request_.tensor, "the padded vocabulary", model.padded_vocab_size);
-  divides("--pipeline-model-parallel-size", request_.pipeline, "num_layers", model.num_layers);
+  divides("--tensor-model-parallel-size", request_.tensor, "the heads of keys and values", shape_.num_groups);
+  divides("--tensor-model-parallel-size", request_.tensor, "ffn_hidden_size", shape_.ffn_hidden_size);
+  divides("--tensor-model-parallel-size", request_.tensor, "the padded vocabulary", model_.vocabulary.padded_size);
+  divides("--pipeline-model-parallel-size", request_.pipeline, "num_layers", model_.num_layers());
   if (request_.format == MegatronFormat::kDeepSpeed && config_.training.precision == plan::Precision::kFp16 &&
       has_optimizer_)
     problems.add(
@@ -156,7 +158,7 @@ void MegatronExporter::put_run(TorchPairs& root) const {
   TorchPairs args = namespace_of(config_, table_);
   put(args, "tensor_model_parallel_size", number(request_.tensor));
   put(args, "pipeline_model_parallel_size", number(request_.pipeline));
-  put(args, "padded_vocab_size", number(model_.padded_vocab_size));
+  put(args, "padded_vocab_size", number(model_.vocabulary.padded_size));
   put(args, "consumed_train_samples", number(state.consumed_train_samples));
   put(args, "consumed_valid_samples", number(state.consumed_valid_samples));
   put(args, "consumed_train_tokens", number(state.consumed_train_tokens));
@@ -165,18 +167,18 @@ void MegatronExporter::put_run(TorchPairs& root) const {
   put(root, "iteration", number(state.step));
   put(root, "tokens", number(state.consumed_train_tokens));
   TorchPairs vocabulary;
-  put(vocabulary, "padded_vocab_size", number(model_.padded_vocab_size));
-  put(vocabulary, "original_vocab_size", number(model_.vocab_size));
+  put(vocabulary, "padded_vocab_size", number(model_.vocabulary.padded_size));
+  put(vocabulary, "original_vocab_size", number(model_.vocabulary.size));
   put(root, "checkpoint_info", TorchValue::dict(vocabulary));
 }
 
 bool MegatronExporter::is_of_stage(const spec::ParamSpec& spec, int64_t stage) const {
   if (spec.depth == 0) return stage == 0;
-  if (spec.depth > model_.num_layers) return stage == request_.pipeline - 1;
+  if (spec.depth > model_.num_layers()) return stage == request_.pipeline - 1;
   return (spec.depth - 1) / layers_per_stage() == stage;
 }
 bool MegatronExporter::has_embedding_copy(int64_t stage) const {
-  return model_.tie_output && stage > 0 && stage == request_.pipeline - 1;
+  return shape_.ties_embedding && stage > 0 && stage == request_.pipeline - 1;
 }
 
 std::vector<std::vector<RankParam>> MegatronExporter::groups_of(const std::vector<RankParam>& params) {

@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "convert/megatron/arguments.h"
-#include "families/gpt/config.h"
+#include "convert/model_config.h"
 #include "store/run_folder.h"
 #include "store/step_writer.h"
 #include "text/tokenizer.h"
@@ -121,17 +121,16 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
         "the checkpoint has no optimizer state: training can begin from its weights (--finetune), "
         "not go on");
   const std::string origin = report.files.ranks[0].string();
-  MegatronOptions options = megatron_options(checkpoint.args, origin, request.train_options);
+  MegatronOptions options = megatron_options(checkpoint.args, origin, request.train_options, *checkpoint.formats);
   const int64_t rows = padded_rows(checkpoint);
   options.config.vocabulary = {.size = checkpoint.original_vocab_size > 0 ? checkpoint.original_vocab_size : rows,
                                .padded_size = rows};
-  const families::GptConfig model = families::gpt_config(options.config);
+  const spec::ModelSpec model = spec_of(model_of(options.config));
   const std::vector<store::ExtraFile> extra_files = tokenizer_files(options.config, report);
-  const std::vector<spec::ParamSpec> specs = families::gpt_params(model);
   const DType dtype = type_of(options.config.training.precision);
-  const MegatronMerge merge(checkpoint, specs, kinds_of(checkpoint, dtype),
+  const MegatronMerge merge(checkpoint, model.params, kinds_of(checkpoint, dtype),
                             {.version = checkpoint.version,
-                             .head_size = model.kv_channels,
+                             .head_size = checkpoint.formats->megatron.shape(options.config).head_size,
                              .activated_half_last = options.activated_half_last});
   check_assignment(merge, checkpoint, dtype);
   if (checkpoint.order_is_inferred && dtype == DType::kFloat32)
@@ -140,11 +139,11 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
         "shape; in fp32 there are no master weights, so nothing else in the files can confirm it");
 
   store::Manifest manifest;
-  manifest.model = {.family = "gpt",
+  manifest.model = {.family = model.family,
                     .compute_type = plan::to_string(options.config.training.precision),
-                    .vocab_size = model.vocab_size,
-                    .padded_vocab_size = model.padded_vocab_size,
-                    .num_parameters = spec::num_elements(specs)};
+                    .vocab_size = model.vocabulary.size,
+                    .padded_vocab_size = model.vocabulary.padded_size,
+                    .num_parameters = model.num_parameters()};
   manifest.state = checkpoint.state;
   manifest.state.layout = concat("tp", report.files.tensor, "pp", report.files.pipeline, "dp", report.files.data);
   manifest.config = options.toml;
@@ -155,7 +154,7 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
     for (CopyDifference& difference : merge.differences(tensor)) report.differences.push_back(difference);
     report.num_compared_copies += static_cast<int64_t>(tensor.copies.size()) - 1;
     const bool is_weight = tensor.kind == TensorKind::kWeight;
-    const std::string group = spec::stack_depth_name(tensor.spec->depth, model.num_layers);
+    const std::string group = model.depths[static_cast<size_t>(tensor.spec->depth)].name;
     facts.push_back({tensor.spec->name + suffix_of(tensor.kind),
                      is_weight ? store::weights_file(group) : store::optimizer_file(group),
                      is_weight ? dtype : DType::kFloat32, tensor.spec->shape});
@@ -187,6 +186,7 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
   store::write_step(request.save, manifest, facts, make, extra_files);
   progress.finish();
 
+  report.family = model.family;
   report.step = manifest.state.step;
   report.step_folder = request.save / store::step_folder_name(report.step);
   report.num_tensors = static_cast<int64_t>(facts.size());

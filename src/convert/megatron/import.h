@@ -20,11 +20,12 @@ struct MegatronImport {
   bool with_optimizer = true;
   bool average_copies =
       false;  // of tensors that ranks hold alike and that differ: the mean instead of the first rank's
-  std::vector<std::string> train_options;  // of train gpt: they replace the checkpoint's arguments
+  std::vector<std::string> train_options;  // of train: they replace the checkpoint's arguments
 };
 
 struct MegatronImportReport {
   MegatronFiles files;
+  std::string family;  // of ours
   std::filesystem::path step_folder;
   int64_t step = 0;
   int64_t num_tensors = 0, num_parameters = 0, num_bytes = 0;

@@ -1,8 +1,12 @@
 #include "convert/megatron/internal/model_arguments.h"
 
 #include <array>
+#include <cmath>
+#include <optional>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "base/literal.h"
 
 namespace espalier::convert {
 namespace {
@@ -54,11 +58,52 @@ bool is_unused(const TorchValue& value, const std::string& unused) {
   }
 }
 
+std::optional<std::string> toml_of(const TorchValue& value) {
+  switch (value.kind()) {
+    case TorchValue::Kind::kBool: return value.as_bool("") ? "true" : "false";
+    case TorchValue::Kind::kInt: return std::to_string(value.as_int(""));
+    case TorchValue::Kind::kFloat: {
+      const double number = value.as_float("");
+      if (!std::isfinite(number)) return std::nullopt;
+      if (number == std::floor(number) && std::abs(number) < 1e15) return format_printf("%.1f", number);
+      return format_python_float(number);
+    }
+    case TorchValue::Kind::kString: return toml_text(value.as_string(""));
+    case TorchValue::Kind::kList:
+    case TorchValue::Kind::kTuple: {
+      std::vector<std::string> words;
+      for (const TorchValue& item : value.items()) {
+        const auto word = item.is_sequence() ? std::nullopt : toml_of(item);
+        if (!word) return std::nullopt;
+        words.push_back(*word);
+      }
+      return "[" + join(words, ", ") + "]";
+    }
+    default: return std::nullopt;
+  }
+}
+
+// Nothing: no value that TOML can hold.
+std::optional<std::string> toml_value_of(const std::string& name, const TorchValue& value) {
+  if (name != "window_size" || !value.is_sequence()) return toml_of(value);
+  std::vector<std::string> words;  // (LEFT, RIGHT)
+  for (const TorchValue& item : value.items()) {
+    if (item.kind() != TorchValue::Kind::kInt) return std::nullopt;
+    words.push_back(std::to_string(item.as_int("")));
+  }
+  return toml_text(join(words, ","));
+}
+
 }  // namespace
 
 bool is_set(const TorchValue* value) {
   return value != nullptr && !value->is_none() && !(value->kind() == TorchValue::Kind::kBool && !value->as_bool("")) &&
          !(value->is_sequence() && value->items().empty());
+}
+
+bool is_false(const TorchValue& args, const char* name) {
+  const TorchValue* value = args.find(name);
+  return value != nullptr && value->kind() == TorchValue::Kind::kBool && !value->as_bool("");
 }
 
 void refuse_other_models(const TorchValue& args, const std::string& origin) {
@@ -72,21 +117,55 @@ void refuse_other_models(const TorchValue& args, const std::string& origin) {
   if (!text.empty()) throw UserError(text, ExitCode::kBadData);
 }
 
-void put_names_of_nvidia(const families::GptConfig& model, store::TorchPairs& pairs) {
-  const auto put = [&](const char* key, TorchValue value) {
-    pairs.emplace_back(TorchValue::string(key), std::move(value));
-  };
-  const bool is_grouped = model.num_groups() != model.num_attention_heads;
-  const bool is_rms = model.normalization == spec::Normalization::kRmsNorm;
-  put("normalization", TorchValue::string(is_rms ? "RMSNorm" : "LayerNorm"));
-  put("norm_epsilon", TorchValue::real(model.layernorm_epsilon));
-  put("add_bias_linear", TorchValue::boolean(model.add_bias_linear));
-  put("group_query_attention", TorchValue::boolean(is_grouped));
-  put("num_query_groups", TorchValue::integer(is_grouped ? model.num_groups() : 1));
-  put("rotary_base", TorchValue::real(model.rotary_base));
-  put("window_size", model.window_size == 0
-                         ? TorchValue()
-                         : TorchValue::tuple({TorchValue::integer(model.window_size - 1), TorchValue::integer(0)}));
+std::string position_type(const TorchValue& value, const std::string& origin) {
+  if (value.is_string()) return value.as_string(origin) == "rope" ? "rotary" : value.as_string(origin);
+  if (value.kind() == TorchValue::Kind::kGlobal) {  // a member of the enum, by name
+    const std::string& name = value.class_name();
+    return name.substr(name.rfind('.') + 1);
+  }
+  constexpr std::array<const char*, 4> kNames = {"", "rotary", "absolute", "alibi"};
+  if (value.kind() == TorchValue::Kind::kRecord && value.items().size() == 1) {  // by number, from older Pythons
+    const int64_t number = value.items()[0].as_int(origin + ": args.position_embedding_type");
+    if (number >= 1 && number < static_cast<int64_t>(kNames.size())) return kNames[static_cast<size_t>(number)];
+  }
+  throw UserError(
+      concat(origin, ": args.position_embedding_type: expected rotary, absolute or alibi, found ", value.describe()),
+      ExitCode::kBadData);
+}
+
+std::string toml_text(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      result += std::string("\\") + c;
+    else if (byte < 0x20 || byte == 0x7f)
+      result += format_printf("\\u%04x", byte);
+    else
+      result += c;
+  }
+  return result + "\"";
+}
+
+void ArgumentLines::add(const std::string& name, const std::string& value) {
+  const auto [said, is_first] = said_.emplace(options_.table.find("--" + name), std::pair{name, value});
+  if (is_first)
+    text_ += concat(name, " = ", value, "\n");
+  else if (said->second.second != value)
+    throw UserError(concat(origin_, ": args.", name, ": expected ", said->second.second, ", as args.",
+                           said->second.first, " says, found ", value),
+                    ExitCode::kBadData);
+}
+
+void ArgumentLines::add_argument(const TorchValue& args, const std::string& name) {
+  const TorchValue* value = args.find(name);
+  if (!is_set(value) || !knows(name)) return;
+  const auto text = toml_value_of(name, *value);
+  if (!text)
+    throw UserError(
+        concat(origin_, ": args.", name, ": expected a value or a list of values, found ", value->describe()),
+        ExitCode::kBadData);
+  add(name, *text);
 }
 
 }  // namespace espalier::convert

@@ -38,6 +38,20 @@ bool is_layer_number(const std::string& text) {
 
 }  // namespace
 
+std::string without_prefix(const std::string& text, const std::string& prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+ModuleName layer_or_other_name(const std::string& name) {
+  if (name.starts_with("final_norm.")) return {.name = "final_layernorm." + without_prefix(name, "final_norm.")};
+  const std::string layers = "layers.";
+  if (!name.starts_with(layers)) return {.name = layer_parameter_name(name)};
+  const size_t dot = name.find('.', layers.size());
+  const std::string number = name.substr(layers.size(), dot == std::string::npos ? dot : dot - layers.size());
+  if (dot == std::string::npos || !is_layer_number(number)) return {.name = name};
+  return {.stack = "layers", .layer = std::stoll(number), .name = layer_parameter_name(name.substr(dot + 1))};
+}
+
 bool is_extra_state(const std::string& name) { return name.ends_with("_extra_state"); }
 
 std::string layer_parameter_name(const std::string& name) {

@@ -1,5 +1,8 @@
 // Megatron's own layout: one file for each tensor and pipeline rank.
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -20,39 +23,17 @@ void flatten(const TorchValue& value, const std::string& path, std::vector<Named
       flatten(below, path.empty() ? key.as_string("a key") : path + "." + key.as_string("a key"), found);
 }
 
-std::string without(const std::string& text, const std::string& prefix) {
-  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
-}
-
-// A parameter of a chunk of the model: name without the number of its layer.
-struct ModuleName {
-  int64_t layer = -1;  // within the chunk; -1: of none
-  std::string name;    // our name, or its end after "layers.N."
-};
-
-ModuleName module_name(const std::string& path) {
-  std::string name = without(without(path, "module."), "language_model.");
-  for (const char* part : {"embedding.", "encoder.", "transformer.", "decoder."}) name = without(name, part);
-  if (name == "word_embeddings_for_head.weight") return {-1, "word_embeddings.weight"};
-  if (name == "output_layer.weight") return {-1, "lm_head.weight"};
-  if (name.starts_with("final_norm.")) return {-1, "final_layernorm." + name.substr(11)};
-  if (!name.starts_with("layers.")) return {-1, layer_parameter_name(name)};
-  const size_t dot = name.find('.', 7);
-  const std::string number = name.substr(7, dot == std::string::npos ? dot : dot - 7);
-  if (dot == std::string::npos || number.empty() || number.size() > 9 ||
-      number.find_first_not_of("0123456789") != std::string::npos)
-    return {-1, name};
-  return {std::stoll(number), layer_parameter_name(name.substr(dot + 1))};
-}
-
+// A chunk of the model: what one of several virtual pipeline stages has, or all of a stage.
 struct Chunk {
-  std::vector<std::pair<ModuleName, NamedView>> params;
-  int64_t num_layers = 0;
+  std::string key;  // "model", "model0"
+  std::vector<NamedView> tensors;
+  std::vector<ModuleName> names;              // of them
+  std::map<std::string, int64_t> num_layers;  // of each stack
 };
 
 struct RankFile {
   TorchValue root;
-  std::vector<Chunk> chunks;  // more than one with virtual pipeline stages
+  std::vector<Chunk> chunks;
 };
 
 RankFile read_rank(const std::filesystem::path& path) {
@@ -66,19 +47,35 @@ RankFile read_rank(const std::filesystem::path& path) {
   }
   if (keys.empty()) refuse(path, "model", "the module's tensors", "nothing");
   for (const std::string& key : keys) {
-    std::vector<NamedView> found;
-    flatten(file.root.at(key), "", found);
-    Chunk chunk;
-    for (NamedView& param : found) {
-      const ModuleName name = module_name(param.name);
-      if (name.name.empty()) continue;
-      chunk.num_layers = std::max(chunk.num_layers, name.layer + 1);
-      param.key = key + "." + param.key;
-      chunk.params.emplace_back(name, param);
-    }
+    Chunk chunk{.key = key, .tensors = {}, .names = {}, .num_layers = {}};
+    flatten(file.root.at(key), "", chunk.tensors);
     file.chunks.push_back(std::move(chunk));
   }
   return file;
+}
+
+const FamilyFormats& family_of(const std::vector<RankFile>& stages, const MegatronFiles& files) {
+  std::set<std::string> names;
+  for (const RankFile& stage : stages)
+    for (const Chunk& chunk : stage.chunks)
+      for (const NamedView& tensor : chunk.tensors) names.insert(tensor.name);
+  std::vector<std::string> known;
+  for (const FamilyFormats* formats : all_formats()) {
+    if (formats->megatron.recognizes(names)) return *formats;
+    known.push_back(formats->family->display);
+  }
+  refuse(files.ranks[0], "model", "the tensors of a " + join(known, ", or a "),
+         join({names.begin(), names.end()}, ", "));
+}
+
+void name_tensors(Chunk& chunk, const MegatronCodec& codec) {
+  for (const NamedView& tensor : chunk.tensors) {
+    chunk.names.push_back(codec.module_name(without_prefix(without_prefix(tensor.name, "module."), "language_model.")));
+    const ModuleName& name = chunk.names.back();
+    if (name.layer < 0 || name.name.empty()) continue;
+    int64_t& count = chunk.num_layers[name.stack];
+    count = std::max(count, name.layer + 1);
+  }
 }
 
 std::vector<TorchValue> flat_list(const TorchValue& groups, const std::string& what) {
@@ -113,16 +110,62 @@ void read_optimizer(const TorchValue& root, const std::vector<NamedView>& params
   read_tensor_states(*inner, masters, in_optimizer_order(params), place, checkpoint);
 }
 
-// Layers before each chunk of each stage: chunk by chunk, stage by stage.
-std::vector<std::vector<int64_t>> layers_before(const std::vector<RankFile>& stages) {
-  std::vector<std::vector<int64_t>> before(stages.size());
-  int64_t count = 0;
+// Layers of each stack before each chunk of each stage: chunk by chunk, stage by stage.
+using LayerCounts = std::map<std::string, int64_t>;
+std::vector<std::vector<LayerCounts>> layers_before(const std::vector<RankFile>& stages) {
+  std::vector<std::vector<LayerCounts>> before(stages.size());
+  LayerCounts counts;
   for (size_t chunk = 0; chunk < stages[0].chunks.size(); ++chunk)
     for (size_t stage = 0; stage < stages.size(); ++stage) {
-      before[stage].push_back(count);
-      if (chunk < stages[stage].chunks.size()) count += stages[stage].chunks[chunk].num_layers;
+      before[stage].push_back(counts);
+      for (const auto& [stack, count] : stages[stage].chunks[chunk].num_layers) counts[stack] += count;
     }
   return before;
+}
+
+// Modules have the copy of the word embedding before the head that uses it, files after everything else.
+void put_copy_before_head(std::vector<NamedView>& params, size_t copy) {
+  const auto head = std::find_if(params.begin(), params.end(),
+                                 [](const NamedView& param) { return param.name.starts_with("lm_head."); });
+  const auto place = params.begin() + static_cast<std::ptrdiff_t>(copy);
+  if (head < place) std::rotate(head, place, place + 1);
+}
+
+// The parameters of a chunk by our names, in the order of the module; their weights are added to the checkpoint.
+std::vector<NamedView> add_weights(const Chunk& chunk, LayerCounts before, const RankPlace& place,
+                                   MegatronCheckpoint& checkpoint) {
+  std::vector<NamedView> params;
+  std::optional<size_t> copy;
+  for (size_t at = 0; at < chunk.tensors.size(); ++at) {
+    const ModuleName& name = chunk.names[at];
+    if (name.name.empty()) continue;
+    NamedView param = chunk.tensors[at];
+    param.key = concat(chunk.key, ".", param.key);
+    param.name = name.layer < 0 ? name.name : concat(name.stack, ".", before[name.stack] + name.layer, ".", name.name);
+    checkpoint.shards.push_back({param.name, TensorKind::kWeight, place.tensor, name.is_copy ? 1 : 0, param.view, 0, 0,
+                                 param.view.num_elements(), true, param.key});
+    if (name.is_copy) copy = params.size();
+    params.push_back(std::move(param));
+  }
+  if (copy) put_copy_before_head(params, *copy);
+  return params;
+}
+
+// All stages of a tensor rank, their tensors named.
+std::vector<RankFile> read_stages(int64_t tensor, MegatronCheckpoint& checkpoint) {
+  const MegatronFiles& files = checkpoint.files;
+  std::vector<RankFile> stages;
+  for (int64_t stage = 0; stage < files.pipeline; ++stage) {
+    const auto rank = static_cast<size_t>(stage * files.tensor + tensor);
+    stages.push_back(read_rank(files.ranks[rank]));
+    if (stages.back().chunks.size() != stages[0].chunks.size())
+      refuse(files.ranks[rank], "model", concat(stages[0].chunks.size(), " chunks, as stage 0 has"),
+             std::to_string(stages.back().chunks.size()));
+  }
+  if (checkpoint.formats == nullptr) checkpoint.formats = &family_of(stages, files);
+  for (RankFile& stage : stages)
+    for (Chunk& chunk : stage.chunks) name_tensors(chunk, checkpoint.formats->megatron);
+  return stages;
 }
 
 }  // namespace
@@ -130,14 +173,7 @@ std::vector<std::vector<int64_t>> layers_before(const std::vector<RankFile>& sta
 void read_megatron(MegatronCheckpoint& checkpoint, bool with_optimizer) {
   const MegatronFiles& files = checkpoint.files;
   for (int64_t tensor = 0; tensor < files.tensor; ++tensor) {
-    std::vector<RankFile> stages;
-    for (int64_t stage = 0; stage < files.pipeline; ++stage) {
-      const auto rank = static_cast<size_t>(stage * files.tensor + tensor);
-      stages.push_back(read_rank(files.ranks[rank]));
-      if (stages.back().chunks.size() != stages[0].chunks.size())
-        refuse(files.ranks[rank], "model", concat(stages[0].chunks.size(), " chunks, as stage 0 has"),
-               std::to_string(stages.back().chunks.size()));
-    }
+    const std::vector<RankFile> stages = read_stages(tensor, checkpoint);
     const auto before = layers_before(stages);
     for (int64_t stage = 0; stage < files.pipeline; ++stage) {
       const auto rank = static_cast<size_t>(stage * files.tensor + tensor);
@@ -146,17 +182,11 @@ void read_megatron(MegatronCheckpoint& checkpoint, bool with_optimizer) {
       // The first file of all decides where the run stands.
       read_run_state(file.root, place.file, tensor == 0 && stage == 0 ? 0 : std::max<size_t>(rank, 1), checkpoint);
       std::vector<NamedView> params;
-      for (size_t chunk = 0; chunk < file.chunks.size(); ++chunk)
-        for (const auto& [name, param] : file.chunks[chunk].params) {
-          NamedView named = param;
-          named.name = name.layer < 0
-                           ? name.name
-                           : concat("layers.", before[static_cast<size_t>(stage)][chunk] + name.layer, ".", name.name);
-          const int64_t copy = param.key.find("word_embeddings_for_head") != std::string::npos ? 1 : 0;
-          checkpoint.shards.push_back({named.name, TensorKind::kWeight, place.tensor, copy, named.view, 0, 0,
-                                       named.view.num_elements(), true, named.key});
-          params.push_back(named);
-        }
+      for (size_t chunk = 0; chunk < file.chunks.size(); ++chunk) {
+        const auto of_chunk =
+            add_weights(file.chunks[chunk], before[static_cast<size_t>(stage)][chunk], place, checkpoint);
+        params.insert(params.end(), of_chunk.begin(), of_chunk.end());
+      }
       if (with_optimizer) read_optimizer(file.root, params, place, checkpoint);
     }
   }

@@ -19,7 +19,7 @@ using store::TorchValue;
 constexpr const char* kDeepSpeedVersion = "0.19.8";  // whose layout this is
 
 int64_t MegatronExporter::layer_number(const spec::ParamSpec& spec) const {
-  const int64_t layers = model_.num_layers;
+  const int64_t layers = model_.num_layers();
   if (spec.depth == 0) return 1;
   if (spec.depth <= layers) return spec.depth + 2;
   return spec.name == "lm_head.weight" ? layers + 5 : layers + 4;
@@ -33,14 +33,14 @@ std::string MegatronExporter::name_in_layer(const spec::ParamSpec& spec) const {
 }
 
 std::string MegatronExporter::pipeline_name(const spec::ParamSpec& spec) const {
-  if (spec.depth == 0 && model_.tie_output) return "tied_modules.embed." + spec.name;
+  if (spec.depth == 0 && shape_.ties_embedding) return "tied_modules.embed." + spec.name;
   return concat(layer_number(spec), ".", name_in_layer(spec));
 }
 
 void MegatronExporter::write_deepspeed() {
   for (int64_t rank = 0; rank < request_.tensor; ++rank) {
     std::map<int64_t, TorchPairs> layers;
-    for (const spec::ParamSpec& spec : specs_)
+    for (const spec::ParamSpec& spec : model_.params)
       put(layers[layer_number(spec)], name_in_layer(spec), tensor_of(spec, TensorKind::kWeight, rank));
     for (auto& [layer, pairs] : layers) {
       const fs::path path = report_.folder / format_printf("layer_%02d-model_%02d-model_states.pt",
@@ -55,10 +55,10 @@ void MegatronExporter::write_deepspeed() {
 MegatronExporter::RankParams MegatronExporter::pipeline_params(int64_t stage) const {
   RankParams params;
   if (has_embedding_copy(stage))  // the whole embedding stage is repeated, but for its norm
-    for (const spec::ParamSpec& spec : specs_)
+    for (const spec::ParamSpec& spec : model_.params)
       if (spec.depth == 0 && spec.name.find("norm.") == std::string::npos)
         params.push_back({&spec, pipeline_name(spec)});
-  for (const spec::ParamSpec& spec : specs_)
+  for (const spec::ParamSpec& spec : model_.params)
     if (is_of_stage(spec, stage)) params.push_back({&spec, pipeline_name(spec)});
   return params;
 }

@@ -1,4 +1,7 @@
 // Megatron's own layout: one file for each tensor and pipeline rank.
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -10,6 +13,33 @@ namespace fs = std::filesystem;
 using store::TorchItems;
 using store::TorchPairs;
 using store::TorchValue;
+
+namespace {
+
+// The state of a module: dicts of modules, and what the innermost have of tensors.
+struct ModuleDict {
+  std::vector<std::pair<std::string, ModuleDict>> modules;
+  TorchPairs tensors;
+
+  ModuleDict& at(const std::vector<const char*>& path) {
+    ModuleDict* module = this;
+    for (const std::string key : path) {
+      auto found = std::find_if(module->modules.begin(), module->modules.end(),
+                                [&](const auto& entry) { return entry.first == key; });
+      if (found == module->modules.end()) found = module->modules.insert(found, {key, ModuleDict()});
+      module = &found->second;
+    }
+    return *module;
+  }
+  TorchValue value() const {
+    if (!tensors.empty()) return TorchValue::ordered_dict(tensors);
+    TorchPairs pairs;
+    for (const auto& [key, module] : modules) put(pairs, key, module.value());
+    return TorchValue::dict(pairs);
+  }
+};
+
+}  // namespace
 
 void MegatronExporter::write_megatron() {
   for (int64_t stage = 0; stage < request_.pipeline; ++stage)
@@ -27,39 +57,28 @@ void MegatronExporter::write_megatron() {
 }
 
 TorchValue MegatronExporter::megatron_module(int64_t stage, int64_t rank, RankParams& params) {
-  TorchPairs words, positions, encoder, language_model, module;
-  for (const spec::ParamSpec& spec : specs_) {
-    if (!is_of_stage(spec, stage)) continue;
+  ModuleDict module;
+  std::set<std::string> placed;
+  const auto place = [&](const ModuleSection& section, const spec::ParamSpec& spec) {
+    std::string key = spec.name.substr(std::string(section.strip).size());
+    const std::string layers = "layers.";
+    if (spec.name.starts_with(layers))  // numbered within the stage
+      key = concat(layers, spec.depth - 1 - stage * layers_per_stage(), spec.name.substr(spec.name.find('.', 7)));
+    put(module.at(section.path).tensors, key, tensor_of(spec, TensorKind::kWeight, rank));
     params.push_back({&spec, spec.name});
-    const TorchValue value = tensor_of(spec, TensorKind::kWeight, rank);
-    const std::string word = "word_embeddings.", position = "position_embeddings.", layers = "layers.";
-    if (spec.name.starts_with(word)) {
-      put(words, spec.name.substr(word.size()), value);
-    } else if (spec.name.starts_with(position)) {
-      put(positions, spec.name.substr(position.size()), value);
-    } else if (spec.name.starts_with(layers)) {  // numbered within the stage
-      const int64_t local = spec.depth - 1 - stage * layers_per_stage();
-      put(encoder, concat(layers, local, spec.name.substr(spec.name.find('.', layers.size()))), value);
-    } else if (spec.name == "lm_head.weight") {
-      put(language_model, "output_layer", TorchValue::ordered_dict({{text("weight"), value}}));
-    } else {
-      put(encoder, spec.name, value);
+  };
+  for (const ModuleSection& section : codec_->sections) {
+    if (*section.ours == '\0') {
+      if (has_embedding_copy(stage)) place(section, word_embedding());
+      continue;
     }
+    for (const spec::ParamSpec& spec : model_.params)
+      if (is_of_stage(spec, stage) && spec.name.starts_with(section.ours) && placed.insert(spec.name).second)
+        place(section, spec);
   }
-  if (!words.empty()) {
-    TorchPairs embedding;
-    put(embedding, "word_embeddings", TorchValue::ordered_dict(words));
-    if (!positions.empty()) put(embedding, "position_embeddings", TorchValue::ordered_dict(positions));
-    put(language_model, "embedding", TorchValue::dict(embedding));
-  }
-  put(language_model, "encoder", TorchValue::ordered_dict(encoder));
-  put(module, "language_model", TorchValue::dict(language_model));
-  if (has_embedding_copy(stage)) {
-    params.push_back({&specs_[0], specs_[0].name});
-    const TorchValue value = tensor_of(specs_[0], TensorKind::kWeight, rank);
-    put(module, "word_embeddings_for_head", TorchValue::ordered_dict({{text("weight"), value}}));
-  }
-  return TorchValue::dict(module);
+  for (const spec::ParamSpec& spec : model_.params)
+    ESPALIER_CHECK(!is_of_stage(spec, stage) || placed.contains(spec.name), spec.name, " has no place in the module");
+  return module.value();
 }
 
 TorchValue MegatronExporter::megatron_optimizer(const RankParams& params, int64_t rank) {

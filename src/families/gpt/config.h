@@ -97,6 +97,7 @@ const config::Family& gpt_family();
 
 // The model of a resolved run, with the run's vocabulary where that is known.
 GptConfig gpt_config(const config::RunConfig& run);
+GptConfig gpt_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary);
 
 // The options that make such a model; the vocabulary is none of the model's options.
 GptSettings gpt_settings(const GptConfig& model);

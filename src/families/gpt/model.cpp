@@ -85,12 +85,14 @@ spec::ModelSpec gpt_model(const config::RunConfig& run) {
 
 }  // namespace internal
 
-GptConfig gpt_config(const config::RunConfig& run) {
-  GptConfig model = run.model.as<GptSettings>().shape;
-  model.vocab_size = run.vocabulary.size;
-  model.padded_vocab_size = run.vocabulary.padded_size;
+GptConfig gpt_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary) {
+  GptConfig model = settings.as<GptSettings>().shape;
+  model.vocab_size = vocabulary.size;
+  model.padded_vocab_size = vocabulary.padded_size;
   return model;
 }
+
+GptConfig gpt_config(const config::RunConfig& run) { return gpt_config(run.model, run.vocabulary); }
 
 const config::Family& gpt_family() {
   static const config::Family family{

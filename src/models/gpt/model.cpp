@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
 #include "models/gpt/batch.h"
+#include "models/gpt/probe.h"
 #include "models/lm_loss.h"
 
 namespace espalier::models {
@@ -141,7 +142,8 @@ const FamilyRuntime& gpt_runtime() {
       },
       .build_decoder = [](const nn::LayerBuilder& builder, const config::RunConfig& run) -> std::unique_ptr<Decoder> {
         return std::make_unique<GptModel>(builder, families::gpt_config(run), StageOptions{});
-      }};
+      },
+      .probe = &kGptProbe};
   return runtime;
 }
 

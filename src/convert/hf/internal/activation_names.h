@@ -5,7 +5,7 @@
 #include <string>
 
 #include "convert/hf/internal/config_reader.h"
-#include "families/gpt/config.h"
+#include "spec/layers.h"
 
 namespace espalier::convert {
 

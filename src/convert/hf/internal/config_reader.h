@@ -42,6 +42,7 @@ class ConfigReader {
     problems_.add(prefix_, key, ": ", parts...);
   }
   std::vector<std::string> unread_keys() const;
+  Problems& problems() { return problems_; }
 
  private:
   const Json* find(const std::string& key);
@@ -52,5 +53,12 @@ class ConfigReader {
   std::string prefix_;
   std::set<std::string> seen_;
 };
+
+// As large as our options allow; products of them fit in 64 bits.
+constexpr int64_t kMostLayers = 10'000, kMostHidden = 1'000'000, kMostFfn = 10'000'000, kMostHeads = 100'000;
+constexpr int64_t kMostRows = 1'000'000'000;
+
+// Every class that is named must be one of `known`, of which the message names the first.
+void check_architectures(ConfigReader& reader, const std::vector<std::string>& known);
 
 }  // namespace espalier::convert

@@ -10,7 +10,7 @@
 #include "convert/megatron/arguments.h"
 #include "convert/megatron/export.h"
 #include "convert/megatron/merge.h"
-#include "families/gpt/config.h"
+#include "spec/model_spec.h"
 #include "store/run_folder.h"
 #include "store/torch_value.h"
 
@@ -38,9 +38,6 @@ class MegatronExporter {
 
   const store::Manifest& manifest() const { return tensors_.manifest(); }
   bool is_fp32() const { return config_.training.precision == plan::Precision::kFp32; }
-  // Halves of gated layers lie as in the program that knows the activation: --swiglu is Megatron-LM's, the others are
-  // Megatron-DeepSpeed's --glu-activation.
-  bool activated_half_last() const;
   void check_layout() const;
 
   // What a tensor rank has of a tensor.
@@ -53,7 +50,7 @@ class MegatronExporter {
   store::TorchValue adam_state(const std::vector<RankParams>& groups, int64_t tensor_rank);
   void put_run(store::TorchPairs& root) const;  // what both formats keep of the run
 
-  int64_t layers_per_stage() const { return model_.num_layers / request_.pipeline; }
+  int64_t layers_per_stage() const { return model_.num_layers() / request_.pipeline; }
   bool is_of_stage(const spec::ParamSpec& spec, int64_t stage) const;
   bool has_embedding_copy(int64_t stage) const;
   // In the order of the optimizer: the decaying ones as two halves (Megatron-DeepSpeed), then biases and norms.
@@ -61,7 +58,9 @@ class MegatronExporter {
   void write(const std::filesystem::path& path, const store::TorchValue& root);
 
   void write_megatron();
+  // Its parameters in the order of the module.
   store::TorchValue megatron_module(int64_t stage, int64_t rank, RankParams& params);
+  const spec::ParamSpec& word_embedding() const;
   store::TorchValue megatron_optimizer(const RankParams& params, int64_t rank);
 
   void write_deepspeed();
@@ -78,8 +77,9 @@ class MegatronExporter {
   StepTensors tensors_;
   config::RunConfig config_;
   OptionTable table_;
-  families::GptConfig model_;
-  std::vector<spec::ParamSpec> specs_;
+  const MegatronCodec* codec_ = nullptr;
+  MegatronShape shape_;
+  spec::ModelSpec model_;
   RowOrder order_;
   bool has_optimizer_ = false;
   float step_ = 0, loss_scale_ = 1;  // what small tensors point to

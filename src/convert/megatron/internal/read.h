@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convert/megatron/checkpoint.h"
+#include "convert/megatron/codec.h"
 
 namespace espalier::convert {
 
@@ -22,6 +23,11 @@ struct NamedView {
 
 // What Transformer Engine keeps beside a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
 bool is_extra_state(const std::string& name);
+
+std::string without_prefix(const std::string& text, const std::string& prefix);
+
+// Of a name without what it is in: the number of its layer ("layers.3.") and the rest.
+ModuleName layer_or_other_name(const std::string& name);
 
 // Our name for a parameter of a transformer layer or after it, from any of the spellings that releases of Megatron
 // used; "" for buffers and states that are no parameter.

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "convert/model_config.h"
+#include "convert/formats.h"
+#include "families/gpt/config.h"
 #include "families/registry.h"
 
 namespace espalier::convert::hf_config_test {
@@ -51,7 +52,10 @@ constexpr const char* kPhi3Mini128k = R"({"architectures": ["Phi3ForCausalLM"], 
   "rms_norm_eps": 1e-05, "rope_scaling": {"long_factor": [1.08, 1.1, 64.2], "short_factor": [1.0, 1.02, 1.1],
   "type": "su"}, "rope_theta": 10000.0, "sliding_window": 262144, "torch_dtype": "bfloat16", "vocab_size": 32064})";
 
-HfModel read(const std::string& text) { return read_hf_config(text, "config.json"); }
+HfModel read(const std::string& text) { return read_hf_config(text, "config.json", {}); }
+families::GptConfig gpt(const HfModel& model) {
+  return families::gpt_config(model.config.settings, model.config.vocabulary);
+}
 
 // `text` with some keys changed; null removes one.
 std::string with(const char* text, const Json& changes) {
@@ -76,8 +80,8 @@ std::string refusal(const std::string& text) {
 
 TEST(HfConfig, ReadsTheConfigurationOfGpt2) {
   const HfModel model = read(kGpt2);
-  EXPECT_EQ(model.family, HfFamily::kGpt2);
-  const families::GptConfig& config = model.config;
+  EXPECT_STREQ(model.codec->model_type, "gpt2");
+  const families::GptConfig config = gpt(model);
   EXPECT_EQ(config.num_layers, 12);
   EXPECT_EQ(config.ffn_hidden_size, 3072);
   EXPECT_EQ(config.kv_channels, 64);
@@ -91,17 +95,17 @@ TEST(HfConfig, ReadsTheConfigurationOfGpt2) {
 
 TEST(HfConfig, ReadsTheConfigurationOfBloomWithItsOldKeys) {
   const HfModel model = read(kBloom);
-  EXPECT_EQ(model.config.hidden_size, 1024);
-  EXPECT_EQ(model.config.ffn_hidden_size, 4096);
-  EXPECT_EQ(model.config.num_attention_heads, 16);
-  EXPECT_EQ(model.config.position_embedding, families::PositionEmbedding::kAlibi);
-  EXPECT_TRUE(model.config.embed_layernorm);
+  EXPECT_EQ(gpt(model).hidden_size, 1024);
+  EXPECT_EQ(gpt(model).ffn_hidden_size, 4096);
+  EXPECT_EQ(gpt(model).num_attention_heads, 16);
+  EXPECT_EQ(gpt(model).position_embedding, families::PositionEmbedding::kAlibi);
+  EXPECT_TRUE(gpt(model).embed_layernorm);
   EXPECT_TRUE(model.notes.empty()) << model.notes[0];
 }
 
 TEST(HfConfig, ReadsTheConfigurationOfLlama31) {
   const HfModel model = read(kLlama31);
-  const families::GptConfig& config = model.config;
+  const families::GptConfig config = gpt(model);
   EXPECT_EQ(config.num_query_groups, 8);
   EXPECT_EQ(config.kv_channels, 128);
   EXPECT_EQ(config.normalization, spec::Normalization::kRmsNorm);
@@ -115,21 +119,21 @@ TEST(HfConfig, ReadsTheConfigurationOfLlama31) {
 }
 
 TEST(HfConfig, ReadsWindowsBiasesAndTiesOfTheOthers) {
-  EXPECT_EQ(read(kMistral).config.window_size, 4096);
-  EXPECT_EQ(read(with(kMistral, {{"sliding_window", nullptr}})).config.window_size, 0);
-  EXPECT_EQ(read(with(kMistral, {{"num_key_value_heads", nullptr}})).config.num_query_groups, 32);
-  const families::GptConfig qwen = read(kQwen2).config;
+  EXPECT_EQ(gpt(read(kMistral)).window_size, 4096);
+  EXPECT_EQ(gpt(read(with(kMistral, {{"sliding_window", nullptr}}))).window_size, 0);
+  EXPECT_EQ(gpt(read(with(kMistral, {{"num_key_value_heads", nullptr}}))).num_query_groups, 32);
+  const families::GptConfig qwen = gpt(read(kQwen2));
   EXPECT_TRUE(qwen.add_qkv_bias && !qwen.add_bias_linear && qwen.tie_output);
   EXPECT_EQ(qwen.window_size, 0);
   const Json all = {{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 7}};
-  EXPECT_EQ(read(with(kQwen2, all)).config.window_size, 7);
+  EXPECT_EQ(gpt(read(with(kQwen2, all))).window_size, 7);
   // Of the 24 layers the first 24 would see all.
-  EXPECT_EQ(read(with(kQwen2, {{"use_sliding_window", true}})).config.window_size, 0);
-  EXPECT_EQ(read(with(kQwen2, {{"head_dim", 32}})).config.kv_channels, 32);
+  EXPECT_EQ(gpt(read(with(kQwen2, {{"use_sliding_window", true}}))).window_size, 0);
+  EXPECT_EQ(gpt(read(with(kQwen2, {{"head_dim", 32}}))).kv_channels, 32);
 }
 
 TEST(HfConfig, ReadsLongropeUnderItsFirstName) {
-  const families::GptConfig config = read(kPhi3Mini128k).config;
+  const families::GptConfig config = gpt(read(kPhi3Mini128k));
   EXPECT_EQ(config.rope_scaling.kind, Kind::kLongRope);
   EXPECT_EQ(config.rope_scaling.factor, 32);
   EXPECT_EQ(config.rope_scaling.long_factors, (std::vector<double>{1.08, 1.1, 64.2}));
@@ -142,7 +146,7 @@ TEST(HfConfig, TakesTransformers5sRopeParameters) {
       {"rope_theta", "(absent)"},
       {"rope_parameters",
        {{"rope_type", "yarn"}, {"rope_theta", 2e6}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}}}};
-  const families::GptConfig config = read(with(kLlama31, now)).config;
+  const families::GptConfig config = gpt(read(with(kLlama31, now)));
   EXPECT_EQ(config.rope_scaling.kind, Kind::kYarn);
   EXPECT_EQ(config.rotary_base, 2e6);
   EXPECT_EQ(config.rope_scaling.factor, 4);
@@ -162,7 +166,7 @@ TEST(HfConfig, SaysNothingOfKeysOfPublishedModelsThatChangeNothing) {
   for (const auto& [text, more] : cases) {
     const HfModel model = read(with(text, more));
     EXPECT_TRUE(model.notes.empty()) << model.notes[0];
-    EXPECT_EQ(model.config, read(text).config);
+    EXPECT_EQ(gpt(model), gpt(read(text)));
   }
 }
 
@@ -171,8 +175,8 @@ TEST(HfConfig, TakesYarnOfFinetunedModels) {
       {"type", "yarn"}, {"factor", 16.0}, {"original_max_position_embeddings", 4096}, {"finetuned", true}};
   const HfModel model = read(with(kLlama31, {{"rope_scaling", yarn}}));
   EXPECT_TRUE(model.notes.empty()) << model.notes[0];
-  EXPECT_EQ(model.config.rope_scaling.kind, Kind::kYarn);
-  EXPECT_EQ(model.config.rope_scaling.factor, 16);
+  EXPECT_EQ(gpt(model).rope_scaling.kind, Kind::kYarn);
+  EXPECT_EQ(gpt(model).rope_scaling.factor, 16);
 }
 
 TEST(HfConfig, WritesTheFactorOfLongropeWhereTransformersAsksForIt) {
@@ -184,7 +188,7 @@ TEST(HfConfig, WritesTheFactorOfLongropeWhereTransformersAsksForIt) {
                          {"long_factor", factors}};
   const HfModel llama = read(with(kLlama31, {{"rope_scaling", longrope}}));
   EXPECT_EQ(Json::parse(hf_config_json(llama, "")).at("rope_scaling").at("factor"), 32.0);
-  EXPECT_EQ(read(hf_config_json(llama, "")).config, llama.config);
+  EXPECT_EQ(gpt(read(hf_config_json(llama, ""))), gpt(llama));
   EXPECT_FALSE(Json::parse(hf_config_json(read(kPhi3Mini128k), "")).at("rope_scaling").contains("factor"));
 }
 
@@ -241,11 +245,11 @@ TEST(HfConfig, ReportsEveryProblemAtOnceAndSaysWhichKeysItDoesNotKnow) {
 TEST(HfConfig, WritesWhatItReads) {
   for (const char* text : {kGpt2, kBloom, kLlama31, kMistral, kQwen2, kPhi3Mini128k}) {
     const HfModel model = read(text);
-    EXPECT_TRUE(obstacles(model.family, model.config).empty());
+    EXPECT_TRUE(model.codec->obstacles(model.config).empty());
     for (const std::string base : {"", text}) {
       const HfModel again = read(hf_config_json(model, base));
-      EXPECT_EQ(again.config, model.config) << hf_config_json(model, base);
-      EXPECT_EQ(again.family, model.family);
+      EXPECT_EQ(gpt(again), gpt(model)) << hf_config_json(model, base);
+      EXPECT_EQ(again.codec, model.codec);
       EXPECT_EQ(again.dtype, model.dtype);
     }
   }
@@ -253,7 +257,7 @@ TEST(HfConfig, WritesWhatItReads) {
 
 TEST(HfConfig, KeepsWhatTheOriginSaidBesideTheModel) {
   HfModel model = read(with(kBloom, {{"my_own_key", "kept"}}));
-  model.config.padded_vocab_size = 250777;
+  model.config.vocabulary.padded_size = 250777;
   const Json json = Json::parse(hf_config_json(model, with(kBloom, {{"my_own_key", "kept"}})));
   EXPECT_EQ(json.at("my_own_key"), "kept");
   EXPECT_EQ(json.at("pad_token_id"), 3);
@@ -265,13 +269,14 @@ TEST(HfConfig, KeepsWhatTheOriginSaidBesideTheModel) {
 TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
   for (const char* text : {kGpt2, kBloom, kLlama31, kMistral, kQwen2}) {
     const HfModel model = read(text);
-    EXPECT_EQ(choose_family(model.config, {}), model.family);
-    EXPECT_EQ(choose_family(model.config, HfFamily::kBloom) == HfFamily::kBloom, model.family == HfFamily::kBloom);
+    const HfCodec* bloom = find_hf_codec("bloom");
+    EXPECT_EQ(&choose_hf_codec(model.config, nullptr), model.codec);
+    EXPECT_EQ(&choose_hf_codec(model.config, bloom) == bloom, model.codec == bloom);
   }
-  families::GptConfig config = read(kGpt2).config;
-  config.embed_layernorm = true;
+  HfModel model = read(kGpt2);
+  model.config.settings.as<families::GptSettings>().shape.embed_layernorm = true;
   try {
-    choose_family(config, {});
+    choose_hf_codec(model.config, nullptr);
     FAIL() << "no error";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("gpt2, but there no norm follows the embedding"), std::string::npos)
@@ -294,9 +299,10 @@ TEST(ImportedConfig, HasTheOptionsThatMakeTheModel) {
   text::TokenizerOptions tokenizer;
   tokenizer.type = "NullTokenizer", tokenizer.vocab_size = 250879;
   for (const char* text : {kGpt2, kBloom}) {
-    const families::GptConfig config = read(text).config;
+    const HfModel model = read(text);
+    const families::GptConfig config = gpt(model);
     store::Manifest manifest;
-    manifest.config = imported_config(config, model_recipe(config, plan::Precision::kBf16, tokenizer));
+    manifest.config = imported_config(model.config, model_recipe(model.config, plan::Precision::kBf16, tokenizer));
     manifest.model.family = "gpt";
     manifest.model.vocab_size = manifest.model.padded_vocab_size = config.vocab_size;
     const config::RunConfig saved = families::read_saved_run(manifest, "step");

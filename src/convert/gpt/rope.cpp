@@ -1,4 +1,4 @@
-#include "convert/hf/internal/rope.h"
+#include "convert/gpt/internal/rope.h"
 
 #include <cmath>
 
@@ -14,17 +14,17 @@ constexpr double kDefaultTheta = 10000;
 constexpr int64_t kPhi3OriginalPositions = 4096;  // transformers' default
 
 // "su" and "yarn" are what the first Phi-3 files called it.
-std::string type_of(ConfigReader& reader, HfFamily family) {
+std::string type_of(ConfigReader& reader, LlamaKind kind) {
   const std::string old_name = reader.text("type", "default");
   const std::string type = reader.text("rope_type", old_name);
-  return family == HfFamily::kPhi3 && (type == "su" || type == "yarn") ? "longrope" : type;
+  return kind == LlamaKind::kPhi3 && (type == "su" || type == "yarn") ? "longrope" : type;
 }
 
-int64_t original_positions(ConfigReader& top, ConfigReader& rope, HfFamily family, const families::GptConfig& config) {
+int64_t original_positions(ConfigReader& top, ConfigReader& rope, LlamaKind kind, const families::GptConfig& config) {
   const std::optional<int64_t> outside = top.size({"original_max_position_embeddings"});
   const std::optional<int64_t> inside = rope.size({"original_max_position_embeddings"});
   if (outside) return *outside;
-  if (family == HfFamily::kPhi3) return kPhi3OriginalPositions;
+  if (kind == LlamaKind::kPhi3) return kPhi3OriginalPositions;
   return inside.value_or(config.max_position_embeddings);
 }
 
@@ -64,11 +64,11 @@ void read_longrope(ConfigReader& rope, const families::GptConfig& config, spec::
       rope.problem(key, "expected ", pairs, " numbers, one for each pair of rotated channels, found ", factors->size());
 }
 
-void read_scaling(ConfigReader& top, ConfigReader& rope, HfFamily family, families::GptConfig& config) {
+void read_scaling(ConfigReader& top, ConfigReader& rope, LlamaKind kind, families::GptConfig& config) {
   spec::RopeScaling& scaling = config.rope_scaling;
-  const std::string type = type_of(rope, family);
+  const std::string type = type_of(rope, kind);
   const bool has_original = type == "llama3" || type == "yarn" || type == "longrope";
-  const int64_t original = original_positions(top, rope, family, config);
+  const int64_t original = original_positions(top, rope, kind, config);
   if (has_original) scaling.original_max_position_embeddings = original;
   if (type == "default") return;
   if (type == "linear") {
@@ -99,7 +99,7 @@ bool is_one_for_each_layer_type(const Json& rope) {
 
 }  // namespace
 
-void read_rope(ConfigReader& reader, HfFamily family, families::GptConfig& config, Problems& problems) {
+void read_rope(ConfigReader& reader, LlamaKind kind, families::GptConfig& config) {
   config.position_embedding = families::PositionEmbedding::kRotary;
   const Json nothing = Json::object();
   const Json *old_style = reader.object("rope_scaling"), *new_style = reader.object("rope_parameters");
@@ -110,24 +110,25 @@ void read_rope(ConfigReader& reader, HfFamily family, families::GptConfig& confi
     reader.problem(name, "a set for each type of layer is not supported; all layers have one here");
     return;
   }
-  ConfigReader rope(given, problems, name + ".");
+  ConfigReader rope(given, reader.problems(), name + ".");
   double theta = reader.number("rope_theta", kDefaultTheta, 1, 1e12);
-  if (is_old && new_style != nullptr) theta = ConfigReader(*new_style, problems).number("rope_theta", theta, 1, 1e12);
+  if (is_old && new_style != nullptr)
+    theta = ConfigReader(*new_style, reader.problems()).number("rope_theta", theta, 1, 1e12);
   config.rotary_base = rope.number("rope_theta", theta, 1, 1e12);
   const double outside = reader.number("partial_rotary_factor", 1, 0, 1);
   config.rotary_percent = rope.number("partial_rotary_factor", outside, 0, 1);
-  if (config.rotary_percent != 1 && family != HfFamily::kPhi3)
+  if (config.rotary_percent != 1 && kind != LlamaKind::kPhi3)
     rope.problem("partial_rotary_factor", format_shortest(config.rotary_percent), " is only known for ",
-                 names_of(HfFamily::kPhi3).model_type);
+                 model_type_of(LlamaKind::kPhi3));
   if (config.kv_channels > 0 && (config.rotary_size() < 2 || config.rotary_size() % 2 != 0))
     rope.problem("partial_rotary_factor", config.rotary_size(), " of the head's ", config.kv_channels,
                  " channels would rotate; the number must be even and at least 2");
-  read_scaling(reader, rope, family, config);
+  read_scaling(reader, rope, kind, config);
   for (const std::string& key : rope.unread_keys())
-    rope.problem(key, "is not known for ", names_of(family).model_type, "; it may change the positions");
+    rope.problem(key, "is not known for ", model_type_of(kind), "; it may change the positions");
 }
 
-void write_rope(HfFamily family, const families::GptConfig& config, Json& json) {
+void write_rope(LlamaKind kind, const families::GptConfig& config, Json& json) {
   const spec::RopeScaling& scaling = config.rope_scaling;
   Json rope = Json::object();
   const auto add_type = [&](const char* type) { rope["rope_type"] = type, rope["type"] = type; };
@@ -147,7 +148,7 @@ void write_rope(HfFamily family, const families::GptConfig& config, Json& json) 
     rope["short_factor"] = scaling.short_factors;
     rope["long_factor"] = scaling.long_factors;
   }
-  const bool is_phi3 = family == HfFamily::kPhi3;
+  const bool is_phi3 = kind == LlamaKind::kPhi3;
   // Phi-3 derives longrope's factor from its lengths; elsewhere transformers asks for it.
   const bool is_derived = scaling.factor * static_cast<double>(scaling.original_max_position_embeddings) ==
                           static_cast<double>(config.max_position_embeddings);

@@ -1,0 +1,40 @@
+#include "convert/formats.h"
+
+#include "base/error.h"
+#include "base/format.h"
+#include "convert/gpt/formats.h"
+
+namespace espalier::convert {
+
+const std::vector<const FamilyFormats*>& all_formats() {
+  static const std::vector<const FamilyFormats*> all = {
+      &gpt_formats(),
+  };
+  return all;
+}
+
+const FamilyFormats& formats_of(const config::Family& family) {
+  std::vector<std::string> names;
+  for (const FamilyFormats* formats : all_formats()) {
+    if (formats->family == &family) return *formats;
+    names.push_back(formats->family->display);
+  }
+  throw UserError(concat("a ", family.display, " has no foreign formats; there are some of ", join(names, ", ")),
+                  ExitCode::kUsage);
+}
+
+const HfCodec* find_hf_codec(const std::string& model_type) {
+  for (const FamilyFormats* formats : all_formats())
+    for (const HfCodec& codec : formats->hugging_face)
+      if (model_type == codec.model_type) return &codec;
+  return nullptr;
+}
+
+std::vector<std::string> hf_model_types() {
+  std::vector<std::string> types;
+  for (const FamilyFormats* formats : all_formats())
+    for (const HfCodec& codec : formats->hugging_face) types.push_back(codec.model_type);
+  return types;
+}
+
+}  // namespace espalier::convert
