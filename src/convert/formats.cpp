@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "convert/bert/formats.h"
 #include "convert/gpt/formats.h"
 
 namespace espalier::convert {
@@ -9,6 +10,7 @@ namespace espalier::convert {
 const std::vector<const FamilyFormats*>& all_formats() {
   static const std::vector<const FamilyFormats*> all = {
       &gpt_formats(),
+      &bert_formats(),
   };
   return all;
 }

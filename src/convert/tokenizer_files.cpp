@@ -1,5 +1,6 @@
 #include "convert/tokenizer_files.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -13,9 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",     "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "generation_config.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "vocab.txt",
+                                           "tokenizer.model",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
 
 text::TokenizerOptions options_for(const fs::path& folder) {
   text::TokenizerOptions options;
@@ -53,24 +61,30 @@ text::TokenizerOptions null_tokenizer(int64_t rows) {
 
 }  // namespace
 
-FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::path& kept_in) {
+FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::path& kept_in,
+                              const RunTokenizerOf& of_family) {
   FoundTokenizer found;
-  found.vocab_size = rows;
+  found.vocab_size = found.num_rows = rows;
   for (const char* name : kTokenizerFiles)
     if (const auto file = file_of_folder(folder, name)) {
       const std::string content = read_file(*file);
       check_content(*file, content);
       found.files.push_back({std::string("tokenizer/") + name, content});
     }
-  found.options = options_for(folder);
+  const std::optional<RunTokenizer> own = of_family ? of_family(folder) : std::nullopt;
+  found.options = own ? own->options : options_for(folder);
   if (found.options.type.empty()) {
     found.options = null_tokenizer(rows);
     found.notes.push_back("no tokenizer there: give one when training or generating with this model");
     return found;
   }
   try {
-    const int64_t ids = text::load_tokenizer(found.options)->vocab_size();
-    if (ids > rows)
+    const bool is_made = own && !own->made_files.empty();
+    const int64_t ids = is_made ? own->num_ids : text::load_tokenizer(found.options)->vocab_size();
+    if (own) found.files.insert(found.files.end(), own->made_files.begin(), own->made_files.end());
+    if (own && ids > rows)
+      found.num_rows = ids;
+    else if (ids > rows)
       found.notes.push_back(
           concat("the tokenizer has ", format_count(ids), " ids, the model only ", format_count(rows)));
     found.vocab_size = std::min(ids, rows);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,15 +14,26 @@
 
 namespace espalier::convert {
 
+// What a run of a family reads its data with, as if its files lay in the folder.
+struct RunTokenizer {
+  text::TokenizerOptions options;
+  // Files that the folder does not have ("tokenizer/vocab.txt"), and how many ids the tokenizer then has.
+  std::vector<store::ExtraFile> made_files = {};
+  int64_t num_ids = 0;
+};
+using RunTokenizerOf = std::function<std::optional<RunTokenizer>(const std::filesystem::path& folder)>;
+
 struct FoundTokenizer {
   text::TokenizerOptions options;       // as if the files lay in `kept_in`
   std::vector<store::ExtraFile> files;  // "tokenizer/tokenizer.json", ...: every file of a tokenizer that exists
-  int64_t vocab_size = 0;               // its ids; `rows` where no tokenizer could be read
+  int64_t vocab_size = 0;               // its ids, of which the model has rows; `rows` where no tokenizer could be read
+  int64_t num_rows = 0;                 // that the embedding needs
   std::vector<std::string> notes;
 };
 
 // What a folder with a model of `rows` token ids holds: tokenizer.json, or vocab.json and merges.txt, or
-// tokenizer.model; else a NullTokenizer with that many ids.
-FoundTokenizer find_tokenizer(const std::filesystem::path& folder, int64_t rows, const std::filesystem::path& kept_in);
+// tokenizer.model; else a NullTokenizer with that many ids. What `of_family` finds comes before these.
+FoundTokenizer find_tokenizer(const std::filesystem::path& folder, int64_t rows, const std::filesystem::path& kept_in,
+                              const RunTokenizerOf& of_family = {});
 
 }  // namespace espalier::convert

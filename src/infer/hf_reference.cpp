@@ -27,8 +27,9 @@ at::ScalarType scalar_type(store::DType dtype) {
 
 const std::map<std::string, HfFormulas>& formulas_by_model_type() {
   static const std::map<std::string, HfFormulas> all = {
-      {"gpt2", gpt2_formulas},   {"bloom", bloom_formulas}, {"llama", llama_formulas}, {"mistral", llama_formulas},
-      {"qwen2", llama_formulas}, {"qwen3", llama_formulas}, {"phi3", llama_formulas},
+      {"gpt2", gpt2_formulas},     {"bloom", bloom_formulas}, {"llama", llama_formulas},
+      {"mistral", llama_formulas}, {"qwen2", llama_formulas}, {"qwen3", llama_formulas},
+      {"phi3", llama_formulas},    {"bert", bert_formulas},   {"megatron-bert", bert_formulas},
   };
   return all;
 }

@@ -33,7 +33,8 @@ constexpr double kTolerance = 1e-5;  // of the largest logit: what fp32 leaves b
 
 std::vector<fs::path> folders() {
   std::vector<fs::path> roots = {"tests/data/hf"}, found;
-  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES")) roots.push_back(fs::path(fresh) / "hf");
+  if (const char* fresh = std::getenv("ESPALIER_FRESH_ORACLES"))
+    for (const char* kind : {"hf", "hf_bert"}) roots.push_back(fs::path(fresh) / kind);
   for (const fs::path& root : roots)
     if (fs::exists(root))
       for (const auto& entry : fs::directory_iterator(root)) found.push_back(entry.path());
@@ -97,11 +98,27 @@ void export_into(const fs::path& step, const fs::path& folder, bool keep_padding
   convert::export_hf({.step_folder = step, .dtype = {}, .keep_vocab_padding = keep_padding}, folder);
 }
 
+// What releases stored beside the model: buffers, copies, a pooler that no head uses.
+bool is_no_part(const std::string& name, const std::map<std::string, store::TensorView>& views) {
+  for (const char* ending : {".attn.bias", ".masked_bias", "inv_freq", "position_ids"})
+    if (name.ends_with(ending)) return true;
+  return name.starts_with("cls.predictions.decoder.") ||
+         (name.starts_with("bert.pooler.") && !views.contains("cls.seq_relationship.weight"));
+}
+
+std::string present_name(std::string name) {
+  for (const auto& [old, present] : {std::pair{".gamma", ".weight"}, {".beta", ".bias"}})
+    if (name.ends_with(old)) name.replace(name.rfind('.'), std::string::npos, present);
+  return name;
+}
+
 // Tensors by their names within the base model, as bytes.
 std::map<std::string, std::string> bytes_of(const fs::path& folder) {
   std::map<std::string, std::string> tensors;
-  for (const auto& [name, view] : store::open_weights(folder)) {
-    if (name.ends_with(".attn.bias") || name.ends_with(".masked_bias") || name.ends_with("inv_freq")) continue;
+  const auto views = store::open_weights(folder);
+  for (const auto& [theirs, view] : views) {
+    if (is_no_part(theirs, views)) continue;
+    const std::string name = present_name(theirs);
     std::string bytes(static_cast<size_t>(view.num_bytes()), '\0');
     store::TensorReader(view).read(bytes.data());
     const std::string prefix = name.starts_with("transformer.") ? "transformer."

@@ -14,7 +14,7 @@ constexpr int64_t kBloomPositions = 2048;  // of the published models; config.js
 
 void read_bloom(ConfigReader& reader, const HfTensors&, HfModel& model) {
   GptConfig config = read_common_gpt(reader, model, /*is_tied_unless_said=*/true);
-  check_architectures(reader, {"BloomForCausalLM", "BloomModel"});
+  check_architectures(reader, {"BloomForCausalLM"}, {"BloomModel"});
   config.num_layers = reader.required_size({"n_layer", "num_hidden_layers"}, kMostLayers);
   config.hidden_size = reader.required_size({"n_embed", "hidden_size"}, kMostHidden);
   config.num_attention_heads = reader.required_size({"n_head", "num_attention_heads"}, kMostHeads);

@@ -13,7 +13,7 @@ using families::GptConfig;
 
 void read_gpt2(ConfigReader& reader, const HfTensors&, HfModel& model) {
   GptConfig config = read_common_gpt(reader, model, /*is_tied_unless_said=*/true);
-  check_architectures(reader, {"GPT2LMHeadModel", "GPT2Model"});
+  check_architectures(reader, {"GPT2LMHeadModel"}, {"GPT2Model"});
   config.num_layers = reader.required_size({"n_layer", "num_hidden_layers"}, kMostLayers);
   config.hidden_size = reader.required_size({"n_embd", "hidden_size"}, kMostHidden);
   config.num_attention_heads = reader.required_size({"n_head", "num_attention_heads"}, kMostHeads);

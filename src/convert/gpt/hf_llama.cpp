@@ -92,7 +92,7 @@ void read_llama_like(LlamaKind kind, ConfigReader& reader, HfModel& model) {
   const LlamaRow& row = row_of(kind);
   const LlamaDefaults& defaults = row.defaults;
   GptConfig config = read_common_gpt(reader, model, /*is_tied_unless_said=*/false);
-  check_architectures(reader, {concat(row.name, "ForCausalLM"), concat(row.name, "Model")});
+  check_architectures(reader, {concat(row.name, "ForCausalLM")}, {concat(row.name, "Model")});
   config.num_layers = reader.required_size({"num_hidden_layers"}, kMostLayers);
   config.hidden_size = reader.required_size({"hidden_size"}, kMostHidden);
   config.ffn_hidden_size = reader.required_size({"intermediate_size"}, kMostFfn);

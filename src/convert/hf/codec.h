@@ -12,7 +12,9 @@
 
 #include "convert/model_config.h"
 #include "convert/tensor_map.h"
+#include "convert/tokenizer_files.h"
 #include "store/safetensors.h"
+#include "text/tokenizer.h"
 
 namespace espalier::convert {
 
@@ -52,6 +54,15 @@ struct HfCodec {
   std::function<TensorMap(const ModelConfig& model, const HfTensors& theirs)> map;
   // Tensors that some folders have beside the model's: buffers, heads that it has not.
   std::function<bool(const std::string& name, const ModelConfig& model)> leaves_out;
+
+  // The tokenizer of the family's data, where the folder's own makes other ids of a text than that; null, or nothing:
+  // the folder's own.
+  RunTokenizerOf run_tokenizer = {};
+  // What a tokenizer.json and tokenizer_config.json that are made for transformers say beside the pieces.
+  std::function<void(const text::Tokenizer& tokenizer, const ModelConfig& model, nlohmann::ordered_json& json,
+                     nlohmann::ordered_json& config)>
+      complete_tokenizer = {};
+  bool generates = true;  // generation_config.json, and ids of a text's beginning and end in config.json
 };
 
 }  // namespace espalier::convert

@@ -119,10 +119,15 @@ std::vector<std::string> ConfigReader::unread_keys() const {
   return keys;
 }
 
-void check_architectures(ConfigReader& reader, const std::vector<std::string>& known) {
+void check_architectures(ConfigReader& reader, const std::vector<std::string>& known,
+                         const std::vector<std::string>& also) {
+  const auto has = [](const std::vector<std::string>& list, const std::string& one) {
+    return std::find(list.begin(), list.end(), one) != list.end();
+  };
   for (const std::string& one : reader.texts("architectures"))
-    if (std::find(known.begin(), known.end(), one) == known.end())
-      reader.problem("architectures", "'", one, "' is not supported; ", known.front(), " is");
+    if (!has(known, one) && !has(also, one))
+      reader.problem("architectures", "'", one, "' is not supported; ", join(known, " and "),
+                     known.size() == 1 ? " is" : " are");
 }
 
 }  // namespace espalier::convert

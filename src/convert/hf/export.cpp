@@ -146,7 +146,9 @@ void write_generation_config(const fs::path& folder, const std::string& config_j
 }
 
 // NullTokenizer stands for "none" in what was imported without one; what was trained with it has an end of its own.
-text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptions& options, const std::string& kept) {
+text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptions& options, const HfCodec& codec,
+                           const std::string& kept) {
+  if (!codec.generates) return {.bos = std::nullopt, .eos = std::nullopt, .pad = ids.pad};
   return options.type == "NullTokenizer" && !kept.empty() ? text::NamedIds() : ids;
 }
 
@@ -179,12 +181,12 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   });
   report.files = write_tensors(map, sources, dtype, folder, options.max_shard_bytes, report.bytes);
   const text::TokenizerOptions tokenizer_options = run.tokenizer;
-  const ExportedTokenizer tokenizer = export_tokenizer(reader, tokenizer_options, folder);
+  const ExportedTokenizer tokenizer = export_tokenizer(reader, tokenizer_options, report.model, folder);
   report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
-  const text::NamedIds ids = ids_to_name(tokenizer.ids, tokenizer_options, kept);
+  const text::NamedIds ids = ids_to_name(tokenizer.ids, tokenizer_options, codec, kept);
   const std::string config_json = with_named_ids(hf_config_json(report.model, kept), ids);
   write_file_atomically(folder / "config.json", config_json);
-  write_generation_config(folder, config_json, ids);
+  if (codec.generates) write_generation_config(folder, config_json, ids);
   return report;
 }
 

@@ -157,7 +157,14 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   const HfCodec& codec = *report.model.codec;
   ModelConfig& config = report.model.config;
   const int64_t rows = config.vocabulary.size;
-  config.vocabulary.padded_size = padded_rows(options, rows);
+  const std::string step = store::step_folder_name(0);
+  const FoundTokenizer tokenizer =
+      find_tokenizer(options.input, rows, fs::absolute(options.save) / step / "tokenizer", codec.run_tokenizer);
+  report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
+  config.vocabulary = {.size = tokenizer.vocab_size, .padded_size = padded_rows(options, tokenizer.num_rows)};
+  if (tokenizer.num_rows > rows)
+    report.notes.push_back(concat(format_count(tokenizer.num_rows - rows), " rows of zeros are added for pieces that ",
+                                  tokenizer.options.type, " adds to the vocabulary"));
   std::erase_if(views, [&](const auto& entry) { return codec.leaves_out(entry.first, config); });
   const TensorMap map = codec.map(config, {.vocab_rows = rows, .names = &names});
   const std::vector<store::TensorView> matched = match(map, views, options.input);
@@ -167,10 +174,6 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   if (converted > 0)
     report.notes.push_back(concat(converted, " of ", matched.size(), " tensors are converted to ", to_string(dtype)));
 
-  const std::string step = store::step_folder_name(0);
-  const FoundTokenizer tokenizer = find_tokenizer(options.input, rows, fs::absolute(options.save) / step / "tokenizer");
-  report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
-  config.vocabulary.size = tokenizer.vocab_size;
   const spec::ModelSpec spec = spec_of(config);
   const plan::Precision precision = precision_of(dtype);
   store::Manifest manifest;

@@ -38,13 +38,13 @@ const char* first_difference(const text::Tokenizer& a, const text::Tokenizer& b)
 
 // Which class transformers makes, and its named tokens. Without it, the class is that of the model's family, which may
 // be another tokenizer.
-std::string config_json(const text::Tokenizer& tokenizer) {
+Json config_json(const text::Tokenizer& tokenizer) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   const text::NamedIds ids = tokenizer.named_ids();
   if (ids.bos) config["bos_token"] = tokenizer.id_to_piece(*ids.bos);
   if (ids.eos) config["eos_token"] = tokenizer.id_to_piece(*ids.eos);
   if (ids.pad) config["pad_token"] = tokenizer.id_to_piece(*ids.pad);
-  return config.dump(2) + "\n";
+  return config;
 }
 
 void write_json(const text::Tokenizer& tokenizer, const fs::path& folder, std::vector<std::string>& notes) {
@@ -64,18 +64,25 @@ void write_json(const text::Tokenizer& tokenizer, const fs::path& folder, std::v
   notes.push_back(concat(lacking, "it would give other ids to '", different, "'"));
 }
 
-void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOptions& options, const fs::path& folder,
-                   std::vector<std::string>& notes) {
+void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOptions& options, const HfModel& model,
+                   const fs::path& folder, std::vector<std::string>& notes) {
   // What --vocab-extra-ids adds is in no file.
-  if (!fs::exists(folder / kJson) || options.extra_ids > 0) write_json(tokenizer, folder, notes);
-  if (fs::exists(folder / kJson) && !fs::exists(folder / kConfig))
-    write_file_atomically(folder / kConfig, config_json(tokenizer));
+  const bool is_made = !fs::exists(folder / kJson) || options.extra_ids > 0;
+  if (is_made) write_json(tokenizer, folder, notes);
+  if (!fs::exists(folder / kJson)) return;
+  Json config = config_json(tokenizer);
+  if (is_made && model.codec->complete_tokenizer) {
+    Json json = Json::parse(read_file(folder / kJson));
+    model.codec->complete_tokenizer(tokenizer, model.config, json, config);
+    write_file_atomically(folder / kJson, json.dump(2) + "\n");
+  }
+  if (!fs::exists(folder / kConfig)) write_file_atomically(folder / kConfig, config.dump(2) + "\n");
 }
 
 }  // namespace
 
 ExportedTokenizer export_tokenizer(const store::StepReader& reader, const text::TokenizerOptions& options,
-                                   const fs::path& folder) {
+                                   const HfModel& model, const fs::path& folder) {
   const std::string prefix = "tokenizer/";
   for (const store::StoredFile& file : reader.manifest().files)
     if (file.path.starts_with(prefix))
@@ -84,7 +91,7 @@ ExportedTokenizer export_tokenizer(const store::StepReader& reader, const text::
   try {
     const auto tokenizer = text::load_tokenizer(text::moved_to(options, folder));
     exported.ids = tokenizer->named_ids();
-    make_readable(*tokenizer, options, folder, exported.notes);
+    make_readable(*tokenizer, options, model, folder, exported.notes);
   } catch (const UserError& error) {
     exported.notes.push_back(
         concat("the tokenizer's files are written as they are, but cannot be read: ", error.what()));

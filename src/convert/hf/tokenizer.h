@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/hf/codec.h"
 #include "store/step_reader.h"
 #include "text/tokenizer.h"
 
@@ -16,9 +17,9 @@ struct ExportedTokenizer {
 };
 
 // Writes the checkpoint's tokenizer/ into `folder`, and tokenizer.json and tokenizer_config.json where it has none.
-// `options` are the run's.
+// `options` are the run's; the model is one of the codec's.
 ExportedTokenizer export_tokenizer(const store::StepReader& reader, const text::TokenizerOptions& options,
-                                   const std::filesystem::path& folder);
+                                   const HfModel& model, const std::filesystem::path& folder);
 
 // The same config.json or generation_config.json with the ids that it does not say.
 std::string with_named_ids(const std::string& config_json, const text::NamedIds& ids);

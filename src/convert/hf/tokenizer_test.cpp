@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "convert/formats.h"
 #include "store/step_writer.h"
 #include "text/hf_tokenizer.h"
 
@@ -42,7 +43,7 @@ class ExportTokenizer : public testing::Test {
         .family = "gpt", .compute_type = "fp32", .vocab_size = 1, .padded_vocab_size = 1, .num_parameters = 0};
     store::write_step(run_, manifest, std::vector<store::TensorData>{}, extra);
     const store::StepReader reader(run_ / "step_00000000");
-    return export_tokenizer(reader, options, output_);
+    return export_tokenizer(reader, options, {.codec = find_hf_codec("gpt2")}, output_);
   }
   json read_json(const char* name) const { return json::parse(read_file(output_ / name)); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,9 @@ struct BertConfig {
   double init_method_std = 0.02;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
-  bool binary_head = true;  // token types, pooler and the head that tells the order of two halves
+  bool binary_head = true;     // pooler and the head that tells the order of two halves
+  int64_t num_tokentypes = 2;  // 0: no token types; the halves of a sample have 0 and 1
 
-  int64_t num_tokentypes() const { return binary_head ? 2 : 0; }
   TransformerShape layers() const;
   bool operator==(const BertConfig&) const = default;
 };
@@ -47,6 +48,7 @@ spec::ModelSpec bert_model_spec(const BertConfig& config, int64_t sequence_lengt
 struct BertSettings {
   BertConfig shape;
   bool gelu_is_fused = true, openai_gelu = false;
+  std::optional<int64_t> num_tokentypes;
   std::string position_type = "absolute", normalization = "layernorm";  // options with one choice
   double mask_probability = 0.15, short_probability = 0.1;
 };
@@ -55,6 +57,11 @@ const config::Family& bert_family();
 
 // The model of a resolved run, with the run's vocabulary where that is known.
 BertConfig bert_config(const config::RunConfig& run);
+BertConfig bert_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary);
+
+// The options that make such a model, whose head has the exact gelu or whose layers have the head's; the vocabulary is
+// none of the model's options.
+BertSettings bert_settings(const BertConfig& model);
 
 // How the run's samples are made; the vocabulary is the caller's to add.
 data::SentenceSampleOptions bert_samples(const config::RunConfig& run);

@@ -10,7 +10,7 @@ namespace {
 constexpr double kBertInt64 = 8, kBertFp32 = 4, kBertInt32 = 4;
 
 spec::GhostProgram bert_embedding_ghost(const BertConfig& model) {
-  const bool has_types = model.num_tokentypes() > 0;
+  const bool has_types = model.num_tokentypes > 0;
   return [has_types](spec::GhostOps& ops, const spec::Ghost&) {
     spec::Ghost x = ops.add_positions(ops.look_up_words());
     if (has_types) x = ops.add_positions(std::move(x));  // a table of rows by number, as that of the positions
@@ -88,8 +88,8 @@ std::vector<spec::ParamSpec> bert_params(const BertConfig& config) {
       config.num_layers + 1};
   params.add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
              true);
-  if (config.num_tokentypes() > 0)
-    params.add("tokentype_embeddings.weight", {config.num_tokentypes(), hidden}, Placement::replicated(), normal, true);
+  if (config.num_tokentypes > 0)
+    params.add("tokentype_embeddings.weight", {config.num_tokentypes, hidden}, Placement::replicated(), normal, true);
   const TransformerShape layers = config.layers();
   for (int64_t layer = 0; layer < config.num_layers; ++layer) params.add_layer(layers, layer);
   params.set_depth(config.num_layers + 1);
@@ -117,11 +117,22 @@ spec::ModelSpec bert_model_spec(const BertConfig& model, int64_t sequence_length
           .batch_bytes = (4 * kBertInt64 + kBertFp32 + kBertInt32) * s + kBertInt64};
 }
 
-BertConfig bert_config(const config::RunConfig& run) {
-  BertConfig model = run.model.as<BertSettings>().shape;
-  model.vocab_size = run.vocabulary.size;
-  model.padded_vocab_size = run.vocabulary.padded_size;
+BertConfig bert_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary) {
+  BertConfig model = settings.as<BertSettings>().shape;
+  model.vocab_size = vocabulary.size;
+  model.padded_vocab_size = vocabulary.padded_size;
   return model;
+}
+
+BertConfig bert_config(const config::RunConfig& run) { return bert_config(run.model, run.vocabulary); }
+
+BertSettings bert_settings(const BertConfig& model) {
+  BertSettings settings;
+  settings.shape = model;
+  settings.openai_gelu = model.head_activation == spec::Activation::kGeluTanh;
+  settings.gelu_is_fused = model.activation == spec::Activation::kGeluTanh;
+  if (model.num_tokentypes != (model.binary_head ? 2 : 0)) settings.num_tokentypes = model.num_tokentypes;
+  return settings;
 }
 
 data::SentenceSampleOptions bert_samples(const config::RunConfig& run) {

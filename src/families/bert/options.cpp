@@ -33,6 +33,13 @@ void add_bert_shape(OptionTable& table, BertSettings& settings) {
                     "the order of two halves")
       .common()
       .on_resume(ResumeRule::kRefused);
+  table
+      .add("--bert-num-tokentypes", settings.num_tokentypes,
+           "token types, of which the halves of a sample have the first two")
+      .minimum(0)
+      .maximum(1e6)
+      .default_text("2; 0 without the binary head")
+      .on_resume(ResumeRule::kRefused);
   table.add_negative("--no-bias-gelu-fusion", settings.gelu_is_fused,
                      "exact (erf) gelu in the layers instead of the tanh form, as upstream");
   table.add("--openai-gelu", settings.openai_gelu,

@@ -32,6 +32,10 @@ void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& conf
   using spec::Activation;
   model.activation = settings.gelu_is_fused || settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
   model.head_activation = settings.openai_gelu ? Activation::kGeluTanh : Activation::kGeluErf;
+  model.num_tokentypes = settings.num_tokentypes.value_or(model.binary_head ? 2 : 0);
+  if (model.binary_head && model.num_tokentypes < 2)
+    resolving.problems.add(resolving.origin("--bert-num-tokentypes"),
+                           " is too few for the two halves of a sample; use 2 or more, or --bert-no-binary-head");
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
   // Of a length that is missing, that is said already.
   if (resolving.run.data.sequence_length > 0) bert_samples(resolving.run).check(resolving.problems);

@@ -56,6 +56,7 @@ at::Tensor output_logits(const at::Tensor& x, const HfWeights& weights, const nl
 using HfFormulas = models::NamedTensors (*)(const nlohmann::json& config, const HfWeights& weights,
                                             const models::NamedTensors& inputs);
 models::NamedTensors gpt2_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
+models::NamedTensors bert_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 models::NamedTensors bloom_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 models::NamedTensors llama_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 

@@ -65,10 +65,10 @@ tensor::Batch make_bert_batch(const std::vector<SampleRow>& rows, bool binary_he
                               batch.loss_mask.data_ptr<float>() + row * s, last_keys.data_ptr<int32_t>() + row * s});
     swapped.data_ptr<int64_t>()[row] = sample.sample.arrays[kIsRandom].at(0);
   }
-  batch.extra = {{kLastKeys, last_keys}};
+  batch.extra = {{kLastKeys, last_keys}, {kTokenTypes, types}};
   batch.targets = {{"lm loss", targets}};
   if (!binary_head) return batch;
-  batch.extra.insert({{kTokenTypes, types}, {kHalvesSwapped, swapped}});
+  batch.extra.insert({kHalvesSwapped, swapped});
   batch.targets.emplace_back("sop loss", static_cast<double>(b));
   return batch;
 }

@@ -1,12 +1,14 @@
 #include "models/bert/model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "data/sentence_dataset.h"
 #include "dist/collectives.h"
 #include "kernels/dropout.h"
 #include "models/bert/batch.h"
+#include "models/bert/probe.h"
 #include "models/lm_loss.h"
 
 namespace espalier::models {
@@ -36,7 +38,7 @@ BertModel::BertModel(const nn::LayerBuilder& builder, const families::BertConfig
   if (part.contains(0)) {
     word_embeddings_.emplace(builder, "word_embeddings");
     position_embeddings_.emplace(builder, "position_embeddings");
-    if (config.num_tokentypes() > 0) tokentype_embeddings_.emplace(builder, "tokentype_embeddings");
+    if (config.num_tokentypes > 0) tokentype_embeddings_.emplace(builder, "tokentype_embeddings");
   }
   if (!part.contains(config.num_layers + 1)) return;
   final_layernorm_.emplace(builder, "final_layernorm", spec::Normalization::kLayerNorm, config.layernorm_epsilon);
@@ -65,11 +67,15 @@ at::Tensor BertModel::embed(const tensor::Batch& batch, const nn::ForwardContext
   return kernels::dropout(x, context.dropout_site("embedding"));
 }
 
+at::Tensor BertModel::order_logits(const at::Tensor& hidden) const {
+  const at::Tensor pooled = pooler_->forward(hidden.select(0, 0).contiguous()).tanh();  // [b, h]
+  return binary_head_->forward(pooled).to(at::kFloat);
+}
+
 // Of the first token of each sample. Every process computes it from the first row that it has, so that all of them use
 // the same parameters equally often; what those without the first token find has the factor 0.
 pipeline::LossTerm BertModel::sentence_order_loss(const at::Tensor& hidden, const tensor::Batch& batch) const {
-  const at::Tensor pooled = pooler_->forward(hidden.select(0, 0).contiguous()).tanh();  // [b, h]
-  const at::Tensor logits = binary_head_->forward(pooled).to(at::kFloat);               // [b, 2]
+  const at::Tensor logits = order_logits(hidden);
   const at::Tensor losses = at::cross_entropy_loss(logits, batch.extra.at(kHalvesSwapped), {}, at::Reduction::None);
   const bool has_first_token = layers_.local_rows(batch.ids.size(1)).first == 0;
   const at::Tensor counted = has_first_token ? losses : losses * 0;
@@ -87,13 +93,27 @@ pipeline::LossTerm BertModel::sentence_order_loss(const at::Tensor& hidden, cons
   return term;
 }
 
-pipeline::StageOutput BertModel::forward(const pipeline::StageInput& input) {
-  const tensor::Batch& batch = *input.batch;
+nn::ForwardContext BertModel::context_of(const pipeline::StageInput& input) const {
   tensor::AttentionContext attention;
   attention.mask = tensor::AttentionContext::Mask::kFull;
-  attention.last_key = batch.extra.at(kLastKeys);
-  const auto context = std::make_shared<const nn::ForwardContext>(layers_.training_context(
-      input, attention, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
+  attention.last_key = input.batch->extra.at(kLastKeys);
+  return layers_.training_context(input, attention,
+                                  {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout});
+}
+
+BertModel::Logits BertModel::logits(const tensor::Batch& batch) const {
+  ESPALIER_CHECK(word_embeddings_ && lm_head_, "logits are those of a whole model");
+  const at::NoGradGuard no_grad;
+  const nn::ForwardContext context = context_of({.batch = &batch, .training = false});
+  const at::Tensor hidden = final_layernorm_->forward(layers_.forward_plain(embed(batch, context), context));
+  Logits logits{.words = lm_head_->output().logits(lm_head_->transform(hidden)).transpose(0, 1), .order = {}};
+  if (binary_head_) logits.order = order_logits(hidden);
+  return logits;
+}
+
+pipeline::StageOutput BertModel::forward(const pipeline::StageInput& input) {
+  const tensor::Batch& batch = *input.batch;
+  const auto context = std::make_shared<const nn::ForwardContext>(context_of(input));
   at::Tensor x;
   if (word_embeddings_) {
     x = embed(batch, *context);
@@ -143,7 +163,8 @@ const FamilyRuntime& bert_runtime() {
         return [binary_head = families::bert_config(run).binary_head](const std::vector<SampleRow>& rows) {
           return make_bert_batch(rows, binary_head);
         };
-      }};
+      },
+      .probe = &kBertProbe};
   return runtime;
 }
 

@@ -53,8 +53,17 @@ class BertModel : public pipeline::Stage {
   std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override;
   void visit(tensor::ParamVisitor& visitor) override;
 
+  // Of a whole model, without dropout: fp32, without graph.
+  struct Logits {
+    at::Tensor words;  // [b, s, V]
+    at::Tensor order;  // [b, 2]; undefined without a binary head
+  };
+  Logits logits(const tensor::Batch& batch) const;
+
  private:
+  nn::ForwardContext context_of(const pipeline::StageInput& input) const;
   at::Tensor embed(const tensor::Batch& batch, const nn::ForwardContext& context) const;  // [S, b, h]
+  at::Tensor order_logits(const at::Tensor& hidden) const;                                // [b, 2] fp32
   pipeline::LossTerm sentence_order_loss(const at::Tensor& hidden, const tensor::Batch& batch) const;
 
   families::BertConfig config_;

@@ -58,7 +58,8 @@ class ConfigReader {
 constexpr int64_t kMostLayers = 10'000, kMostHidden = 1'000'000, kMostFfn = 10'000'000, kMostHeads = 100'000;
 constexpr int64_t kMostRows = 1'000'000'000;
 
-// Every class that is named must be one of `known`, of which the message names the first.
-void check_architectures(ConfigReader& reader, const std::vector<std::string>& known);
+// Every class that is named must be one of `known`, or of `also`, which lack a head.
+void check_architectures(ConfigReader& reader, const std::vector<std::string>& known,
+                         const std::vector<std::string>& also = {});
 
 }  // namespace espalier::convert

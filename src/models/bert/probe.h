@@ -1,0 +1,11 @@
+#pragma once
+
+#include "models/probe.h"
+
+namespace espalier::models {
+
+// Inputs: "ids", "used" (1, or 0 for padding, which the second row ends in), and with token types "types". Outputs:
+// "logits", 0 where there is padding, and with a binary head "order" [b, 2].
+extern const Probe kBertProbe;
+
+}  // namespace espalier::models
