@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/internal/open_to_read.h"
+#include "base/pending_file.h"
 
 namespace espalier {
 namespace internal {
@@ -95,13 +96,9 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  OutputFile file(temporary);
-  file.write(content.data(), content.size());
-  file.sync();
-  file.close();
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("rename", temporary);
-  fsync_directory(path.has_parent_path() ? path.parent_path() : ".");
+  PendingFile file(path);
+  write_synced(file, content);
+  move_into_place({&file});
 }
 
 void fsync_directory(const std::filesystem::path& directory) {

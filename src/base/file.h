@@ -16,7 +16,7 @@ const char* kind_of_no_file(std::filesystem::file_type type);
 
 std::string read_file(const std::filesystem::path& path);
 
-// Writes beside the target, fsyncs, renames.
+// One PendingFile (pending_file.h), written and put into its place.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 void fsync_directory(const std::filesystem::path& directory);

@@ -110,7 +110,8 @@ bool lock(int descriptor, const fs::path& path) {
     if (errno == EINTR) continue;
     if (errno == EWOULDBLOCK) return false;
     // Some network file systems have no locks.
-    warn_once(concat("'", path.string(), "' cannot be locked (", std::strerror(errno),
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    warn_once(concat("files in '", folder.string(), "' cannot be locked (", std::strerror(errno),
                      "): see to it that no other process writes the same output"));
     return true;
   }
@@ -145,8 +146,12 @@ PendingFile::PendingFile(const fs::path& path) : path_(path), temporary_(path.st
     }
     ::close(descriptor_);
   }
+  if (::ftruncate(descriptor_, 0) != 0) {
+    const int reason = errno;
+    ::close(descriptor_);
+    fail("write", temporary_, reason);
+  }
   registry().add(temporary_, /*is_folder=*/false);
-  if (::ftruncate(descriptor_, 0) != 0) fail("write", temporary_, errno);
 }
 
 PendingFile::~PendingFile() {
