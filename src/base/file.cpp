@@ -26,12 +26,11 @@ void fail_on_file(const char* operation, const std::filesystem::path& path) {
 // What is neither a file nor a folder is refused before it is opened: a FIFO would wait for a writer that never comes,
 // a device has no end.
 int open_to_read(const std::filesystem::path& path) {
-  struct stat status;
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
-    throw UserError(concat("'", path.string(), "' is a ",
-                           S_ISFIFO(status.st_mode)   ? "FIFO (a pipe)"
-                           : S_ISSOCK(status.st_mode) ? "socket"
-                                                      : "device",
+  std::error_code ignored;
+  const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
+  const std::string kind = kind_of_no_file(type);
+  if (!kind.empty() && type != std::filesystem::file_type::directory)
+    throw UserError(concat("'", path.string(), "' is ", kind,
                            "; a regular file is needed. Write its content to a file and name that."),
                     ExitCode::kBadData);
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -26,7 +26,7 @@ TEST(File, AFifoOrADeviceIsRefusedByNameByAllThatRead) {
   const std::filesystem::path fifo = std::filesystem::temp_directory_path() / concat("espalier_fifo_", ::getpid());
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const std::string expected = concat("'", fifo.string(),
-                                      "' is a FIFO (a pipe); a regular file is needed. Write its content to a file and "
+                                      "' is a pipe (FIFO); a regular file is needed. Write its content to a file and "
                                       "name that.");
   EXPECT_EQ(reading_refusal([&] { read_file(fifo); }), expected);
   EXPECT_EQ(reading_refusal([&] { MappedFile file(fifo); }), expected);

@@ -157,7 +157,9 @@ auto with_hint(const std::filesystem::path& folder, const Read& read) {
   try {
     return read();
   } catch (const UserError& error) {
-    throw store::DamagedCheckpoint(concat(error.what(), ".", store::other_steps_hint(folder)), error.code(), folder);
+    const std::string what = error.what();
+    throw store::DamagedCheckpoint(concat(what, what.ends_with('.') ? "" : ".", store::other_steps_hint(folder)),
+                                   error.code(), folder);
   }
 }
 

@@ -1,6 +1,7 @@
 // Loading parts: which blocks are read, what is refused, what damage does.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -123,6 +124,15 @@ TEST_F(Parts, DamageStopsThoseWhoReadTheBlockAndNamesIt) {
             }).find("tensor 'w', block 3 of 10 (bytes "),
             std::string::npos);
   EXPECT_EQ(checkpoint.read("w", {{75, 0, 1}}).item<float>(), 75);
+}
+
+TEST_F(Parts, AManifestThatIsAPipeIsRefusedInWholeSentences) {
+  const fs::path manifest = step_ / store::kManifestName;
+  fs::remove(manifest);
+  ASSERT_EQ(::mkfifo(manifest.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { LoadedCheckpoint checkpoint(step_); }),
+            concat("'", manifest.string(),
+                   "' is a pipe (FIFO); a regular file is needed. Write its content to a file and name that."));
 }
 
 // Piece 1 of a shard follows piece 0, whatever lies between them in the parameter.

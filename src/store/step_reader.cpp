@@ -45,14 +45,11 @@ struct StepReader::OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
 
   int64_t size() const {
+    std::error_code ignored;
+    if (const std::string kind = kind_of_no_file(fs::status(path, ignored).type()); !kind.empty())
+      throw UserError(concat(path.string(), ": expected a regular file, found ", kind), ExitCode::kBadData);
     struct stat status;
     ESPALIER_CHECK(::fstat(descriptor, &status) == 0, path.string(), ": ", std::strerror(errno));
-    if (!S_ISREG(status.st_mode))
-      throw UserError(concat(path.string(), ": expected a regular file, found a ",
-                             S_ISFIFO(status.st_mode)  ? "FIFO (a pipe)"
-                             : S_ISDIR(status.st_mode) ? "folder"
-                                                       : "device"),
-                      ExitCode::kBadData);
     return status.st_size;
   }
 

@@ -111,12 +111,12 @@ TEST_F(HostileFiles, APipe) {
   const std::filesystem::path pipe = folder_ / "tokenizer.json";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const std::string expected = "'" + pipe.string() +
-                               "' is a FIFO (a pipe); a regular file is needed. Write its content to a file and name " +
+                               "' is a pipe (FIFO); a regular file is needed. Write its content to a file and name " +
                                "that.";
   EXPECT_EQ(opening(folder_, ExitCode::kBadData), expected);
   for (const char* name : {"vocab.json", "vocab.txt", "x.model", "x.tiktoken"}) {
     ASSERT_EQ(::mkfifo((folder_ / name).c_str(), 0600), 0);
-    EXPECT_THAT(opening(folder_ / name, ExitCode::kBadData), HasSubstr("is a FIFO (a pipe); a regular file is needed"));
+    EXPECT_THAT(opening(folder_ / name, ExitCode::kBadData), HasSubstr("is a pipe (FIFO); a regular file is needed"));
   }
 }
 
