@@ -1,7 +1,8 @@
 #include "base/json.h"
 
+#include <algorithm>
+
 #include "base/format.h"
-#include "base/json_place.h"
 
 namespace espalier {
 
@@ -22,6 +23,16 @@ void check_json_depth(std::string_view text, const std::string& origin, int deep
                              " deep, which no file of this kind needs"),
                       ExitCode::kBadData);
   }
+}
+
+std::string text_place(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+  // Characters begin at every byte that does not continue one.
+  const auto column = 1 + std::count_if(before.begin() + static_cast<ptrdiff_t>(line_begin), before.end(),
+                                        [](char letter) { return (letter & 0xc0) != 0x80; });
+  return concat("line ", line, ", column ", column);
 }
 
 std::string json_complaint(std::string_view text, size_t byte) {

@@ -18,6 +18,9 @@ inline constexpr int kDeepestJson = 64;
 // file.
 void check_json_depth(std::string_view text, const std::string& origin, int deepest = kDeepestJson);
 
+// "line 3, column 9" of the byte at `offset`: columns count characters.
+std::string text_place(std::string_view text, size_t offset);
+
 // "line 3, column 17: expected JSON, found '}'"; `byte` counts from 1, as a parser tells it that stopped there.
 std::string json_complaint(std::string_view text, size_t byte);
 

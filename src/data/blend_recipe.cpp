@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/format.h"
-#include "base/json_place.h"
+#include "base/json.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -49,23 +48,6 @@ BlendSource ratio_of_object(const Json& entry, const std::string& where) {
   return source;
 }
 
-Json parse_json(const std::string& content, const std::string& file_name) {
-  // What is nested without end would overrun the stack where it is shown or copied.
-  constexpr int kDeepest = 8;
-  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kDeepest)
-      fail(concat(file_name, ": expected data sets and ratios, found lists in ", kDeepest, " lists"));
-    return true;
-  };
-  try {
-    return Json::parse(content, watch);
-  } catch (const Json::parse_error& error) {
-    fail(concat(file_name, ": expected JSON: ", json_place(content, error.byte)));
-  } catch (const Json::out_of_range&) {
-    fail(concat(file_name, ": a number is too large"));
-  }
-}
-
 // Of sets that lie in folders of their own the folder, as BLOOM's by language; else the name of the file.
 void name_corpora(std::vector<BlendSource>& sources) {
   std::set<std::string> folders;
@@ -99,7 +81,7 @@ std::string group_text(const std::string& name, const std::vector<const BlendSou
 }  // namespace
 
 std::vector<BlendSource> parse_ratios(const std::string& content, const std::string& file_name) {
-  const Json json = parse_json(content, file_name);
+  const Json json = parse_json<Json>(content, file_name);
   std::vector<BlendSource> sources;
   if (json.is_object()) {
     for (const auto& [prefix, value] : json.items()) {

@@ -63,10 +63,11 @@ TEST(BlendRecipe, TakesRatiosByPathAndNamesWhatIsWrong) {
   EXPECT_EQ(refusal("[1]"), "r.json: entry 1: expected an object, found number");
   EXPECT_EQ(refusal("7"), "r.json: expected a list of {\"dataset_path\", \"ratio\"}, found number");
   EXPECT_EQ(refusal("[]"), "r.json: expected at least one data set, found none");
-  EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": 1e999}])"), "r.json: a number is too large");
+  EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": 1e999}])"),
+            "r.json: holds a number that is too large to be one");
   EXPECT_EQ(refusal(R"([{"dataset_path": "a", "ratio": )" + std::string(300'000, '[')),
-            "r.json: expected data sets and ratios, found lists in 8 lists");
-  EXPECT_EQ(refusal("[{]"), "r.json: expected JSON: line 1, column 3 (found ']')");
+            "r.json: line 1, column 95: lists and objects nest more than 64 deep, which no file of this kind needs");
+  EXPECT_EQ(refusal("[{]"), "r.json: line 1, column 3: expected JSON, found ']'");
 }
 
 TEST(BlendRecipe, ReadsArgonnesFileLists) {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json_place.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "text/tokenizer_fingerprint.h"
 
@@ -76,23 +76,19 @@ std::optional<StoreMetadata> read_metadata(const TokenFiles& files) {
   const std::string path = metadata_path(files);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  std::string content;
+  const std::string content = read_file(path);
+  const int64_t index_bytes = file_size_bytes(files.index), token_bytes = file_size_bytes(files.tokens);
   try {
-    // A value nested deeper than any of ours is left out: it would overrun the stack where it is shown.
-    constexpr int kDeepest = 16;
-    const auto is_kept = [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; };
-    content = read_file(path);
-    const Json json = Json::parse(content, is_kept);
+    const Json json = parse_json<Json>(content, path);
     if (json.at("format") != kFormat) {
       warn_once(concat(path, ": format: expected ", kFormat, ", found ", json.at("format").dump(), "; it is ignored"));
       return std::nullopt;
     }
-    const int64_t index_bytes = file_size_bytes(files.index), token_bytes = file_size_bytes(files.tokens);
     if (json.at("index_bytes") == index_bytes && json.at("token_bytes") == token_bytes) return metadata_of(json);
     warn_once(concat(path, " is about other files (an .idx of ", json.at("index_bytes").dump(), " bytes; found ",
                      index_bytes, "); it is ignored"));
-  } catch (const Json::parse_error& error) {
-    warn_once(concat(path, " is no JSON: ", json_place(content, error.byte), "; it is ignored"));
+  } catch (const UserError& error) {
+    warn_once(concat(error.what(), "; it is ignored"));
   } catch (const Json::exception&) {
     warn_once(concat(path, " lacks what 'preprocess' writes there, or has it in another form; it is ignored"));
   }

@@ -162,7 +162,7 @@ TEST_F(Gpt2Files, APieceThatTheVocabularyLacksIsIdZero) {
 }
 
 TEST_F(Gpt2Files, BadFilesAreRefusedWithThePlace) {
-  EXPECT_NE(message_of_loading("{\"a\": 0", "#\n").find("is no JSON"), std::string::npos);
+  EXPECT_NE(message_of_loading("{\"a\": 0", "#\n").find("expected JSON"), std::string::npos);
   EXPECT_NE(message_of_loading("[1]", "#\n").find("expected an object of pieces and ids"), std::string::npos);
   EXPECT_NE(message_of_loading(R"({"a": 0, "b": 2})", "#\n").find("the id of 'b' is 2; the 2 pieces"),
             std::string::npos);

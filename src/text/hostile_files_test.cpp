@@ -172,11 +172,11 @@ TEST_F(HostileFiles, WhatIsNoJsonIsToldByLineAndColumn) {
     write_file_atomically(folder_ / "tokenizer.json", content);
     return opening(folder_, ExitCode::kBadData);
   };
-  const std::string name = "'" + (folder_ / "tokenizer.json").string() + "' is no JSON: ";
-  EXPECT_EQ(said("{\"a\": 1,\n \"\u00e9\": x}"), name + "line 2, column 7 (found 'x')");
-  EXPECT_EQ(said("{\"a\": 1"), name + "it ends too early");
-  EXPECT_EQ(said(""), name + "it is empty");
-  EXPECT_EQ(said("{\"a\": \"\xff\"}"), name + "line 1, column 8 (found the byte 0xFF)");
+  const std::string name = "'" + (folder_ / "tokenizer.json").string() + "': ";
+  EXPECT_EQ(said("{\"a\": 1,\n \"\u00e9\": x}"), name + "line 2, column 7: expected JSON, found 'x'");
+  EXPECT_EQ(said("{\"a\": 1"), name + "expected JSON, found the end of the text too early; it may be cut off");
+  EXPECT_EQ(said(""), name + "expected JSON, found nothing");
+  EXPECT_EQ(said("{\"a\": \"\xff\"}"), name + "line 1, column 8: expected JSON, found byte 0xff");
   EXPECT_THAT(said("<!DOCTYPE html>\n<html>"), HasSubstr("is a web page. Download the file itself"));
 }
 

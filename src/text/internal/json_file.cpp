@@ -8,7 +8,7 @@
 namespace espalier::text::internal {
 
 nlohmann::json read_json_file(const std::filesystem::path& path) {
-  return parse_json(read_tokenizer_file(path), path.string());
+  return parse_serde_json(read_tokenizer_file(path), path.string());
 }
 
 JsonPart::JsonPart(const nlohmann::json& value, std::string where) : value_(value), where_(std::move(where)) {

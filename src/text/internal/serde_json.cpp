@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_place.h"
+#include "base/json.h"
 
 namespace espalier::text::internal {
 
@@ -75,7 +75,7 @@ class Builder final : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
-    throw UserError(concat("'", where_, "' is no JSON: ", json_place(text_, byte)), ExitCode::kBadData);
+    throw UserError(concat("'", where_, "': ", json_complaint(text_, byte)), ExitCode::kBadData);
   }
 
  private:
@@ -135,7 +135,7 @@ double serde_number(std::string_view text) {
   return is_negative ? -value : value;
 }
 
-nlohmann::json parse_json(std::string_view text, std::string_view where) {
+nlohmann::json parse_serde_json(std::string_view text, std::string_view where) {
   Builder builder(text, where);
   json::sax_parse(text, &builder);
   return builder.take();

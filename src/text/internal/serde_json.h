@@ -14,6 +14,6 @@ namespace espalier::text::internal {
 double serde_number(std::string_view text);
 
 // Throws a UserError of `where` (a file's name) if the text is no JSON, or is nested as deep as serde_json refuses.
-nlohmann::json parse_json(std::string_view text, std::string_view where);
+nlohmann::json parse_serde_json(std::string_view text, std::string_view where);
 
 }  // namespace espalier::text::internal

@@ -32,7 +32,7 @@ TEST(SerdeJson, RoundsNumbersAsTokenizersDoes) {
     for (const json& pair : oracle.at("numbers")) {
       const auto text = pair[0].get<std::string>();
       const double expected = std::strtod(pair[1].get<std::string>().c_str(), nullptr);
-      const json list = parse_json("[" + text + "]", "a test");
+      const json list = parse_serde_json("[" + text + "]", "a test");
       EXPECT_EQ(list[0].get<double>(), expected) << text;
       EXPECT_EQ(serde_number(text), expected) << text;
     }
@@ -53,13 +53,13 @@ TEST(SerdeJson, PathsOfAboutTheSameScoreAreChosenAsTokenizersDoes) {
 TEST(SerdeJson, BuildsTheValueThatAnyReaderBuilds) {
   const std::string text = R"( {"a": [1, -2, [], {}, null, true, false, "\u00e9\n"], "b": {"c": {"d": [[0.5]]}, "e": 3},
       "same": 1, "same": [2], "": 18446744073709551615} )";
-  EXPECT_EQ(parse_json(text, "a test"), json::parse(text));
-  EXPECT_EQ(parse_json("7", "a test"), json(7));
+  EXPECT_EQ(parse_serde_json(text, "a test"), json::parse(text));
+  EXPECT_EQ(parse_serde_json("7", "a test"), json(7));
 }
 
 std::string message(const std::string& text) {
   try {
-    parse_json(text, "x.json");
+    parse_serde_json(text, "x.json");
   } catch (const UserError& error) {
     return error.what();
   }
@@ -67,10 +67,10 @@ std::string message(const std::string& text) {
 }
 
 TEST(SerdeJson, RefusesWhatIsNoJsonAndWhatIsNestedTooDeep) {
-  EXPECT_THAT(message("{"), testing::HasSubstr("'x.json' is no JSON: "));
-  EXPECT_THAT(message("[1, 2] 3"), testing::HasSubstr("'x.json' is no JSON: "));
-  EXPECT_THAT(message("[1e999]"), testing::HasSubstr("'x.json' is no JSON: "));
-  EXPECT_THAT(message("[\"\xff\"]"), testing::HasSubstr("'x.json' is no JSON: "));
+  EXPECT_THAT(message("{"), testing::HasSubstr("'x.json': "));
+  EXPECT_THAT(message("[1, 2] 3"), testing::HasSubstr("'x.json': "));
+  EXPECT_THAT(message("[1e999]"), testing::HasSubstr("'x.json': "));
+  EXPECT_THAT(message("[\"\xff\"]"), testing::HasSubstr("'x.json': "));
   EXPECT_EQ(message(std::string(127, '[') + std::string(127, ']')), "read");
   EXPECT_EQ(message(std::string(1'000'000, '[')), "'x.json' is nested more than 127 deep");
 }

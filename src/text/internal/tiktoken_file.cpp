@@ -79,7 +79,7 @@ void read_lines(const std::string& content, Collector& collector) {
 }
 
 void read_json(const std::string& content, const std::filesystem::path& path, Collector& collector) {
-  const nlohmann::json list = parse_json(content, path.string());
+  const nlohmann::json list = parse_serde_json(content, path.string());
   if (!list.is_array()) collector.fail("", "expected a list of tokens");
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonPart element(list[i], concat("'", path.string(), "'[", i, "]"));
