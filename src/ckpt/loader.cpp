@@ -15,7 +15,7 @@
 #include "ckpt/dtype.h"
 #include "ckpt/internal/inventory.h"
 #include "ckpt/internal/shared_read.h"
-#include "ckpt/internal/together.h"
+#include "ckpt/together.h"
 #include "plan/reshape.h"
 #include "store/run_folder.h"
 

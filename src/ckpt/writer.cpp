@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ckpt/fill_blocks.h"
-#include "ckpt/internal/together.h"
+#include "ckpt/together.h"
 
 namespace espalier::ckpt {
 namespace {

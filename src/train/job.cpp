@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "ckpt/together.h"
 #include "config/resume.h"
 #include "data/order_fingerprint.h"
 #include "data/store_metadata.h"
@@ -141,7 +142,7 @@ void Job::find_checkpoint(const OptionTable& table) {
   }
   log_info(" loading checkpoint from ", from.load, " at iteration ", entry->step);
   loaded_ = entry;
-  checkpoint_.emplace(entry->folder);
+  ckpt::together(grid_.world, [&] { checkpoint_.emplace(entry->folder); });
   check_options(table, checkpoint_->manifest());
 }
 
@@ -316,7 +317,9 @@ void Job::load_or_initialize() {
            config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
            : finetune                  ? " (weights only, to be evaluated)"
                                        : "");
-  for (store::ExtraFile& file : kept_files(*checkpoint_, extra_files_)) extra_files_.push_back(std::move(file));
+  ckpt::together(grid_.world, [&] {
+    for (store::ExtraFile& file : kept_files(*checkpoint_, extra_files_)) extra_files_.push_back(std::move(file));
+  });
   checkpoint_.reset();
 }
 

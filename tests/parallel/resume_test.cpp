@@ -1,13 +1,18 @@
 // Stopped and resumed runs of several ranks: the same layout to the bit, another layout within rounding.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "dist/local_ranks.h"
 #include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "store/manifest.h"
+#include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
@@ -17,15 +22,18 @@ class ParallelResume : public ::testing::TestWithParam<const char*> {
  protected:
   ParallelResume() { write_token_files(folder_ / "data", 200, 3); }
 
+  Words words_of(const plan::Layout& layout) const {
+    return tiny_run(folder_ / "data") +
+           split_blanks(
+               "--num-layers 4 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1"
+               " --max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to"
+               " 5001 --num-threads 1 --save-interval 1000 --eval-iters 0 --log-level error") +
+           plan::layout_flags(layout, 4);
+  }
   void run(const std::string& layout_text, const std::string& save, const Words& more,
            const dist::LocalRanksOptions& options = {}) const {
     const plan::Layout layout = plan::parse_layout(layout_text);
-    const Words words = tiny_run(folder_ / "data") +
-                        split_blanks(
-                            "--num-layers 4 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1"
-                            " --max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to"
-                            " 5001 --num-threads 1 --save-interval 1000 --eval-iters 0 --log-level error") +
-                        plan::layout_flags(layout, 4) + Words{"--save", folder_ / save} + more;
+    const Words words = words_of(layout) + Words{"--save", folder_ / save} + more;
     const auto rank = [&](const dist::Grid& grid) {
       train(words, grid);
       return std::string();
@@ -81,6 +89,63 @@ TEST_F(AnotherLayout, GoesOnAsOneProcessWould) {
     EXPECT_NEAR(found / wanted, 1, 1e-6) << "step " << step + 1;
     EXPECT_EQ(one[step].at("sample_hash"), many[step].at("sample_hash"));
   }
+}
+
+namespace fs = std::filesystem;
+
+class OneRanksCopy : public ParallelResume {
+ protected:
+  // A run that has stopped after two steps, and a second copy of its folder, whose `damaged` has another last byte.
+  void make_copies(const std::string& damaged) {
+    write_sentence_files(folder_ / "data", 200, 3);  // ids that the tokenizer has
+    const fs::path tokenizer = folder_ / "tokenizer";
+    fs::create_directory(tokenizer);
+    fs::copy("tests/data/tokenizers/gpt2/tokenizer.json", tokenizer);
+    write_file_atomically(tokenizer / "tokenizer_config.json", "{}");
+    tokenizer_ = {"--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", tokenizer};
+    run("dp2", "whole/run", tokenizer_ + Words{"--exit-interval", "2"});
+    fs::remove(tokenizer / "tokenizer_config.json");  // the checkpoint's goes into the next one
+    fs::copy(folder_ / "whole", folder_ / "other", fs::copy_options::recursive);
+    const fs::path file = fs::path(folder_ / "other/run/step_00000002") / damaged;
+    std::string content = read_file(file);
+    content.back() ^= 1;
+    write_file_atomically(file, content);
+  }
+  // What each of two ranks says, of which the second finds the other copy under the same name.
+  Words load() const {
+    const plan::Layout layout = plan::parse_layout("dp2");
+    constexpr int kFolder = 400;  // of a number that each rank opens by itself
+    const Words words = words_of(layout) + tokenizer_ + Words{"--load", concat("/proc/self/fd/", kFolder, "/run")};
+    return dist::run_ranks(layout.grid, [&](const dist::Grid& grid) -> std::string {
+      const int copy = ::open((folder_ / (grid.rank == 0 ? "whole" : "other")).c_str(), O_RDONLY | O_DIRECTORY);
+      EXPECT_EQ(::dup2(copy, kFolder), kFolder);
+      try {
+        train(words, grid);
+      } catch (const store::DamagedCheckpoint& damaged) {
+        return damaged.what();
+      } catch (const UserError& error) {
+        return concat("another error: ", error.what());
+      }
+      return "no error";
+    });
+  }
+
+  Words tokenizer_;
+};
+
+// What only one of them threw would leave the others waiting for it, and a restart could set nothing aside.
+TEST_F(OneRanksCopy, OfTheManifestDamagedStopsAllWithItsReason) {
+  make_copies("manifest.json");
+  for (const std::string& said : load())
+    EXPECT_EQ(said.substr(0, said.find(" the file says")),
+              "/proc/self/fd/400/run/step_00000002/manifest.json: checksum:");
+}
+
+TEST_F(OneRanksCopy, OfAKeptFileDamagedStopsAllWithItsReason) {
+  make_copies("tokenizer/tokenizer_config.json");
+  for (const std::string& said : load())
+    EXPECT_EQ(said.substr(0, said.find(" expected 2 bytes")),
+              "/proc/self/fd/400/run/step_00000002/tokenizer/tokenizer_config.json:");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "ckpt/internal/together.h"
+#include "ckpt/together.h"
 
 #include <algorithm>
 #include <cstdlib>
