@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -36,6 +37,16 @@ std::string lock_text() {
 // What file systems without flock answer: Lustre ENOSYS or EOPNOTSUPP, NFS without its lock service ENOLCK.
 bool has_no_locks(int error) { return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK; }
 
+// False with errno where not all of it could be written; the first attempt may have written a part.
+bool write_lock_text(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
 std::string holder_of(const fs::path& run_folder) {
   std::error_code ignored;
   if (fs::exists(run_folder / kOwnerName, ignored)) return OwnerRecord::parse(read_file(run_folder / kOwnerName)).text;
@@ -62,11 +73,11 @@ std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
     lock.owner_ = OwnerFile::take_if_free(run_folder / kOwnerName, text);
     if (lock.owner_ == nullptr) return std::nullopt;
   }
-  // The text is for people.
-  const std::string line = text + "\n";
-  if (::ftruncate(lock.descriptor_, 0) != 0 ||
-      ::pwrite(lock.descriptor_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
-    throw UserError(concat("cannot write '", path.string(), "': ", std::strerror(errno)), ExitCode::kInputOutput);
+  if (::ftruncate(lock.descriptor_, 0) != 0 || !write_lock_text(lock.descriptor_, text + "\n")) {  // it is for people
+    const int reason = errno;
+    ::unlink(path.c_str());  // it is held, and so nobody else's
+    throw UserError(concat("cannot write '", path.string(), "': ", std::strerror(reason)), ExitCode::kInputOutput);
+  }
   return lock;
 }
 

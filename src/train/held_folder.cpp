@@ -12,6 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kOptionsName = "config.toml", *kCommandName = "command.txt";
+
 std::optional<fs::path> uppermost_missing(fs::path folder) {
   std::optional<fs::path> missing;
   folder = fs::absolute(folder).lexically_normal();
@@ -32,7 +34,12 @@ void remove_empty_folders(fs::path folder, const fs::path& top) {
 }  // namespace
 
 HeldFolder::HeldFolder(fs::path folder) : folder_(std::move(folder)), first_created_(uppermost_missing(folder_)) {
-  lock_.emplace(folder_);
+  try {
+    lock_.emplace(folder_);
+  } catch (...) {
+    if (first_created_) remove_empty_folders(folder_, *first_created_);
+    throw;
+  }
 }
 
 HeldFolder::~HeldFolder() {
@@ -41,30 +48,32 @@ HeldFolder::~HeldFolder() {
 
 void HeldFolder::remove_what_was_created() {
   std::error_code error;
-  // The lock, and what is empty; anything else is worth keeping.
+  // The lock, options whose other half could not be written, and what is empty; anything else is worth keeping.
   for (fs::directory_iterator entry(folder_, error), last; !error && entry != last; entry.increment(error)) {
     std::error_code ignored;
-    if (entry->path().filename().string().starts_with(".lock") || fs::is_empty(entry->path(), ignored))
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(".lock") || name == kOptionsName || name == kCommandName ||
+        fs::is_empty(entry->path(), ignored))
       fs::remove(entry->path(), ignored);
   }
   remove_empty_folders(folder_, *first_created_);
 }
 
 void HeldFolder::keep(std::string config_toml, std::string command_line) {
-  kept_ = true;
   config_toml_ = std::move(config_toml);
   command_line_ = std::move(command_line);
   write_options();
+  kept_ = true;
 }
 
 void HeldFolder::write_options() const {
-  write_file_atomically(folder_ / "config.toml", config_toml_);
-  write_file_atomically(folder_ / "command.txt", command_line_);
+  write_file_atomically(folder_ / kOptionsName, config_toml_);
+  write_file_atomically(folder_ / kCommandName, command_line_);
 }
 
 bool HeldFolder::is_gone() const {
   std::error_code error;
-  return kept_ && !fs::exists(folder_ / "config.toml", error);
+  return kept_ && !fs::exists(folder_ / kOptionsName, error);
 }
 
 bool HeldFolder::restore() {

@@ -39,25 +39,24 @@ class Reporting : public Observer {
   report::RunLog& log_;
 };
 
+using Clock = std::chrono::steady_clock;
+
 class Loop {
  public:
-  Loop(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
-      : grid_(grid),
-        job_(config, table, grid),
-        config_(job_.config()),
-        log_(config_.logging, config_.checkpoint.save, table, grid.shape.num_ranks(), job_.trainer().position().step,
-             grid.rank == 0),
-        tracing_(config_, grid),
+  Loop(Job& job, const OptionTable& table, Clock::time_point start)
+      : start_(start),
+        job_(job),
+        grid_(job.grid()),
+        config_(job.config()),
+        log_(config_.logging, config_.checkpoint.save, table, grid_.shape.num_ranks(), job.trainer().position().step,
+             grid_.rank == 0),
+        tracing_(config_, grid_),
         reporting_(log_),
         finite_(job_, log_),
         replicas_(job_, log_),
         saving_(job_, log_),
         evaluations_(job_, log_) {}
 
-  // The run is one from here on: its folder stays.
-  void keep_folder(const std::string& command_line) {
-    if (job_.held_folder() != nullptr) job_.held_folder()->keep(job_.resolved_options(), command_line + "\n");
-  }
   void run();
   // What is still to be done when the run ends by this error.
   void end_by(const std::exception& error);
@@ -77,9 +76,9 @@ class Loop {
   report::TensorBoardLog::Position position() const;
 
   const StopSignals signals_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock::time_point start_;
+  Job& job_;
   const dist::Grid& grid_;
-  Job job_;
   const config::RunConfig& config_;
   report::RunLog log_;
   Tracing tracing_;
@@ -212,7 +211,7 @@ std::optional<std::string> Loop::own_reason_to_stop() const {
   const int64_t step = position().step;
   if (kill_switch_present(config_)) return kill_switch_reason(config_);
   if (const auto signal = signals_.received()) return concat("received ", *signal, ". Exiting");
-  const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
+  const double minutes = std::chrono::duration<double>(Clock::now() - start_).count() / 60;
   if (config_.training.exit_duration_in_mins && minutes > static_cast<double>(*config_.training.exit_duration_in_mins))
     return concat("exiting program after ", minutes, " minutes");
   if (config_.training.exit_interval && step % *config_.training.exit_interval == 0)
@@ -249,8 +248,11 @@ void run(const config::RunConfig& config, const OptionTable& table, const std::s
     log_warning("there is no --save: what is learnt is lost when the run ends");
   const StopSignals signals;
   set_awaited("tokenizer, data and model, before the first step");
-  Loop loop(config, table, grid);
-  loop.keep_folder(command_line);
+  const Clock::time_point start = Clock::now();
+  Job job(config, table, grid);
+  // The run is one from here on: its folder stays, and records are written into it.
+  if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
+  Loop loop(job, table, start);
   try {
     loop.run();
   } catch (const std::exception& error) {

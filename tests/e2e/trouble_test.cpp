@@ -52,13 +52,13 @@ class Trouble : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// Files of this process end at a size that metrics do not reach and checkpoints do: as on a full disk.
+// Files of this process end at a size, as on a full disk: one that metrics do not reach, and checkpoints do.
 class FullDisk {
  public:
-  FullDisk() {
+  explicit FullDisk(rlim_t bytes = 200'000) {
     handler_ = ::signal(SIGXFSZ, SIG_IGN);
     ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{200'000, before_.rlim_max};
+    const rlimit limit{bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
   void end() { ::setrlimit(RLIMIT_FSIZE, &before_); }
@@ -183,6 +183,21 @@ TEST_F(Trouble, ARefusedRunLeavesNoFolder) {
   fs::create_directories(folder_ / "other");
   EXPECT_NE(code_of(refused), ExitCode::kOk);
   EXPECT_TRUE(fs::is_empty(folder_ / "other"));
+}
+
+// Neither the text of its lock nor its options fit under such an `ulimit -f`.
+TEST_F(Trouble, ARunThatCannotWriteItsOptionsLeavesNoFolder) {
+  for (const auto& [bytes, file] : {std::pair(10, ".lock"), std::pair(1000, "config.toml.tmp")}) {
+    std::string message;
+    {
+      const FullDisk disk(static_cast<rlim_t>(bytes));
+      const std::string save = folder_ / "other/one";
+      EXPECT_EQ(code_of(run({"--save-interval", "100", "--save", save, "--load", save}), &message),
+                ExitCode::kInputOutput);
+    }
+    EXPECT_NE(message.find(concat("other/one/", file, "': File too large")), std::string::npos) << message;
+    EXPECT_FALSE(fs::exists(folder_ / "other")) << file;
+  }
 }
 
 // Half of the micro-batches hold nothing but ends of documents, which are masked. Micro-batches of the other half have
