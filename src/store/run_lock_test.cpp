@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <random>
 #include <thread>
 
+#include "base/file.h"
 #include "store/internal/owner_file.h"
 #include "store/internal/test_folder.h"
 #include "store/internal/test_system.h"
@@ -142,6 +144,10 @@ TEST_F(LockWithoutFlock, OfManyThatFindADeadHolderOneGetsIt) {
       char byte;
       ::close(go[1]);
       if (::read(go[0], &byte, 1) != 0) ::_exit(1);
+      // Whoever is slow between two steps must not undo what a faster one has done.
+      test::system_calls().before_move = [random = std::minstd_rand(static_cast<unsigned>(::getpid()))]() mutable {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      };
       const auto lock = OwnerFile::take_if_free(owner(), concat("taker ", i));
       if (::write(results[1], lock == nullptr ? "-" : "+", 1) != 1) ::_exit(1);
       for (;;) ::pause();
@@ -153,6 +159,35 @@ TEST_F(LockWithoutFlock, OfManyThatFindADeadHolderOneGetsIt) {
     for (const int end : {results[0], results[1], go[0]}) ::close(end);
     EXPECT_EQ(std::count(all.begin(), all.end(), '+'), 1) << all;
     fs::remove(owner());
+  }
+}
+
+// Killed at each of its steps, a taker leaves a lock that the next one gets, and no file of its own.
+TEST_F(LockWithoutFlock, OneThatWasKilledWhileItTookItHoldsNothing) {
+  for (int last_step = 1; last_step <= 3; ++last_step) {
+    OwnerRecord record = OwnerRecord::of_this_process("process 1 on host, since long ago");
+    record.process_start = "1";
+    write_text(owner(), record.to_text());
+    const pid_t taker = ::fork();
+    if (taker == 0) {
+      test::system_calls().before_move = [step = 0, last_step]() mutable {
+        if (++step == last_step) ::_exit(0);
+      };
+      OwnerFile::take_if_free(owner(), "one that is killed");
+      ::_exit(1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(taker, &status, 0), taker);
+    EXPECT_EQ(status, 0) << "took fewer than " << last_step << " steps";
+    auto lock = OwnerFile::take_if_free(owner(), "the next");
+    ASSERT_NE(lock, nullptr) << last_step;
+    EXPECT_EQ(OwnerRecord::parse(read_file(owner())).text, "the next");
+    lock.reset();
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_TRUE(name.find(".new-") != std::string::npos) << name;  // of no bytes to speak of
+      fs::remove(entry.path());
+    }
   }
 }
 

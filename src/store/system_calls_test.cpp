@@ -1,4 +1,5 @@
 // The C library's functions as test_system.h describes them: the program's own come before the library's.
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -81,6 +82,16 @@ ssize_t pwrite(int descriptor, const void* data, size_t bytes, off_t offset) {
   std::memcpy(other.get(), data, bytes);
   other.get()[bytes / 2] ^= 4;
   return ::syscall(SYS_pwrite64, descriptor, other.get(), bytes, offset);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (const auto& before_move = system_calls().before_move) before_move();
+  return static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
+
+int link(const char* from, const char* to) noexcept {
+  if (const auto& before_move = system_calls().before_move) before_move();
+  return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 }  // extern "C"

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/sha256.h"
 
@@ -121,13 +122,28 @@ Holder watch(const fs::path& path, const std::string& content, const OwnerRecord
   return Holder::kGone;
 }
 
-// True when `path`, which held `content`, is out of the way.
-bool remove_stale(const fs::path& path, const std::string& content) {
-  const fs::path aside = path.string() + ".stale-" + hex_digits(random_bytes(8));
-  if (::rename(path.c_str(), aside.c_str()) != 0) return false;  // another taker was faster
-  const bool is_the_one = owner_content(aside) == content;
-  if (!is_the_one && ::link(aside.c_str(), path.c_str()) != 0) errno = 0;  // its new holder has it back, or another
-  ::unlink(aside.c_str());
+// What is known of the holder of `path`, which holds `content`.
+Holder judge(const fs::path& path, const std::string& content, const OwnerRecord& self, const OwnerTimes& times) {
+  const OwnerRecord record = OwnerRecord::parse(content);
+  const Holder holder = look_up(record, self);
+  return holder == Holder::kUnknown ? watch(path, content, record, times) : holder;
+}
+
+// Gets `path`, whose holder is gone and which held `content` then, out of the way; false when another taker is about
+// it. What is there may have become somebody else's meanwhile. So only one may touch it: who makes the file that is
+// named after that content, which no later holder has. A taker that died with that file is gone in the same way.
+bool remove_stale(const fs::path& path, const std::string& content, const OwnerRecord& self, const OwnerTimes& times) {
+  const fs::path right = concat(path.string(), ".taking-", hex64(hash64(content)));
+  const int descriptor = create_whole(right, self.to_text(), self.token);
+  if (descriptor < 0) {
+    const std::optional<std::string> taker = owner_content(right);
+    if (taker && judge(right, *taker, self, times) == Holder::kGone) remove_stale(right, *taker, self, times);
+    return false;
+  }
+  ::close(descriptor);
+  const bool is_the_one = owner_content(path) == content;
+  if (is_the_one) ::unlink(path.c_str());
+  ::unlink(right.c_str());
   return is_the_one;
 }
 
@@ -168,16 +184,15 @@ std::unique_ptr<OwnerFile> OwnerFile::take_if_free(const fs::path& path, const s
                                                    const OwnerTimes& times) {
   const OwnerRecord self = OwnerRecord::of_this_process(text);
   for (int attempt = 0; attempt < 8; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(milliseconds(5));  // others are about it
     const std::string content = self.to_text();
     if (const int descriptor = create_whole(path, content, self.token); descriptor >= 0)
       return std::unique_ptr<OwnerFile>(new OwnerFile(path, content, descriptor, times.renew));
     const std::optional<std::string> held = owner_content(path);
     if (!held) continue;  // let go since
-    const OwnerRecord record = OwnerRecord::parse(*held);
-    Holder holder = look_up(record, self);
-    if (holder == Holder::kUnknown) holder = watch(path, *held, record, times);
-    if (holder == Holder::kAlive) return nullptr;
-    if (remove_stale(path, *held)) log_info("the lock of ", record.text, " is nobody's any more: it is taken over");
+    if (judge(path, *held, self, times) == Holder::kAlive) return nullptr;
+    if (remove_stale(path, *held, self, times))
+      log_info("the lock of ", OwnerRecord::parse(*held).text, " is nobody's any more: it is taken over");
   }
   return nullptr;  // others take it again and again
 }

@@ -1,9 +1,8 @@
-// A lock that needs nothing of the file system but that a file is created by one only and renamed whole.
+// A lock that needs nothing of the file system but that a file is created by one only.
 //
 // .lock.owner holds the machine's boot, the space of process numbers, the process and its start, and a random token. A
 // holder on the same boot and in the same space is looked up in /proc; any other must have renewed the file lately.
-// Taking over renames the file first, so that of several takers one gets it, and checks that it is the one that was
-// judged.
+// Of several takers that find a dead holder one alone may remove its file: who creates a file named after that holder.
 #pragma once
 
 #include <chrono>

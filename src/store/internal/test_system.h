@@ -16,6 +16,7 @@ struct SystemCalls {
   int64_t disk_bytes = 0;
   // Called with path, offset and length of every pwrite; true: one bit of what is written is lost.
   std::function<bool(const std::string&, int64_t, int64_t)> on_write;
+  std::function<void()> before_move;  // before every rename and link
 };
 
 // What is set here holds until the next test sets it back.
