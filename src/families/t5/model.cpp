@@ -62,7 +62,12 @@ std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length,
 }
 
 config::FamilyConfig new_t5() { return config::FamilyConfig(T5Settings{}); }
-int64_t t5_layers_of(const config::FamilyConfig& config) { return config.as<T5Settings>().shape.total_layers(); }
+
+int64_t t5_layers_of(const config::FamilyConfig& config) {
+  const T5Config& model = config.as<T5Settings>().shape;
+  if (model.num_layers == 0) return 0;
+  return model.num_layers + (model.decoder_num_layers > 0 ? model.decoder_num_layers : model.num_layers);
+}
 
 spec::ModelSpec t5_model(const config::RunConfig& run) {
   return t5_model_spec(t5_config(run), run.data.sequence_length, run.model.as<T5Settings>().decoder_seq_length);

@@ -29,17 +29,12 @@ void resolve_t5_sizes(const config::Resolving& resolving, T5Config& model) {
   resolve_head_size(resolving, model.hidden_size, model.num_attention_heads, model.kv_channels);
 }
 
-void resolve_t5_activation(const config::Resolving& resolving, T5Settings& settings) {
+void resolve_t5_activation(T5Settings& settings) {
   const bool is_tanh = settings.gelu_is_fused || settings.openai_gelu;
   T5Config& model = settings.shape;
   model.activation = is_tanh ? spec::Activation::kGeluTanh : spec::Activation::kGeluErf;
   for (const auto& [name, activation] : activation_names())
     if (name == settings.activation) model.activation = activation;
-  if (settings.activation.empty()) return;
-  for (const char* name : {"--no-bias-gelu-fusion", "--openai-gelu"})
-    if (resolving.given(name))
-      resolving.problems.add(resolving.origin(name), " and ", resolving.origin("--activation"),
-                             " both name the activation; give one of the two");
 }
 
 int64_t encoder_stages(const T5Settings& settings, int64_t stages) { return settings.split_rank.value_or(stages / 2); }
@@ -54,14 +49,7 @@ void check_t5_stages(const config::Resolving& resolving, const T5Settings& setti
   if (!parallel.pp_partition_method.empty() && parallel.pp_partition_method != "type:transformer")
     resolving.problems.add(resolving.origin("--pp-partition-method"),
                            ": the stages of a T5 are divided by --pipeline-model-parallel-split-rank; leave it out");
-  if (model.num_layers == 0 || model.decoder_num_layers == 0) return;
-  if (stages == 1) {
-    if (settings.split_rank)
-      resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"),
-                             " divides pipeline stages, and there is one; leave it out, or give "
-                             "--pipeline-model-parallel-size 2 or more");
-    return;
-  }
+  if (stages == 1 || model.num_layers == 0 || model.decoder_num_layers == 0) return;
   const int64_t of_encoder = encoder_stages(settings, stages);
   if (of_encoder >= stages) {
     resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"), " leaves no stage of the ", stages,
@@ -85,7 +73,7 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
   T5Settings& settings = config.as<T5Settings>();
   T5Config& model = settings.shape;
   resolve_t5_sizes(resolving, model);
-  resolve_t5_activation(resolving, settings);
+  resolve_t5_activation(settings);
   check_t5_lengths(resolving, settings);
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
   // Of a length that is missing, that is said already.
@@ -118,7 +106,14 @@ std::string t5_partition(const config::RunConfig& run) {
   return text;
 }
 
-// Every option of the family has its effect whatever the others are.
-void find_unused_t5(const config::RunConfig&, config::UnusedOptions&) {}
+void find_unused_t5(const config::RunConfig& run, config::UnusedOptions& unused) {
+  const T5Settings& settings = run.model.as<T5Settings>();
+  unused.add_if(!settings.activation.empty(), {"--no-bias-gelu-fusion", "--openai-gelu"},
+                concat("the activation is ", settings.activation));
+  unused.add_if(settings.activation.empty() && settings.gelu_is_fused, {"--openai-gelu"},
+                "gelu has the tanh form unless --no-bias-gelu-fusion is given");
+  unused.add_typed_if(run.grid.pipeline == 1, {"--pipeline-model-parallel-split-rank"},
+                      "there is one pipeline stage, of encoder and decoder");
+}
 
 }  // namespace espalier::families::internal
