@@ -53,7 +53,7 @@ void compare(const std::string& name, const std::function<void()>& ours, const s
     aten_best = std::min(aten_best, aten_time);
     spent += our_time + aten_time;
   }
-  std::printf("%-42s %10.3f %10.3f %8.2f\n", name.c_str(), our_best, aten_best, aten_best / our_best);
+  std::printf("%-48s %10.3f %10.3f %8.2f\n", name.c_str(), our_best, aten_best, aten_best / our_best);
 }
 
 void compare_training(const Sizes& z, at::ScalarType type) {
@@ -81,10 +81,15 @@ void compare_training(const Sizes& z, at::ScalarType type) {
     return [&] { torch::autograd::grad({ours(context)}, {qkv}, {d_result}); };
   };
   const auto train_aten = [&] { torch::autograd::grad({atens()}, {q, k, v}, {d_aten}); };
-  AttentionContext plain, alibi, dropout;
+  AttentionContext plain, alibi, relative, dropout;
   compare("forward + backward" + suffix, train(plain), train_aten);
   alibi.alibi_slopes = espalier::kernels::alibi_slopes(z.heads);
   compare("  with ALiBi (ATen without)" + suffix, train(alibi), train_aten);
+  relative.relative_bias = at::randn({z.heads, 2 * z.sequence - 1}).requires_grad_(true);
+  const auto train_relative = [&] {
+    torch::autograd::grad({ours(relative)}, {qkv, relative.relative_bias}, {d_result});
+  };
+  compare("  with a bias by distance (ATen without)" + suffix, train_relative, train_aten);
   dropout.dropout = 0.1;
   for (int64_t row = 0; row < z.batch; ++row) dropout.sample_numbers.push_back(row);
   compare("  with dropout (ATen without)" + suffix, train(dropout), train_aten);
@@ -142,7 +147,7 @@ int main(int argc, char** argv) {
   std::printf("s=%ld b=%ld heads=%ld/%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch,
               sizes.heads, sizes.of().groups, sizes.head_size, at::get_num_threads(),
               espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
-  std::printf("%-42s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
+  std::printf("%-48s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
   for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
     compare_training(sizes, type);
     compare_decoding(sizes, type);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,11 @@ void check_context(const at::Tensor& query, const AttentionContext& context, Hea
   ESPALIER_CHECK(!slopes.defined() ||
                      (slopes.scalar_type() == at::kFloat && slopes.is_contiguous() && slopes.numel() == heads.queries),
                  "alibi_slopes must be float32 [heads]");
+  const at::Tensor& bias = context.relative_bias;
+  ESPALIER_CHECK(!bias.defined() || (bias.scalar_type() == at::kFloat && bias.is_contiguous() && bias.dim() == 2 &&
+                                     bias.size(0) == heads.queries && bias.size(1) % 2 == 1),
+                 "relative_bias must be float32 [", heads.queries, ", 2 n - 1], contiguous");
+  ESPALIER_CHECK(!context.scale || std::isfinite(*context.scale), "scale = ", context.scale.value_or(0));
   ESPALIER_CHECK(context.window >= 0, "window = ", context.window);
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
   ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == query.size(1),
@@ -131,7 +137,8 @@ void check_cross(const at::Tensor& query, const at::Tensor& key_value, const Att
                  "query ", query.sizes(), " ", query.scalar_type(), " does not go with key_value ", key_value.sizes(),
                  " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups, " groups");
   check_context(query, context, heads);
-  ESPALIER_CHECK(!context.alibi_slopes.defined(), "ALiBi between the positions of two sequences");
+  ESPALIER_CHECK(!context.alibi_slopes.defined() && !context.relative_bias.defined(),
+                 "a bias by distance between the positions of two sequences");
   ESPALIER_CHECK(context.window == 0, "a window of ", context.window, " between the positions of two sequences");
   ESPALIER_CHECK(context.mask == AttentionContext::Mask::kFull || context.last_key.defined(),
                  "causality between the positions of two sequences");
@@ -144,6 +151,15 @@ struct Setting {
   int64_t layer;
 };
 
+// Of a problem whose number of keys is known.
+void set_relative_bias(AttentionProblem& problem, const at::Tensor& bias) {
+  if (!bias.defined()) return;
+  problem.relative_bias = bias.const_data_ptr<float>();
+  problem.relative_reach = bias.size(1) / 2;
+  ESPALIER_CHECK(problem.relative_reach >= problem.num_keys - 1, "relative_bias ", bias.sizes(), " for ",
+                 problem.num_keys, " keys");
+}
+
 // The problem but for its result. `context` must outlive it.
 AttentionProblem make_problem(const Projections& from, const AttentionContext& context, int64_t layer) {
   AttentionProblem problem;
@@ -155,7 +171,7 @@ AttentionProblem make_problem(const Projections& from, const AttentionContext& c
   problem.members = from.heads.per_group();
   problem.head_size = from.head_size();
   set_projections(problem, from);
-  problem.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_size)));
+  problem.scale = static_cast<float>(context.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_size))));
   problem.causal = context.mask == AttentionContext::Mask::kCausal;
   problem.window = context.window;
   if (context.first_key.defined()) problem.first_key = context.first_key.const_data_ptr<int32_t>();
@@ -194,6 +210,7 @@ struct Attended {
 };
 Attended attend(const Projections& from, const AttentionContext& context, int64_t layer, bool with_log_sum_exp) {
   AttentionProblem problem = make_problem(from, context, layer);
+  set_relative_bias(problem, context.relative_bias);
   Attended attended{empty_result(from), {}};
   problem.result = result_operand(attended.result, from.heads);
   if (with_log_sum_exp) {
@@ -205,27 +222,36 @@ Attended attend(const Projections& from, const AttentionContext& context, int64_
   return attended;
 }
 
-// The gradients of the projections.
-Projections attend_backward(const Projections& from, const Attended& attended, const at::Tensor& upstream,
-                            const Setting& setting) {
+struct Gradients {
+  Projections projections;
+  at::Tensor relative_bias;  // undefined where it is not wanted
+};
+Gradients attend_backward(const Projections& from, const Attended& attended, const at::Tensor& upstream,
+                          const Setting& setting, bool with_relative_bias = false) {
   AttentionProblem problem = make_problem(from, setting.context, setting.layer);
+  set_relative_bias(problem, setting.context.relative_bias);
   problem.result = result_operand(attended.result, from.heads);
   problem.log_sum_exp = attended.log_sum_exp.mutable_data_ptr<float>();
   const at::Tensor d_result = upstream.contiguous();
-  const Projections d_from = from.empty_like();
+  const Gradients d{from.empty_like(),
+                    with_relative_bias ? at::empty_like(setting.context.relative_bias) : at::Tensor()};
   AttentionGradients gradients;
   gradients.result = result_operand(d_result, from.heads);
-  set_projections(gradients, d_from);
+  set_projections(gradients, d.projections);
+  if (with_relative_bias) gradients.relative_bias = d.relative_bias.mutable_data_ptr<float>();
   if (const DeviceOps* device = device_ops(from.query))
     device->attention_backward(problem, gradients);
   else
     attention_backward(problem, gradients);
-  return d_from;
+  return d;
 }
 
+// The context's relative bias, if there is one, comes as `relative_bias`: autograd looks at arguments alone.
 struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* graph, const at::Tensor& qkv,
-                            const AttentionContext& context, Heads heads, int64_t layer) {
+                            const std::optional<at::Tensor>& relative_bias, AttentionContext context, Heads heads,
+                            int64_t layer) {
+    if (relative_bias) context.relative_bias = relative_bias->detach();
     const Attended attended = attend({qkv, {}, heads}, context, layer, true);
     tensor::save_for_backward(graph, "attention",
                               {{"qkv", qkv}, {"result", attended.result}, {"log_sum_exp", attended.log_sum_exp}});
@@ -237,8 +263,10 @@ struct SelfAttentionFunction : torch::autograd::Function<SelfAttentionFunction> 
                                                  const torch::autograd::variable_list& upstream) {
     const torch::autograd::variable_list saved = graph->get_saved_variables();
     const Setting& setting = captured_state<Setting>(graph);
-    const Projections d = attend_backward({saved[0], {}, setting.heads}, {saved[1], saved[2]}, upstream[0], setting);
-    return {d.query, at::Tensor(), at::Tensor(), at::Tensor()};
+    const bool with_relative_bias = setting.context.relative_bias.defined() && graph->needs_input_grad(1);
+    const Gradients d =
+        attend_backward({saved[0], {}, setting.heads}, {saved[1], saved[2]}, upstream[0], setting, with_relative_bias);
+    return {d.projections.query, d.relative_bias, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -260,7 +288,7 @@ struct CrossAttentionFunction : torch::autograd::Function<CrossAttentionFunction
     const torch::autograd::variable_list saved = graph->get_saved_variables();
     const Setting& setting = captured_state<Setting>(graph);
     const Projections d =
-        attend_backward({saved[0], saved[1], setting.heads}, {saved[2], saved[3]}, upstream[0], setting);
+        attend_backward({saved[0], saved[1], setting.heads}, {saved[2], saved[3]}, upstream[0], setting).projections;
     return {d.query, d.key_value, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -308,6 +336,7 @@ at::Tensor cached_attention(const Projections& from, const AttentionContext& con
   AttentionProblem problem = make_problem(from, context, layer);
   problem.cache_lengths = cache.lengths.data();
   problem.num_keys = *std::max_element(cache.lengths.begin(), cache.lengths.end()) + problem.num_queries;
+  set_relative_bias(problem, context.relative_bias);
   problem.key = cache_operand(entry.keys);
   problem.value = cache_operand(entry.values);
   const at::Tensor result = empty_result(from);
@@ -330,8 +359,11 @@ at::Tensor cross_attention_without_graph(const Projections& from, const Attentio
 at::Tensor attention(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
   check_self(qkv, context, heads);
   if (context.cache != nullptr) return cached_attention({qkv, {}, heads}, context, layer);
-  if (!builds_graph(qkv)) return attend({qkv, {}, heads}, context, layer, false).result;
-  return SelfAttentionFunction::apply(qkv, context, heads, layer);
+  if (!builds_graph(qkv) && !builds_graph(context.relative_bias))
+    return attend({qkv, {}, heads}, context, layer, false).result;
+  std::optional<at::Tensor> relative_bias;
+  if (context.relative_bias.defined()) relative_bias = context.relative_bias;
+  return SelfAttentionFunction::apply(qkv, relative_bias, context, heads, layer);
 }
 
 at::Tensor cross_attention(const at::Tensor& query, const at::Tensor& key_value, const AttentionContext& context,

@@ -58,7 +58,8 @@ TEST(AttentionCache, RowsAtTheirOwnPaceGiveTheRowsOfTheWhole) {
   for (const Sizes& sizes : {Sizes{130, 3, 2, 24}, Sizes{130, 3, 4, 16, 2}}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const Masks& masks :
-           {Masks{}, Masks{.documents = true, .alibi = true}, Masks{.documents = true, .window = true}}) {
+           {Masks{}, Masks{.documents = true, .alibi = true}, Masks{.documents = true, .window = true},
+            Masks{.relative = true, .scaled = true}, Masks{.window = true, .alibi = true, .relative = true}}) {
         const AttentionContext context = make_context(sizes, masks);
         const at::Tensor qkv = random_qkv(sizes, type);
         const Expected wanted = expected(qkv, at::zeros({sizes.s, sizes.b, sizes.heads * sizes.head_size}), sizes,
@@ -83,7 +84,7 @@ TEST(AttentionCache, RowsAtTheirOwnPaceGiveTheRowsOfTheWhole) {
 TEST(AttentionCache, ARowHasTheBitsThatItHasAlone) {
   const Sizes sizes{130, 3, 4, 24, 2};
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const AttentionContext context = make_context(sizes, {.alibi = true});
+    const AttentionContext context = make_context(sizes, {.alibi = true, .relative = true});
     const at::Tensor qkv = random_qkv(sizes, type);
     for (const CpuIsa isa : reference::instruction_sets()) {
       const ForceCpuIsa force(isa);

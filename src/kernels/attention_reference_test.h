@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,14 @@ enum class Range { kCausal, kFull, kPrefix, kPadding };
 struct Masks {
   bool documents = false, window = false, alibi = false, dropout = false;
   Range range = Range::kCausal;
+  bool relative = false, scaled = false;  // a bias by distance, a scale of the caller's
 };
 
 inline std::string describe(const Sizes& sizes, const Masks& masks, at::ScalarType type) {
   return concat("s=", sizes.s, " b=", sizes.b, " heads=", sizes.heads, "/", sizes.of().groups,
                 " head_size=", sizes.head_size, masks.documents ? " documents" : "", masks.window ? " window" : "",
-                masks.alibi ? " alibi" : "", masks.dropout ? " dropout" : "",
+                masks.alibi ? " alibi" : "", masks.dropout ? " dropout" : "", masks.relative ? " relative" : "",
+                masks.scaled ? " scaled" : "",
                 std::vector<const char*>{"", " full", " prefix", " padding"}[static_cast<size_t>(masks.range)], " ",
                 c10::toString(type));
 }
@@ -76,8 +79,15 @@ inline void set_range(AttentionContext& context, Range range, int64_t b, int64_t
       keys_by(b, s, [&](int64_t row, int64_t query) { return pads(row, query) ? -1 : end(row, sk) - 1; });
 }
 
+// For rows of up to `length` keys.
+inline at::Tensor random_relative_bias(int64_t heads, int64_t length) {
+  return at::randn({heads, 2 * length - 1}, at::detail::createCPUGenerator(heads * 1000 + length), at::kFloat);
+}
+
 inline AttentionContext make_context(const Sizes& sizes, const Masks& masks) {
   AttentionContext context;
+  if (masks.relative) context.relative_bias = random_relative_bias(sizes.heads, sizes.s + 80);
+  if (masks.scaled) context.scale = 0.4;
   set_range(context, masks.range, sizes.b, sizes.s, sizes.s);
   if (masks.documents) {  // documents of 5, 16 and 23 tokens in turn, shifted from row to row
     context.first_key = at::empty({sizes.b, sizes.s}, at::kInt);
@@ -165,15 +175,17 @@ inline Rounding rounding_of(at::ScalarType type) {
 struct Formula {
   at::Tensor result;
   at::Tensor result_bound, dq_bound, dk_bound, dv_bound;
+  at::Tensor d_scores, d_scores_bound;  // [b, query heads, s, sk], neither rounded to the type
 };
 
 struct FormulaMask {
   at::Tensor seen, keep, bias;  // broadcast to [b, query heads, s, sk]; bias may be undefined
+  std::optional<double> scale;
 };
 
 inline Formula formula(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& d_result,
                        const FormulaMask& mask, const Rounding& rounding, int64_t heads_per_group) {
-  const double scale = 1 / std::sqrt(double(q.size(3)));
+  const double scale = mask.scale.value_or(1 / std::sqrt(double(q.size(3))));
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * scale;
   if (mask.bias.defined()) scores = scores + mask.bias;
   const at::Tensor& seen = mask.seen;
@@ -197,7 +209,10 @@ inline Formula formula(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   const at::Tensor d_error =
       (d_result * result).abs().sum(-1, true) * sums + (d_result.abs() * result_bound).sum(-1, true);
   const at::Tensor ds = p * (dp - d);
-  const at::Tensor ds_error = p * (dp_error + d_error) + e * p * (dp.abs() + d.abs()) + (t + sums) * ds.abs();
+  const at::Tensor exact_ds_error = p * (dp_error + d_error) + e * p * (dp.abs() + d.abs()) + sums * ds.abs();
+  const at::Tensor ds_error = exact_ds_error + t * ds.abs();
+  out.d_scores = ds;
+  out.d_scores_bound = exact_ds_error;
   out.result_bound = result_bound;
   out.dq_bound = at::matmul(ds_error, k.abs()) * scale;
   out.dk_bound = at::matmul(ds_error.transpose(2, 3), q.abs()) * scale;
@@ -225,7 +240,20 @@ inline at::Tensor by_group(const at::Tensor& x, Heads heads) {
 struct Expected {
   at::Tensor result, d_qkv;              // [s, b, heads * head_size], [s, b, columns]
   at::Tensor result_bound, d_qkv_bound;  // the same shapes
+  at::Tensor d_bias, d_bias_bound;       // of a relative bias: [heads, 2 n - 1]
 };
+
+// The sum over rows and pairs of each distance: x [b, heads, s, s] -> [heads, 2 n - 1].
+inline at::Tensor sum_by_distance(const at::Tensor& x, int64_t distances) {
+  const at::Tensor sums = at::zeros({x.size(1), distances}, at::kDouble);
+  const at::Tensor of_rows = x.sum(0).contiguous();
+  auto sum = sums.accessor<double, 2>();
+  auto pair = of_rows.accessor<double, 3>();
+  for (int64_t head = 0; head < x.size(1); ++head)
+    for (int64_t query = 0; query < x.size(2); ++query)
+      for (int64_t key = 0; key < x.size(3); ++key) sum[head][distances / 2 + key - query] += pair[head][query][key];
+  return sums;
+}
 
 inline Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_result_of_type, const Sizes& sizes,
                          const AttentionContext& context, const Rounding& rounding) {
@@ -234,11 +262,16 @@ inline Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_resu
   const at::Tensor parts = qkv.view({sizes.s, sizes.b, heads.groups, heads.parts_of_group(), sizes.head_size});
   FormulaMask mask{visible(sizes.b, sizes.s, sizes.s, context),
                    keep_factors({sizes.b, sizes.heads, sizes.s, sizes.s}, context, "dropout/layers.3.attention"),
-                   {}};
-  if (context.alibi_slopes.defined()) {
-    const at::Tensor position = at::arange(sizes.s, at::kDouble);
-    mask.bias =
-        context.alibi_slopes.to(at::kDouble).view({-1, 1, 1}) * (position.view({1, -1}) - position.view({-1, 1}));
+                   {},
+                   context.scale};
+  const at::Tensor position = at::arange(sizes.s), distance = position.view({1, -1}) - position.view({-1, 1});
+  if (context.alibi_slopes.defined()) mask.bias = context.alibi_slopes.to(at::kDouble).view({-1, 1, 1}) * distance;
+  const at::Tensor& bias = context.relative_bias;
+  if (bias.defined()) {
+    const at::Tensor entries = (distance + bias.size(1) / 2).reshape({-1});
+    const at::Tensor relative =
+        bias.detach().to(at::kDouble).index_select(1, entries).view({1, sizes.heads, sizes.s, sizes.s});
+    mask.bias = mask.bias.defined() ? mask.bias + relative : relative;
   }
   const at::Tensor d_result = heads_first(d_result_of_type.to(at::kDouble), sizes.heads);
   const Formula found = formula(
@@ -252,6 +285,11 @@ inline Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_resu
                                      by_group(found.dv_bound, heads).sum(3, true)},
                                     3);
   out.d_qkv_bound = bounds.reshape(out.d_qkv.sizes()) + rounding.relative * out.d_qkv.abs() + rounding.absolute;
+  if (!bias.defined()) return out;
+  out.d_bias = sum_by_distance(found.d_scores, bias.size(1));
+  out.d_bias_bound =
+      sum_by_distance(found.d_scores_bound + double(sizes.b * sizes.s) * 0x1p-24 * found.d_scores.abs(), bias.size(1)) +
+      1e-30;
   return out;
 }
 
@@ -268,7 +306,8 @@ inline void expect_within(const at::Tensor& found, const at::Tensor& wanted, con
 
 // Result and gradient on every instruction set.
 inline void compare_with_formula(const Sizes& sizes, const Masks& masks, at::ScalarType type, double size = 1) {
-  const AttentionContext context = make_context(sizes, masks);
+  AttentionContext context = make_context(sizes, masks);
+  if (masks.relative) context.relative_bias.requires_grad_(true);
   const at::Tensor qkv = random_qkv(sizes, type, size).requires_grad_(true);
   const at::Tensor d_result = at::randn({sizes.s, sizes.b, sizes.heads * sizes.head_size}).to(type);
   const Expected wanted = expected(qkv, d_result, sizes, context, rounding_of(type));
@@ -277,9 +316,12 @@ inline void compare_with_formula(const Sizes& sizes, const Masks& masks, at::Sca
     const std::string what = describe(sizes, masks, type) + " on " + cpu_isa_name(isa);
     const at::Tensor result = attention(qkv, context, sizes.of(), kLayer);
     ASSERT_EQ(result.scalar_type(), type) << what;
-    const at::Tensor d_qkv = torch::autograd::grad({result}, {qkv}, {d_result})[0];
+    std::vector<at::Tensor> inputs = {qkv};
+    if (masks.relative) inputs.push_back(context.relative_bias);
+    const std::vector<at::Tensor> gradients = torch::autograd::grad({result}, inputs, {d_result});
     expect_within(result.detach(), wanted.result, wanted.result_bound, "result, " + what);
-    expect_within(d_qkv, wanted.d_qkv, wanted.d_qkv_bound, "gradient, " + what);
+    expect_within(gradients[0], wanted.d_qkv, wanted.d_qkv_bound, "gradient, " + what);
+    if (masks.relative) expect_within(gradients[1], wanted.d_bias, wanted.d_bias_bound, "gradient of bias, " + what);
   }
 }
 

@@ -37,7 +37,9 @@ const State& captured_state(torch::autograd::AutogradContext* context) {
   return static_cast<const CapturedState<State>&>(*context->saved_data.at("state").toCapsule()).state;
 }
 
-// Whether an op with this input has to build a graph.
-inline bool builds_graph(const at::Tensor& input) { return at::GradMode::is_enabled() && input.requires_grad(); }
+// Whether an op with this input, if there is one, has to build a graph.
+inline bool builds_graph(const at::Tensor& input) {
+  return at::GradMode::is_enabled() && input.defined() && input.requires_grad();
+}
 
 }  // namespace espalier::kernels

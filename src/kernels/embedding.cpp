@@ -109,6 +109,33 @@ struct Embedding : torch::autograd::Function<Embedding> {
   }
 };
 
+at::Tensor gather_columns(const at::Tensor& ids, const at::Tensor& weight) {
+  return weight.index_select(0, ids).to(at::kFloat).t().contiguous();
+}
+
+struct EmbeddingColumns : torch::autograd::Function<EmbeddingColumns> {
+  struct State {
+    tensor::Param* weight;
+    tensor::GradQueue* queue;
+    at::Tensor ids;  // [1, n]; not a saved variable: backward may run more than once
+  };
+
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& /*anchor*/, const State& state) {
+    capture_state(context, state);
+    return gather_columns(state.ids.select(0, 0), state.weight->value);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const State& state = captured_state<State>(context);
+    tensor::Param& weight = *state.weight;
+    const at::Tensor dy = grads[0].t().contiguous().unsqueeze(1);  // [n, 1, h]
+    state.queue->push(weight, [&weight, ids = state.ids, dy] { scatter_add(ids, dy, weight.grad, 0); });
+    return {{}, {}};
+  }
+};
+
+at::Tensor requires_gradient() { return at::empty({0}, at::TensorOptions().dtype(at::kFloat)).requires_grad_(); }
+
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, tensor::Param& weight, tensor::GradQueue& queue, int64_t first_row) {
@@ -116,8 +143,15 @@ at::Tensor embedding(const at::Tensor& ids, tensor::Param& weight, tensor::GradQ
                  "ids must be [b, s] int64, are ", ids.sizes(), " ", ids.scalar_type());
   ESPALIER_CHECK(weight.value.dim() == 2 && weight.value.is_contiguous(), "weight ", weight.value.sizes());
   if (!at::GradMode::is_enabled() || !weight.has_grad()) return gather_rows(ids, weight.value, first_row);
-  const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(at::kFloat)).requires_grad_();
-  return Embedding::apply(anchor, ids, Embedding::State{&weight, &queue, first_row});
+  return Embedding::apply(requires_gradient(), ids, Embedding::State{&weight, &queue, first_row});
+}
+
+at::Tensor embedding_columns(const at::Tensor& ids, tensor::Param& weight, tensor::GradQueue& queue) {
+  ESPALIER_CHECK(ids.dim() == 1 && ids.is_contiguous() && ids.scalar_type() == at::kLong, "ids must be [n] int64, are ",
+                 ids.sizes(), " ", ids.scalar_type());
+  ESPALIER_CHECK(weight.value.dim() == 2 && weight.value.is_contiguous(), "weight ", weight.value.sizes());
+  if (!at::GradMode::is_enabled() || !weight.has_grad()) return gather_columns(ids, weight.value);
+  return EmbeddingColumns::apply(requires_gradient(), EmbeddingColumns::State{&weight, &queue, ids.unsqueeze(0)});
 }
 
 }  // namespace espalier::kernels

@@ -16,4 +16,9 @@ namespace espalier::kernels {
 // The result requires a gradient (when gradients are enabled) although no input does.
 at::Tensor embedding(const at::Tensor& ids, tensor::Param& weight, tensor::GradQueue& queue, int64_t first_row = 0);
 
+// For small tables that are used in fp32, whatever the compute type: ids: [n] int64; weight: [rows, h], all rows.
+// Result [h, n] fp32, contiguous; of it and of the gradient the same holds as above, the gradient never rounded.
+// The result may be given to recomputed layers as it is: each of them that runs backward adds its part by itself.
+at::Tensor embedding_columns(const at::Tensor& ids, tensor::Param& weight, tensor::GradQueue& queue);
+
 }  // namespace espalier::kernels

@@ -89,6 +89,46 @@ TEST(Embedding, IdsOfAnotherTypeOrShapeAreABug) {
   EXPECT_THROW(embedding(at::zeros({6}, at::kLong), weight.param, queue), InternalError);
 }
 
+TEST_P(EmbeddingTest, ColumnsAreTheRowsInFp32AndTheirGradientIsNotRounded) {
+  for (const int64_t hidden : {1, 7, 33}) {
+    for (const int64_t count : {1, 65, 300}) {
+      TestParam weight(random({11, hidden}, GetParam(), 1));
+      tensor::GradQueue queue;
+      const at::Tensor ids = ids_of(1, count, 11).select(0, 0);
+      const at::Tensor y = embedding_columns(ids, weight.param, queue), dy = random({hidden, count}, at::kFloat, 2);
+      EXPECT_TRUE(y.is_contiguous());
+      EXPECT_TRUE(at::equal(y.detach(), weight.param.value.to(at::kFloat).index_select(0, ids).t()));
+      at::Tensor expected = weight.param.grad.clone();
+      y.backward(dy);
+      for (int64_t i = 0; i < count; ++i) expected[ids[i].item<int64_t>()] += dy.select(1, i);
+      EXPECT_TRUE(at::equal(weight.param.grad, expected)) << hidden << " " << count;
+    }
+  }
+}
+
+// As layers do that run again for their backward pass.
+TEST(Embedding, ColumnsTakeSeveralBackwardPasses) {
+  TestParam weight(random({5, 3}, at::kFloat, 1));
+  tensor::GradQueue queue;
+  const at::Tensor ids = at::tensor({0, 4, 4, 1}, at::kLong);
+  const at::Tensor y = embedding_columns(ids, weight.param, queue);
+  (y * 1).sum().backward();
+  (y * 2).sum().backward();
+  EXPECT_TRUE(at::equal(weight.added(), at::tensor({3, 3, 0, 0, 6}, at::kDouble).view({5, 1}).expand({5, 3})));
+}
+
+TEST(Embedding, ColumnsBuildNoGraphWithoutGradients) {
+  TestParam weight(random({5, 7}, at::kFloat, 1));
+  tensor::GradQueue queue;
+  const at::Tensor ids = at::zeros({3}, at::kLong);
+  tensor::Param frozen{.spec = nullptr, .value = weight.param.value, .grad = {}};
+  EXPECT_FALSE(embedding_columns(ids, frozen, queue).requires_grad());
+  EXPECT_THROW(embedding_columns(ids.view({1, 3}), weight.param, queue), InternalError);
+  EXPECT_THROW(embedding_columns(ids.to(at::kInt), weight.param, queue), InternalError);
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(embedding_columns(ids, weight.param, queue).requires_grad());
+}
+
 INSTANTIATE_TEST_SUITE_P(ComputeTypes, EmbeddingTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
 
 }  // namespace embedding_test

@@ -47,6 +47,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
   attention.first_head = first_head_;
   if (attention.alibi_slopes.defined())
     attention.alibi_slopes = attention.alibi_slopes.narrow(0, first_head_, heads_.queries);
+  if (attention.relative_bias.defined() && context_ranks_.size() > 1)
+    attention.relative_bias = attention.relative_bias.narrow(0, context_ranks_.rank() * heads_.queries, heads_.queries);
   // [s/cp, b, columns/tp] -> [s, b, columns/(tp*cp)]
   const at::Tensor qkv = prepare(dist::sequence_to_heads(query_key_value_.forward(x), context_ranks_), context);
   const at::Tensor mixed = dist::heads_to_sequence(kernels::attention(qkv, attention, heads_, layer_),

@@ -12,6 +12,7 @@
 namespace espalier::nn {
 
 struct ForwardContext {
+  // Slopes of ALiBi are those of all heads, a relative bias that of the tensor rank's.
   tensor::AttentionContext attention;
   // Of layers that attend to another sequence as well: what their queries see of it. Never causal; with a cache, that
   // keeps the other sequence's keys and values.

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace espalier::tensor {
@@ -48,8 +49,15 @@ struct AttentionContext {
   // 0: unlimited; otherwise a query sees no key that lies `window` or more positions before it. With kCausal it thus
   // sees at most `window` keys, itself included.
   int64_t window = 0;
+  // What scores are multiplied by; without one 1 / sqrt(head size).
+  std::optional<double> scale;
   // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
+  // A bias of each local query head by distance, [heads, 2 n - 1] float32; undefined without one. Entry
+  // n - 1 + (key - query) is added to the scaled score of that query and key, positions counted from the start of the
+  // row (what is in the cache included); n is at least the number of keys of the longest row. It may carry a graph: its
+  // gradient is the sum over all rows of the batch.
+  at::Tensor relative_bias;
   KeyValueCache* cache = nullptr;
 
   // Dropout of attention probabilities: site = layer, counter = sample number, global head, query, key / 4.

@@ -85,6 +85,7 @@ struct Mask {
   bool alibi, documents, dropout;
   int64_t window;
   Range range = Range::kCausal;
+  bool relative = false, scaled = false;  // a bias by distance, a scale of the caller's
 };
 constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
                            {"alibi", true, false, false, 0},
@@ -97,7 +98,12 @@ constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
                            {"prefix", false, false, false, 0, Range::kPrefix},
                            {"prefix, everything", true, false, true, 20, Range::kPrefix},
                            {"padding", false, false, false, 0, Range::kPadding},
-                           {"padding, everything", true, false, true, 20, Range::kPadding}};
+                           {"padding, everything", true, false, true, 20, Range::kPadding},
+                           {"relative", false, false, false, 0, Range::kCausal, true},
+                           {"relative, full", false, false, false, 0, Range::kFull, true, true},
+                           {"relative, everything", true, true, true, 20, Range::kCausal, true, true},
+                           {"relative, full, everything", true, true, true, 20, Range::kFull, true, true},
+                           {"relative, padding", false, false, true, 0, Range::kPadding, true, true}};
 
 // Of two rows of s queries that see some of sk keys. Padding: row 0 has it before and after, in row 1 is nothing else;
 // it sees nothing.
@@ -118,6 +124,8 @@ tensor::AttentionContext context_of(const Mask& mask, kernels::Heads heads, int6
   tensor::AttentionContext context;
   context.window = mask.window;
   set_range(context, mask.range, s, s, device);
+  if (mask.scaled) context.scale = 0.4;
+  if (mask.relative) context.relative_bias = leaf(random({heads.queries, 2 * (s + 40) - 1}, at::kFloat, 3), device);
   if (mask.alibi) context.alibi_slopes = kernels::alibi_slopes(heads.queries).to(device);
   if (mask.documents) {
     const at::Tensor starts = at::arange(s, at::kInt).div(10, "floor").to(at::kInt) * 10;
@@ -136,9 +144,11 @@ tensor::AttentionContext context_of(const Mask& mask, kernels::Heads heads, int6
 Tensors attend(at::ScalarType type, const Mask& mask, kernels::Heads heads, int64_t s, int64_t head_size,
                at::Device device) {
   const at::Tensor qkv = leaf(random({s, 2, heads.columns(head_size)}, type, 1), device);
-  const at::Tensor y = kernels::attention(qkv, context_of(mask, heads, s, device), heads, 4);
+  const tensor::AttentionContext context = context_of(mask, heads, s, device);
+  const at::Tensor y = kernels::attention(qkv, context, heads, 4);
   torch::autograd::backward({y}, {random(y.sizes(), type, 2).to(device)});
-  return {y, qkv.grad()};
+  if (!mask.relative) return {y, qkv.grad()};
+  return {y, qkv.grad(), context.relative_bias.grad()};
 }
 
 // bf16: the CPU rounds probabilities and their gradients before its products, the device does not.
@@ -164,6 +174,19 @@ TEST(DeviceAttention, AgreesInEveryTypeAndSize) {
               return attend(type, kMasks[5], {1, 1}, s, head_size, device);
             },
             units(type));
+}
+
+TEST(DeviceAttention, ABiasByDistanceAgreesInEveryTypeAndSize) {
+  for (const auto type : kTypes)
+    for (const int64_t s : {7, 32, 100})
+      for (const Mask& mask : kMasks)
+        if (mask.relative)
+          expect_agreement(
+              mask.name, type,
+              [&](at::Device device) {
+                return attend(type, mask, {4, 2}, s, 20, device);
+              },
+              units(type));
 }
 
 TEST(DeviceAttention, AgreesUnderEveryRangeInEveryTypeAndSize) {
@@ -244,6 +267,7 @@ TEST(DeviceAttention, AgreesBehindACache) {
         cache.lengths = {0, 0};
         tensor::AttentionContext context;
         context.cache = &cache;
+        context.relative_bias = random({4, 2 * 40 - 1}, at::kFloat, 4).to(device);
         const at::Tensor first =
             kernels::attention(random({34, 2, heads.columns(16)}, at::kFloat, 1).to(device), context, heads, 0);
         cache.lengths = {34, 5};  // of the second row, the rest was padding

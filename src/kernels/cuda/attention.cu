@@ -6,9 +6,13 @@
 // is written by one block, so nothing depends on the order in which blocks run; scores are computed once more for dQ.
 // Positions are below 2^31, so what a query sees is kept in 32 bits.
 //
-//   forward: x = scale q k + slope (key - query), softmax running over tiles, O = sum p v;  lse = log2 sum 2^x
+//   forward: x = scale q k + slope (key - query) + bias of that distance, softmax running over tiles, O = sum p v;
+//            lse = log2 sum 2^x
 //   backward: P = 2^(x - lse);  dP = dO V^T;  dS = P (mask dP - D), D = rowsum(dO O);
-//             dV = (mask P)^T dO;  dK = scale dS^T Q;  dQ = scale dS K
+//             dV = (mask P)^T dO;  dK = scale dS^T Q;  dQ = scale dS K;  d bias = sum of dS over all pairs of a
+//             distance
+// That last sum has a block for each diagonal of tiles, which computes the scores of its tiles a third time: their dS
+// added up as they lie, then by distance; then the rows of the batch are added in order.
 #include <algorithm>
 
 #include "kernels/cuda/element_math.h"
@@ -76,8 +80,12 @@ struct Pair {
   // The exponent of a probability; minus infinity where the key is not seen.
   __device__ float exponent(float product, int64_t query, int64_t key, const Keys& seen) const {
     if (!seen.has(key)) return -INFINITY;
-    const float slope = problem.slopes != nullptr ? problem.slopes[head] * kLog2E : 0;
-    return fmaf(product, problem.scale * kLog2E, slope * static_cast<float>(key - position(query)));
+    const int64_t distance = key - position(query);
+    float bias = problem.slopes != nullptr ? problem.slopes[head] * kLog2E * static_cast<float>(distance) : 0;
+    if (problem.relative_bias != nullptr)
+      bias = fmaf(problem.relative_bias[head * (2 * problem.relative_reach + 1) + problem.relative_reach + distance],
+                  kLog2E, bias);
+    return fmaf(product, problem.scale * kLog2E, bias);
   }
   // 0 or 1 / (1 - p)
   __device__ float keep_factor(int64_t query, int64_t key) const {
@@ -324,6 +332,74 @@ __global__ void __launch_bounds__(kThreads)
   write_rows<kChannels>(pair, gradients.value, first_key + own_row, pair.num_keys, d_values, ones);
 }
 
+// Diagonal number x has the tiles of keys that lie x - (query tiles - 1) after their tile of queries. Its sums go by
+// key - query, from -(kTile - 1) to kTile - 1 beside the distance of the tiles.
+constexpr int kDistances = 2 * kTile - 1;
+__global__ void __launch_bounds__(kThreads) diagonal_kernel(AttentionProblem problem, AttentionGradients gradients,
+                                                            AttentionScratch scratch, int64_t num_diagonals) {
+  __shared__ float sums_of_pairs[kTile][kTile + 1];  // [query][key]
+  const Pair pair = pair_of(problem, blockIdx.y);
+  const int features = static_cast<int>(problem.head_size), lane = threadIdx.x % kWarp;
+  const int own_row = threadIdx.x / kWarp * kRowsOfWarp;
+  const Tile queries = shared_tile(problem, 0), d_results = shared_tile(problem, 1), keys = shared_tile(problem, 2),
+             values = shared_tile(problem, 3);
+  const int64_t query_tiles = (problem.num_queries + kTile - 1) / kTile;
+  const int64_t keys_after = (int64_t{blockIdx.x} - (query_tiles - 1)) * kTile;
+  float sums[kRowsOfWarp] = {};
+  for (int64_t first_query = max(-keys_after, int64_t{0}); first_query < problem.num_queries; first_query += kTile) {
+    const int64_t first_key = first_query + keys_after;
+    const KeyRange range = keys_of_tile(pair, first_query);
+    if (range.first >= first_key + kTile || range.end <= first_key) continue;  // the same for the whole block
+    __syncthreads();
+    load(queries, pair, problem.query, first_query, problem.num_queries);
+    load(d_results, pair, gradients.result, first_query, problem.num_queries);
+    load(keys, pair, problem.key, first_key, pair.num_keys);
+    load(values, pair, problem.value, first_key, pair.num_keys);
+    __syncthreads();
+    float products[kRowsOfWarp], d_probabilities[kRowsOfWarp];
+    dot_rows(queries, own_row, keys, features, products);
+    dot_rows(d_results, own_row, values, features, d_probabilities);
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const int64_t query = first_query + own_row + r;
+      sums[r] += score_gradient(pair, pair.keys_of(query), query, first_key + lane, products[r], d_probabilities[r],
+                                scratch.row_dots)
+                     .d_score;
+    }
+  }
+  for (int r = 0; r < kRowsOfWarp; ++r) sums_of_pairs[own_row + r][lane] = sums[r];
+  __syncthreads();
+  if (threadIdx.x >= kDistances) return;
+  const int distance = static_cast<int>(threadIdx.x) - (kTile - 1);
+  float sum = 0;
+  for (int query = max(0, -distance); query < min(kTile, kTile - distance); ++query)
+    sum += sums_of_pairs[query][query + distance];
+  scratch.diagonals[(int64_t{blockIdx.y} * num_diagonals + blockIdx.x) * kDistances + threadIdx.x] = sum;
+}
+
+// Element of the gradient of the bias: a distance is in two diagonals, or in one where it is that of whole tiles.
+struct DiagonalSums {
+  const float* diagonals;
+  float* gradient;
+  int64_t batch, heads, num_diagonals, query_tiles, reach;
+
+  __device__ void operator()(int64_t element) const {
+    const int64_t head = element / (2 * reach + 1), distance = element % (2 * reach + 1) - reach;
+    const int64_t from_first = distance + query_tiles * kTile;  // not negative where a diagonal has it
+    const int64_t after = from_first / kTile, rest = from_first % kTile;
+    float sum = 0;
+    for (int64_t row = 0; row < batch && from_first >= 0; ++row) {
+      const float* const of_row = diagonals + (row * heads + head) * num_diagonals * kDistances;
+      if (after >= 1 && after <= num_diagonals) sum += of_row[(after - 1) * kDistances + kTile - 1 + rest];
+      if (rest > 0 && after < num_diagonals) sum += of_row[after * kDistances + rest - 1];
+    }
+    gradient[element] = sum;
+  }
+};
+
+int64_t num_diagonals(const AttentionProblem& problem) {
+  return int64_t{num_blocks(problem.num_queries, kTile)} + num_blocks(problem.num_keys, kTile) - 1;
+}
+
 // Tiles of queries or of keys along x; query heads, or groups of them, of all rows along y.
 dim3 grid_of(int64_t positions, int64_t per_block, int64_t heads) {
   ESPALIER_CHECK(heads <= 65535, heads, " heads of all rows in one call");
@@ -353,21 +429,32 @@ void attention_forward(const AttentionProblem& problem, Stream stream) {
   });
 }
 
-void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients, float* row_dots,
-                        Stream stream) {
+int64_t attention_diagonals(const AttentionProblem& problem) { return num_diagonals(problem) * kDistances; }
+
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients,
+                        const AttentionScratch& scratch, Stream stream) {
   const int64_t groups = problem.batch * problem.groups, heads = groups * problem.members;
   launch("attention_row_dots", row_dots_kernel,
          {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
-         row_dots);
+         scratch.row_dots);
   const dim3 key_tiles = grid_of(problem.num_keys, kTile, groups);
   const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
   const int bytes = shared_bytes(problem, 4);
   with_channels(problem.head_size, [&](auto channels) {
     launch("attention_key_gradient", key_gradient_kernel<channels>, {key_tiles, kThreads, bytes, stream}, problem,
-           gradients, row_dots);
+           gradients, scratch.row_dots);
     launch("attention_query_gradient", query_gradient_kernel<channels>, {query_tiles, kThreads, bytes, stream}, problem,
-           gradients, row_dots);
+           gradients, scratch.row_dots);
   });
+  if (gradients.relative_bias == nullptr) return;
+  const int64_t diagonals = num_diagonals(problem);
+  launch("attention_diagonals", diagonal_kernel, {grid_of(diagonals, 1, heads), kThreads, bytes, stream}, problem,
+         gradients, scratch, diagonals);
+  launch_for_each(
+      "attention_relative_bias",
+      DiagonalSums{scratch.diagonals, gradients.relative_bias, problem.batch, problem.groups * problem.members,
+                   diagonals, int64_t{num_blocks(problem.num_queries, kTile)}, problem.relative_reach},
+      problem.groups * problem.members * (2 * problem.relative_reach + 1), stream);
 }
 
 }  // namespace espalier::cuda

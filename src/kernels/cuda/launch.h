@@ -124,9 +124,14 @@ void softmax_gradient(Element type, const LogitBlock& block, const float* log_su
 
 inline constexpr int64_t kMaxHeadSize = 256;
 void attention_forward(const AttentionProblem& problem, Stream stream);
-// row_dots: [b, query heads, num_queries] fp32, scratch.
-void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients, float* row_dots,
-                        Stream stream);
+// Scratch, fp32. Tiles of queries and of keys whose numbers differ by the same make a diagonal.
+struct AttentionScratch {
+  float* row_dots;   // [b, query heads, num_queries]
+  float* diagonals;  // [b, query heads, attention_diagonals(problem)], where the relative bias has a gradient
+};
+int64_t attention_diagonals(const AttentionProblem& problem);  // sums of all diagonals
+void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients,
+                        const AttentionScratch& scratch, Stream stream);
 
 // ---- optimizer
 

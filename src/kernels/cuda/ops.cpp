@@ -282,7 +282,12 @@ class CudaOps : public kernels::DeviceOps {
   void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {
     at::Tensor numbers[2];
     const at::Tensor row_dots = empty_floats({problem.batch, problem.heads(), problem.num_queries});
-    cuda::attention_backward(with_numbers(problem, numbers), gradients, row_dots.mutable_data_ptr<float>(),
+    at::Tensor diagonals;
+    if (gradients.relative_bias != nullptr)
+      diagonals = empty_floats({problem.batch, problem.heads(), attention_diagonals(problem)});
+    cuda::attention_backward(with_numbers(problem, numbers), gradients,
+                             {.row_dots = row_dots.mutable_data_ptr<float>(),
+                              .diagonals = diagonals.defined() ? diagonals.mutable_data_ptr<float>() : nullptr},
                              current_stream());
   }
 

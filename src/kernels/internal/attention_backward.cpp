@@ -4,7 +4,8 @@
 //   P = 2^(K Q^T - lse);  dP = V dO^T;  dS = P (dP - D);  dV += P dO;  dK += dS Q;  dQ^T += K^T dS
 // D = rowsum(dO O). dK and dV of a group are sums over its query heads, one head after another. Threads that share a
 // group take its tiles of keys in turn; each adds to a tile of dQ when the one that has the tile of keys before its own
-// has done so.
+// has done so. The gradient of a bias by distance is the sum of dS over all pairs of that distance: of each tile, then
+// of the tiles of one tile of keys, then of those, in the same turn, then of the rows of the batch.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -40,6 +41,9 @@ struct KeyBuffers {
   float *products, *d_probabilities, *sums;
   char *probabilities, *d_scores, *d_scores_interleaved;
   float* bias;
+  // Sums of dS by distance, where there is a bias by distance: of one tile as softmax_backward writes them, and of all
+  // tiles of queries, [query tiles + 1][kTile], by kTile - 1 + query - (key - first key of the tile).
+  float *tile_distances, *distances;
 
   KeyBuffers(const Geometry& g, Carver& carver) {
     for (char** panel : {&key_rows, &key_transposed, &value_rows, &rows, &other_rows}) {
@@ -49,6 +53,9 @@ struct KeyBuffers {
     for (char** scores : {&probabilities, &d_scores, &d_scores_interleaved}) *scores = carver.take<char>(g.score_bytes);
     sums = carver.take<float>(g.sums_bytes);
     bias = carver.take<float>(kTile * 4);
+    const int64_t of_distances = g.problem.relative_bias != nullptr ? kTile * 4 : 0;
+    tile_distances = carver.take<float>(2 * of_distances);
+    distances = carver.take<float>((g.query_tiles + 1) * of_distances);
   }
 };
 
@@ -87,12 +94,14 @@ struct SharedBuffers {
   SharedBuffers(const Geometry& g, Carver& carver) : keys(g, carver), sums(g, carver) {}
 };
 
-// Who may add to each tile of a head's dQ: the tile of keys whose turn it is.
+// Who may add to each tile of a head's dQ, and, by the number after the last tile's, to its sums by distance: the tile
+// of keys whose turn it is.
 class Turns {
  public:
-  explicit Turns(const Head& head) : turns_(new std::atomic<int32_t>[head.geometry.query_tiles]) {
+  explicit Turns(const Head& head) : turns_(new std::atomic<int32_t>[head.geometry.query_tiles + 1]) {
     for (int64_t tile = 0; tile < head.geometry.query_tiles; ++tile)
       turns_[tile] = static_cast<int32_t>(head.queries(tile).first_tile);
+    turns_[head.geometry.query_tiles] = 0;
   }
   // Sleeps if it takes long: the other thread may be waiting for the processor that this one has.
   void wait(int64_t query_tile, int64_t key_tile) const {
@@ -108,15 +117,33 @@ class Turns {
   std::unique_ptr<std::atomic<int32_t>[]> turns_;
 };
 
+// Where the gradients of a problem go, and the sums of each row and head by distance: [row][query head][distance].
+struct Outputs {
+  const AttentionGradients& gradients;
+  std::vector<float> distances;  // empty: not wanted
+
+  Outputs(const AttentionProblem& problem, const AttentionGradients& to) : gradients(to) {
+    if (to.relative_bias != nullptr) distances.assign(problem.batch * problem.heads() * problem.num_distances(), 0.0f);
+  }
+  // At distance 0; null: not wanted.
+  float* distances_of(const Head& head) {
+    const AttentionProblem& problem = head.problem();
+    if (distances.empty()) return nullptr;
+    return distances.data() + (head.row * problem.heads() + head.number()) * problem.num_distances() +
+           problem.relative_reach;
+  }
+};
+
 // One head's way through the backward pass.
 struct HeadGradients {
   Head head;
   const AttentionGradients& gradients;
   QueryPanels panels;
+  float* distances;
   std::unique_ptr<Turns> turns;  // none where one thread has the whole group
 
-  HeadGradients(const Head& head, const AttentionGradients& gradients, const QueryPanels& panels)
-      : head(head), gradients(gradients), panels(panels) {}
+  HeadGradients(const Head& head, Outputs& outputs, const QueryPanels& panels)
+      : head(head), gradients(outputs.gradients), panels(panels), distances(outputs.distances_of(head)) {}
 
   void load_query_tile(int64_t tile, const KeyBuffers& buffers) const;
   // The group's heads must come in their order: the first clears the sums, the last writes them out.
@@ -125,6 +152,7 @@ struct HeadGradients {
  private:
   void load_key_tile(int64_t tile, const KeyBuffers& buffers) const;
   void add_to_query_tile(int64_t key_tile, int64_t query_tile, const KeyBuffers& buffers) const;
+  void add_to_distances(int64_t key_tile, const KeyBuffers& buffers) const;
 };
 
 void HeadGradients::load_query_tile(int64_t tile, const KeyBuffers& buffers) const {
@@ -170,6 +198,18 @@ void HeadGradients::add_to_query_tile(int64_t key_tile, int64_t query_tile, cons
   if (turns) turns->pass(query_tile, key_tile);
 }
 
+// The sums of one tile of keys.
+void HeadGradients::add_to_distances(int64_t key_tile, const KeyBuffers& buffers) const {
+  const Geometry& g = head.geometry;
+  if (turns) turns->wait(g.query_tiles, key_tile);
+  const int64_t farthest = key_tile * kTile + kTile - 1, reach = g.problem.relative_reach;
+  const int64_t nearest = farthest - (g.query_tiles + 1) * kTile + 1;
+  // Beyond the reach lie the places of positions that do not exist.
+  for (int64_t distance = std::max(nearest, -reach); distance <= std::min(farthest, reach); ++distance)
+    distances[distance] += buffers.distances[farthest - distance];
+  if (turns) turns->pass(g.query_tiles, key_tile);
+}
+
 void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, const KeySums& sums) const {
   const Geometry& g = head.geometry;
   const Geometry::TileRange seen = g.key_tiles_of(head.row);
@@ -178,7 +218,9 @@ void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, co
     for (float* sum : {sums.d_key, sums.d_value}) std::memset(sum, 0, g.sums_bytes);
   }
   std::memset(buffers.bias, 0, kTile * 4);
+  if (distances != nullptr) std::memset(buffers.distances, 0, (g.query_tiles + 1) * kTile * 4);
   ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
+  tile.relative_sums = buffers.tile_distances;
   for (int64_t query_tile = 0; query_tile < g.query_tiles; ++query_tile) {
     const QueryTile& queries = head.queries(query_tile);
     if (!queries.sees(key_tile)) continue;
@@ -190,23 +232,26 @@ void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, co
     g.ops.softmax_backward(tile, buffers.d_probabilities, panels.log_sum_exp + query_tile * kTile,
                            panels.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,
                            buffers.d_scores_interleaved);
+    if (distances != nullptr)
+      for (int64_t i = 0; i < 2 * kTile; ++i) buffers.distances[query_tile * kTile + i] += buffers.tile_distances[i];
     g.ops.multiply(sums.d_value, buffers.probabilities, panels.d_result_interleaved + offset, kTile, g.padded, kTile,
                    true);
     g.ops.multiply(sums.d_key, buffers.d_scores, panels.query_interleaved + offset, kTile, g.padded, kTile, true);
     add_to_query_tile(key_tile, query_tile, buffers);
   }
+  if (distances != nullptr) add_to_distances(key_tile, buffers);
   if (head.member + 1 < g.problem.members) return;
   head.store(sums.d_key, g.problem.scale, gradients.key, key_tile, head.num_keys());
   head.store(sums.d_value, 1.0f, gradients.value, key_tile, head.num_keys());
 }
 
 // The groups from `first_group` on, tile by tile on all threads.
-void backward_shared(const Geometry& g, const AttentionGradients& gradients, int64_t first_group) {
+void backward_shared(const Geometry& g, Outputs& outputs, int64_t first_group) {
   const int64_t num_shared = g.num_groups - first_group, members = g.problem.members;
   Carver carver(shared_workspace().reserve(num_shared * members * bytes_of<QueryPanels>(g)));
   std::vector<HeadGradients> heads;
   for (int64_t i = 0; i < num_shared * members; ++i) {
-    heads.emplace_back(Head(g, first_group + i / members, i % members), gradients, QueryPanels(g, carver));
+    heads.emplace_back(Head(g, first_group + i / members, i % members), outputs, QueryPanels(g, carver));
     heads.back().turns = std::make_unique<Turns>(heads.back().head);
   }
   for_each<KeyBuffers>(g, num_shared * members * g.query_tiles, [&](int64_t i, const KeyBuffers& buffers) {
@@ -220,21 +265,33 @@ void backward_shared(const Geometry& g, const AttentionGradients& gradients, int
   });
 }
 
+// The gradient of the bias by distance: the sums of all rows.
+void sum_rows(const AttentionProblem& problem, const std::vector<float>& rows, float* sum) {
+  const int64_t count = problem.heads() * problem.num_distances();
+  at::parallel_for(0, count, kScores, [&](int64_t begin, int64_t end) {
+    std::copy(rows.data() + begin, rows.data() + end, sum + begin);
+    for (int64_t row = 1; row < problem.batch; ++row)
+      for (int64_t i = begin; i < end; ++i) sum[i] += rows[row * count + i];
+  });
+}
+
 }  // namespace
 
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) {
   const Geometry geometry(problem);
+  Outputs outputs(problem, gradients);
   const int64_t num_whole = num_whole_groups(geometry, geometry.key_tiles);
   for_each<BackwardGroupBuffers>(geometry, num_whole, [&](int64_t group, const BackwardGroupBuffers& buffers) {
     for (int64_t member = 0; member < problem.members; ++member) {
-      const HeadGradients head(Head(geometry, group, member), gradients, buffers.queries);
+      const HeadGradients head(Head(geometry, group, member), outputs, buffers.queries);
       for (int64_t tile = 0; tile < geometry.query_tiles; ++tile) head.load_query_tile(tile, buffers.keys);
       for (int64_t tile = 0; tile < geometry.key_tiles; ++tile) {
         head.add_key_tile(tile, buffers.keys, buffers.key_sums(geometry, tile));
       }
     }
   });
-  if (num_whole < geometry.num_groups) backward_shared(geometry, gradients, num_whole);
+  if (num_whole < geometry.num_groups) backward_shared(geometry, outputs, num_whole);
+  if (gradients.relative_bias != nullptr) sum_rows(problem, outputs.distances, gradients.relative_bias);
 }
 
 }  // namespace espalier::kernels

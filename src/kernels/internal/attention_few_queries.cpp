@@ -1,8 +1,8 @@
 // Attention of single queries: reads every key and value where it lies, in its type, once for all query heads of its
 // group, and makes no tile.
 //
-// Per query, over chunks of keys: x = scale q k + slope (key - query), the online softmax of attention_forward.cpp, and
-// o = 2^(m - m') o + sum of p v. In fp32; probabilities are not rounded.
+// Per query, over chunks of keys: x = scale q k + slope (key - query) + bias of that distance, the online softmax of
+// attention_forward.cpp, and o = 2^(m - m') o + sum of p v. In fp32; probabilities are not rounded.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -34,6 +34,7 @@ struct Task {
 struct Running {
   float *query, *result;  // [padded] fp32; the query times the scale
   float slope, max, sum;
+  const float* relative;  // bias by distance, at distance 0; null: none
 };
 
 // Adds the keys `key` .. `key + count - 1`; `keys` and `values` are where these lie.
@@ -42,6 +43,8 @@ void add_chunk(const AttentionProblem& problem, const TileOps& ops, Running& hea
   const int64_t features = problem.head_size;
   float scores[kChunk + 1];  // one more: the factor of what came before
   ops.dot_rows(problem.type, head.query, keys, problem.key.position_stride, count, features, scores);
+  if (head.relative != nullptr)
+    for (int64_t i = 0; i < count; ++i) scores[i] += head.relative[key + i - position] * kLog2OfE;
   float new_max = head.max;
   for (int64_t i = 0; i < count; ++i) {
     scores[i] += head.slope * static_cast<float>(key + i - position);
@@ -70,7 +73,8 @@ void attend(const AttentionProblem& problem, const TileOps& ops, const Task& tas
     const int64_t member = task.first_member + i, number = task.group * problem.members + member;
     const float slope = problem.slopes == nullptr ? 0.0f : problem.slopes[number] * kLog2OfE;
     float* const query = buffer.data() + i * 2 * padded;
-    heads[i] = {query, query + padded, slope, std::numeric_limits<float>::lowest(), 0};
+    heads[i] = {
+        query, query + padded, slope, std::numeric_limits<float>::lowest(), 0, relative_bias_of(problem, number)};
     const float scale = problem.scale * kLog2OfE;
     ops.add_rows(problem.type, &scale, lies_at(problem.query, member, task.query), 0, 1, features, query);
   }

@@ -31,6 +31,28 @@ Geometry::Geometry(const AttentionProblem& p)
     }
     seen_.push_back(seen);
   }
+  if (p.relative_bias != nullptr) reverse_relative_bias();
+}
+
+void Geometry::reverse_relative_bias() {
+  const AttentionProblem& p = problem;
+  int64_t lowest = first_query(p, 0), highest = lowest;  // position of query 0 of a row
+  for (int64_t row = 1; row < p.batch; ++row) {
+    lowest = std::min(lowest, first_query(p, row));
+    highest = std::max(highest, first_query(p, row));
+  }
+  farthest_ = key_tiles * kTile - 1 - lowest;
+  const int64_t nearest = -(highest + query_tiles * kTile - 1);
+  relative_count_ = farthest_ - nearest + 1;
+  relative_.assign(p.heads() * relative_count_, 0.0f);
+  const int64_t begin = std::max(nearest, -p.relative_reach), end = std::min(farthest_, p.relative_reach);
+  for (int64_t head = 0; head < p.heads(); ++head) {
+    const float* const bias = relative_bias_of(p, head);
+    float* const reversed = relative_.data() + head * relative_count_ + farthest_;
+    const float slope = p.slopes != nullptr ? p.slopes[head] : 0.0f;
+    for (int64_t distance = begin; distance <= end; ++distance)
+      reversed[-distance] = (bias[distance] + slope * static_cast<float>(distance)) * kLog2E;
+  }
 }
 
 QueryTile::QueryTile(const AttentionProblem& problem, int64_t row, int64_t tile) {
@@ -87,7 +109,8 @@ void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t 
   tile.first = queries.first;
   tile.last = queries.last;
   tile.masked = queries.cuts(key_tile);
-  if (problem.slopes == nullptr) return;
+  tile.relative = head.geometry.relative(head.number(), key0, query0);
+  if (problem.slopes == nullptr || tile.relative != nullptr) return;
   const float slope = problem.slopes[head.number()] * kLog2E;
   for (int64_t key = 0; key < kTile; ++key) bias[key] = slope * static_cast<float>(key0 + key - query0);
 }

@@ -56,10 +56,21 @@ struct Geometry {
     int64_t first, end;
   };
   TileRange key_tiles_of(int64_t row) const { return seen_[row]; }
+  // The bias by distance of a query head as ScoreTile::relative has it, ALiBi's included, for keys from position `key0`
+  // and queries from position `query0` on; zeros beyond what there is. Null: none.
+  const float* relative(int64_t head, int64_t key0, int64_t query0) const {
+    if (relative_.empty()) return nullptr;
+    return relative_.data() + head * relative_count_ + farthest_ - (key0 - query0);
+  }
 
  private:
+  void reverse_relative_bias();
+
   std::vector<QueryTile> queries_;  // [row][query tile]
   std::vector<TileRange> seen_;     // [row]
+  // [query head][farthest_ - distance], times log2(e); farthest_: the largest distance in any tile.
+  std::vector<float> relative_;
+  int64_t farthest_ = 0, relative_count_ = 0;
 };
 
 // One query head of one row of the batch, with the keys and values of its group.
@@ -99,7 +110,7 @@ struct Head {
 // The tile of scores of a head, but for its place. `bias`: [kTile], zeros unless place() writes it.
 ScoreTile make_score_tile(const Head& head, const float* products, const float* bias);
 
-// Puts the tile at (key tile, query tile) and writes its bias.
+// Puts the tile at (key tile, query tile) and writes its bias, or says where its relative bias lies.
 void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
            float* bias);
 

@@ -34,6 +34,10 @@ struct AttentionProblem {
   int64_t window = 0;                  // 0: unlimited
   const float* slopes = nullptr;       // [query heads]; null: no ALiBi
   float scale = 1;
+  // Of each query head, by distance key - query = -reach .. reach: [query heads, 2 * reach + 1]; null: none. No query
+  // sees a key that is farther away.
+  const float* relative_bias = nullptr;
+  int64_t relative_reach = 0;
 
   // Dropout of probabilities (kernels/dropout.h); keep_scale = 1 / (1 - probability).
   bool dropout = false;
@@ -44,11 +48,13 @@ struct AttentionProblem {
   int64_t first_head = 0;                   // added to the number of a query head in the counter
 
   int64_t heads() const { return groups * members; }  // of queries
+  int64_t num_distances() const { return 2 * relative_reach + 1; }
 };
 
 struct AttentionGradients {
   AttentionOperand result;             // in: gradient of the result
   AttentionOperand query, key, value;  // out: written, not accumulated
+  float* relative_bias = nullptr;      // out: [query heads, 2 * reach + 1], written; null: not wanted
 };
 
 // Position of query 0 of a row.
@@ -58,6 +64,12 @@ inline int64_t first_query(const AttentionProblem& problem, int64_t row) {
 
 inline int64_t num_keys_of_row(const AttentionProblem& problem, int64_t row) {
   return problem.cache_lengths != nullptr ? problem.cache_lengths[row] + problem.num_queries : problem.num_keys;
+}
+
+// The bias of a query head at distance 0, the others around it; null: none.
+inline const float* relative_bias_of(const AttentionProblem& problem, int64_t head) {
+  if (problem.relative_bias == nullptr) return nullptr;
+  return problem.relative_bias + head * problem.num_distances() + problem.relative_reach;
 }
 
 struct VisibleKeys {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/internal/attention_tiles.h"
 
@@ -25,7 +26,7 @@ typename V::Float exp2(typename V::Float x) {
 }
 
 // Some lanes (queries) of a tile of scores.
-template <class V, bool kMasked, bool kDropout>
+template <class V, bool kMasked, bool kDropout, bool kRelative>
 struct Lanes {
   using Float = typename V::Float;
   using Int = typename V::Int;
@@ -43,7 +44,9 @@ struct Lanes {
 
   // The exponent of the probability of a key.
   Float score(int64_t key) const {
-    return V::fma(V::load(tile.products + key * kTile + lane), scale, V::set(tile.bias[key]));
+    const Float product = V::load(tile.products + key * kTile + lane);
+    if constexpr (kRelative) return V::fma(product, scale, V::load(tile.relative + lane - key));
+    return V::fma(product, scale, V::set(tile.bias[key]));
   }
   // x where the key is visible, else `otherwise`.
   Float visible(int64_t key, Float x, Float otherwise) const {
@@ -84,12 +87,12 @@ struct Lanes {
   }
 };
 
-template <class E, bool kMasked, bool kDropout>
+template <class E, bool kMasked, bool kDropout, bool kRelative>
 bool softmax_of(const ScoreTile& tile, float* max, float* sum, float* rescale, void* probabilities) {
   using Float = typename E::Float;
   bool rescaled = false;
   for (int64_t lane = 0; lane < kTile; lane += E::kLanes) {
-    const Lanes<E, kMasked, kDropout> lanes(tile, lane);
+    const Lanes<E, kMasked, kDropout, kRelative> lanes(tile, lane);
     const Float old_max = E::load(max + lane);
     Float new_max = old_max;
     for (int64_t key = 0; key < kTile; ++key) new_max = E::max(lanes.visible(key, lanes.score(key), old_max), new_max);
@@ -116,19 +119,57 @@ bool softmax_of(const ScoreTile& tile, float* max, float* sum, float* rescale, v
   return rescaled;
 }
 
+template <class E, bool kRelative>
+constexpr auto softmax_step(const ScoreTile& tile) {
+  if (tile.masked) return tile.dropout ? softmax_of<E, true, true, kRelative> : softmax_of<E, true, false, kRelative>;
+  return tile.dropout ? softmax_of<E, false, true, kRelative> : softmax_of<E, false, false, kRelative>;
+}
+
 template <class E>
 bool softmax(const ScoreTile& tile, float* max, float* sum, float* rescale, void* probabilities) {
-  const auto step = tile.masked ? (tile.dropout ? softmax_of<E, true, true> : softmax_of<E, true, false>)
-                                : (tile.dropout ? softmax_of<E, false, true> : softmax_of<E, false, false>);
+  const auto step = tile.relative != nullptr ? softmax_step<E, true>(tile) : softmax_step<E, false>(tile);
   return step(tile, max, sum, rescale, probabilities);
 }
 
-template <class E, bool kMasked, bool kDropout>
+// The sums of a tile [key][query] over the pairs of each distance.
+//
+// A vector of queries of one key is added as it is. Keys that are kLanes apart meet the same vectors, neighbours have
+// vectors of their own: a sum that has just been stored is not loaded again while it is on its way.
+template <class V>
+class DistanceSums {
+ public:
+  void add(int64_t key, int64_t lane, typename V::Float x) {
+    float* const sum = sums_[key % V::kLanes] + kTile - V::kLanes - key / V::kLanes * V::kLanes + lane;
+    V::store(sum, V::add(V::load(sum), x));
+  }
+  // to: [2 * kTile], by kTile - 1 + query lane - key.
+  void write(float* to) const {
+    for (int64_t i = 0; i < 2 * kTile; i += V::kLanes) V::store(to + i, V::zero());
+    for (int64_t key = 0; key < V::kLanes; ++key) {
+      for (int64_t i = 0; i < kColumns; i += V::kLanes) {
+        float* const sum = to + i + V::kLanes - 1 - key;
+        V::store(sum, V::add(V::load(sum), V::load(sums_[key] + i)));
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kColumns = 2 * kTile - V::kLanes;
+  alignas(64) float sums_[V::kLanes][kColumns] = {};
+};
+// What stands in its place where there is no relative bias.
+template <class V>
+struct NoSums {
+  void add(int64_t, int64_t, typename V::Float) {}
+};
+
+template <class E, bool kMasked, bool kDropout, bool kRelative>
 void softmax_backward_of(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
                          const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved) {
   using Float = typename E::Float;
+  std::conditional_t<kRelative, DistanceSums<E>, NoSums<E>> distances;
   for (int64_t lane = 0; lane < kTile; lane += E::kLanes) {
-    const Lanes<E, kMasked, kDropout> lanes(tile, lane);
+    const Lanes<E, kMasked, kDropout, kRelative> lanes(tile, lane);
     const Float offset = E::load(log_sum_exp + lane), dot = E::load(row_dots + lane);
     for (int64_t key = 0; key < kTile; key += 4) {
       Float p[4], d[4], factor[4];
@@ -139,6 +180,7 @@ void softmax_backward_of(const ScoreTile& tile, const float* d_probabilities, co
         d[i] = E::load(d_probabilities + (key + i) * kTile + lane);
         if constexpr (kDropout) d[i] = E::mul(d[i], factor[i]);
         d[i] = E::mul(p[i], E::sub(d[i], dot));
+        distances.add(key + i, lane, d[i]);
         if constexpr (kDropout) p[i] = E::mul(p[i], factor[i]);
       }
       for (int i = 0; i < 4; i += 2) {
@@ -148,14 +190,23 @@ void softmax_backward_of(const ScoreTile& tile, const float* d_probabilities, co
       }
     }
   }
+  if constexpr (kRelative) distances.write(tile.relative_sums);
+}
+
+template <class E, bool kRelative>
+constexpr auto softmax_backward_step(const ScoreTile& tile) {
+  if (tile.masked)
+    return tile.dropout ? softmax_backward_of<E, true, true, kRelative>
+                        : softmax_backward_of<E, true, false, kRelative>;
+  return tile.dropout ? softmax_backward_of<E, false, true, kRelative>
+                      : softmax_backward_of<E, false, false, kRelative>;
 }
 
 template <class E>
 void softmax_backward(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
                       const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved) {
-  const auto step = tile.masked
-                        ? (tile.dropout ? softmax_backward_of<E, true, true> : softmax_backward_of<E, true, false>)
-                        : (tile.dropout ? softmax_backward_of<E, false, true> : softmax_backward_of<E, false, false>);
+  const auto step =
+      tile.relative != nullptr ? softmax_backward_step<E, true>(tile) : softmax_backward_step<E, false>(tile);
   step(tile, d_probabilities, log_sum_exp, row_dots, probabilities, d_scores, d_scores_interleaved);
 }
 

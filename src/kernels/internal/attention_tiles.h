@@ -27,6 +27,10 @@ struct ScoreTile {
   const float* products = nullptr;  // [kTile keys][kTile queries] q k, unscaled
   float scale = 0;                  // of the products, times log2(e): exponents are to base 2
   const float* bias = nullptr;      // [kTile keys], times log2(e)
+  // Instead of that, by distance, times log2(e): of a query and a key in relative[query lane - key]; null: none.
+  const float* relative = nullptr;
+  // [2 * kTile]: softmax_backward writes the sum of dS over all pairs of a distance to [kTile - 1 + query lane - key].
+  float* relative_sums = nullptr;
 
   // Query lane sees the keys first .. last (positions); looked at only if masked.
   bool masked = false;
@@ -75,7 +79,8 @@ struct TileOps {
 
   // From the products and dP [kTile keys][kTile queries], per query the base-2 log-sum-exp and D = sum of dO O:
   // the probabilities times dropout factor (rows [key][query]) and dS = P (factor dP - D), both as rows and
-  // interleaved over keys (the same memory may serve both where g = 1).
+  // interleaved over keys (the same memory may serve both where g = 1). Where the tile has a relative bias, its sums of
+  // dS by distance, in fp32, of what was not rounded.
   void (*softmax_backward)(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
                            const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved);
 
