@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "convert/bert/formats.h"
 #include "convert/gpt/formats.h"
+#include "convert/t5/formats.h"
 
 namespace espalier::convert {
 
@@ -11,6 +12,7 @@ const std::vector<const FamilyFormats*>& all_formats() {
   static const std::vector<const FamilyFormats*> all = {
       &gpt_formats(),
       &bert_formats(),
+      &t5_formats(),
   };
   return all;
 }

@@ -30,6 +30,7 @@ const std::map<std::string, HfFormulas>& formulas_by_model_type() {
       {"gpt2", gpt2_formulas},     {"bloom", bloom_formulas}, {"llama", llama_formulas},
       {"mistral", llama_formulas}, {"qwen2", llama_formulas}, {"qwen3", llama_formulas},
       {"phi3", llama_formulas},    {"bert", bert_formulas},   {"megatron-bert", bert_formulas},
+      {"phi3", llama_formulas},    {"t5", t5_formulas},       {"mt5", t5_formulas},
   };
   return all;
 }

@@ -123,24 +123,37 @@ nn::ForwardContext TransformerStack::training_context(const pipeline::StageInput
   return context;
 }
 
+at::Tensor TransformerStack::run_layer(size_t number, const at::Tensor& x, const nn::ForwardContext& context,
+                                       const BesideStream& beside) const {
+  if (!beside.relative_bias.defined()) return layers_[number].forward(x, context, beside.encoded);
+  nn::ForwardContext with_bias = context;
+  with_bias.attention.relative_bias = beside.relative_bias;
+  return layers_[number].forward(x, with_bias, beside.encoded);
+}
+
+// Only what is defined can pass through a recomputed range.
 at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
-                                     const at::Tensor& encoded) const {
-  const auto layer = [this, context](int64_t number, const at::Tensor& in, const std::vector<at::Tensor>& beside) {
+                                     const BesideStream& beside) const {
+  std::vector<at::Tensor> tensors;
+  const bool has_encoded = beside.encoded.defined(), has_bias = beside.relative_bias.defined();
+  if (has_encoded) tensors.push_back(beside.encoded);
+  if (has_bias) tensors.push_back(beside.relative_bias);
+  const auto layer = [this, context, has_encoded, has_bias](int64_t number, const at::Tensor& in,
+                                                            const std::vector<at::Tensor>& passed) {
     const int64_t of_model = shape_.first_layer + first_layer_ + number;
-    const at::Tensor out = layers_[static_cast<size_t>(number)].forward(
-        dist::before_layer(gather_, of_model, in), *context, beside.empty() ? at::Tensor() : beside[0]);
-    return dist::after_layer(gather_, of_model, out);
+    const BesideStream read{.encoded = has_encoded ? passed.front() : at::Tensor(),
+                            .relative_bias = has_bias ? passed.back() : at::Tensor()};
+    const at::Tensor ready = dist::before_layer(gather_, of_model, in);
+    return dist::after_layer(gather_, of_model, run_layer(static_cast<size_t>(number), ready, *context, read));
   };
-  std::vector<at::Tensor> beside;
-  if (shape_.cross_attention) beside.push_back(encoded);
   for (const auto& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size()), num_before_))
-    x = pipeline::run_layers(range, x, layer, keepers_, beside);
+    x = pipeline::run_layers(range, x, layer, keepers_, tensors);
   return x;
 }
 
 at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context,
-                                           const at::Tensor& encoded) const {
-  for (const TransformerLayer& layer : layers_) x = layer.forward(x, context, encoded);
+                                           const BesideStream& beside) const {
+  for (size_t number = 0; number < layers_.size(); ++number) x = run_layer(number, x, context, beside);
   return x;
 }
 

@@ -55,6 +55,12 @@ struct DropoutRates {
   double hidden = 0, attention = 0;
 };
 
+// What all layers of a stack read besides their stream: the sequence of layers with cross-attention, and the bias of
+// self-attention by distance (tensor::AttentionContext::relative_bias). Gradients reach both.
+struct BesideStream {
+  at::Tensor encoded, relative_bias;
+};
+
 class TransformerStack {
  public:
   // The layers among the depths `part`. The builder's ParamSet holds their parameters, and with its grid outlives them.
@@ -72,14 +78,17 @@ class TransformerStack {
                                       const DropoutRates& rates, std::optional<int64_t> sequence_length = {}) const;
 
   // With recompute, and with values that come when a layer needs them. The context is shared: a recomputed range runs
-  // its layers again when the forward pass has long returned. `encoded`: of layers with cross-attention.
+  // its layers again when the forward pass has long returned.
   at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
-                     const at::Tensor& encoded = {}) const;
+                     const BesideStream& beside = {}) const;
   // Each layer once, with values that are there.
-  at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const at::Tensor& encoded = {}) const;
+  at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const BesideStream& beside = {}) const;
   void visit(tensor::ParamVisitor& visitor);
 
  private:
+  at::Tensor run_layer(size_t number, const at::Tensor& x, const nn::ForwardContext& context,
+                       const BesideStream& beside) const;
+
   StageOptions options_;
   families::TransformerShape shape_;
   const dist::Grid& grid_;

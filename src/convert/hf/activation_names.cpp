@@ -33,7 +33,10 @@ const std::vector<ActivationName>& table() {
 
 spec::Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& otherwise,
                                  bool gated) {
-  const std::string found = reader.text(key, otherwise);
+  return activation_of(reader, key, reader.text(key, otherwise), gated);
+}
+
+spec::Activation activation_of(ConfigReader& reader, const std::string& key, const std::string& found, bool gated) {
   std::vector<std::string> known;
   for (const ActivationName& row : table()) {
     if (row.gated != gated) continue;

@@ -1,4 +1,7 @@
 #include "convert/hf/internal/map_builder.h"
+
+#include <numeric>
+
 #include "base/error.h"
 
 namespace espalier::convert {
@@ -37,9 +40,20 @@ void HfMapBuilder::copy_vocabulary(const std::string& name, const std::string& t
 }
 
 void HfMapBuilder::add_qkv(const std::string& name, const HeadShape& heads, const std::vector<std::string>& theirs) {
+  add_groups(name, heads, {heads.num_heads / heads.num_groups, 1, 1}, theirs);
+}
+
+void HfMapBuilder::add_key_value(const std::string& name, const HeadShape& heads,
+                                 const std::vector<std::string>& theirs) {
+  add_groups(name, heads, {1, 1}, theirs);
+}
+
+void HfMapBuilder::add_groups(const std::string& name, const HeadShape& heads, const std::vector<int64_t>& counts,
+                              const std::vector<std::string>& theirs) {
   const std::vector<int64_t> shape = our_shape(name);
   const int64_t row = shape.size() > 1 ? shape[1] : 1;  // elements of a row
-  const int64_t groups = heads.num_groups, head = heads.head_size, queries = heads.num_heads / groups;
+  const int64_t groups = heads.num_groups, head = heads.head_size;
+  const int64_t of_group = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const auto their_shape = [&](int64_t count) {
     std::vector<int64_t> result = shape;
     result[0] = count;
@@ -47,14 +61,13 @@ void HfMapBuilder::add_qkv(const std::string& name, const HeadShape& heads, cons
   };
   const bool is_one = theirs.size() == 1;
   size_t target = 0;
-  if (is_one) target = map_.theirs.add(theirs[0], their_shape(groups * (queries + 2) * head));
+  if (is_one) target = map_.theirs.add(theirs[0], their_shape(groups * of_group * head));
   int64_t our_head = 0, their_head = 0;  // heads before this part: within a group of ours, in all of theirs
-  const int64_t counts[] = {queries, 1, 1};
-  for (size_t part = 0; part < 3; ++part) {
+  for (size_t part = 0; part < counts.size(); ++part) {
     const int64_t count = counts[part];
     if (!is_one) target = map_.theirs.add(theirs.at(part), their_shape(groups * count * head));
     map_.add({.sizes = {groups, count * head * row},
-              .ours = {ours(name), our_head * head * row, {(queries + 2) * head * row, 1}},
+              .ours = {ours(name), our_head * head * row, {of_group * head * row, 1}},
               .theirs = {target, (is_one ? their_head : 0) * head * row, {count * head * row, 1}}});
     our_head += count, their_head += groups * count;
   }

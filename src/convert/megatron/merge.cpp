@@ -25,18 +25,25 @@ struct RowRun {
   int64_t stored = 0, ours = 0, count = 0;
 };
 
+// Query, key and value of a head; key and value of cross-attention.
+int64_t parts_of_head(const ParamSpec& spec) {
+  if (spec.name.find(".query_key_value.") != std::string::npos) return 3;
+  return spec.name.find(".key_value.") != std::string::npos ? 2 : 1;
+}
+
 std::vector<RowRun> row_runs(const ParamSpec& spec, int64_t rows, const RowOrder& order) {
   std::vector<RowRun> runs;
-  if (order.version < 2 && spec.name.find("query_key_value.") != std::string::npos) {
-    const int64_t size = order.head_size, heads = rows / (3 * size);
+  const int64_t parts = parts_of_head(spec);
+  if (order.version < 2 && parts > 1) {
+    const int64_t size = order.head_size, heads = rows / (parts * size);
     for (int64_t head = 0; head < heads; ++head)
-      for (int64_t part = 0; part < 3; ++part) {
+      for (int64_t part = 0; part < parts; ++part) {
         if (order.version < 1) {
-          runs.push_back({(part * heads + head) * size, (head * 3 + part) * size, size});
+          runs.push_back({(part * heads + head) * size, (head * parts + part) * size, size});
           continue;
         }
         for (int64_t channel = 0; channel < size; ++channel)
-          runs.push_back({(head * size + channel) * 3 + part, (head * 3 + part) * size + channel, 1});
+          runs.push_back({(head * size + channel) * parts + part, (head * parts + part) * size + channel, 1});
       }
   } else if (order.activated_half_last && spec.name.find("mlp.dense_h_to_4h.") != std::string::npos) {
     runs = {{0, rows / 2, rows / 2}, {rows / 2, 0, rows / 2}};

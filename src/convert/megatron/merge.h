@@ -22,7 +22,7 @@ namespace espalier::convert {
 
 // In what order files hold rows that we hold otherwise.
 //   version < 1:  query_key_value of a rank as [3, heads, head size]; version < 2: [heads, head size, 3];
-//   from 2 on [heads, 3, head size], as ours.
+//   from 2 on [heads, 3, head size], as ours. key_value of cross-attention likewise, with 2 parts.
 //   activated_half_last: gated layers hold what is multiplied first, what passes the activation second.
 struct RowOrder {
   double version = 3;

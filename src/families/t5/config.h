@@ -15,6 +15,10 @@
 
 namespace espalier::families {
 
+// Learned: a vector for each place, from one table for encoder and decoder. Relative: a bias of attention scores by
+// distance, from a table for each of them, which all of its layers share.
+enum class T5Positions { kLearned, kRelative };
+
 // Field names are those of Megatron's options where there is one. Sizes are global.
 struct T5Config {
   int64_t num_layers = 0;          // of the encoder
@@ -23,13 +27,18 @@ struct T5Config {
   int64_t ffn_hidden_size = 0;  // 4 * hidden_size unless given
   int64_t num_attention_heads = 0;
   int64_t kv_channels = 0;  // head size; hidden_size / num_attention_heads unless given
-  int64_t max_position_embeddings = 0;
-  int64_t vocab_size = 0;         // of the tokenizer
-  int64_t padded_vocab_size = 0;  // rows of the embedding; fixed when the model is created
+  T5Positions positions = T5Positions::kLearned;
+  int64_t max_position_embeddings = 0;            // of learned positions
+  int64_t relative_attention_num_buckets = 32;    // of relative ones: rows of the table,
+  int64_t relative_attention_max_distance = 128;  // of which the last is for all that is farther
+  int64_t vocab_size = 0;                         // of the tokenizer
+  int64_t padded_vocab_size = 0;                  // rows of the embedding; fixed when the model is created
   spec::Activation activation = spec::Activation::kGeluTanh;
   spec::Normalization normalization = spec::Normalization::kLayerNorm;
   bool add_bias_linear = true;           // of all linear layers, and of the logits
   bool tie_output = true;                // the output layer uses the word embedding
+  bool scale_tied_output = false;        // what it multiplies is divided by sqrt(hidden_size) first
+  bool scale_attention = true;           // scores are divided by sqrt(kv_channels)
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   double layernorm_epsilon = 1e-5;
   double init_method_std = 0.02;
@@ -56,7 +65,6 @@ struct T5Settings {
   T5Config shape;
   std::string activation;  // empty: gelu, as the next two say
   bool gelu_is_fused = true, openai_gelu = false;
-  std::string position_type = "absolute";
   std::optional<int64_t> split_rank;  // pipeline stages of the encoder; half of them unless given
   int64_t decoder_seq_length = 0;
   double mask_probability = 0.15, short_probability = 0.1;
@@ -66,6 +74,10 @@ const config::Family& t5_family();
 
 // The model of a resolved run, with the run's vocabulary where that is known.
 T5Config t5_config(const config::RunConfig& run);
+T5Config t5_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary);
+
+// The options that make such a model, and of samples what options must say; the vocabulary is none of them.
+T5Settings t5_settings(const T5Config& model, int64_t decoder_length);
 
 // How the run's samples are made; the vocabulary is the caller's to add.
 data::SentenceSampleOptions t5_samples(const config::RunConfig& run);

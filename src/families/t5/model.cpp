@@ -3,6 +3,7 @@
 #include "config/unused_options.h"
 #include "data/sentence_dataset.h"
 #include "families/t5/internal/t5.h"
+#include "families/transformer_options.h"
 
 namespace espalier::families {
 namespace {
@@ -18,11 +19,16 @@ std::string t5_depth_name(const T5Config& model, int64_t depth) {
   return concat(decodes ? "decoder-" : "encoder-", std::string(5 - std::min<size_t>(5, number.size()), '0'), number);
 }
 
-spec::Ghost embed_ghost(spec::GhostOps& ops) { return ops.dropout(ops.add_positions(ops.look_up_words())); }
+spec::Ghost embed_ghost(spec::GhostOps& ops, bool learned_positions) {
+  spec::Ghost x = ops.look_up_words();
+  if (learned_positions) x = ops.add_positions(std::move(x));
+  return ops.dropout(std::move(x));
+}
 
 std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length, double decoder_length) {
   const double h = static_cast<double>(model.hidden_size), vocabulary = static_cast<double>(model.padded_vocab_size);
   const spec::Normalization norm = model.normalization;
+  const bool learned = model.positions == T5Positions::kLearned;
   // Every position of the encoder sees every other; padding is not known before the samples are.
   const spec::Depth encodes =
       layer_depth(model.encoder(), {.tokens = encoder_length, .pairs = encoder_length * encoder_length});
@@ -39,15 +45,15 @@ std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length,
                     .passed_on = encoder_length * h,
                     .summed_forward = encoder_length * h,
                     .tokens = encoder_length,
-                    .ghost = [](spec::GhostOps& ops, const spec::Ghost&) { return embed_ghost(ops); }};
+                    .ghost = [learned](spec::GhostOps& ops, const spec::Ghost&) { return embed_ghost(ops, learned); }};
   depths[static_cast<size_t>(model.num_layers)].after = [norm](spec::GhostOps& ops, const spec::Ghost& x) {
     return ops.norm(x, norm, false);
   };
   spec::Depth& first = depths[static_cast<size_t>(model.decoder_depth())];
   first.summed_forward += decoder_length * h;
-  first.before = [](spec::GhostOps& ops, const spec::Ghost& encoded) {
+  first.before = [learned](spec::GhostOps& ops, const spec::Ghost& encoded) {
     ops.keep_other(encoded);
-    return embed_ghost(ops);
+    return embed_ghost(ops, learned);
   };
   depths.back() = {.name = depths.back().name,
                    .forward_flops = 2 * decoder_length * h * vocabulary,
@@ -95,11 +101,21 @@ spec::ModelSpec t5_model_spec(const T5Config& model, int64_t encoder_length, int
           .batch_bytes = (2 * kT5Int64 + kT5Int32) * (encoder + decoder) + (kT5Int64 + kT5Fp32) * decoder};
 }
 
-T5Config t5_config(const config::RunConfig& run) {
-  T5Config model = run.model.as<T5Settings>().shape;
-  model.vocab_size = run.vocabulary.size;
-  model.padded_vocab_size = run.vocabulary.padded_size;
+T5Config t5_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary) {
+  T5Config model = settings.as<T5Settings>().shape;
+  model.vocab_size = vocabulary.size;
+  model.padded_vocab_size = vocabulary.padded_size;
   return model;
+}
+
+T5Config t5_config(const config::RunConfig& run) { return t5_config(run.model, run.vocabulary); }
+
+T5Settings t5_settings(const T5Config& model, int64_t decoder_length) {
+  T5Settings settings{.shape = model};
+  settings.decoder_seq_length = decoder_length;
+  for (const auto& [name, activation] : activation_names())
+    if (activation == model.activation) settings.activation = name;
+  return settings;
 }
 
 data::SentenceSampleOptions t5_samples(const config::RunConfig& run) {

@@ -20,8 +20,9 @@ void add_t5_size(OptionTable& table, T5Settings& settings) {
   size("--num-attention-heads", model.num_attention_heads, 1e5, "attention heads").required().common();
   size("--kv-channels", model.kv_channels, 1e5, "width of one head").default_text("hidden size / heads");
   size("--max-position-embeddings", model.max_position_embeddings, 1e9,
-       "longest sequence of the model; at least the longer of the encoder's and the decoder's")
-      .required()
+       "longest sequence of the model; at least the longer of the encoder's and the decoder's. Relative positions need "
+       "no number")
+      .default_text("none")
       .common();
   table
       .add("--pipeline-model-parallel-split-rank", settings.split_rank,
@@ -30,6 +31,31 @@ void add_t5_size(OptionTable& table, T5Settings& settings) {
       .minimum(1)
       .default_text("half of the stages")
       .on_resume(ResumeRule::kFree);
+}
+
+void add_t5_positions(OptionTable& table, T5Config& model) {
+  Option& positions = table
+                          .add_choice("--position-embedding-type", model.positions,
+                                      {{"absolute", T5Positions::kLearned},
+                                       {"learned_absolute", T5Positions::kLearned},
+                                       {"relative", T5Positions::kRelative}},
+                                      "learned positions, one table for both sequences; or biases of attention scores "
+                                      "by distance (Raffel et al.)")
+                          .on_resume(ResumeRule::kRefused);
+  for (const char* other : {"rotary", "rope", "alibi", "none"})
+    positions.refuse_value(other, "a T5 has absolute or relative positions");
+  table
+      .add("--relative-attention-num-buckets", model.relative_attention_num_buckets,
+           "of relative positions: rows of the table of biases")
+      .minimum(4)
+      .maximum(1e6)
+      .on_resume(ResumeRule::kRefused);
+  table
+      .add("--relative-attention-max-distance", model.relative_attention_max_distance,
+           "of relative positions: what is farther has the bias of the last row")
+      .minimum(2)
+      .maximum(1e9)
+      .on_resume(ResumeRule::kRefused);
 }
 
 void add_t5_shape(OptionTable& table, T5Settings& settings) {
@@ -55,6 +81,14 @@ void add_t5_shape(OptionTable& table, T5Settings& settings) {
       .add_negative("--untie-embeddings-and-output-weights", model.tie_output,
                     "the output layer has weights of its own")
       .on_resume(ResumeRule::kRefused);
+  table
+      .add("--scale-tied-logits", model.scale_tied_output,
+           "what a tied output layer multiplies is divided by sqrt(hidden size) first (Raffel et al.)")
+      .on_resume(ResumeRule::kRefused);
+  table
+      .add_negative("--unscaled-attention-scores", model.scale_attention,
+                    "attention scores are not divided by sqrt(head size) (Raffel et al.)")
+      .on_resume(ResumeRule::kRefused);
   std::vector<std::string> names;
   for (const auto& [name, activation] : activation_names()) names.push_back(name);
   table
@@ -65,12 +99,7 @@ void add_t5_shape(OptionTable& table, T5Settings& settings) {
   table.add_negative("--no-bias-gelu-fusion", settings.gelu_is_fused,
                      "exact (erf) gelu instead of the tanh form, as upstream");
   table.add("--openai-gelu", settings.openai_gelu, "tanh gelu also with --no-bias-gelu-fusion");
-  Option& positions =
-      table.add("--position-embedding-type", settings.position_type, "learned positions, of both sequences")
-          .choices({"absolute", "learned_absolute"})
-          .on_resume(ResumeRule::kRefused);
-  for (const char* other : {"rotary", "rope", "alibi", "none"})
-    positions.refuse_value(other, "a T5 learns its positions; use absolute, or leave it out");
+  add_t5_positions(table, model);
   refuse_decoder_rows(table, "T5");
   const char* const activation = "use --activation";
   for (const char* name : {"--swiglu", "--squared-relu"})

@@ -47,13 +47,25 @@ std::vector<spec::ParamSpec> t5_params(const T5Config& config) {
       params.add("word_embeddings.weight", {config.padded_vocab_size, hidden}, vocabulary, normal, true).other_depths;
   depths_of_words = {config.decoder_depth()};
   if (config.tie_output) depths_of_words.push_back(last);
-  params
-      .add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
-           true)
-      .other_depths = {config.decoder_depth()};
+  if (config.positions == T5Positions::kLearned)
+    params
+        .add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
+             true)
+        .other_depths = {config.decoder_depth()};
   const TransformerShape encoder = config.encoder(), decoder = config.decoder();
+  // A table of the whole stack, with its first layer.
+  const auto add_relative_bias = [&](const TransformerShape& stack) {
+    if (config.positions != T5Positions::kRelative) return;
+    params.set_depth(stack.depth_of(0));
+    spec::ParamSpec& table = params.add(stack.prefix + "relative_attention_bias.weight",
+                                        {config.relative_attention_num_buckets, config.num_attention_heads},
+                                        Placement::split(1, {config.num_attention_heads}), normal, true);
+    for (int64_t layer = 1; layer < stack.num_layers; ++layer) table.other_depths.push_back(stack.depth_of(layer));
+  };
+  add_relative_bias(encoder);
   for (int64_t layer = 0; layer < encoder.num_layers; ++layer) params.add_layer(encoder, layer);
   params.add_norm("encoder.final_layernorm", hidden, config.normalization);
+  add_relative_bias(decoder);
   for (int64_t layer = 0; layer < decoder.num_layers; ++layer) params.add_layer(decoder, layer);
   params.set_depth(last);
   params.add_norm("decoder.final_layernorm", hidden, config.normalization);

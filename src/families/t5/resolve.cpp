@@ -13,6 +13,9 @@ void check_t5_lengths(const config::Resolving& resolving, const T5Settings& sett
   const int64_t encoder = resolving.run.data.sequence_length, decoder = settings.decoder_seq_length;
   const int64_t longest = std::max(encoder, decoder), positions = settings.shape.max_position_embeddings;
   check_no_document_options(resolving, "T5");
+  if (settings.shape.positions == T5Positions::kLearned && positions == 0)
+    resolving.problems.add("--max-position-embeddings is required with learned positions: the longer of the ",
+                           "encoder's and the decoder's sequence, or more");
   if (positions > 0 && positions < longest)
     resolving.problems.add(resolving.origin("--max-position-embeddings"), " is below the length of the ",
                            encoder == longest ? "encoder's" : "decoder's", " sequence, ", longest, "; use ", longest,
@@ -21,6 +24,18 @@ void check_t5_lengths(const config::Resolving& resolving, const T5Settings& sett
     resolving.problems.add("--sequence-parallel: ", resolving.origin("--tensor-model-parallel-size"),
                            " does not divide ", resolving.origin("--decoder-seq-length"), "; use a length of ",
                            plan::multiples_near(decoder, grid.tensor), ", or leave --sequence-parallel out");
+}
+
+void check_t5_buckets(const config::Resolving& resolving, const T5Config& model) {
+  if (model.positions != T5Positions::kRelative) return;
+  const int64_t buckets = model.relative_attention_num_buckets;
+  if (buckets % 2 != 0)
+    resolving.problems.add(resolving.origin("--relative-attention-num-buckets"),
+                           ": half of the encoder's are for what comes before and half for what comes after; use ",
+                           plan::multiples_near(buckets, 2));
+  else if (model.relative_attention_max_distance <= buckets / 2)
+    resolving.problems.add(resolving.origin("--relative-attention-max-distance"), " is no more than half of the ",
+                           buckets, " buckets, which have one distance each; use ", buckets / 2 + 1, " or more");
 }
 
 void resolve_t5_sizes(const config::Resolving& resolving, T5Config& model) {
@@ -75,6 +90,10 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
   resolve_t5_sizes(resolving, model);
   resolve_t5_activation(settings);
   check_t5_lengths(resolving, settings);
+  check_t5_buckets(resolving, model);
+  if (model.scale_tied_output && !model.tie_output)
+    resolving.problems.add("--scale-tied-logits is for a tied output layer; leave it out, or ",
+                           resolving.origin("--untie-embeddings-and-output-weights"));
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
   // Of a length that is missing, that is said already.
   if (resolving.run.data.sequence_length > 0) t5_samples(resolving.run).check(resolving.problems);
@@ -108,6 +127,10 @@ std::string t5_partition(const config::RunConfig& run) {
 
 void find_unused_t5(const config::RunConfig& run, config::UnusedOptions& unused) {
   const T5Settings& settings = run.model.as<T5Settings>();
+  const bool is_relative = settings.shape.positions == T5Positions::kRelative;
+  unused.add_if(is_relative, {"--max-position-embeddings"}, "relative positions have no table of places");
+  unused.add_if(!is_relative, {"--relative-attention-num-buckets", "--relative-attention-max-distance"},
+                "only --position-embedding-type relative reads it");
   unused.add_if(!settings.activation.empty(), {"--no-bias-gelu-fusion", "--openai-gelu"},
                 concat("the activation is ", settings.activation));
   unused.add_if(settings.activation.empty() && settings.gelu_is_fused, {"--openai-gelu"},

@@ -59,5 +59,6 @@ models::NamedTensors gpt2_formulas(const nlohmann::json&, const HfWeights&, cons
 models::NamedTensors bert_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 models::NamedTensors bloom_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 models::NamedTensors llama_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
+models::NamedTensors t5_formulas(const nlohmann::json&, const HfWeights&, const models::NamedTensors& inputs);
 
 }  // namespace espalier::infer

@@ -3,11 +3,14 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "data/sentence_dataset.h"
 #include "kernels/dropout.h"
 #include "models/lm_loss.h"
 #include "models/t5/batch.h"
+#include "models/t5/probe.h"
 
 namespace espalier::models {
 namespace {
@@ -39,7 +42,17 @@ T5Model::T5Model(const nn::LayerBuilder& builder, const families::T5Config& conf
       decoder_(builder, config.decoder(), part, options) {
   if (part.contains(0) || part.contains(config.decoder_depth())) {
     word_embeddings_.emplace(builder, "word_embeddings");
-    position_embeddings_.emplace(builder, "position_embeddings");
+    if (config.positions == families::T5Positions::kLearned)
+      position_embeddings_.emplace(builder, "position_embeddings");
+  }
+  if (config.positions == families::T5Positions::kRelative) {
+    const auto add_bias = [&](std::optional<nn::RelativePositionBias>& bias, const TransformerStack& stack,
+                              const std::string& prefix, bool is_encoder) {
+      if (!stack.empty())
+        bias.emplace(builder, prefix + "relative_attention_bias", config.relative_attention_max_distance, is_encoder);
+    };
+    add_bias(encoder_bias_, encoder_, "encoder.", true);
+    add_bias(decoder_bias_, decoder_, "decoder.", false);
   }
   if (part.contains(config.num_layers))
     encoder_final_layernorm_.emplace(builder, "encoder.final_layernorm", config.normalization,
@@ -71,12 +84,36 @@ std::vector<pipeline::TensorShape> T5Model::output_shapes(const tensor::Batch& b
 at::Tensor T5Model::embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
                           const char* site) const {
   const SequenceRows local = encoder_.local_rows(ids.size(1));
-  const at::Tensor x = word_embeddings_->forward(ids) + position_embeddings_->forward(local.of(positions));
+  at::Tensor x = word_embeddings_->forward(ids);
+  if (position_embeddings_) x = x + position_embeddings_->forward(local.of(positions));
   return kernels::dropout(x, context.dropout_site(site));
 }
 
-T5Model::Context T5Model::encoder_context(const pipeline::StageInput& input) const {
+BesideStream T5Model::beside_encoder(int64_t length) const {
+  return {.encoded = {}, .relative_bias = encoder_bias_ ? encoder_bias_->forward(length) : at::Tensor()};
+}
+
+BesideStream T5Model::beside_decoder(int64_t length, const at::Tensor& encoded) const {
+  return {.encoded = encoded, .relative_bias = decoder_bias_ ? decoder_bias_->forward(length) : at::Tensor()};
+}
+
+// Of all attention of the model.
+tensor::AttentionContext T5Model::attention_context() const {
   tensor::AttentionContext attention;
+  if (!config_.scale_attention) attention.scale = 1;
+  return attention;
+}
+
+// What the output layer multiplies.
+at::Tensor T5Model::before_output(const at::Tensor& hidden) const {
+  const at::Tensor x = decoder_final_layernorm_->forward(hidden);
+  return config_.scale_tied_output ? x / std::sqrt(static_cast<double>(config_.hidden_size)) : x;
+}
+
+at::Tensor T5Model::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
+
+T5Model::Context T5Model::encoder_context(const pipeline::StageInput& input) const {
+  tensor::AttentionContext attention = attention_context();
   attention.mask = tensor::AttentionContext::Mask::kFull;
   attention.last_key = input.batch->extra.at(kEncoderLastKeys);
   return std::make_shared<const nn::ForwardContext>(encoder_.training_context(
@@ -85,8 +122,8 @@ T5Model::Context T5Model::encoder_context(const pipeline::StageInput& input) con
 }
 
 T5Model::Context T5Model::decoder_context(const pipeline::StageInput& input) const {
-  const auto context = std::make_shared<nn::ForwardContext>(
-      decoder_.training_context(input, {}, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
+  const auto context = std::make_shared<nn::ForwardContext>(decoder_.training_context(
+      input, attention_context(), {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout}));
   context->cross_attention = context->attention;
   context->cross_attention.mask = tensor::AttentionContext::Mask::kFull;
   context->cross_attention.last_key = input.batch->extra.at(kCrossLastKeys);
@@ -103,16 +140,15 @@ pipeline::StageOutput T5Model::forward(const pipeline::StageInput& input) {
     const Context context = encoder_context(input);
     if (part_.contains(0))
       x = embed(batch.extra.at(kEncoderIds), batch.extra.at(kEncoderPositions), *context, "embedding");
-    x = encoder_.forward(x, context);
+    x = encoder_.forward(x, context, beside_encoder(batch.extra.at(kEncoderIds).size(1)));
     if (encoder_final_layernorm_) encoded = encoder_final_layernorm_->forward(x);
   }
   if (part_.end > decoder_depth) {
     const Context context = decoder_context(input);
     if (part_.contains(decoder_depth)) x = embed(batch.ids, batch.positions, *context, "decoder.embedding");
-    x = decoder_.forward(x, context, encoded);
+    x = decoder_.forward(x, context, beside_decoder(batch.ids.size(1), encoded));
   }
-  if (output_layer_)
-    return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, decoder_final_layernorm_->forward(x), batch)}};
+  if (output_layer_) return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, before_output(x), batch)}};
   if (part_.end < decoder_depth) return {.tensors = {{kHidden, x}}, .loss = {}};
   if (part_.end == decoder_depth) return {.tensors = {{kEncoded, encoded}}, .loss = {}};
   return {.tensors = {{kHidden, x}, {kEncoded, encoded}}, .loss = {}};
@@ -124,17 +160,18 @@ DecoderShape T5Model::decoder_shape() const {
           .num_groups = config_.num_attention_heads,
           .head_size = config_.kv_channels,
           .vocab_size = config_.vocab_size,
-          .max_positions = config_.max_position_embeddings};
+          .max_positions = config_.positions == families::T5Positions::kLearned ? config_.max_position_embeddings : 0};
 }
 
 Encoded T5Model::encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const {
   const at::NoGradGuard no_grad;
   const at::Tensor positions = at::arange(ids.size(1), at::kLong).expand_as(ids).contiguous();
-  nn::ForwardContext context;
+  nn::ForwardContext context{.attention = attention_context()};
   context.attention.mask = tensor::AttentionContext::Mask::kFull;
   const at::Tensor ends = at::tensor(lengths, at::kLong).view({-1, 1});
   context.attention.last_key = at::where(positions < ends, ends - 1, -1).to(at::kInt).contiguous();
-  const at::Tensor x = encoder_.forward_plain(embed(ids, positions, context, "embedding"), context);
+  const at::Tensor x =
+      encoder_.forward_plain(embed(ids, positions, context, "embedding"), context, beside_encoder(ids.size(1)));
   return {encoder_final_layernorm_->forward(x), lengths};
 }
 
@@ -143,21 +180,26 @@ at::Tensor T5Model::hidden_states(const at::Tensor& ids, const at::Tensor& posit
   const at::NoGradGuard no_grad;
   ESPALIER_CHECK(encoded != nullptr, "a T5's decoder without what the encoder has read");
   nn::ForwardContext context = caller;
+  context.cross_attention = attention_context();
   context.cross_attention.mask = tensor::AttentionContext::Mask::kFull;
   context.cross_attention.last_key =
       (at::tensor(encoded->lengths, at::kInt).view({-1, 1}) - 1).expand(ids.sizes()).contiguous();
   context.cross_attention.cache = caller.attention.cache;
+  const tensor::KeyValueCache* const cache = caller.attention.cache;
   const at::Tensor x =
-      decoder_.forward_plain(embed(ids, positions, context, "decoder.embedding"), context, encoded->hidden);
+      decoder_.forward_plain(embed(ids, positions, context, "decoder.embedding"), context,
+                             beside_decoder(cache != nullptr ? cache->capacity : ids.size(1), encoded->hidden));
   if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
-  return decoder_final_layernorm_->forward(x);
+  return before_output(x);
 }
 
 void T5Model::visit(tensor::ParamVisitor& visitor) {
   if (word_embeddings_) visitor.child("word_embeddings", *word_embeddings_);
   if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
+  if (encoder_bias_) visitor.child("encoder.relative_attention_bias", *encoder_bias_);
   encoder_.visit(visitor);
   if (encoder_final_layernorm_) visitor.child("encoder.final_layernorm", *encoder_final_layernorm_);
+  if (decoder_bias_) visitor.child("decoder.relative_attention_bias", *decoder_bias_);
   decoder_.visit(visitor);
   if (!output_layer_) return;
   visitor.child("decoder.final_layernorm", *decoder_final_layernorm_);
@@ -193,7 +235,8 @@ const FamilyRuntime& t5_runtime() {
           [](const text::Tokenizer& tokenizer) {
             const data::SentenceVocabulary vocabulary = t5_vocabulary(tokenizer);
             return TextEnds{.begin = vocabulary.bos, .end = vocabulary.eos};
-          }};
+          },
+      .probe = &kT5Probe};
   return runtime;
 }
 

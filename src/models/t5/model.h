@@ -17,6 +17,7 @@
 #include "nn/embedding.h"
 #include "nn/norm.h"
 #include "nn/output_layer.h"
+#include "nn/relative_position_bias.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
 
@@ -41,15 +42,19 @@ class T5Model : public pipeline::Stage, public Decoder {
   Encoded encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const override;
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
                            const Encoded* encoded) const override;
-  at::Tensor logits(const at::Tensor& hidden) const override { return output_layer_->logits(hidden); }
-  tensor::AttentionContext attention_context() const override { return {}; }
+  at::Tensor logits(const at::Tensor& hidden) const override;
+  tensor::AttentionContext attention_context() const override;
 
  private:
   using Context = std::shared_ptr<const nn::ForwardContext>;
 
   std::vector<pipeline::TensorShape> shapes_before(int64_t depth, const tensor::Batch& batch) const;
+  at::Tensor before_output(const at::Tensor& hidden) const;
   Context encoder_context(const pipeline::StageInput& input) const;
   Context decoder_context(const pipeline::StageInput& input) const;
+  // What the layers read besides their stream; `length`: keys of the longest row.
+  BesideStream beside_encoder(int64_t length) const;
+  BesideStream beside_decoder(int64_t length, const at::Tensor& encoded) const;
   // [b, n] ids at `positions` -> [N, b, h]; `site` names the dropout.
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
                    const char* site) const;
@@ -60,6 +65,7 @@ class T5Model : public pipeline::Stage, public Decoder {
   // Of the parts that begin the encoder or the decoder.
   std::optional<nn::VocabularyEmbedding> word_embeddings_;
   std::optional<nn::PositionEmbedding> position_embeddings_;
+  std::optional<nn::RelativePositionBias> encoder_bias_, decoder_bias_;  // of parts with layers of that stack
   TransformerStack encoder_, decoder_;
   std::optional<nn::Norm> encoder_final_layernorm_;  // of the part that ends the encoder
   // The last part's.

@@ -8,6 +8,7 @@
 #include "convert/hf/codec.h"
 #include "convert/hf/internal/config_reader.h"
 #include "convert/hf/internal/map_builder.h"
+#include "convert/hf/internal/reasons.h"
 #include "families/gpt/config.h"
 
 namespace espalier::convert {
@@ -25,13 +26,6 @@ void write_common_gpt(const families::GptConfig& config, nlohmann::ordered_json&
 // Head size and groups where they are not given, and whether sizes divide.
 void read_gpt_heads(ConfigReader& reader, families::GptConfig& config);
 
-// Collects reasons: `reasons.unless(config.window_size == 0, "there is no sliding window")`.
-struct Reasons {
-  std::vector<std::string> list;
-  void unless(bool good, const std::string& reason) {
-    if (!good) list.push_back(reason);
-  }
-};
 bool heads_fill_hidden(const families::GptConfig& config);
 // GPT-2 and BLOOM.
 void check_old_style_gpt(const families::GptConfig& config, Reasons& reasons);

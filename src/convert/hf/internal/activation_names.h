@@ -13,6 +13,9 @@ namespace espalier::convert {
 spec::Activation read_activation(ConfigReader& reader, const std::string& key, const std::string& otherwise,
                                  bool gated);
 
+// Of that name, which the key says.
+spec::Activation activation_of(ConfigReader& reader, const std::string& key, const std::string& name, bool gated);
+
 // Nothing where transformers has none.
 std::optional<std::string> name_of(spec::Activation activation);
 

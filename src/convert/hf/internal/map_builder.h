@@ -35,11 +35,16 @@ class HfMapBuilder {
   // Ours: for each group its query heads, its key, its value. Theirs: all queries, all keys, all values, in three
   // tensors or in one.
   void add_qkv(const std::string& name, const HeadShape& heads, const std::vector<std::string>& theirs);
+  // Ours: for each group its key and its value. Theirs: all keys, all values, in two tensors.
+  void add_key_value(const std::string& name, const HeadShape& heads, const std::vector<std::string>& theirs);
 
   TensorMap take();  // checked
 
  private:
   size_t add_rows(const std::string& name, const std::string& theirs);
+  // Ours: for each group `counts` heads of each part; theirs: each part of all groups, in a tensor each or in one.
+  void add_groups(const std::string& name, const HeadShape& heads, const std::vector<int64_t>& counts,
+                  const std::vector<std::string>& theirs);
 
   int64_t vocab_rows_;
   std::string prefix_;
