@@ -140,7 +140,7 @@ void write_generation_config(const fs::path& folder, const std::string& config_j
   if (fs::exists(file)) return write_file_atomically(file, with_named_ids(read_file(file), ids));
   const auto config = nlohmann::ordered_json::parse(config_json);
   nlohmann::ordered_json json = {{"_from_model_config", true}};
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
     if (config.contains(key)) json[key] = config[key];
   write_file_atomically(file, json.dump(2) + "\n");
 }

@@ -104,9 +104,12 @@ std::string with_named_ids(const std::string& config_json, const text::NamedIds&
   const auto add = [&](const char* key, const std::optional<int32_t>& id) {
     if (id && (!json.contains(key) || json[key].is_null())) json[key] = *id;
   };
+  const bool has_encoder = json.value("is_encoder_decoder", false);
   add("bos_token_id", ids.bos);
-  add("eos_token_id", ids.eos);
+  add("eos_token_id", has_encoder && ids.text_end ? ids.text_end : ids.eos);
   add("pad_token_id", ids.pad);
+  // As data::SentenceVocabulary has it.
+  if (has_encoder) add("decoder_start_token_id", ids.bos ? ids.bos : ids.pad);
   return json.dump(2) + "\n";
 }
 

@@ -98,6 +98,11 @@ TEST(NamedIds, FillWhatIsNotSaidAndLeaveWhatIs) {
   const text::NamedIds ids{.bos = 1, .eos = 2, .pad = std::nullopt};
   const json filled = json::parse(with_named_ids(R"({"eos_token_id": [7, 8], "bos_token_id": null, "x": 1})", ids));
   EXPECT_EQ(filled, json::parse(R"({"eos_token_id": [7, 8], "bos_token_id": 1, "x": 1})"));
+  const json with_encoder = json::parse(with_named_ids(R"({"is_encoder_decoder": true})", ids));
+  EXPECT_EQ(with_encoder.at("decoder_start_token_id"), 1);
+  const json without_bos =
+      json::parse(with_named_ids(R"({"is_encoder_decoder": true})", {.bos = {}, .eos = 2, .pad = 0}));
+  EXPECT_EQ(without_bos.at("decoder_start_token_id"), 0);
 }
 
 }  // namespace

@@ -59,6 +59,7 @@ void read_t5(const T5Row& row, ConfigReader& reader, const HfTensors& stored, Hf
   config.num_attention_heads = reader.required_size({"num_heads"}, kMostHeads);
   config.kv_channels = reader.required_size({"d_kv"}, kMostHeads);
   config.positions = families::T5Positions::kRelative;
+  config.max_position_embeddings = kEncoderLength;
   config.relative_attention_num_buckets = reader.size({"relative_attention_num_buckets"}, 1'000'000).value_or(32);
   config.relative_attention_max_distance = reader.size({"relative_attention_max_distance"}).value_or(128);
   config.normalization = spec::Normalization::kRmsNorm;

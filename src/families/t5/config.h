@@ -28,7 +28,7 @@ struct T5Config {
   int64_t num_attention_heads = 0;
   int64_t kv_channels = 0;  // head size; hidden_size / num_attention_heads unless given
   T5Positions positions = T5Positions::kLearned;
-  int64_t max_position_embeddings = 0;            // of learned positions
+  int64_t max_position_embeddings = 0;            // of learned positions; others have no table
   int64_t relative_attention_num_buckets = 32;    // of relative ones: rows of the table,
   int64_t relative_attention_max_distance = 128;  // of which the last is for all that is farther
   int64_t vocab_size = 0;                         // of the tokenizer

@@ -90,6 +90,8 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
   resolve_t5_sizes(resolving, model);
   resolve_t5_activation(settings);
   check_t5_lengths(resolving, settings);
+  if (model.positions == T5Positions::kRelative && model.max_position_embeddings == 0)
+    model.max_position_embeddings = std::max(resolving.run.data.sequence_length, settings.decoder_seq_length);
   check_t5_buckets(resolving, model);
   if (model.scale_tied_output && !model.tie_output)
     resolving.problems.add("--scale-tied-logits is for a tied output layer; leave it out, or ",
@@ -128,7 +130,6 @@ std::string t5_partition(const config::RunConfig& run) {
 void find_unused_t5(const config::RunConfig& run, config::UnusedOptions& unused) {
   const T5Settings& settings = run.model.as<T5Settings>();
   const bool is_relative = settings.shape.positions == T5Positions::kRelative;
-  unused.add_if(is_relative, {"--max-position-embeddings"}, "relative positions have no table of places");
   unused.add_if(!is_relative, {"--relative-attention-num-buckets", "--relative-attention-max-distance"},
                 "only --position-embedding-type relative reads it");
   unused.add_if(!settings.activation.empty(), {"--no-bias-gelu-fusion", "--openai-gelu"},
