@@ -46,28 +46,30 @@ std::vector<DataSource> parse_data_path(const std::string& option, const std::ve
 
 // Paths of a split file or a file list are relative to the folder we run in, as upstream reads them; else to that of
 // the file, so that a folder of data can be moved with its lists.
-void resolve_beside(const std::string& list_file, std::vector<DataSource>& sources) {
+void resolve_beside(const std::string& list_file, const DataSetOptions& options, std::vector<DataSource>& sources) {
   const std::filesystem::path folder = std::filesystem::path(list_file).parent_path();
+  const std::string& ending = options.endings.front();
   for (DataSource& source : sources) {
-    if (find_token_files(source.prefix)) continue;
+    if (find_token_files(source.prefix + ending)) continue;
     const std::string beside = (folder / source.prefix).lexically_normal().string();  // an absolute path stays itself
-    if (find_token_files(beside)) source.prefix = beside;
+    if (find_token_files(beside + ending)) source.prefix = beside;
   }
 }
 
 // Those of weight 0 are not read.
-std::vector<DataSource> read_file_list(const std::string& file) {
+std::vector<DataSource> read_file_list(const DataSetOptions& options) {
+  const std::string& file = options.data_file_list;
   std::vector<DataSource> sources;
   for (const BlendSource& source : parse_file_list(read_list("--data-file-list", file), "--data-file-list " + file))
     if (source.weight > 0) sources.push_back({source.prefix, source.weight, std::nullopt});
   if (sources.empty()) refuse_data_option(concat("--data-file-list ", file, ": every weight is 0"));
-  resolve_beside(file, sources);
+  resolve_beside(file, options, sources);
   return sources;
 }
 
 // The weighted groups of one set ("train", "valid", "test"), from the option or its file.
 std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::string> texts, const std::string& file,
-                                       Problems& problems) {
+                                       const DataSetOptions& options, Problems& problems) {
   const std::string option = concat("--", set, "-weighted-split-paths");
   std::vector<DataGroup> groups;
   try {
@@ -82,7 +84,7 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   for (const std::string& text : texts) {
     try {
       groups.push_back(parse_data_group(text));
-      if (!file.empty()) resolve_beside(file, groups.back().sources);
+      if (!file.empty()) resolve_beside(file, options, groups.back().sources);
       if (!names.insert(groups.back().name).second)
         problems.add(option, ": two groups are named '", groups.back().name, "'. Give each a name of its own.");
     } catch (const UserError& error) {
@@ -92,26 +94,31 @@ std::vector<DataGroup> weighted_groups(const std::string& set, std::vector<std::
   return groups;
 }
 
-// `option_of_path` names the data of all sets; where it is empty, each set's option is "--SET" and `ending`.
-void check_files(const DataPlan& plan, const std::string& option_of_path, const std::string& ending,
+// `option_of_path` names the data of all sets; where it is empty, each set's option is "--SET" and `option_ending`.
+void check_files(const DataPlan& plan, const std::string& option_of_path, const std::string& option_ending,
                  const std::string& data_impl, Problems& problems) {
   std::set<std::string> reported;
+  const std::string hint =
+      plan.endings.size() == 1 ? "" : concat(". A data set is two here, PREFIX", join(plan.endings, " and PREFIX"));
   const auto check = [&](const DataGroup& group, const std::string& option) {
     if (group.sources.size() > kMaxSources)
       problems.add(option, ": ", group.sources.size(), " data sets in one blend; at most ", kMaxSources,
                    " are possible");
     for (const DataSource& source : group.sources) {
-      if (reported.contains(source.prefix)) continue;
-      const std::optional<TokenFiles> files = find_token_files(source.prefix);
-      const std::string problem =
-          files ? format_problem(*files, data_impl) : concat(option, ": ", describe_missing(source.prefix));
-      if (problem.empty()) continue;
-      reported.insert(source.prefix);
-      problems.add(problem);
+      for (const std::string& ending : plan.endings) {
+        const std::string name = source.prefix + ending;
+        if (reported.contains(name)) continue;
+        const std::optional<TokenFiles> files = find_token_files(name);
+        const std::string problem =
+            files ? format_problem(*files, data_impl) : concat(option, ": ", describe_missing(name), hint);
+        if (problem.empty()) continue;
+        reported.insert(name);
+        problems.add(problem);
+      }
     }
   };
   const auto option = [&](const char* set) {
-    return option_of_path.empty() ? concat("--", set, ending) : option_of_path;
+    return option_of_path.empty() ? concat("--", set, option_ending) : option_of_path;
   };
   check(plan.train, option("train"));
   for (const DataGroup& group : plan.valid) check(group, option("valid"));
@@ -125,7 +132,7 @@ void plan_by_path(const DataSetOptions& options, DataPlan& plan, Problems& probl
     problems.add(error.what());
   }
   try {
-    plan.train = {"train", options.data_path.empty() ? read_file_list(options.data_file_list)
+    plan.train = {"train", options.data_path.empty() ? read_file_list(options)
                                                      : parse_data_path("--data-path", options.data_path)};
     plan.valid = {{"valid", plan.train.sources}};
     plan.test = {{"test", plan.train.sources}};
@@ -152,15 +159,15 @@ void plan_by_sets(const DataSetOptions& options, DataPlan& plan, Problems& probl
 }
 
 void plan_by_groups(const DataSetOptions& options, DataPlan& plan, Problems& problems) {
-  std::vector<DataGroup> train =
-      weighted_groups("train", options.train_weighted_split_paths, options.train_weighted_split_paths_path, problems);
+  std::vector<DataGroup> train = weighted_groups("train", options.train_weighted_split_paths,
+                                                 options.train_weighted_split_paths_path, options, problems);
   if (train.size() > 1)
     problems.add("--train-weighted-split-paths has ", train.size(), " groups; training reads exactly one");
   if (!train.empty()) plan.train = train.front();
-  plan.valid =
-      weighted_groups("valid", options.valid_weighted_split_paths, options.valid_weighted_split_paths_path, problems);
-  plan.test =
-      weighted_groups("test", options.test_weighted_split_paths, options.test_weighted_split_paths_path, problems);
+  plan.valid = weighted_groups("valid", options.valid_weighted_split_paths, options.valid_weighted_split_paths_path,
+                               options, problems);
+  plan.test = weighted_groups("test", options.test_weighted_split_paths, options.test_weighted_split_paths_path,
+                              options, problems);
 }
 
 }  // namespace
@@ -198,8 +205,21 @@ std::vector<std::string> parse_quoted_groups(const std::string& content, const s
   return groups;
 }
 
+std::vector<std::string> DataPlan::token_files() const {
+  std::vector<std::string> names;
+  const auto add = [&](const DataGroup& group) {
+    for (const DataSource& source : group.sources)
+      for (const std::string& ending : endings) names.push_back(source.prefix + ending);
+  };
+  add(train);
+  for (const DataGroup& group : valid) add(group);
+  for (const DataGroup& group : test) add(group);
+  return names;
+}
+
 DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
   DataPlan plan;
+  plan.endings = options.endings;
   const auto given = [](const std::vector<std::string>& texts, const std::string& file) {
     return !texts.empty() || !file.empty();
   };

@@ -30,10 +30,12 @@ struct DataSetOptions {
   int64_t seed = 1234;              // 0 to 2^32 - 1, numpy's range; the option rows check both
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;  // asked for; each group gets the full number
   std::string cache_path;                                          // --data-cache-path; empty: keep nothing
+  // What the names of the token files of a data set add to its prefix (Objective::token_file_endings()).
+  std::vector<std::string> endings = {""};
 };
 
 struct DataSource {
-  std::string prefix;                  // of .bin and .idx
+  std::string prefix;                  // of .bin and .idx, but for the endings
   double weight = 1;                   // as given
   std::optional<FractionRange> range;  // unset: the set's part of DataPlan::split
 };
@@ -47,6 +49,10 @@ struct DataPlan {
   DataGroup train;
   std::vector<DataGroup> valid, test;
   Split split;
+  std::vector<std::string> endings = {""};
+
+  // Of all token files, each as often as it is named.
+  std::vector<std::string> token_files() const;
 };
 
 // Adds every problem found, among them files that are not there (with the nearest that are). Of the token files it

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "data/blend.h"
 #include "data/internal/test_folder.h"
 #include "data/merge.h"
@@ -117,23 +118,30 @@ TEST(MegatronOracle, BlendsAreEqualUpToTheFirstSampleThatIsNotThere) {
 TEST(MegatronOracle, PackedRowsAreEqual) {
   for (const Case& one : cases_of("packed")) {
     const int64_t count = TokenStore(one / "p3_inputs_document").num_sequences();
-    PackedOptions options{.sequence_length = one.values["sequence_length"],
-                          .num_samples = one.values["num_samples"],
-                          .pad_id = one.values["pad_id"],
-                          .seed = one.values["seed"]};
-    options.range.end = one.values["end"].get<double>() / static_cast<double>(count);
-    const PackedDataset dataset(one / "p3", options);
+    DataSetOptions options;
+    // The shortest decimals come back as the number that they were.
+    options.train_weighted_split_paths = {concat(
+        "train: 1 0:", format_shortest(one.values["end"].get<double>() / static_cast<double>(count)), " ", one / "p3")};
+    options.sequence_length = one.values["sequence_length"];
+    options.train_samples = one.values["num_samples"];
+    options.seed = one.values["seed"];
+    options.endings = {kInputsEnding, kTargetsEnding};
+    const PackedDataSets sets = PackedDataSets::open(options, one.values["pad_id"]);
+    const PackedIndex& index = sets.train->parts()[0].index;
     std::vector<int64_t> rows;
-    for (const PackedIndex::Row& row : dataset.index().rows()) rows.insert(rows.end(), {row.begin, row.end});
+    for (const PackedIndex::Row& row : index.rows()) rows.insert(rows.end(), {row.begin, row.end});
     EXPECT_EQ(rows, one.array("rows")) << one.folder;
-    EXPECT_EQ(dataset.index().order(), one.array("order")) << one.folder;
+    EXPECT_EQ(index.order(), one.array("order")) << one.folder;
     std::vector<int64_t> ids, segments, is_input;
-    for (int64_t row = 0; row < std::min<int64_t>(dataset.size(), 8); ++row) {
-      PackedSample sample;
-      dataset.sample(row, sample);
-      ids.insert(ids.end(), sample.ids.begin(), sample.ids.end());
-      segments.insert(segments.end(), sample.segments.begin(), sample.segments.end());
-      is_input.insert(is_input.end(), sample.is_input.begin(), sample.is_input.end());
+    for (int64_t row = 0; row < std::min<int64_t>(sets.train->size(), 8); ++row) {
+      Sample sample;
+      sets.train->read(row, sample);
+      const auto append = [&](PackedDataset::Field field, std::vector<int64_t>& to) {
+        to.insert(to.end(), sample.arrays[field].begin(), sample.arrays[field].end());
+      };
+      append(PackedDataset::kIds, ids);
+      append(PackedDataset::kSegments, segments);
+      append(PackedDataset::kIsInput, is_input);
     }
     EXPECT_EQ(ids, one.array("decoder_token_ids")) << one.folder;
     EXPECT_EQ(segments, one.array("decoder_segment_ids")) << one.folder;

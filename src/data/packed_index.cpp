@@ -10,18 +10,8 @@
 namespace espalier::data {
 namespace {
 
-// Tokens of each pair of the range, with the checks that upstream makes when it comes to read one.
-std::vector<int64_t> pair_sizes(const DocumentSizes& inputs, const DocumentSizes& targets,
-                                const PackedRequest& request) {
-  std::vector<int64_t> sizes;
-  for (int64_t pair = request.pairs.begin; pair < request.pairs.end; ++pair) {
-    if (inputs[pair] <= 0 || targets[pair] <= 0)
-      throw UserError(concat(request.name, ": pair ", pair, ": expected at least one token of input and of target, ",
-                             "found ", inputs[pair], " and ", targets[pair], ". Leave such records out."),
-                      ExitCode::kBadData);
-    sizes.push_back(inputs[pair] + targets[pair]);
-  }
-  return sizes;
+int64_t tokens_of(const DocumentSizes& inputs, const DocumentSizes& targets, int64_t pair) {
+  return int64_t{inputs[pair]} + targets[pair];
 }
 
 // The row that is being filled, carried from epoch to epoch.
@@ -41,18 +31,33 @@ struct OpenRow {
 
 }  // namespace
 
+// Upstream asserts the first when it comes to read such a pair; of the second it would look for rows for ever.
+std::string PackedIndex::problem_of(const DocumentSizes& inputs, const DocumentSizes& targets,
+                                    const PackedRequest& request) {
+  int64_t num_fitting = 0;
+  for (int64_t pair = request.pairs.begin; pair < request.pairs.end; ++pair) {
+    if (inputs[pair] <= 0 || targets[pair] <= 0)
+      return concat(request.name, ": pair ", pair, ": expected at least one token of input and of target, found ",
+                    inputs[pair], " and ", targets[pair], ". Leave such records out.");
+    num_fitting += tokens_of(inputs, targets, pair) <= request.row_length;
+  }
+  if (num_fitting > 0) return "";
+  return concat(request.name, ": none of the ", format_count(request.pairs.size()), " pairs ", request.pairs.begin,
+                " to ", request.pairs.end, " fits into ", request.row_length, " tokens. Give a longer --seq-length.");
+}
+
 PackedIndex PackedIndex::build(const DocumentSizes& inputs, const DocumentSizes& targets,
                                const PackedRequest& request) {
   ESPALIER_CHECK(inputs.count() == targets.count() && request.pairs.begin >= 0 && request.pairs.end <= inputs.count() &&
                  request.row_length > 0 && request.num_rows >= 0);
-  const std::vector<int64_t> sizes = pair_sizes(inputs, targets, request);
+  if (const std::string problem = problem_of(inputs, targets, request); !problem.empty())
+    throw UserError(problem, ExitCode::kBadData);
+  std::vector<int64_t> sizes;
   PackedIndex index;
-  for (const int64_t size : sizes) index.num_too_long_ += size > request.row_length;
-  if (index.num_too_long_ == request.pairs.size())
-    throw UserError(
-        concat(request.name, ": none of the ", format_count(request.pairs.size()), " pairs ", request.pairs.begin,
-               " to ", request.pairs.end, " fits into ", request.row_length, " tokens. Give a longer --seq-length."),
-        ExitCode::kBadData);
+  for (int64_t pair = request.pairs.begin; pair < request.pairs.end; ++pair) {
+    sizes.push_back(tokens_of(inputs, targets, pair));
+    index.num_too_long_ += sizes.back() > request.row_length;
+  }
   if (index.num_too_long_ > 0)
     log_warning(request.name, ": ", format_count(index.num_too_long_), " of ", format_count(request.pairs.size()),
                 " pairs are longer than ", request.row_length, " tokens and are left out");

@@ -29,8 +29,11 @@ struct PackedRequest {
 
 class PackedIndex {
  public:
-  // Throws a UserError where a pair lacks its input or its target, or where no pair fits into a row.
+  // Throws a UserError with problem_of().
   static PackedIndex build(const DocumentSizes& inputs, const DocumentSizes& targets, const PackedRequest& request);
+  // A pair of the range that lacks its input or its target, or that no pair fits into a row; empty where all is well.
+  static std::string problem_of(const DocumentSizes& inputs, const DocumentSizes& targets,
+                                const PackedRequest& request);
 
   int64_t size() const { return static_cast<int64_t>(rows_.size()); }
   // The pairs of a row, in order; at least one.

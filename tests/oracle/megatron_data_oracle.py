@@ -321,4 +321,5 @@ def main():
             sys.exit(0 if same_folders(os.path.join(folder, "again"), COMMITTED) else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

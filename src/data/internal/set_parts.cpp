@@ -40,7 +40,7 @@ std::vector<std::string> names_of(const std::vector<DataSource>& sources) {
 
 const std::shared_ptr<const TokenStore>& SetParts::store(const std::string& prefix) {
   std::shared_ptr<const TokenStore>& entry = stores_[prefix];
-  if (!entry) entry = std::make_shared<const TokenStore>(prefix);
+  if (!entry) entry = std::make_shared<const TokenStore>(prefix + ending_);
   return entry;
 }
 
@@ -81,8 +81,8 @@ std::vector<SetPart> SetParts::make(const DataGroup& group, SetKind kind, int64_
   const std::vector<std::string> names = names_of(sources);
   std::vector<SetPart> parts;
   for (size_t at = 0; at < sources.size(); ++at)
-    parts.push_back({store(sources[at].prefix), documents_of(sources[at], kind), counts[at], weights[at], names[at],
-                     concat(group.name, " of ", file_name_of_prefix(sources[at]))});
+    parts.push_back({sources[at].prefix, store(sources[at].prefix), documents_of(sources[at], kind), counts[at],
+                     weights[at], names[at], concat(group.name, " of ", file_name_of_prefix(sources[at]))});
   return parts;
 }
 

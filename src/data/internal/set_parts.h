@@ -17,6 +17,7 @@ namespace espalier::data::internal {
 enum SetKind : size_t { kTrain, kValid, kTest };
 
 struct SetPart {
+  std::string prefix;
   std::shared_ptr<const TokenStore> store;
   DocumentRange documents;
   int64_t num_samples = 0;
@@ -32,7 +33,9 @@ class SetParts {
   // What a split counts: the sequences of a file (GPT's documents), or its documents.
   using Count = int64_t (TokenStore::*)() const;
 
-  SetParts(const Split& split, Count count) : split_(split), count_(count) {}
+  // The file whose documents are counted is that of the prefix and `ending`.
+  SetParts(const Split& split, Count count, const std::string& ending = "")
+      : split_(split), count_(count), ending_(ending) {}
 
   // Empty when none of the sources gives the set a document. Throws a UserError where a source gives train none; of
   // another set such a source is left out, with a warning if samples were asked for.
@@ -46,6 +49,7 @@ class SetParts {
 
   const Split split_;
   const Count count_;
+  const std::string ending_;
   std::map<std::string, std::shared_ptr<const TokenStore>> stores_;
 };
 
