@@ -16,9 +16,15 @@ using Words = std::vector<std::string>;
 
 // Names of Megatron's scripts, so that its launch lines work with only the interpreter replaced.
 const std::map<std::string, Words> kAliases = {
-    {"pretrain_gpt", {"train", "gpt"}},   {"pretrain_gpt_alcf", {"train", "gpt"}},  // Argonne's
-    {"pretrain_llama", {"train", "gpt"}}, {"pretrain_bert", {"train", "bert"}},
-    {"pretrain_t5", {"train", "t5"}},     {"preprocess_data", {"preprocess"}},
+    {"pretrain_gpt", {"train", "gpt"}},
+    {"pretrain_gpt_alcf", {"train", "gpt"}},  // Argonne's
+    {"pretrain_llama", {"train", "gpt"}},
+    {"pretrain_bert", {"train", "bert"}},
+    {"pretrain_t5", {"train", "t5"}},
+    {"preprocess_data", {"preprocess"}},
+    {"pretrain_prefix_lm", {"train", "gpt", "--objective", "prefix"}},
+    {"finetune_t0", {"train", "gpt", "--objective", "multitask"}},  // what BLOOMZ was made with, of a branch
+    {"finetune_t0_non_causal_decoder", {"train", "gpt", "--objective", "multitask", "--prefixlm"}},
 };
 
 const std::vector<Command>& model_families() {

@@ -34,17 +34,6 @@ data::DataPlan check_sources(const config::RunConfig& config, Problems& problems
   return data::plan_data(options, problems);
 }
 
-std::vector<std::string> prefixes_of(const data::DataPlan& plan) {
-  std::vector<std::string> prefixes;
-  const auto add = [&](const data::DataGroup& group) {
-    for (const data::DataSource& source : group.sources) prefixes.push_back(source.prefix);
-  };
-  add(plan.train);
-  for (const data::DataGroup& group : plan.valid) add(group);
-  for (const data::DataGroup& group : plan.test) add(group);
-  return prefixes;
-}
-
 // The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
 std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Problems& problems) {
   try {
@@ -170,7 +159,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   const data::DataPlan plan = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
   if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
-  const Problems of_data = check_data(config, prefixes_of(plan), tokenizer.get());
+  const Problems of_data = check_data(config, plan.token_files(), tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);
   for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();

@@ -82,6 +82,8 @@ struct Family {
   std::string (*partition_method)(const RunConfig& run) = nullptr;
   // Of a resolved run; without a vocabulary it has no rows of words.
   spec::ModelSpec (*model)(const RunConfig& run) = nullptr;
+  // What the names of the token files of a data set add to its prefix (data::DataSetOptions::endings); null: nothing.
+  std::vector<std::string> (*token_file_endings)(const RunConfig& run) = nullptr;
   // What the model asks of the tokenizer (null where it could not be read) and of the data of a plan, before anything
   // starts; null: nothing.
   void (*check_data)(const RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,

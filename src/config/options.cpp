@@ -275,6 +275,10 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
   table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0").on_resume(ResumeRule::kFree);
   table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state")
       .on_resume(ResumeRule::kFree);
+  table
+      .add("--reset-progress", checkpoint.reset_progress,
+           "with --no-load-optim the same as --finetune, as BLOOMZ's scripts have it")
+      .on_resume(ResumeRule::kFree);
   table.add("--no-load-rng", checkpoint.no_load_rng, "nothing changes: randomness is counter-based and has no state")
       .on_resume(ResumeRule::kFree);
   table

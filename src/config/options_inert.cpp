@@ -73,7 +73,6 @@ void add_training_inert(OptionTable& table) {
                "use --micro-batch-size (samples at once) and --global-batch-size (samples of a step)"},
               {"--num-microbatches-in-minibatch", kOne, "it follows from --micro-batch-size and --global-batch-size"},
               {"--inference", kFlag, "use `espalier generate`, or --eval-only true for losses"},
-              {"--norm-target-loss", kFlag, "it exists on a branch only; leave it out"},
               {"--no-train", kFlag, "use --eval-only true"},
               {"--profile-steps", kOne, "use --profile-step-start and --profile-step-end"},
           });
@@ -106,7 +105,6 @@ void add_learning_rate_inert(OptionTable& table) {
                      {"--warmup", kOne, "use --lr-warmup-fraction, --lr-warmup-iters or --lr-warmup-samples"},
                      {"--lr-finder", kFlag, "leave it out"},
                      {"--use-checkpoint-opt_params_scheduler", kFlag, "use --use-checkpoint-lr-scheduler"},
-                     {"--reset-progress", kFlag, "use --finetune"},
                      {"--reset-iteration", kFlag, "use --finetune"},
                  });
 }
@@ -179,11 +177,10 @@ void add_data_inert(OptionTable& table) {
                        {"--valid-num-workers", kOne, kMapped},
                        {"--multiprocessing-context", kOne, kMapped},
                    });
-  refused(table, {
-                     {"--loss-on-targets-only", kFlag, "it belongs to prefix language models; leave it out"},
-                     {"--reweight-loss-based-on-position-frequency", kFlag,
-                      "it belongs to prefix language models; leave it out"},
-                 });
+  refused(table, kFlag, "it belongs to prefix language models (train gpt --objective prefix); leave it out",
+          {"--loss-on-targets-only", "--reweight-loss-based-on-position-frequency"});
+  refused(table, kFlag, "it belongs to packed pairs (train gpt --objective multitask); leave it out",
+          {"--norm-target-loss", "--prefixlm"});
 }
 
 void add_families_inert(OptionTable& table) {

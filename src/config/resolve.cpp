@@ -286,6 +286,7 @@ data::DataSetOptions data_sets(const RunConfig& config) {
   sets.train_samples = training.num_samples;
   sets.valid_samples = (training.scheduled_steps / config.data.eval_interval + 1) * per_evaluation;
   sets.test_samples = per_evaluation;
+  if (config.family->token_file_endings != nullptr) sets.endings = config.family->token_file_endings(config);
   return sets;
 }
 

@@ -125,14 +125,20 @@ void Resolver::resolve_data() {
 }
 
 void Resolver::resolve_checkpoint() {
-  const CheckpointConfig& checkpoint = config_.checkpoint;
+  CheckpointConfig& checkpoint = config_.checkpoint;
+  if (checkpoint.reset_progress && !checkpoint.no_load_optim)
+    problems_.add(origin("--reset-progress"),
+                  " begins at iteration 0 with the checkpoint's moments; here a run that begins anew has fresh ones. "
+                  "Give --no-load-optim as well, or --finetune alone");
   if (!checkpoint.save.empty() && !checkpoint.save_interval)
     problems_.add(origin("--save"), " needs --save-interval: steps between checkpoints");
   if (checkpoint.load.empty()) {
-    for (const char* name : {"--ckpt-step", "--finetune", "--no-load-optim"})
+    for (const char* name : {"--ckpt-step", "--finetune", "--reset-progress", "--no-load-optim"})
       if (given(name) && !table_.find(name)->values().empty() && table_.find(name)->values()[0] != "false")
         problems_.add(origin(name), " needs --load: the folder to load from");
   }
+  checkpoint.finetune = checkpoint.finetune || checkpoint.reset_progress;
+  checkpoint.reset_progress = false;
   for (const std::string& name : checkpoint.overrides) {
     if (table_.find(name) != nullptr) continue;
     std::vector<std::string> names;

@@ -127,6 +127,7 @@ struct CheckpointConfig {
   std::string save, load;
   std::optional<int64_t> save_interval, ckpt_step;
   bool finetune = false, no_load_optim = false, no_load_rng = false;
+  bool reset_progress = false;         // becomes `finetune`
   std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's
 };
 

@@ -22,6 +22,10 @@ struct SampleRow {
   data::Sample sample;
 };
 
+// Names in Batch::extra that several families use.
+inline constexpr const char* kLastKeys = "last_keys";      // [b, s] int32: tensor::AttentionContext::last_key
+inline constexpr const char* kRowTargets = "row_targets";  // [b] float32: lm_loss() divides each row's losses by it
+
 // Rows of one source to a micro-batch in host memory.
 using Collate = std::function<tensor::Batch(const std::vector<SampleRow>& rows)>;
 

@@ -17,6 +17,7 @@ struct DecoderShape {
   int64_t first_layer = 0, num_layers = 0, num_groups = 0, head_size = 0;
   int64_t vocab_size = 0;     // ids of the tokenizer: of the rows of logits, those that mean something
   int64_t max_positions = 0;  // that it has learned; 0: any
+  bool whole_prompt = false;  // the tokens of a prompt all see each other; what comes after it is causal
 };
 
 // What an encoder has made of the prompts.

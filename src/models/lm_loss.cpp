@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "dist/collectives.h"
+#include "models/data.h"
 #include "models/transformer_stack.h"
 
 namespace espalier::models {
@@ -18,10 +19,11 @@ pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid
   pipeline::LossTerm term;
   term.name = "lm loss";
   term.sum = dist::sum_over_ranks(losses.sum, grid.context);
-  term.count = batch.loss_mask.sum();
   term.row_sums = (losses.per_token * mask).sum(0);
   grid.context.all_reduce(term.row_sums);
-  term.row_counts = batch.loss_mask.sum(1);
+  const auto targets = batch.extra.find(kRowTargets);
+  term.row_counts = targets == batch.extra.end() ? batch.loss_mask.sum(1) : targets->second;
+  term.count = term.row_counts.sum();
   return term;
 }
 

@@ -9,7 +9,8 @@
 
 namespace espalier::models {
 
-// x: [S, b, h], what the output layer takes; labels and loss mask: the batch's. The term is of whole sequences.
+// x: [S, b, h], what the output layer takes; labels and loss mask: the batch's. The term is of whole sequences. What it
+// is a mean over is the sum of the loss mask, or where the batch has kRowTargets (models/data.h) the sum of those.
 pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
                            const tensor::Batch& batch);
 

@@ -47,6 +47,24 @@ void write_sentence_files(const std::string& prefix, int num_documents, unsigned
   writer.finish();
 }
 
+void write_pair_files(const std::string& prefix, int num_pairs, unsigned seed) {
+  std::mt19937 random(seed);
+  data::TokenStoreWriter inputs(prefix + "_inputs_document", data::TokenType::kUint16);
+  data::TokenStoreWriter targets(prefix + "_targets_document", data::TokenType::kUint16);
+  for (int pair = 0; pair < num_pairs; ++pair) {
+    std::vector<int32_t> input(1 + random() % 12), target(1 + random() % 8);
+    for (int32_t& id : input) id = static_cast<int32_t>(random() % 97 * 51);
+    for (int32_t& id : target) id = static_cast<int32_t>(random() % 97 * 51);
+    target.back() = 4999;
+    inputs.add_sequence(input);
+    inputs.end_document();
+    targets.add_sequence(target);
+    targets.end_document();
+  }
+  inputs.finish();
+  targets.finish();
+}
+
 Words operator+(Words left, const Words& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;

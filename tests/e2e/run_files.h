@@ -26,6 +26,10 @@ void write_token_files(const std::string& prefix, int num_documents, unsigned se
 // The same of 2 to 9 sentences of 3 to 20 random ids from 5 to 319: those of tests/data's vocabulary of BERT.
 void write_sentence_files(const std::string& prefix, int num_documents, unsigned seed);
 
+// `prefix`_inputs_document and `prefix`_targets_document: pairs of 1 to 12 random ids and 1 to 8 more below 4999, the
+// targets ending with 4999.
+void write_pair_files(const std::string& prefix, int num_pairs, unsigned seed);
+
 using Words = std::vector<std::string>;
 
 // Flags of a BLOOM of two layers over data at `prefix`, 8 samples a step in micro-batches of 2. Later words win.

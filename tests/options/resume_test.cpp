@@ -206,6 +206,7 @@ TEST(Resume, DataBlendSeedSequenceLengthAndGlobalBatchNeedTheirNameInOverride) {
                                       {"--adam-beta2", "0.95"},
                                       {"--clip-grad", "2"},
                                       {"--openai-gelu"},
+                                      {"--objective", "prefix"},
                                       {"--max-position-embeddings", "32"}};
   for (const Words& change : changes) {
     const Outcome without = resume({}, change);

@@ -2,20 +2,11 @@
 // layout.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
-#include "base/format.h"
-#include "base/log.h"
-#include "config/parity_request.h"
-#include "dist/local_ranks.h"
 #include "families/bert/config.h"
-#include "tests/e2e/run_fixture.h"
-#include "train/parity.h"
+#include "tests/parallel/parity_runs.h"
 
 namespace espalier::test {
 namespace parallel_bert_test {
-
-constexpr int64_t kSteps = 4;
 
 class ParallelBert : public ::testing::Test {
  protected:
@@ -30,40 +21,13 @@ class ParallelBert : public ::testing::Test {
                " --train-samples 64 --lr-decay-samples 64 --num-threads 1 --short-seq-prob 0.3");
   }
 
-  train::ParityRun parity_run(const std::string& layout_text, const Words& more) const {
-    const config::ParityRequest request{.family = &families::bert_family(),
-                                        .layouts = {},
-                                        .num_steps = kSteps,
-                                        .json = false,
-                                        .arguments = run_flags() + more + Words{"--layouts", layout_text}};
-    config::RunConfig config;
-    OptionTable table("espalier parity bert", "");
-    Problems problems;
-    const plan::Layout layout = config::read_parity_layout(request, layout_text, config, table, problems);
-    problems.raise();
-    const auto texts = dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
-      set_log_level(LogLevel::kQuiet);
-      return train::to_text(train::run_for_parity(config, table, kSteps, grid));
-    });
-    return train::parity_run_from_text(texts[0]);
-  }
-
   void expect_same_in(const std::vector<std::string>& layouts, const Words& more) const {
-    const train::ParityRun one = parity_run("tp1pp1dp1", more);
-    ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
-    for (const std::string& layout : layouts) {
-      SCOPED_TRACE(layout);
-      const train::ParityComparison found = train::compare(parity_run(layout, more), one);
-      std::printf("%-22s first loss %.1e, first norm %.1e, losses %.1e, weights' norm %.1e\n", layout.c_str(),
-                  found.first_loss, found.first_norm, found.largest_loss, found.params_norm);
-      EXPECT_TRUE(found.weights_equal) << "the first weights differ";
-      EXPECT_TRUE(found.samples_equal);
-      EXPECT_EQ(found.num_replica_differences, 0u);
-      EXPECT_LE(found.first_loss, 1e-6);
-      EXPECT_LE(found.first_norm, 1e-5);
-      EXPECT_LE(found.largest_loss, 1e-5);
-      EXPECT_LE(found.params_norm, 1e-6);
-    }
+    const auto run_in = [&](const std::string& layout) {
+      return parity_run(families::bert_family(), run_flags() + more, layout);
+    };
+    const train::ParityRun one = run_in("tp1pp1dp1");
+    ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
+    for (const std::string& layout : layouts) expect_same_training(layout, run_in(layout), one);
   }
 
   void run(const std::string& layout_text, const std::string& save, const Words& more) const {

@@ -6,19 +6,12 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/format.h"
-#include "base/log.h"
-#include "config/parity_request.h"
-#include "dist/local_ranks.h"
 #include "families/gpt/config.h"
-#include "tests/e2e/run_fixture.h"
 #include "tests/parallel/layout_list.h"
-#include "train/parity.h"
+#include "tests/parallel/parity_runs.h"
 
 namespace espalier::test {
 namespace {
-
-constexpr int64_t kSteps = 4;
 
 Words recompute_flags(RecomputeChoice choice) {
   switch (choice) {
@@ -106,22 +99,8 @@ class Layouts : public ::testing::Test {
   }
 
   static train::ParityRun run(const Combination& one, const Words& more = {}) {
-    const config::ParityRequest request{
-        .family = &families::gpt_family(),
-        .layouts = {},
-        .num_steps = kSteps,
-        .json = false,
-        .arguments = run_flags() + more + recompute_flags(one.recompute) + Words{"--layouts", to_string(one.layout)}};
-    config::RunConfig config;
-    OptionTable table("espalier parity gpt", "");
-    Problems problems;
-    config::read_parity_layout(request, to_string(one.layout), config, table, problems);
-    problems.raise();
-    const auto texts = dist::run_ranks(one.layout.grid, [&](const dist::Grid& grid) {
-      set_log_level(LogLevel::kQuiet);
-      return train::to_text(train::run_for_parity(config, table, kSteps, grid));
-    });
-    return train::parity_run_from_text(texts[0]);
+    return parity_run(families::gpt_family(), run_flags() + more + recompute_flags(one.recompute),
+                      to_string(one.layout));
   }
 
   static TemporaryFolder* folder_;
@@ -139,27 +118,12 @@ TEST(LayoutList, HoldsEveryPairOfChoicesThatCanStandTogether) {
   EXPECT_LE(kLayouts.size(), 20u);
 }
 
-void expect_same(const Combination& combination, const train::ParityRun& run, const train::ParityRun& one) {
-  SCOPED_TRACE(to_string(combination.layout));
-  const train::ParityComparison found = train::compare(run, one);
-  std::printf("%-22s first loss %.1e, first norm %.1e, losses %.1e, weights' norm %.1e\n",
-              to_string(combination.layout).c_str(), found.first_loss, found.first_norm, found.largest_loss,
-              found.params_norm);
-  EXPECT_TRUE(found.weights_equal) << "the first weights differ";
-  EXPECT_TRUE(found.samples_equal);
-  EXPECT_EQ(found.num_replica_differences, 0u);
-  EXPECT_LE(found.first_loss, 1e-6);
-  EXPECT_LE(found.first_norm, 1e-5);
-  EXPECT_LE(found.largest_loss, 1e-5);
-  EXPECT_LE(found.params_norm, 1e-6);
-}
-
 TEST_F(Layouts, TrainTheSameModelAsOneProcess) {
   const train::ParityRun one = run({});
-  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
   const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
   for (const Combination& combination : all ? all_combinations() : listed_combinations())
-    expect_same(combination, run(combination), one);
+    expect_same_training(to_string(combination.layout), run(combination), one);
 }
 
 // Groups of two query heads, of which a rank has whole ones; norms of heads, whose gradients are parts on every tensor
@@ -169,10 +133,10 @@ TEST_F(Layouts, TrainTheSameLlamaAsOneProcess) {
       "--position-embedding-type rotary --normalization rmsnorm --swiglu --ffn-hidden-size 40 --disable-bias-linear "
       "--num-key-value-heads 4 --qk-layernorm --window-size 11 --untie-embeddings-and-output-weights --num-layers 4");
   const train::ParityRun one = run({}, llama);
-  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
   for (const char* layout : {"tp2pp1dp1", "tp2pp1dp1sp", "tp1pp2dp1", "tp2cp2pp1dp1", "tp1pp1dp2zero1"}) {
     const Combination combination{plan::parse_layout(layout), RecomputeChoice::kNone};
-    expect_same(combination, run(combination, llama), one);
+    expect_same_training(layout, run(combination, llama), one);
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include "config/family.h"
 #include "config/run_config.h"
+#include "data/decoder_masks.h"
+#include "data/objective.h"
 #include "families/transformer.h"
 #include "spec/layers.h"
 #include "spec/param_spec.h"
@@ -42,6 +44,7 @@ struct GptConfig {
   bool tie_output = true;        // the output layer uses the word embedding
   spec::Activation activation = spec::Activation::kGeluTanh;
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
+  bool whole_prompt = false;             // the tokens of a prompt all see each other, as the objective has taught it
   double layernorm_epsilon = 1e-5;       // the embedding's layer norm always has 1e-5, as in Megatron
   double init_method_std = 0.02;
   double hidden_dropout = 0.1;
@@ -67,9 +70,10 @@ struct GptConfig {
 // halves in dense_h_to_4h: first the activated one (gate), then the other (up).
 std::vector<spec::ParamSpec> gpt_params(const GptConfig& config);
 
-// Parameters, depths and what they cost for samples of that length; ids, labels, positions and the loss mask wait for
-// their step.
-spec::ModelSpec gpt_model_spec(const GptConfig& config, int64_t sequence_length);
+// Parameters, depths and what they cost for samples of that length; ids, labels, positions and the masks wait for their
+// step.
+spec::ModelSpec gpt_model_spec(const GptConfig& config, int64_t sequence_length,
+                               const data::RowRules& rows = data::RowRules());
 
 // Spellings from which resolving gets fields of the shape. Where several mean the same, it leaves only the first of
 // them set, so that a run has one description.
@@ -91,13 +95,22 @@ struct GptOptions {
 struct GptSettings {
   GptConfig shape;
   GptOptions options;
+  data::Objective objective;
 };
 
 const config::Family& gpt_family();
 
+// --objective and the options that go with it, also for programs that show samples. The objective outlives the table.
+void add_objective_rows(OptionTable& table, data::Objective& objective);
+// Problems of those rows, and of --reset-attention-mask, which the table has too.
+void check_objective_rows(const OptionTable& table, const data::Objective& objective, Problems& problems);
+
 // The model of a resolved run, with the run's vocabulary where that is known.
 GptConfig gpt_config(const config::RunConfig& run);
 GptConfig gpt_config(const config::FamilyConfig& settings, const spec::Vocabulary& vocabulary);
+
+// What the model of a resolved run is trained on; the end-of-document token is the caller's to add.
+data::RowRules row_rules(const config::RunConfig& run);
 
 // The options that make such a model; the vocabulary is none of the model's options.
 GptSettings gpt_settings(const GptConfig& model);

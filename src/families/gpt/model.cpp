@@ -10,10 +10,21 @@ namespace {
 constexpr double kInt64 = 8, kFp32 = 4, kInt32 = 4;
 
 // Pairs of query and visible key of one sample. The first `window` queries see all before them, the others as many keys
-// as the first ones' last.
-double visible_pairs(const GptConfig& model, double tokens) {
+// as the first ones' last. A prefix of p tokens adds p (p - 1) / 2; the mean of that over p = 1 to `tokens` is what a
+// run comes to. Where texts in a sample end is not known: they count as one, and what inputs of packed pairs see of
+// what comes after it does not count.
+double visible_pairs(const GptConfig& model, double tokens, const data::RowRules& rows) {
   const double window = model.window_size == 0 ? tokens : std::min(tokens, static_cast<double>(model.window_size));
-  return window * (window + 1) / 2 + (tokens - window) * window;
+  const double causal = window * (window + 1) / 2 + (tokens - window) * window;
+  const bool is_whole_prefix = rows.objective.kind == data::Objective::Kind::kPrefix && !rows.text.reset_attention_mask;
+  return is_whole_prefix ? causal + (tokens * tokens - 1) / 6 : causal;
+}
+
+// Of the masks of one sample, as far as its batch holds them (models/gpt/batch.h).
+double mask_bytes(const data::RowRules& rows, double tokens) {
+  const bool is_causal = rows.objective.kind == data::Objective::Kind::kCausal;
+  const bool has_first = rows.text.reset_attention_mask || rows.objective.kind == data::Objective::Kind::kMultitask;
+  return kInt32 * tokens * (static_cast<double>(has_first) + static_cast<double>(!is_causal)) + (is_causal ? 0 : kFp32);
 }
 
 spec::GhostProgram embedding_ghost(const GptConfig& model) {
@@ -35,10 +46,10 @@ spec::GhostProgram output_ghost(const GptConfig& model) {
   };
 }
 
-std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_length) {
+std::vector<spec::Depth> depths_of(const GptConfig& model, int64_t sequence_length, const data::RowRules& rows) {
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double vocabulary = static_cast<double>(model.padded_vocab_size);
-  const spec::Depth layer = layer_depth(model.layers(), {.tokens = s, .pairs = visible_pairs(model, s)});
+  const spec::Depth layer = layer_depth(model.layers(), {.tokens = s, .pairs = visible_pairs(model, s, rows)});
   std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer);
   for (size_t number = 0; number < depths.size(); ++number)
     depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
@@ -58,29 +69,32 @@ std::string describe(const GptConfig& model) {
                 grouped ? concat(" in ", model.num_groups(), " groups") : std::string());
 }
 
+std::vector<std::string> gpt_token_file_endings(const config::RunConfig& run) {
+  return run.model.as<GptSettings>().objective.token_file_endings();
+}
+
 config::FamilyConfig new_gpt() { return config::FamilyConfig(GptSettings{}); }
 int64_t gpt_layers(const config::FamilyConfig& config) { return config.as<GptSettings>().shape.num_layers; }
 
 }  // namespace
 
-spec::ModelSpec gpt_model_spec(const GptConfig& model, int64_t sequence_length) {
+spec::ModelSpec gpt_model_spec(const GptConfig& model, int64_t sequence_length, const data::RowRules& rows) {
+  const double tokens = static_cast<double>(sequence_length);
   return {.family = "gpt",
           .description = describe(model),
           .params = gpt_params(model),
-          .depths = depths_of(model, sequence_length),
+          .depths = depths_of(model, sequence_length, rows),
           .vocabulary = {.size = model.vocab_size, .padded_size = model.padded_vocab_size},
           .hidden_size = model.hidden_size,
           .has_dropout = model.hidden_dropout > 0,
           .keeps_positions = model.position_embedding == PositionEmbedding::kRotary,
-          .batch_bytes = (3 * kInt64 + kFp32) * static_cast<double>(sequence_length)};
+          .batch_bytes = (3 * kInt64 + kFp32) * tokens + mask_bytes(rows, tokens)};
 }
 
 namespace internal {
 
 spec::ModelSpec gpt_model(const config::RunConfig& run) {
-  spec::ModelSpec model = gpt_model_spec(gpt_config(run), run.data.sequence_length);
-  if (run.data.reset_attention_mask) model.batch_bytes += kInt32 * static_cast<double>(run.data.sequence_length);
-  return model;
+  return gpt_model_spec(gpt_config(run), run.data.sequence_length, row_rules(run));
 }
 
 }  // namespace internal
@@ -105,7 +119,9 @@ const config::Family& gpt_family() {
       .resolve = internal::resolve_gpt,
       .find_unused = internal::find_unused_gpt,
       .num_layers = gpt_layers,
-      .model = internal::gpt_model};
+      .model = internal::gpt_model,
+      .token_file_endings = gpt_token_file_endings,
+      .check_data = internal::check_gpt_data};
   return family;
 }
 

@@ -264,11 +264,14 @@ void GptResolver::check_division() {
 }  // namespace
 
 void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& config) {
-  GptResolver resolver(resolving, config.as<GptSettings>());
+  GptSettings& settings = config.as<GptSettings>();
+  GptResolver resolver(resolving, settings);
   resolver.resolve_positions();
   resolver.resolve_length();
   resolver.resolve_model();
   resolver.check_division();
+  settings.shape.whole_prompt = settings.objective.sees_whole_prompt();
+  check_objective(resolving, settings);
 }
 
 }  // namespace espalier::families::internal

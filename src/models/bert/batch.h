@@ -9,9 +9,8 @@
 
 namespace espalier::models {
 
-// Names in Batch::extra.
+// Names in Batch::extra, beside those of models/data.h.
 inline constexpr const char* kTokenTypes = "types";         // [b, s] int64, 0 where there is padding
-inline constexpr const char* kLastKeys = "last_keys";       // [b, s] int32: tensor::AttentionContext::last_key
 inline constexpr const char* kHalvesSwapped = "is_random";  // [b] int64, 0 or 1
 
 // Of rows with the arrays of data::SentenceSampleMaker for BERT, in its order. Where nothing is to be predicted, the

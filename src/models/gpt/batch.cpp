@@ -2,69 +2,67 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <span>
+#include <type_traits>
+
 #include "base/error.h"
-#include "base/format.h"
+#include "families/gpt/config.h"
 
 namespace espalier::models {
 namespace {
 
-// Fills one row of each mask. Megatron finds document ends from the positions before any reset; so do we.
-struct RowMasks {
-  int64_t* positions;
-  float* loss_mask;
-  int32_t* document_starts;  // nullptr without reset_attention_mask
-};
-
-void fill_row(const int64_t* ids, int64_t length, const MaskOptions& options, const RowMasks& out) {
-  int64_t document_start = 0;
-  for (int64_t at = 0; at < length; ++at) {
-    const bool ends_document = options.eod && ids[at] == *options.eod;
-    out.positions[at] = options.reset_position_ids ? at - document_start : at;
-    out.loss_mask[at] = options.eod_mask_loss && ends_document ? 0.0f : 1.0f;
-    if (out.document_starts != nullptr) out.document_starts[at] = static_cast<int32_t>(document_start);
-    if (ends_document) document_start = at + 1;
-  }
+template <class Value>
+void copy_row(std::span<Value> values, const at::Tensor& to, int64_t row) {
+  ESPALIER_CHECK(static_cast<int64_t>(values.size()) == to.size(1), "rows of one batch differ in length");
+  using Element = std::remove_const_t<Value>;
+  std::copy(values.begin(), values.end(), to.data_ptr<Element>() + row * to.size(1));
 }
 
 }  // namespace
 
-tensor::Batch make_gpt_batch(const std::vector<SampleRow>& rows, const MaskOptions& options) {
+tensor::Batch make_gpt_batch(const std::vector<SampleRow>& rows, const data::RowRules& rules) {
   ESPALIER_CHECK(!rows.empty() && rows[0].sample.arrays.at(0).size() > 1, "a batch needs rows of at least two ids");
   const auto b = static_cast<int64_t>(rows.size()), s = static_cast<int64_t>(rows[0].sample.arrays[0].size()) - 1;
+  const bool is_causal = rules.objective.kind == data::Objective::Kind::kCausal;
   tensor::Batch batch;
   batch.ids = at::empty({b, s}, at::kLong);
   batch.labels = at::empty({b, s}, at::kLong);
   batch.loss_mask = at::empty({b, s}, at::kFloat);
   batch.positions = at::empty({b, s}, at::kLong);
-  if (options.reset_attention_mask) batch.document_starts = at::empty({b, s}, at::kInt);
+  const at::Tensor last_keys = at::empty({b, s}, at::kInt), row_targets = at::empty({b}, at::kFloat);
+  double targets = 0;
   for (int64_t row = 0; row < b; ++row) {
     const SampleRow& sample = rows[static_cast<size_t>(row)];
-    const std::vector<int64_t>& ids = sample.sample.arrays.at(0);
-    ESPALIER_CHECK(static_cast<int64_t>(ids.size()) == s + 1, "rows of one batch differ in length");
+    const std::span<const int64_t> ids = sample.sample.arrays.at(0);
+    const data::RowMasks masks = data::row_masks(sample.sample, sample.sample_number, rules);
     batch.sample_numbers.push_back(sample.sample_number);
     batch.sources.push_back(static_cast<int32_t>(sample.sample.source));
-    std::copy_n(ids.data(), s, batch.ids.data_ptr<int64_t>() + row * s);
-    std::copy_n(ids.data() + 1, s, batch.labels.data_ptr<int64_t>() + row * s);
-    fill_row(ids.data(), s, options,
-             {batch.positions.data_ptr<int64_t>() + row * s, batch.loss_mask.data_ptr<float>() + row * s,
-              options.reset_attention_mask ? batch.document_starts.data_ptr<int32_t>() + row * s : nullptr});
+    copy_row(ids.first(ids.size() - 1), batch.ids, row);
+    copy_row(ids.last(ids.size() - 1), batch.labels, row);
+    copy_row(std::span(masks.positions), batch.positions, row);
+    copy_row(std::span(masks.loss_mask), batch.loss_mask, row);
+    if (!masks.first_keys.empty()) {
+      if (!batch.document_starts.defined()) batch.document_starts = at::empty({b, s}, at::kInt);
+      copy_row(std::span(masks.first_keys), batch.document_starts, row);
+    }
+    if (is_causal) continue;
+    copy_row(std::span(masks.last_keys), last_keys, row);
+    row_targets.data_ptr<float>()[row] = static_cast<float>(masks.num_targets);
+    targets += masks.num_targets;
   }
+  if (is_causal) return batch;
+  batch.extra = {{kLastKeys, last_keys}, {kRowTargets, row_targets}};
+  batch.targets = {{"lm loss", targets}};
   return batch;
 }
 
-MaskOptions mask_options(const config::DataConfig& config, const text::Tokenizer& tokenizer) {
-  MaskOptions masks{.eod = {},
-                    .reset_position_ids = config.reset_position_ids,
-                    .reset_attention_mask = config.reset_attention_mask,
-                    .eod_mask_loss = config.eod_mask_loss};
-  if (!masks.reset_position_ids && !masks.reset_attention_mask && !masks.eod_mask_loss) return masks;
-  masks.eod = tokenizer.eod();
-  if (!masks.eod)
-    throw UserError(
-        concat("--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an end-of-document token, and ",
-               tokenizer.description(), " has none. Leave them out, or give the tokenizer an EOS token."),
-        ExitCode::kUsage);
-  return masks;
+data::RowRules gpt_row_rules(const config::RunConfig& run, const text::Tokenizer& tokenizer) {
+  data::RowRules rules = families::row_rules(run);
+  Problems problems;
+  rules.text = data::TextMaskOptions::make(rules.text, tokenizer, problems);
+  problems.raise();
+  return rules;
 }
 
 }  // namespace espalier::models

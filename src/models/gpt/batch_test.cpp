@@ -26,7 +26,9 @@ std::vector<T> flat(const at::Tensor& tensor) {
 }
 
 TEST(MakeBatch, MasksAndPositionsAreMegatrons) {
-  const tensor::Batch batch = make_gpt_batch(oracle_rows(), {511, true, true, true});
+  data::RowRules rules;
+  rules.text = {.eod = 511, .reset_position_ids = true, .reset_attention_mask = true, .eod_mask_loss = true};
+  const tensor::Batch batch = make_gpt_batch(oracle_rows(), rules);
   EXPECT_EQ(flat<int64_t>(batch.positions), test::read_npy(kOracle + "reset_masks/position_ids.npy").as<int64_t>());
   EXPECT_EQ(flat<float>(batch.loss_mask), test::read_npy(kOracle + "reset_masks/loss_mask.npy").as<float>());
   const auto blocked =
@@ -41,14 +43,32 @@ TEST(MakeBatch, MasksAndPositionsAreMegatrons) {
 }
 
 TEST(MakeBatch, WithoutResetsPositionsRunThroughAndNothingIsMasked) {
-  const tensor::Batch batch = make_gpt_batch({{7, {{{5, 9, 9, 3}}, 2}}}, {9, false, false, false});
+  data::RowRules rules;
+  rules.text.eod = 9;
+  const tensor::Batch batch = make_gpt_batch({{7, {{{5, 9, 9, 3}}, 2}}}, rules);
   EXPECT_EQ(flat<int64_t>(batch.ids), (std::vector<int64_t>{5, 9, 9}));
   EXPECT_EQ(flat<int64_t>(batch.labels), (std::vector<int64_t>{9, 9, 3}));
   EXPECT_EQ(flat<int64_t>(batch.positions), (std::vector<int64_t>{0, 1, 2}));
   EXPECT_EQ(flat<float>(batch.loss_mask), (std::vector<float>{1, 1, 1}));
   EXPECT_FALSE(batch.document_starts.defined());
+  EXPECT_TRUE(batch.extra.empty());
+  EXPECT_TRUE(batch.targets.empty());
   EXPECT_EQ(batch.sample_numbers, std::vector<int64_t>{7});
   EXPECT_EQ(batch.sources, std::vector<int32_t>{2});
+}
+
+TEST(MakeBatch, PairsHaveRangesOfKeysAndTheNumberOfTargetsOfEachRow) {
+  data::RowRules rules;
+  rules.objective = {.kind = data::Objective::Kind::kMultitask, .whole_input = true};
+  const std::vector<SampleRow> rows = {{3, {{{5, 6, 7, 8, 0}, {1, 1, 1, 1, 0}, {1, 1, 0, 0, 0}}, 1}},
+                                       {4, {{{5, 6, 0, 0, 0}, {1, 1, 0, 0, 0}, {1, 0, 0, 0, 0}}, 0}}};
+  const tensor::Batch batch = make_gpt_batch(rows, rules);
+  EXPECT_EQ(flat<float>(batch.loss_mask), (std::vector<float>{0, 1, 1, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(flat<int32_t>(batch.document_starts), std::vector<int32_t>(8, 0));
+  EXPECT_EQ(flat<int32_t>(batch.extra.at(kLastKeys)), (std::vector<int32_t>{1, 1, 2, 3, 0, 1, -1, -1}));
+  EXPECT_EQ(flat<float>(batch.extra.at(kRowTargets)), (std::vector<float>{2, 1}));
+  EXPECT_EQ(batch.targets, (std::vector<std::pair<std::string, double>>{{"lm loss", 3}}));
+  EXPECT_EQ(batch.sources, (std::vector<int32_t>{1, 0}));
 }
 
 }  // namespace make_batch_test

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/gpt_dataset.h"
+#include "data/packed_dataset.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
 #include "models/gpt/batch.h"
@@ -15,6 +16,13 @@ namespace espalier::models {
 namespace {
 
 constexpr double kEmbeddingNormEpsilon = 1e-5;  // Megatron fixes it, whatever --layernorm-epsilon says
+
+DataSets open_gpt_data(const data::DataSetOptions& options, const config::RunConfig& run,
+                       const text::Tokenizer& tokenizer) {
+  if (families::row_rules(run).objective.kind != data::Objective::Kind::kMultitask)
+    return as_sources(data::GptDataSets::open(options));
+  return as_sources(data::PackedDataSets::open(options, data::pad_id(tokenizer)));
+}
 
 }  // namespace
 
@@ -70,6 +78,8 @@ void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positio
 nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input) const {
   tensor::AttentionContext attention = attention_context();
   attention.first_key = input.batch->document_starts;
+  const auto last_keys = input.batch->extra.find(kLastKeys);
+  if (last_keys != input.batch->extra.end()) attention.last_key = last_keys->second;
   nn::ForwardContext context = layers_.training_context(
       input, attention, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout});
   set_rotary(context, input.batch->positions, input.batch->ids.size(1));
@@ -110,7 +120,8 @@ DecoderShape GptModel::decoder_shape() const {
           .num_groups = config_.num_groups(),
           .head_size = config_.kv_channels,
           .vocab_size = config_.vocab_size,
-          .max_positions = learned ? config_.max_position_embeddings : 0};
+          .max_positions = learned ? config_.max_position_embeddings : 0,
+          .whole_prompt = config_.whole_prompt};
 }
 
 at::Tensor GptModel::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
@@ -133,11 +144,10 @@ const FamilyRuntime& gpt_runtime() {
                   const StageOptions& options) -> std::unique_ptr<pipeline::Stage> {
         return std::make_unique<GptModel>(builder, families::gpt_config(run), depths, options);
       },
-      .open_data = [](const data::DataSetOptions& options, const config::RunConfig&,
-                      const text::Tokenizer&) { return as_sources(data::GptDataSets::open(options)); },
+      .open_data = open_gpt_data,
       .collate = [](const config::RunConfig& run, const text::Tokenizer& tokenizer) -> Collate {
-        return [masks = mask_options(run.data, tokenizer)](const std::vector<SampleRow>& rows) {
-          return make_gpt_batch(rows, masks);
+        return [rules = gpt_row_rules(run, tokenizer)](const std::vector<SampleRow>& rows) {
+          return make_gpt_batch(rows, rules);
         };
       },
       .build_decoder = [](const nn::LayerBuilder& builder, const config::RunConfig& run) -> std::unique_ptr<Decoder> {

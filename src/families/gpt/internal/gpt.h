@@ -13,6 +13,11 @@ namespace espalier::families::internal {
 void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where);
 void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& config);
 void find_unused_gpt(const config::RunConfig& run, config::UnusedOptions& unused);
+// Of the objective.
+void check_objective(const config::Resolving& resolving, const GptSettings& settings);
+void find_unused_by_objective(const config::RunConfig& run, config::UnusedOptions& unused);
+void check_gpt_data(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
+                    Problems& problems);
 spec::ModelSpec gpt_model(const config::RunConfig& run);
 
 }  // namespace espalier::families::internal

@@ -1,0 +1,103 @@
+// What a GPT is trained to predict: the rows of --objective, and what goes with it and what does not.
+#include "base/format.h"
+#include "config/resolving.h"
+#include "config/unused_options.h"
+#include "data/packed_dataset.h"
+#include "families/gpt/internal/gpt.h"
+
+namespace espalier::families {
+namespace {
+
+using data::Objective;
+using Kind = Objective::Kind;
+
+// Names an option that was given where it means nothing.
+class ObjectiveChecks {
+ public:
+  ObjectiveChecks(const OptionTable& table, Problems& problems) : table_(table), problems_(problems) {}
+
+  void refuse(const char* name, const char* why) {
+    const Option& option = *table_.find(name);
+    if (option.values() != option.default_values()) problems_.add(table_.origin(name), " ", why, ". Leave it out");
+  }
+
+ private:
+  const OptionTable& table_;
+  Problems& problems_;
+};
+
+}  // namespace
+
+void add_objective_rows(OptionTable& table, Objective& objective) {
+  table
+      .add_choice("--objective", objective.kind,
+                  {{"causal", Kind::kCausal}, {"prefix", Kind::kPrefix}, {"multitask", Kind::kMultitask}},
+                  "causal: every token from those before it; prefix: behind a prefix of random length that is seen as "
+                  "a whole (pretrain_prefix_lm); multitask: the targets of packed pairs PREFIX_inputs_document, "
+                  "PREFIX_targets_document (finetune_t0)")
+      .common();
+  table.add("--prefixlm", objective.whole_input,
+            "multitask: the tokens of an input all see each other (finetune_t0_non_causal_decoder)");
+  table.add("--norm-target-loss", objective.norm_target_loss,
+            "multitask: every target weighs the same, not every token of one (BLOOMZ)");
+  table.add("--loss-on-targets-only", objective.loss_on_targets_only, "prefix: no loss inside of the prefix");
+  table.add("--reweight-loss-based-on-position-frequency", objective.reweight_positions,
+            "prefix: the label of place i of s weighs 2 (s - i) / (s + 1), since later ones are targets more often");
+}
+
+void check_objective_rows(const OptionTable& table, const Objective& objective, Problems& problems) {
+  ObjectiveChecks checks(table, problems);
+  const bool is_prefix = objective.kind == Kind::kPrefix;
+  if (objective.kind == Kind::kCausal)
+    checks.refuse("--loss-on-targets-only", "needs --objective prefix: without a prefix every token is a target");
+  if (!is_prefix)
+    checks.refuse("--reweight-loss-based-on-position-frequency",
+                  "needs --objective prefix, where later places are targets more often than earlier ones");
+  if (objective.kind == Kind::kMultitask) {
+    checks.refuse("--reset-attention-mask",
+                  "is for samples that run over the ends of documents; attention stays inside each packed pair anyway");
+    return;
+  }
+  checks.refuse("--prefixlm", is_prefix ? "is for the inputs of packed pairs (--objective multitask); the tokens of a "
+                                          "prefix see each other anyway"
+                                        : "needs --objective multitask, whose inputs then see all of themselves");
+  checks.refuse("--norm-target-loss", "needs --objective multitask, whose targets then weigh the same");
+}
+
+data::RowRules row_rules(const config::RunConfig& run) {
+  data::RowRules rules;
+  rules.objective = run.model.as<GptSettings>().objective;
+  rules.text.reset_position_ids = run.data.reset_position_ids;
+  rules.text.reset_attention_mask = run.data.reset_attention_mask;
+  rules.text.eod_mask_loss = run.data.eod_mask_loss;
+  rules.seed = run.training.seed;
+  return rules;
+}
+
+namespace internal {
+
+void check_objective(const config::Resolving& resolving, const GptSettings& settings) {
+  check_objective_rows(resolving.table, settings.objective, resolving.problems);
+  if (settings.objective.sees_whole_prompt() && settings.shape.window_size > 0)
+    resolving.problems.add(
+        resolving.origin("--window-size"), " and ", resolving.origin("--objective"),
+        " exclude each other: what is given is seen as a whole, and a window shows at most the last ",
+        settings.shape.window_size, " tokens. Leave --window-size out");
+}
+
+void find_unused_by_objective(const config::RunConfig& run, config::UnusedOptions& unused) {
+  const bool is_multitask = run.model.as<GptSettings>().objective.kind == Kind::kMultitask;
+  unused.add_if(is_multitask, {"--loss-on-targets-only"}, "--objective multitask has no other loss");
+  unused.add_if(is_multitask, {"--reset-position-ids"}, "positions begin again at each packed pair");
+}
+
+void check_gpt_data(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
+                    Problems& problems) {
+  const data::RowRules rules = row_rules(run);
+  if (tokenizer != nullptr) data::TextMaskOptions::make(rules.text, *tokenizer, problems);
+  const int64_t length = run.data.sequence_length;
+  if (rules.objective.kind == Kind::kMultitask && length > 0) data::check_pairs(plan, length, problems);
+}
+
+}  // namespace internal
+}  // namespace espalier::families
