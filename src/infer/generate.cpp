@@ -30,6 +30,12 @@ at::Tensor prompt_ids(const std::vector<std::vector<int32_t>>& prompts) {
   return ids;
 }
 
+// [b, longest] for a first pass in which the tokens of each prompt see all of it; its padding sees nothing.
+at::Tensor last_keys_of_prompts(const std::vector<int64_t>& lengths, int64_t longest) {
+  const at::Tensor ends = at::tensor(lengths, at::kInt).view({-1, 1}), places = at::arange(longest, at::kInt);
+  return at::where(places < ends, ends - 1, -1).to(at::kInt).contiguous();
+}
+
 // Logits after the last of the `news[row]` ids with which each row of `ids` begins, [b, V]; what follows them is
 // padding, and is not in the cache afterwards.
 at::Tensor next_logits(const models::Decoder& model, const at::Tensor& ids, const std::vector<int64_t>& news,
@@ -38,6 +44,9 @@ at::Tensor next_logits(const models::Decoder& model, const at::Tensor& ids, cons
   const at::Tensor positions = (lengths.view({-1, 1}) + at::arange(ids.size(1), at::kLong)).contiguous();
   nn::ForwardContext context{.attention = model.attention_context()};
   context.attention.cache = &cache;
+  const bool is_prompt = cache.lengths[0] == 0;
+  if (is_prompt && model.decoder_shape().whole_prompt)
+    context.attention.last_key = last_keys_of_prompts(news, ids.size(1));
   const at::Tensor hidden = model.hidden_states(ids, positions, context, encoded);  // [s, b, h]
   for (size_t row = 0; row < news.size(); ++row) cache.lengths[row] -= ids.size(1) - news[row];
   return model.logits(hidden.index({counts - 1, at::arange(ids.size(0), at::kLong)})).contiguous();

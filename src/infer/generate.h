@@ -30,7 +30,8 @@ using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
 // Continues each prompt (at least one id each), or answers it where there is an encoder. All prompts form one batch, in
 // which each row has its own length: shorter prompts are padded at their end for the first pass, and nothing sees that.
-// A model with learned positions cannot go beyond max_position_embeddings: UserError.
+// The tokens of a prompt see those before them, or with DecoderShape::whole_prompt all of it. A model with learned
+// positions cannot go beyond max_position_embeddings: UserError.
 std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
                                 const TokenCallback& on_token = {});

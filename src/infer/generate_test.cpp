@@ -1,95 +1,66 @@
-// Generation from caches beside the same text in one pass of training's forward.
+// Generation from a cache beside a whole pass of plain formulas for every token.
 #include "infer/generate.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "models/t5/batch.h"
-#include "models/t5/model.h"
+#include "base/format.h"
+#include "models/gpt/plain_gpt_test.h"
 
 namespace espalier::infer {
 namespace generate_test {
 
-constexpr int64_t kVocabulary = 61, kPad = 0, kNewTokens = 9;
+using families::PositionEmbedding;
+using models::plain_gpt::PlainGpt;
+using Prompts = std::vector<std::vector<int32_t>>;
 
-families::T5Config small_t5() {
-  families::T5Config config;
-  config.num_layers = 3;
-  config.decoder_num_layers = 2;
-  config.hidden_size = 20;
-  config.ffn_hidden_size = 33;
-  config.num_attention_heads = 3;
-  config.kv_channels = 7;
-  config.max_position_embeddings = 33;
-  config.vocab_size = kVocabulary;
-  config.padded_vocab_size = kVocabulary;
-  config.init_method_std = 0.4;  // so that the likeliest tokens differ
-  config.hidden_dropout = config.attention_dropout = 0;
-  return config;
+std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
+  std::vector<int32_t> ids;
+  for (int64_t at = 0; at < length; ++at) ids.push_back(static_cast<int32_t>((first + at * 7) % 29));
+  return ids;
 }
 
-struct SmallT5 {
-  families::T5Config config = small_t5();
-  tensor::ParamSet params{families::t5_params(config), {}, at::kFloat, /*with_grad=*/false};
-  models::T5Model model{nn::LayerBuilder{params, dist::single_process()}, config, {0, config.last_depth() + 1}, {}};
-  SmallT5() {
-    params.initialize(7, [](tensor::Param&, const at::Tensor&) {});
-  }
-};
-
-// Of a prompt and what followed it; padded as training's samples are.
-models::SampleRow as_sample(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer, int32_t begin) {
-  std::vector<int64_t> encoder(33, kPad), decoder(kNewTokens, kPad), labels(kNewTokens, -1), mask(kNewTokens, 0);
-  std::copy(prompt.begin(), prompt.end(), encoder.begin());
-  for (size_t at = 0; at < answer.size(); ++at) {
-    decoder[at] = at == 0 ? begin : answer[at - 1];
-    labels[at] = answer[at];
-    mask[at] = 1;
-  }
-  return {0, {{encoder, decoder, labels, mask, {0}}, 0}};
+// Log-probabilities of the id after `ids`, of which the first `whole` see each other.
+at::Tensor plain_next(const PlainGpt& plain, const std::vector<int32_t>& ids, int64_t whole) {
+  const auto s = static_cast<int64_t>(ids.size());
+  at::Tensor visible = at::ones({1, s, s}, at::kBool).tril();
+  visible.narrow(1, 0, whole).narrow(2, 0, whole).fill_(true);
+  const at::Tensor batch = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong).unsqueeze(0);
+  const at::Tensor logits = plain.logits(batch, at::arange(s, at::kLong).unsqueeze(0), visible);
+  return at::log_softmax(logits[0][s - 1].narrow(0, 0, 29), 0);
 }
 
-TEST(GenerateWithAnEncoder, LogProbabilitiesAreThoseOfOnePass) {
-  SmallT5 t5;
-  const std::vector<std::vector<int32_t>> prompts = {{5}, std::vector<int32_t>(33), {7, 11, 13, 17, 19, 23, 29}};
-  auto all = prompts;
-  std::iota(all[1].begin(), all[1].end(), 20);
-  const int32_t begin = 3;
-  GenerateConfig config{.tokens_to_generate = kNewTokens,
-                        .sampling = {.temperature = 1, .top_k = 0, .top_p = 0, .seed = 11},
-                        .stop_ids = {},
-                        .begin_id = begin};
-  const auto generated = generate(t5.model, at::kFloat, all, config);
-  std::vector<models::SampleRow> rows;
-  for (size_t row = 0; row < all.size(); ++row) {
-    ASSERT_EQ(generated[row].generated_ids.size(), static_cast<size_t>(kNewTokens));
-    EXPECT_EQ(generated[row].prompt_ids, all[row]);
-    rows.push_back(as_sample(all[row], generated[row].generated_ids, begin));
-  }
-  const tensor::Batch batch = models::make_t5_batch(rows, kPad);
-  const at::NoGradGuard no_grad;
-  const at::Tensor losses = t5.model.forward({.batch = &batch, .tensors = {}, .training = false}).loss.at(0).row_sums;
-  for (size_t row = 0; row < all.size(); ++row) {
-    double sum = 0;
-    for (const double logprob : generated[row].logprobs) sum += logprob;
-    EXPECT_NEAR(sum, -losses[static_cast<int64_t>(row)].item<double>(), 1e-4) << row;
-    // The same row alone: padding of others does not reach it.
-    const auto alone = generate(t5.model, at::kFloat, {all[row]}, config);
-    if (row == 0) {
-      EXPECT_EQ(alone[0].generated_ids, generated[0].generated_ids);
+// Each row by itself, from the ids that were generated.
+void expect_as_plain(const models::Decoder& model, const PlainGpt& plain, const Prompts& prompts, bool whole_prompt) {
+  const auto results = generate(model, at::kFloat, prompts, {.tokens_to_generate = 5, .sampling = {.top_k = 1}});
+  ASSERT_EQ(results.size(), prompts.size());
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    SCOPED_TRACE(concat("row ", row, " of ", prompts[row].size(), " ids, whole ", whole_prompt));
+    ASSERT_EQ(results[row].generated_ids.size(), 5u);
+    std::vector<int32_t> ids = prompts[row];
+    for (size_t at = 0; at < 5; ++at) {
+      const at::Tensor next = plain_next(plain, ids, whole_prompt ? static_cast<int64_t>(prompts[row].size()) : 1);
+      EXPECT_EQ(results[row].generated_ids[at], next.argmax().item<int64_t>()) << "token " << at;
+      EXPECT_NEAR(results[row].logprobs[at], next[results[row].generated_ids[at]].item<double>(), 1e-4) << at;
+      ids.push_back(results[row].generated_ids[at]);
     }
   }
-  EXPECT_NE(generated[0].generated_ids, generated[2].generated_ids);
 }
 
-TEST(GenerateWithAnEncoder, RefusesWhatItHasNoPositionsFor) {
-  SmallT5 t5;
-  GenerateConfig config{.tokens_to_generate = 33, .sampling = {}, .stop_ids = {}, .begin_id = 3};
-  EXPECT_THROW(generate(t5.model, at::kFloat, {{5}}, config), UserError);
-  config.tokens_to_generate = 2;
-  EXPECT_THROW(generate(t5.model, at::kFloat, {std::vector<int32_t>(34, 5)}, config), UserError);
+TEST(Generate, SeesPromptsWholeOrCausallyAsAPassWithoutCacheDoes) {
+  const at::NoGradGuard no_grad;
+  for (const bool whole_prompt : {true, false})
+    for (const auto positions : {PositionEmbedding::kAlibi, PositionEmbedding::kRotary, PositionEmbedding::kLearned}) {
+      families::GptConfig config = models::plain_gpt::awkward_gpt(positions);
+      config.whole_prompt = whole_prompt;
+      models::plain_gpt::WholeGpt gpt(config);
+      const PlainGpt plain(config, gpt.params);
+      // Alone, and in a batch with prompts of other lengths, which are padded.
+      expect_as_plain(gpt.model, plain, {prompt_of(7, 3)}, whole_prompt);
+      expect_as_plain(gpt.model, plain, {prompt_of(1, 4), prompt_of(33, 5), prompt_of(7, 3), prompt_of(2, 8)},
+                      whole_prompt);
+    }
 }
 
 }  // namespace generate_test
