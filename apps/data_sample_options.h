@@ -46,7 +46,8 @@ auto& chosen_set(const DataSets& sets, const ShownSamples& shown) {
   throw UserError("--set " + name + " has the groups " + names + ". Choose one with --group.", ExitCode::kUsage);
 }
 
-// The families other than GPT: `arguments` are the words after `data sample FAMILY`.
+// `arguments` are the words after `data sample FAMILY`.
+int data_sample_gpt_main(const std::vector<std::string>& arguments);
 int data_sample_bert_main(const std::vector<std::string>& arguments);
 int data_sample_t5_main(const std::vector<std::string>& arguments);
 
