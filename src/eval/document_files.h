@@ -1,0 +1,44 @@
+// The documents of a task out of a local file: JSONL (an object a line) or a table (.tsv: names of the fields on the
+// first line, no quoting), plain or compressed with gzip, zstd or xz.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "eval/fields.h"
+
+namespace espalier::eval {
+
+// So many wrong documents are named together.
+inline constexpr size_t kMostProblems = 10;
+
+struct Document {
+  Json content;
+  std::string place;  // "piqa.jsonl:17", for messages
+};
+
+// Fields at the top that no path of `wanted` begins with are left out; an empty list wants all. The first ten lines
+// that are no document are named together (kBadData).
+std::vector<Document> read_documents(const std::string& file, const std::vector<std::string>& wanted);
+
+// Where the files of tasks are: what --data was given.
+class DataFiles {
+ public:
+  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv lies; TASK=FILE; or FILE where there is
+  // one task.
+  DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
+
+  // The file of a task; empty, with what was looked for among the problems, where there is none.
+  std::string find(const std::string& task, Problems& problems) const;
+
+ private:
+  std::vector<std::string> folders_;
+  std::map<std::string, std::string> named_;
+};
+
+// What to do with a Parquet file, which is not read.
+std::string how_to_convert_parquet(const std::string& file, const std::string& target);
+
+}  // namespace espalier::eval

@@ -1,0 +1,24 @@
+// The tasks of bloom_2022.h by where their data are from, and what they share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "eval/task.h"
+
+namespace espalier::eval::internal {
+
+std::vector<Task> choice_tasks();  // several choices that share a context
+std::vector<Task> open_tasks();    // lambada, triviaqa, webqs
+std::vector<Task> glue_tasks();
+std::vector<Task> superglue_tasks();
+std::vector<Task> reading_tasks();  // mc_taco, race
+
+// A blank and a choice after the same context, for each choice.
+Question ask_choices(const std::string& context, std::vector<std::string> choices, size_t gold);
+
+std::vector<Metric> acc();           // the likeliest choice
+std::vector<Metric> acc_and_norm();  // and by characters
+std::vector<Metric> acc_of_two();    // the first choice where it is likelier, else the second
+
+}  // namespace espalier::eval::internal

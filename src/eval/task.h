@@ -1,0 +1,76 @@
+// A task of an evaluation: what a document of its data asks of a model, and what the answers are worth.
+//
+// A task is a value in a visible list (bloom_2022.h); nothing here knows of models or tokenizers. The way of the data:
+//   read_documents (document_files.h) -> prepare (prepared_task.h) -> requests -> any engine -> answers -> score.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/fields.h"
+#include "eval/metric.h"
+
+namespace espalier::eval {
+
+enum class RequestKind {
+  kLogLikelihood,  // of `continuation` after `context`
+  kRolling,        // of the text `continuation`, each token once, with as much before it as a window holds
+  kTokens,         // of `continuation_ids` after `context_ids`
+};
+
+struct Request {
+  RequestKind kind = RequestKind::kLogLikelihood;
+  std::string context, continuation;
+  std::vector<int32_t> context_ids, continuation_ids;
+};
+
+struct Answer {
+  double log_likelihood = 0;  // natural, summed over the tokens of the continuation
+  bool is_greedy = false;     // each of them was the likeliest
+};
+
+// A document as a model is asked about it.
+struct Question {
+  std::vector<Request> requests;
+  std::vector<std::string> choices;  // as they count for acc_norm: without the blank before them
+  size_t gold = 0;                   // the right choice, or the label
+  std::string target;                // what a right continuation is
+  double reference = 0;              // of metrics that weigh: words, bytes, tokens
+  std::string group, member;         // of metrics that see several documents as one question
+};
+
+struct Metric {
+  std::string name;
+  bool higher_is_better = true;
+  std::function<Item(const Question&, std::span<const Answer>)> score;
+  Aggregation aggregation;
+};
+
+// What a task reads, and where it is to be had.
+struct TaskData {
+  std::string data_set;             // on the Hugging Face hub: "super_glue boolq"
+  std::string split;                // "validation"
+  int64_t num_documents = 0;        // behind the published numbers; 0: not known
+  std::vector<std::string> fields;  // of a document, as read ("choices.text"); others are left out while reading
+};
+
+struct Task {
+  std::string name;
+  int64_t version = 0;
+  TaskData data;
+  std::function<Question(const Fields&)> ask;
+  std::vector<Metric> metrics;
+  // Documents that several records make; none: a record is a document.
+  std::function<std::vector<Json>(std::vector<Json>)> gather = nullptr;
+  // Why the first documents alone would give wrong values; empty: they do not.
+  std::string no_limit_because = "";
+};
+
+// How context and continuation become ids.
+enum class Tokenization { kSeparate, kJoint };
+const char* name_of(Tokenization tokenization);
+
+}  // namespace espalier::eval
