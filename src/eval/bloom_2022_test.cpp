@@ -80,8 +80,7 @@ TEST(Bloom2022, PromptsAndScoresAreThoseOfTheHarness) {
 TEST(Bloom2022, VersionsAreThoseOfThePublishedResults) {
   std::set<std::string> ones;
   for (const Task& task : bloom_2022_tasks()) {
-    EXPECT_TRUE(task.version == 0 || task.version == 1) << task.name;
-    if (task.version == 1) ones.insert(task.name);
+    if (task.version.get<int>() != 0) ones.insert(task.name);
   }
   EXPECT_EQ(ones, (std::set<std::string>{"boolq", "multirc", "race", "wnli"}));
 }

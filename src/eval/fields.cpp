@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -81,6 +83,15 @@ int64_t Fields::integer(const std::string& path, int64_t smallest, int64_t large
   if (!number || *number < smallest || *number > largest)
     refuse_type(path, concat("a whole number from ", smallest, " to ", largest).c_str());
   return *number;
+}
+
+double Fields::number(const std::string& path) const {
+  const Json& value = get(path);
+  if (value.is_number()) return value.get<double>();
+  for (const auto& [name, special] : {std::pair{"-Infinity", -std::numeric_limits<double>::infinity()},
+                                      {"NaN", std::numeric_limits<double>::quiet_NaN()}})
+    if (value.is_string() && value.get_ref<const std::string&>() == name) return special;
+  refuse_type(path, "a number");
 }
 
 int64_t Fields::label(const std::string& path, const std::vector<std::string>& names) const {

@@ -28,6 +28,7 @@ class Fields {
   // A whole number from `smallest` to `largest`; its digits in a string (a table of text has no other) and true and
   // false, for 1 and 0, are taken as well.
   int64_t integer(const std::string& path, int64_t smallest = 0, int64_t largest = INT32_MAX) const;
+  double number(const std::string& path) const;  // "-Infinity" and "NaN", as strings, are some too
   // A class: its number, or its name as raw files of the data sets have it.
   int64_t label(const std::string& path, const std::vector<std::string>& names) const;
 

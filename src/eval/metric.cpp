@@ -95,7 +95,7 @@ Aggregation of_confusion(const std::string& name, double (*value)(const Confusio
       return value(confusion);
     });
   };
-  return {name, all, error};
+  return {name, all, error, ItemForm::kRightAndSaid};
 }
 
 double perplexity_of(const Items& items) { return std::exp(-mean_of(values_of(items))); }
@@ -173,13 +173,15 @@ const Aggregation& matthews_correlation() {
 
 const Aggregation& weighted_perplexity() {
   static const Aggregation aggregation = {"weighted_perplexity",
-                                          [](const Items& items) { return std::exp(-weighted_mean(items)); }, nullptr};
+                                          [](const Items& items) { return std::exp(-weighted_mean(items)); }, nullptr,
+                                          ItemForm::kValueAndWeight};
   return aggregation;
 }
 
 const Aggregation& bits_per_byte() {
-  static const Aggregation aggregation = {
-      "bits_per_byte", [](const Items& items) { return -weighted_mean(items) / std::log(2.0); }, nullptr};
+  static const Aggregation aggregation = {"bits_per_byte",
+                                          [](const Items& items) { return -weighted_mean(items) / std::log(2.0); },
+                                          nullptr, ItemForm::kValueAndWeight};
   return aggregation;
 }
 
@@ -189,7 +191,8 @@ const Aggregation& all_answers() {
       "acc_all", [=](const Items& items) { return mean_of(wholly_right(items, by_question)); },
       [](const Items& items, int64_t) {
         return mean_error(wholly_right(items, [](const Item& item) { return item.member; }));
-      }};
+      },
+      ItemForm::kRightAndSaid};
   return aggregation;
 }
 
@@ -197,12 +200,12 @@ const Aggregation& question_exact_match() {
   static const Aggregation aggregation = {
       "exact_match",
       [](const Items& items) { return mean_of(wholly_right(items, [](const Item& item) { return item.group; })); },
-      nullptr};
+      nullptr, ItemForm::kRightAndSaid};
   return aggregation;
 }
 
 const Aggregation& question_f1() {
-  static const Aggregation aggregation = {"f1", question_f1_of, nullptr};
+  static const Aggregation aggregation = {"f1", question_f1_of, nullptr, ItemForm::kRightAndSaid};
   return aggregation;
 }
 

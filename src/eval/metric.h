@@ -18,12 +18,16 @@ struct Item {
 };
 using Items = std::vector<Item>;
 
+// What of an item the harness hands to the aggregation, and logs.
+enum class ItemForm { kValue, kRightAndSaid, kValueAndWeight };
+
 struct Aggregation {
   std::string name;
   std::function<double(const Items&)> value;
   // The standard error; no function where the harness gives none. Nothing where it is not defined: of one item, or of
   // no resamples.
   std::function<std::optional<double>(const Items&, int64_t bootstrap_iters)> error;
+  ItemForm form = ItemForm::kValue;
 };
 
 const Aggregation& mean();        // of value; sample deviation / sqrt(n)

@@ -25,7 +25,7 @@ std::vector<Document> gather(const Task& task, std::vector<Document> records) {
 
 PreparedTask prepare(const Task& task, std::vector<Document> documents, std::optional<int64_t> limit) {
   if (task.gather) documents = gather(task, std::move(documents));
-  PreparedTask prepared = {&task, {}, {}, static_cast<int64_t>(documents.size())};
+  PreparedTask prepared = {task, {}, {}, static_cast<int64_t>(documents.size())};
   if (limit && *limit < prepared.num_available && !task.no_limit_because.empty())
     throw UserError(concat("task ", task.name, " takes no limit: ", task.no_limit_because), ExitCode::kUsage);
   PythonRandom(kSeedOfOrder).shuffle(documents);
@@ -47,7 +47,7 @@ PreparedTask prepare(const Task& task, std::vector<Document> documents, std::opt
 TaskResult score(const PreparedTask& prepared, const std::vector<Answers>& answers, int64_t bootstrap_iters) {
   ESPALIER_CHECK(answers.size() == prepared.questions.size(), answers.size());
   TaskResult result = {&prepared, {}, {}};
-  for (const Metric& metric : prepared.task->metrics) {
+  for (const Metric& metric : prepared.task.metrics) {
     Items items;
     for (size_t i = 0; i < answers.size(); ++i) {
       ESPALIER_CHECK(answers[i].size() == prepared.questions[i].requests.size(), "question ", i);

@@ -16,7 +16,7 @@
 namespace espalier::eval {
 
 struct PreparedTask {
-  const Task* task = nullptr;
+  Task task;
   std::vector<Document> documents;
   std::vector<Question> questions;  // one for each document
   int64_t num_available = 0;        // documents of the file, of which a limit may leave the first

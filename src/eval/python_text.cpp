@@ -3,6 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "text/unicode_table.h"
 #include "text/utf8.h"
@@ -131,6 +133,18 @@ std::string capitalize(std::string_view text) {
       static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(text::decode_utf8(first.data()).code))),
       capitalized);
   return capitalized + lowercase(text.substr(first.size()));
+}
+
+// The shortest digits that read back; with an exponent below 1e-4 and from 1e16 on.
+std::string repr(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char buffer[512];
+  const double size = std::abs(value);
+  if (size != 0 && (size < 1e-4 || size >= 1e16))
+    return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific).ptr};
+  const std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed).ptr);
+  return text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
 }  // namespace espalier::eval

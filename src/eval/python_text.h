@@ -35,4 +35,6 @@ std::string replace_in_order(std::string_view text, std::span<const Replacement>
 std::string lowercase(std::string_view text);
 std::string capitalize(std::string_view text);
 
+std::string repr(double value);  // as Python prints a float: "0.1", "1.0", "1e-05", "100000.0", "nan"
+
 }  // namespace espalier::eval

@@ -52,5 +52,19 @@ TEST(PythonText, CapitalizeLowersTheRest) {
   EXPECT_EQ(lowercase("\u0130"), "i\u0307");
 }
 
+TEST(PythonText, NumbersArePrintedAsPythonDoes) {
+  for (const auto& [value, text] : {std::pair{0.1, "0.1"},
+                                    {1.0, "1.0"},
+                                    {-0.0, "-0.0"},
+                                    {1e-05, "1e-05"},
+                                    {0.0001, "0.0001"},
+                                    {100000.0, "100000.0"},
+                                    {1e16, "1e+16"},
+                                    {123456789012345680.0, "1.2345678901234568e+17"},
+                                    {9007199254740993.0, "9007199254740992.0"},
+                                    {2.0 / 3, "0.6666666666666666"}})
+    EXPECT_EQ(repr(value), text);
+}
+
 }  // namespace python_text_test
 }  // namespace espalier::eval

@@ -59,7 +59,7 @@ struct TaskData {
 
 struct Task {
   std::string name;
-  int64_t version = 0;
+  Json version = 0;  // as its own files say it: 1, or 1.0
   TaskData data;
   std::function<Question(const Fields&)> ask;
   std::vector<Metric> metrics;

@@ -1,0 +1,47 @@
+// Requests as the ids that a model sees: rows of at most sequence length + 1, of which the last are predicted.
+//
+// What stands at the left of a row is cut where it would be longer; a continuation that is longer than the sequence is
+// refused. Tokenization::kSeparate encodes context and continuation apart, as lm_eval did in 2022; kJoint encodes them
+// together and parts the ids where the context's end, as lm_eval 0.4 does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "eval/task.h"
+#include "text/tokenizer.h"
+
+namespace espalier::eval {
+
+// Log-likelihood of the last `num_predicted` ids, each after those before it.
+struct TokenRow {
+  std::vector<int32_t> ids;
+  int64_t num_predicted = 0;
+};
+
+struct EncodedRequest {
+  std::vector<TokenRow> rows;  // one; of a rolling request as many as it has windows, and none for an empty text
+  int64_t num_cut = 0;         // ids of the context that did not fit
+};
+
+// One per thread.
+class RequestEncoder {
+ public:
+  // `prefix`: the id that stands where there is no context (the end of a document). `tokenizer` must outlive it.
+  RequestEncoder(const text::Tokenizer& tokenizer, Tokenization tokenization, int32_t prefix, int64_t sequence_length);
+
+  // A UserError names the number of ids of a continuation that does not fit.
+  EncodedRequest encode(const Request& request);
+
+ private:
+  std::vector<int32_t> ids_of(std::string_view text);
+  std::vector<TokenRow> rolling_rows(const std::vector<int32_t>& ids) const;
+
+  std::unique_ptr<text::Encoder> encoder_;
+  Tokenization tokenization_;
+  int32_t prefix_;
+  size_t sequence_length_;
+};
+
+}  // namespace espalier::eval
