@@ -1,0 +1,101 @@
+#include "eval/token_requests.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace espalier::eval {
+namespace token_requests_test {
+
+using Ids = std::vector<int32_t>;
+
+class Encoding : public testing::Test {
+ protected:
+  EncodedRequest encode(Tokenization tokenization, const std::string& context, const std::string& continuation,
+                        int64_t length = 100) const {
+    return RequestEncoder(*tokenizer_, tokenization, kPrefix, length)
+        .encode({.context = context, .continuation = continuation});
+  }
+  Ids ids(const std::string& text) const { return tokenizer_->encode(text); }
+
+  static constexpr int32_t kPrefix = 4999;
+  const std::unique_ptr<text::Tokenizer> tokenizer_ = text::open_tokenizer("tests/data/gpt2-tiny");
+};
+
+Ids joined(std::initializer_list<Ids> parts) {
+  Ids all;
+  for (const Ids& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST_F(Encoding, SeparateKeepsContextAndContinuationApart) {
+  ASSERT_NE(ids("an other"), joined({ids("an"), ids(" o"), ids("ther")}));  // or the test shows nothing
+  const EncodedRequest encoded = encode(Tokenization::kSeparate, "an o", "ther");
+  ASSERT_EQ(encoded.rows.size(), 1u);
+  EXPECT_EQ(encoded.rows[0].ids, joined({ids("an o"), ids("ther")}));
+  EXPECT_EQ(encoded.rows[0].num_predicted, static_cast<int64_t>(ids("ther").size()));
+}
+
+TEST_F(Encoding, JointPartsTheIdsWhereTheContextEnds) {
+  const EncodedRequest encoded = encode(Tokenization::kJoint, "Question: a\nAnswer: ", "the other");
+  EXPECT_EQ(encoded.rows[0].ids, ids("Question: a\nAnswer: the other"));  // the blank goes over
+  EXPECT_EQ(encoded.rows[0].num_predicted, static_cast<int64_t>(ids(" the other").size()));
+}
+
+TEST_F(Encoding, AnEmptyContextIsThePrefix) {
+  for (const Tokenization tokenization : {Tokenization::kSeparate, Tokenization::kJoint}) {
+    const TokenRow row = encode(tokenization, "", " the").rows[0];
+    EXPECT_EQ(row.ids, joined({{kPrefix}, ids(" the")}));
+    EXPECT_EQ(row.num_predicted, 1);
+  }
+}
+
+TEST_F(Encoding, RowsAreCutAtTheLeft) {
+  const Ids whole = joined({ids("one two three four five six"), ids(" seven eight")});
+  const EncodedRequest encoded = encode(Tokenization::kSeparate, "one two three four five six", " seven eight", 4);
+  EXPECT_EQ(encoded.rows[0].ids, Ids(whole.end() - 5, whole.end()));
+  EXPECT_EQ(encoded.num_cut, static_cast<int64_t>(whole.size()) - 5);
+  EXPECT_EQ(encode(Tokenization::kSeparate, "a", " b", 4).num_cut, 0);
+}
+
+TEST_F(Encoding, AnEmptyTextHasNoWindow) {
+  RequestEncoder encoder(*tokenizer_, Tokenization::kJoint, kPrefix, 7);
+  EXPECT_TRUE(encoder.encode({.kind = RequestKind::kRolling}).rows.empty());
+}
+
+TEST_F(Encoding, AContinuationMustFit) {
+  const auto refusal = [&](const std::string& continuation) {
+    try {
+      encode(Tokenization::kSeparate, "a", continuation, 2);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refusal(""), "the continuation '' has 0 ids; from 1 to 2, the sequence length, can be scored");
+  EXPECT_EQ(refusal(" the and of"),
+            "the continuation ' the and of' has 3 ids; from 1 to 2, the sequence length, can be scored");
+}
+
+// What lm_eval's get_rolling_token_windows and make_disjoint_window make of ids 0, 1, ... with prefix 99 and length 4.
+TEST(RollingWindows, AreTheHarnesses) {
+  text::TokenizerOptions options;
+  options.type = "NullTokenizer";
+  options.vocab_size = 100;
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(options);
+  RequestEncoder encoder(*tokenizer, Tokenization::kJoint, 99, 4);
+  using Rows = std::vector<std::pair<Ids, int64_t>>;
+  const auto rows = [&](const std::string& text) {
+    Rows found;
+    for (const TokenRow& row : encoder.encode({.kind = RequestKind::kRolling, .continuation = text}).rows)
+      found.emplace_back(row.ids, row.num_predicted);
+    return found;
+  };
+  EXPECT_EQ(rows("0"), (Rows{{{99, 0}, 1}}));
+  EXPECT_EQ(rows("0 1 2 3"), (Rows{{{99, 0, 1, 2, 3}, 4}}));
+  EXPECT_EQ(rows("0 1 2 3 4"), (Rows{{{99, 0, 1, 2, 3}, 4}, {{0, 1, 2, 3, 4}, 1}}));
+  EXPECT_EQ(rows("0 1 2 3 4 5 6 7 8 9"), (Rows{{{99, 0, 1, 2, 3}, 4}, {{3, 4, 5, 6, 7}, 4}, {{5, 6, 7, 8, 9}, 2}}));
+}
+
+}  // namespace token_requests_test
+}  // namespace espalier::eval
