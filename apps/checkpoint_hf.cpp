@@ -1,5 +1,6 @@
 #include "checkpoint_hf.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -44,8 +45,12 @@ void add_type(OptionTable& table, Type& type, const char* help) {
 }
 
 // Called while the new folder still has its partial name, which goes with the exception.
-void check_logits(const fs::path& step, const fs::path& hf_folder, const char* conversion) {
-  if (run_engine("compare-hf", {"--step", step, "--hf", hf_folder, "--conversion", conversion}) == 0) return;
+void check_logits(const fs::path& step, const fs::path& hf_folder, const char* conversion,
+                  const Words& model_options = {}) {
+  Words words = {"--step", step, "--hf", hf_folder, "--conversion", conversion};
+  if (!model_options.empty()) words.push_back("--");
+  words.insert(words.end(), model_options.begin(), model_options.end());
+  if (run_engine("compare-hf", words) == 0) return;
   throw UserError(concat("what was written does not compute what its source computes; it was removed. (",
                          "--no-check-logits writes it nevertheless.)"),
                   ExitCode::kBadData);
@@ -100,9 +105,10 @@ int import_hf_main(const Words& arguments) {
   Type type = Type::kOwn;
   bool check = true;
   convert::ImportOptions options;
-  OptionTable table("espalier checkpoint import-hf",
-                    "Makes a run folder of a Hugging Face folder: BLOOM, GPT-2, Llama, Mistral, Qwen2, Qwen3, Phi-3. "
-                    "Generate with --load, or train with --load --finetune.");
+  OptionTable table(
+      "espalier checkpoint import-hf",
+      concat("Makes a run folder of a Hugging Face folder (model_type ", join(convert::hf_model_types(), ", "),
+             "). Train with --load --finetune, or generate with --load."));
   table.add("--input", input, "folder with config.json and weights (safetensors or pytorch_model.bin)").required();
   table.add("--save", save, "new run folder; the model becomes its step 0").required();
   add_type(table, type, "type of the weights; own: that of most of them");
@@ -144,7 +150,9 @@ int export_hf_main(const Words& arguments) {
   Type type = Type::kOwn;
   bool check = true;
   convert::ExportOptions options;
-  OptionTable table("espalier checkpoint export-hf", "Makes a Hugging Face folder of a checkpoint.");
+  OptionTable table("espalier checkpoint export-hf",
+                    "Makes a Hugging Face folder of a checkpoint. Options of train after -- replace those that it was "
+                    "saved with, where transformers has no word for them.");
   table.add("--load", load, "run folder (newest complete step) or step folder").required();
   table.add("--ckpt-step", step, "this step of a run folder");
   table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
@@ -158,8 +166,10 @@ int export_hf_main(const Words& arguments) {
                      "do not compare logits with the checkpoint (saves time, and memory for the model in fp32)");
   bool json = false;
   table.add("--json", json, kJsonHelp);
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes != arguments.end()) options.model_options.assign(dashes + 1, arguments.end());
   Problems problems;
-  if (!table.parse(arguments, problems)) return 0;
+  if (!table.parse({arguments.begin(), dashes}, problems)) return 0;
   const std::optional<int64_t> shard_bytes = parse_bytes(max_shard_size);
   if (!shard_bytes || *shard_bytes == 0) problems.add("--max-shard-size ", max_shard_size, ": use an amount as 5GB");
   problems.raise();
@@ -175,7 +185,7 @@ int export_hf_main(const Words& arguments) {
   say_moved(concat("exported a ", report.model.codec->model_type, " model:").c_str(), report.num_tensors, report.bytes,
             watch);
   nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
-  if (check) check_logits(options.step_folder, folder.path(), "export");
+  if (check) check_logits(options.step_folder, folder.path(), "export", options.model_options);
   folder.commit();
   log_info("saved to ", output);
   found["step_folder"] = options.step_folder.string();

@@ -40,7 +40,8 @@ Json to_json(const convert::MegatronImportReport& report) {
                            {"other", difference.other},
                            {"num_different", difference.num_different},
                            {"largest_difference", difference.largest_difference}});
-  return {{"format", name_of(report.files.format)},
+  return {{"family", report.family},
+          {"format", name_of(report.files.format)},
           {"tensor", report.files.tensor},
           {"pipeline", report.files.pipeline},
           {"data", report.files.data},
@@ -59,7 +60,7 @@ void print(const convert::MegatronImportReport& report, bool average) {
   std::printf("%s checkpoint %s: tensor-parallel %lld, pipeline-parallel %lld, data-parallel %lld\n",
               name_of(report.files.format), report.files.folder.c_str(), static_cast<long long>(report.files.tensor),
               static_cast<long long>(report.files.pipeline), static_cast<long long>(report.files.data));
-  std::printf("%s: step %s, %s parameters, %s tensors%s, %s\n", report.step_folder.c_str(),
+  std::printf("%s: %s, step %s, %s parameters, %s tensors%s, %s\n", report.step_folder.c_str(), report.family.c_str(),
               format_count(report.step).c_str(), format_count(report.num_parameters).c_str(),
               format_count(report.num_tensors).c_str(), report.has_optimizer ? " with optimizer state" : "",
               format_bytes(static_cast<double>(report.num_bytes)).c_str());
@@ -92,7 +93,7 @@ int import_megatron_main(const Words& arguments) {
   OptionTable table(
       "espalier checkpoint import-megatron",
       "Makes a checkpoint from one of Megatron-LM (iter_*), Megatron-DeepSpeed (global_step*) or DeepSpeed's "
-      "universal format, optimizer and position of the run included. Options of train gpt after -- "
+      "universal format, optimizer and position of the run included. Options of train after -- "
       "replace the arguments that the checkpoint keeps.");
   table.add("--input", input, "what --save was there, or the folder of one checkpoint").required().value_name("DIR");
   table.add("--save", save, "run folder in which to write step_N").required().value_name("DIR");

@@ -10,11 +10,12 @@
 namespace espalier::convert {
 namespace {
 
-std::set<std::string> names_of_family_rows(const config::Family& family) {
+// All but those of data.
+std::set<std::string> names_of_model_rows(const config::Family& family) {
   config::FamilyConfig config = family.new_config();
   OptionTable rows("", "");
   for (const auto where : {config::FamilyRows::kSize, config::FamilyRows::kShape, config::FamilyRows::kRegularization,
-                           config::FamilyRows::kInitialization, config::FamilyRows::kData})
+                           config::FamilyRows::kInitialization})
     family.add_options(rows, config, where);
   std::set<std::string> names;
   for (const auto& option : rows.options()) names.insert(option->name());
@@ -54,9 +55,9 @@ std::string model_recipe(const ModelConfig& model, plan::Precision precision, co
   options.config.training.fp16 = precision == plan::Precision::kFp16;
   // All that the family's options say of the model, also where it is what they say anyway: a recipe that is read before
   // this one must not change the model. Of the other rows what differs.
-  const std::set<std::string> of_family = names_of_family_rows(*model.family);
+  const std::set<std::string> of_model = names_of_model_rows(*model.family);
   return options.table.to_toml([&](const Option& option) {
-    return of_family.contains(option.name()) || option.values() != option.default_values() ||
+    return of_model.contains(option.name()) || option.values() != option.default_values() ||
            option.name() == "--tokenizer-type";
   });
 }

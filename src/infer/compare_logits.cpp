@@ -89,15 +89,20 @@ LogitsComparison compare_logits(const fs::path& step_folder, const fs::path& hf_
   const config::RunConfig run = saved_run(step_folder, model.options);
   const bool is_import = model.conversion == Conversion::kImport;
   LogitsComparison comparison;
-  comparison.inputs = probe_of(run).inputs(run);
+  comparison.inputs = model.inputs.empty() ? probe_of(run).inputs(run) : model.inputs;
   std::optional<at::ScalarType> rounding;
   if (is_import) rounding = ckpt::scalar_type_of(store::read_manifest(step_folder).tensors.at(0).dtype);
   const NamedTensors theirs = hf_reference(hf_folder, comparison.inputs, rounding);
-  comparison.ours = our_outputs(step_folder, run, comparison.inputs,
-                                is_import ? WeightOf(stored_weight) : exported_weight(type_of(hf_folder)));
+  const WeightOf weight_of = is_import ? WeightOf(stored_weight) : exported_weight(type_of(hf_folder));
+  comparison.ours = our_outputs(step_folder, run, comparison.inputs, weight_of);
   for (const auto& [name, ours] : comparison.ours) {
     comparison.largest_difference = std::max(comparison.largest_difference, largest_difference(ours, theirs.at(name)));
     comparison.largest_logit = std::max(comparison.largest_logit, theirs.at(name).abs().max().item<double>());
+  }
+  if (!model.options.empty()) {
+    comparison.changed_by = 0;
+    for (const auto& [name, own] : our_outputs(step_folder, saved_run(step_folder, {}), comparison.inputs, weight_of))
+      comparison.changed_by = std::max(*comparison.changed_by, largest_difference(comparison.ours.at(name), own));
   }
   const at::Tensor& ids = comparison.inputs.at("ids");
   comparison.num_tokens = ids.numel();

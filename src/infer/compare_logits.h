@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct LogitsComparison {
   double largest_difference = 0, largest_logit = 0;
   double tolerance = 0;  // of the difference: what fp32 leaves between two orders of summation
   bool equal() const { return largest_difference <= tolerance; }  // false where one is NaN
-  models::NamedTensors inputs, ours;                              // what was compared, and what we make of it
+  // With options that are not the checkpoint's: how far they take its logits from its own.
+  std::optional<double> changed_by;
+  models::NamedTensors inputs, ours;  // what was compared, and what we make of it
 };
 
 // Which side was made from the other, and so has the rounded weights.
@@ -28,6 +31,7 @@ enum class Conversion { kImport, kExport };
 struct ComparedModel {
   Conversion conversion = Conversion::kImport;
   std::vector<std::string> options = {};  // of train: instead of those that the checkpoint was saved with
+  models::NamedTensors inputs = {};       // instead of the family's (models/probe.h)
 };
 
 // The logits of fixed token ids, and whatever else the model's heads give, both in fp32: the checkpoint by our model,

@@ -6,9 +6,10 @@
 Runs megatron_train.py for each case below (six steps, a checkpoint after the third), with the interpreter that runs this
 script: the environment of tests/oracle/install_megatron. Upstream is looked for in ESPALIER_MEGATRON_DEEPSPEED. OUT gets
 
-  vocab.json merges.txt tokens.bin tokens.idx    the data of all cases
+  vocab.json merges.txt tokens.bin tokens.idx    the data of all GPTs
+  vocab.txt sentences.bin sentences.idx          the data of all BERTs
   NAME/                                          what upstream saved after step 3
-  NAME.losses.json                               the losses of the six steps
+  NAME.losses.json                               the losses of the six steps (of a BERT, both added)
   NAME.truth.safetensors                         the whole tensors, put together here by torch.cat
 
 and, for the cases that say so, NAME-universal/ by upstream's tools/convert_checkpoint/ds_to_universal.py.
@@ -46,11 +47,42 @@ CASES = {
                            {"zero_optimization": {"stage": 1}, "fp16": {"enabled": True, "initial_scale_power": 12, "loss_scale_window": 2}}),
     "deepspeed-fp16-stage0": (1, 1, 1, ["--fp16"],
                               {"zero_optimization": {"stage": 0}, "fp16": {"enabled": True, "initial_scale_power": 12}}),
+    # pretrain_bert.py: upstream trains it without DeepSpeed alone.
+    "bert-fp32-pp2": (1, 2, 1, [], None),
+    "bert-bf16-tp2pp2": (2, 2, 1, ["--bf16", "--apply-residual-connection-post-layernorm", "--no-bias-gelu-fusion"], None),
+    "bert-fp16-words": (1, 1, 1, ["--fp16", "--bert-no-binary-head", "--openai-gelu", "--initial-loss-scale", "65536"], None),
 }
 UNIVERSAL = ["deepspeed-bf16-tp2pp2dp2"]
 
 
+def write_index(path, sizes, documents):
+    """`documents`: how many sequences each has."""
+    starts = [2 * sum(sizes[:at]) for at in range(len(sizes))]
+    ends = [sum(documents[:at]) for at in range(len(documents) + 1)]
+    with open(path, "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(sizes), len(ends)))
+        file.write(struct.pack("<%di" % len(sizes), *sizes) + struct.pack("<%dq" % len(sizes), *starts))
+        file.write(struct.pack("<%dq" % len(ends), *ends))
+
+
+def write_sentences(out):
+    rng = random.Random(2)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [chr(97 + at) for at in range(26)] + ["##" + chr(97 + at) for at in range(26)]
+    with open(os.path.join(out, "vocab.txt"), "w") as file:
+        file.write("\n".join(pieces) + "\n")
+    # Words of few pieces and samples of full length: a micro-batch in which nothing is masked would make upstream's loss NaN.
+    def piece():
+        return rng.randrange(5, 31) if rng.random() < 0.8 else rng.randrange(31, len(pieces))
+    documents = [[[piece() for _ in range(rng.randrange(4, 9))] for _ in range(rng.randrange(3, 6))] for _ in range(40)]
+    sentences = [sentence for document in documents for sentence in document]
+    with open(os.path.join(out, "sentences.bin"), "wb") as file:
+        for sentence in sentences:
+            file.write(struct.pack("<%dH" % len(sentence), *sentence))
+    write_index(os.path.join(out, "sentences.idx"), [len(sentence) for sentence in sentences], [len(document) for document in documents])
+
+
 def write_data(out):
+    write_sentences(out)
     rng = random.Random(1)
     vocabulary = {chr(33 + at): at for at in range(VOCABULARY - 1)}
     vocabulary["<|endoftext|>"] = VOCABULARY - 1
@@ -63,11 +95,13 @@ def write_data(out):
     with open(os.path.join(out, "tokens.bin"), "wb") as file:
         for document in documents:
             file.write(struct.pack("<%dH" % len(document), *document))
-    starts = [2 * sum(sizes[:at]) for at in range(len(sizes))]
-    with open(os.path.join(out, "tokens.idx"), "wb") as file:
-        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(sizes), len(sizes) + 1))
-        file.write(struct.pack("<%di" % len(sizes), *sizes) + struct.pack("<%dq" % len(sizes), *starts))
-        file.write(struct.pack("<%dq" % (len(sizes) + 1), *range(len(sizes) + 1)))
+    write_index(os.path.join(out, "tokens.idx"), sizes, [1] * len(sizes))
+
+
+def data_arguments(name):
+    if name.startswith("bert-"):
+        return "--tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path sentences --mask-prob 0.3 --short-seq-prob 0"
+    return "--tokenizer-type GPT2BPETokenizer --vocab-file vocab.json --merge-file merges.txt --data-path tokens"
 
 
 def run(out, name, work, layout=None, load=None):
@@ -80,8 +114,7 @@ def run(out, name, work, layout=None, load=None):
       --hidden-size 8 --num-attention-heads 4 --seq-length {SEQUENCE} --max-position-embeddings {SEQUENCE}
       --micro-batch-size 2 --global-batch-size {batch} --lr 1e-2 --min-lr 1e-3 --lr-decay-style cosine --train-iters 6
       --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad 1.0 --adam-beta2 0.95 --seed 42 --attention-dropout 0
-      --hidden-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file vocab.json --merge-file merges.txt
-      --make-vocab-size-divisible-by 32 --data-path tokens --split 100,0,0 --data-impl mmap --log-interval 1
+      --hidden-dropout 0 {data_arguments(name)} --make-vocab-size-divisible-by 32 --split 100,0,0 --data-impl mmap --log-interval 1
       --eval-iters 0 --eval-interval 1000 --save-interval 3 --num-workers 0 --no-masked-softmax-fusion
       --no-bias-dropout-fusion --distributed-backend gloo --init-method-std 0.3 --use-cpu-initialization --no-save-rng
       --save {os.path.relpath(work, out)}/save""".split() + more
@@ -102,8 +135,9 @@ def run(out, name, work, layout=None, load=None):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(port), OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
         log = open(os.path.join(work, "log.%d" % rank), "w")
+        script = "pretrain_bert" if name.startswith("bert-") else "pretrain_gpt"
         ranks.append(subprocess.Popen([sys.executable, os.path.join(HERE, "megatron_train.py"), UPSTREAM, os.path.join(work, "losses"),
-                                       *arguments], cwd=out, env=environment, stdout=log, stderr=subprocess.STDOUT))
+                                       script, *arguments], cwd=out, env=environment, stdout=log, stderr=subprocess.STDOUT))
     if any([process.wait() for process in ranks]):
         raise SystemExit("%s: a rank failed; see %s/log.*" % (name, work))
     with open(os.path.join(work, "losses")) as file:
@@ -138,7 +172,7 @@ def cat_dim(name):
     """None: every tensor rank has all of it."""
     if name.endswith(("self_attention.dense.weight", "dense_4h_to_h.weight")):
         return 1
-    if "query_key_value" in name or "dense_h_to_4h" in name or name == "word_embeddings.weight":
+    if "query_key_value" in name or "dense_h_to_4h" in name or name in ("word_embeddings.weight", "lm_head.bias"):
         return 0
     return None
 
@@ -162,8 +196,13 @@ def plain_rank(state, layers_before):
     for key, value in model["encoder"].items():
         found = re.match(r"layers\.(\d+)\.(.*)", key)
         weights["layers.%d.%s" % (int(found[1]) + layers_before, found[2]) if found else key] = value
+    for key, value in model.get("pooler", {}).items():
+        weights["pooler." + key] = value
     if "word_embeddings_for_head" in state["model"]:
         weights["copy of word_embeddings.weight"] = state["model"]["word_embeddings_for_head"]["weight"]
+    for head in ("lm_head", "binary_head"):
+        for key, value in state["model"].get(head, {}).items():
+            weights[head + "." + key] = value
     return weights
 
 
@@ -287,7 +326,7 @@ def main(out, names):
         save_truth(out, name)
         if name in UNIVERSAL:
             make_universal(out, name)
-        for left in glob.glob(out + "/tokens_*.npy"):  # upstream's order of samples
+        for left in glob.glob(out + "/tokens_*.npy") + glob.glob(out + "/sentences_*.npy"):  # upstream's order of samples
             os.remove(left)
         print(name, flush=True)
 

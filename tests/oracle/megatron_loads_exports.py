@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Megatron-DeepSpeed goes on from checkpoints that `espalier checkpoint export-megatron` wrote.
 
-  megatron_loads_exports.py ESPALIER WORK
+  megatron_loads_exports.py ESPALIER WORK [NAME...]
 
-With the interpreter of tests/oracle/install_megatron. Imports a fixture of tests/data/megatron-checkpoints, exports it for a
+With the interpreter of tests/oracle/install_megatron. Imports each fixture, or those NAMEd, of tests/data/megatron-checkpoints, exports it for a
 layout, and lets upstream make steps 4 to 6 from it; its losses must be those of the straight run: to the last bit in
 the same layout, within 1e-5 in another.
 """
@@ -24,10 +24,14 @@ CASES = [
     ("plain-fp16-tp2dp2", "megatron", (2, 1, 2), True),
     ("deepspeed-fp32-pp2", "deepspeed", (1, 2, 1), True),
     ("deepspeed-bf16-tp2pp2dp2", "deepspeed", (2, 2, 2), True),
+    ("bert-fp32-pp2", "megatron", (1, 2, 1), True),
+    ("bert-fp32-pp2", "megatron", (2, 1, 1), False),
+    ("bert-bf16-tp2pp2", "megatron", (2, 2, 1), True),
+    ("bert-fp16-words", "megatron", (1, 1, 1), True),
 ]
 
 
-def main(program, work):
+def main(program, work, names):
     failed = False
     work = os.path.abspath(work)
     shutil.rmtree(work, ignore_errors=True)
@@ -35,6 +39,8 @@ def main(program, work):
     os.makedirs(out)
     upstream.write_data(out)
     for name, kind, layout, same_layout in CASES:
+        if names and name not in names:
+            continue
         folders = [os.path.join(work, part) for part in ("ours", "theirs", "run", "straight")]
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -59,4 +65,4 @@ def main(program, work):
 
 
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]), sys.argv[2])
+    main(os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """One rank of a training run by BigScience's Megatron-DeepSpeed, on a CPU.
 
-  RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 megatron_train.py CHECKOUT LOSSES PRETRAIN_GPT_ARGUMENTS...
+  RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 megatron_train.py CHECKOUT LOSSES SCRIPT ARGUMENTS...
 
 Upstream's code in CHECKOUT (and DeepSpeed's, where --deepspeed is given) is run unchanged. What it takes from a GPU is
 lent here: the names of torch.cuda give CPU tensors, apex's Adam is torch's AdamW, its norms and copies are loops, and the
-layer norm kernel is torch's own. Rank 0 of the last stage writes the losses of the steps to LOSSES, one a line.
+layer norm kernel is torch's own. SCRIPT is pretrain_gpt or pretrain_bert. Rank 0 of the last stage writes the losses of
+the steps to LOSSES, one a line: of a BERT the sum of both.
 """
 import importlib
 import os
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -94,14 +96,14 @@ def compile_helpers(folder):
         os.replace(partial, target)
 
 
-def main(folder, losses_path, arguments):
+def main(folder, losses_path, script, arguments):
     torch.set_num_threads(1)
     np.float, np.int, np.bool = float, int, bool
     lend_cuda()
     lend_apex()
     compile_helpers(folder)
     sys.path.insert(0, folder)
-    sys.argv = ["pretrain_gpt.py", *arguments]
+    sys.argv = [script + ".py", *arguments]
     import deepspeed  # before megatron, which takes parts of it by name
 
     import megatron.data.dataset_utils
@@ -140,12 +142,11 @@ def main(folder, losses_path, arguments):
         result = train_step(*words)
         if "lm loss" in result[0] and losses_path != "-" and torch.distributed.get_rank() == torch.distributed.get_world_size() - 1:
             with open(losses_path, "a") as file:
-                file.write("%r\n" % float(result[0]["lm loss"]))
+                file.write("%r\n" % sum(float(loss) for loss in result[0].values()))
         return result
     megatron.training.train_step = recording_step
-    import pretrain_gpt
-    pretrain_gpt.main()
+    runpy.run_path(os.path.join(folder, script + ".py"), run_name="__main__")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

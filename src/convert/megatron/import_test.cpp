@@ -41,13 +41,18 @@ class MegatronImportTest : public testing::Test {
 
   MegatronImportReport import(const fs::path& input, bool with_optimizer = true, bool average = false) {
     fs::remove_all(folder_ / "ours");
-    return import_megatron(
-        {.input = input,
-         .save = folder_ / "ours",
-         .step = {},
-         .with_optimizer = with_optimizer,
-         .average_copies = average,
-         .train_options = {"--vocab-file", kFolder / "vocab.json", "--merge-file", kFolder / "merges.txt"}});
+    return import_megatron({.input = input,
+                            .save = folder_ / "ours",
+                            .step = {},
+                            .with_optimizer = with_optimizer,
+                            .average_copies = average,
+                            .train_options = tokenizer_of(input)});
+  }
+  // BERTs have a vocabulary of their own.
+  static std::vector<std::string> tokenizer_of(const fs::path& input) {
+    for (const fs::path& part : input)
+      if (part.string().starts_with("bert-")) return {"--vocab-file", kFolder / "vocab.txt"};
+    return {"--vocab-file", kFolder / "vocab.json", "--merge-file", kFolder / "merges.txt"};
   }
 
   // A copy of a fixture, to be damaged.
@@ -116,6 +121,9 @@ TEST_F(MegatronImportTest, EveryTensorOfUpstreamsCheckpointsArrivesToTheBit) {
       {"deepspeed-bf16-tp2pp2dp2-universal", "deepspeed-bf16-tp2pp2dp2", "bf16", 1, 1, 1},
       {"deepspeed-bf16-stage0", "deepspeed-bf16-stage0", "bf16", 1, 1, 2},  // keeps its optimizer's state twice
       {"deepspeed-fp16-dp3", "deepspeed-fp16-dp3", "fp16", 1, 1, 3},
+      {"bert-fp32-pp2", "bert-fp32-pp2", "fp32", 1, 2, 1},
+      {"bert-bf16-tp2pp2", "bert-bf16-tp2pp2", "bf16", 2, 2, 1},
+      {"bert-fp16-words", "bert-fp16-words", "fp16", 1, 1, 1},
   };
   for (const Fixture& fixture : fixtures) {
     SCOPED_TRACE(fixture.name);
@@ -127,7 +135,10 @@ TEST_F(MegatronImportTest, EveryTensorOfUpstreamsCheckpointsArrivesToTheBit) {
     expect_equal(report.step_folder, kFolder / (std::string(fixture.truth) + ".truth.safetensors"), true);
     const store::Manifest manifest = store::read_manifest(report.step_folder);
     EXPECT_EQ(manifest.model.compute_type, fixture.compute_type);
-    EXPECT_EQ(manifest.model.vocab_size, 61);
+    const std::string name = fixture.name;
+    const bool is_bert = name.starts_with("bert-");
+    EXPECT_EQ(manifest.model.family, is_bert ? "bert" : "gpt");
+    EXPECT_EQ(manifest.model.vocab_size, is_bert ? 59 : 61);
     EXPECT_EQ(manifest.model.padded_vocab_size, 64);
     EXPECT_EQ(manifest.state.step, 3);
     EXPECT_EQ(manifest.state.optimizer_steps, 3);
@@ -135,13 +146,16 @@ TEST_F(MegatronImportTest, EveryTensorOfUpstreamsCheckpointsArrivesToTheBit) {
     EXPECT_EQ(manifest.state.consumed_train_samples, 3 * batch);
     EXPECT_EQ(manifest.state.consumed_train_tokens, 3 * batch * 16);
     EXPECT_EQ(manifest.state.scheduler_samples, 3 * batch);
-    EXPECT_NE(manifest.find_file("tokenizer/vocab.json"), nullptr);
-    const std::string name = fixture.name;
-    // Window 2, three clean steps: Megatron doubles 65536 at the second, DeepSpeed 2^12 at the third.
+    EXPECT_NE(manifest.find_file(is_bert ? "tokenizer/vocab.txt" : "tokenizer/vocab.json"), nullptr);
+    // Window 2, three clean steps: Megatron doubles 65536 at the second, DeepSpeed 2^12 at the third. The BERT's window
+    // is the default, 1000.
     EXPECT_EQ(manifest.state.loss_scale, name == "plain-fp16-tp2dp2"    ? 131072
                                          : name == "deepspeed-fp16-dp3" ? 8192
+                                         : name == "bert-fp16-words"    ? 65536
                                                                         : 1);
-    EXPECT_EQ(manifest.state.loss_scale_growth_tracker, name == "plain-fp16-tp2dp2" ? 1 : 0);
+    EXPECT_EQ(manifest.state.loss_scale_growth_tracker, name == "plain-fp16-tp2dp2" ? 1
+                                                        : name == "bert-fp16-words" ? 3
+                                                                                    : 0);
   }
 }
 
@@ -160,6 +174,10 @@ TEST_F(MegatronImportTest, WhatIsExportedInAnyLayoutComesBackToTheBit) {
       {"deepspeed-bf16-tp2pp2dp2", MegatronFormat::kDeepSpeed, 1, 1, 1},
       {"deepspeed-bf16-tp2pp2dp2", MegatronFormat::kDeepSpeed, 4, 2, 7},
       {"deepspeed-fp32-pp2", MegatronFormat::kDeepSpeed, 2, 1, 1},
+      {"bert-fp32-pp2", MegatronFormat::kMegatron, 1, 1, 1},
+      {"bert-fp32-pp2", MegatronFormat::kMegatron, 2, 2, 1},
+      {"bert-bf16-tp2pp2", MegatronFormat::kMegatron, 4, 2, 1},
+      {"bert-fp16-words", MegatronFormat::kMegatron, 2, 2, 1},
   };
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << layout.fixture << " tp" << layout.tensor << "pp" << layout.pipeline << "dp"
@@ -176,7 +194,9 @@ TEST_F(MegatronImportTest, WhatIsExportedInAnyLayoutComesBackToTheBit) {
                                                            .pipeline = layout.pipeline,
                                                            .data = layout.data});
     EXPECT_TRUE(exported.has_optimizer);
-    const MegatronImportReport second = import(folder_ / "theirs");
+    fs::rename(folder_ / "theirs", folder_ / layout.fixture);
+    const MegatronImportReport second = import(folder_ / layout.fixture);
+    fs::remove_all(folder_ / layout.fixture);
     EXPECT_EQ(second.files.tensor, layout.tensor);
     EXPECT_EQ(second.files.pipeline, layout.pipeline);
     EXPECT_TRUE(second.differences.empty());
