@@ -50,6 +50,7 @@ int train_main(const std::vector<std::string>& arguments);
 int launch_main(const std::vector<std::string>& arguments);
 int plan_main(const std::vector<std::string>& arguments);
 int submit_main(const std::vector<std::string>& arguments);
+int eval_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
 int runs_main(const std::vector<std::string>& arguments);

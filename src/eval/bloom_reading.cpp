@@ -22,7 +22,7 @@ std::vector<Json> by_article(std::vector<Json> records) {
   std::map<std::string, size_t> places;
   std::vector<Json> articles;
   for (Json& record : records) {
-    if (!record.contains("article") || !record["article"].is_string() || record.contains("problems")) {
+    if (!record.contains("article") || !record["article"].is_string()) {
       articles.push_back(std::move(record));
       continue;
     }
@@ -76,6 +76,7 @@ std::vector<Task> reading_tasks() {
        mc_taco,
        {{"em", true, judge_likeliest, question_exact_match()}, {"f1", true, judge_likeliest, question_f1()}},
        nullptr,
+       false,
        "a question's answers would be torn apart"},
       {"race", 1, {"race high", "test", 1045, {"article", "question", "options", "answer"}}, race, acc(), by_article},
   };

@@ -84,6 +84,7 @@ std::vector<Task> superglue_tasks() {
        multirc,
        {{"acc", true, judge_first_of_two, all_answers()}},
        nullptr,
+       false,
        "a question's answers would be torn apart"},
       {"wic",
        0,

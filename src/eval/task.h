@@ -65,6 +65,7 @@ struct Task {
   std::vector<Metric> metrics;
   // Documents that several records make; none: a record is a document.
   std::function<std::vector<Json>(std::vector<Json>)> gather = nullptr;
+  bool is_shuffled = false;  // asked in the order of Python's Random(42).shuffle, else in that of the file
   // Why the first documents alone would give wrong values; empty: they do not.
   std::string no_limit_because = "";
 };

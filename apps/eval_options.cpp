@@ -1,0 +1,168 @@
+#include "eval_options.h"
+
+#include "base/format.h"
+#include "tokenizer_options.h"
+
+namespace espalier {
+namespace {
+
+enum class SetChoice { kByTasks, kBloom2022, kMegatron };
+enum class DetokenizerChoice { kByPath, kWikitext, kPennTreebank, kNone };
+enum class LayoutChoice { kOfSet, kLmEval2022, kLmEval04 };
+
+struct Choices {
+  SetChoice set = SetChoice::kByTasks;
+  DetokenizerChoice detokenizer = DetokenizerChoice::kByPath;
+  LayoutChoice layout = LayoutChoice::kOfSet;
+};
+
+void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
+  table.group("tasks");
+  table.add("--tasks", options.tasks, "tasks of the set, with blanks or commas between them; all for every one")
+      .alias("--task")
+      .alias("--task-list")
+      .value_name("TASK");
+  table.add_choice(
+      "--task-set", choices.set,
+      {{"infer", SetChoice::kByTasks}, {"bloom-2022", SetChoice::kBloom2022}, {"megatron", SetChoice::kMegatron}},
+      "whose prompts and scores: BLOOM's 28 tasks as lm_eval of 2022 had them, or WIKITEXT103 and LAMBADA of "
+      "Megatron's tasks/main.py; by the names of the tasks unless given");
+  table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
+      .alias("--valid-data")
+      .value_name("PATH");
+  table.add("--list-data", options.list_data, "show what file each task wants, with which fields");
+  table.add("--limit", options.limit, "only the first N documents of each task").minimum(1);
+}
+
+void add_scoring_rows(OptionTable& table, EvalOptions& options) {
+  table.group("scoring by another engine");
+  table.add("--write-requests", options.write_requests, "write what the tasks ask, a JSON object a line")
+      .value_name("FILE");
+  table
+      .add("--read-results", options.read_results,
+           "score these answers: lines with task, doc_id and index of a request, log_likelihood, is_greedy")
+      .value_name("FILE");
+}
+
+void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
+  table.group("results");
+  table.add("--results-path", options.results_path, "write the results as JSON")
+      .alias("--output-path")
+      .value_name("FILE");
+  table.add_choice("--results-layout", choices.layout,
+                   {{"of-the-set", LayoutChoice::kOfSet},
+                    {"lm-eval-2022", LayoutChoice::kLmEval2022},
+                    {"lm-eval-0.4", LayoutChoice::kLmEval04}},
+                   "of that file");
+  table.add("--results-csv", options.results_csv, "write task, metric, value, error and version").value_name("FILE");
+  table.add(
+      "--log-samples", options.log_samples,
+      "write each document with its requests and answers: PATH_samples_TASK.jsonl beside --results-path PATH.json");
+  table
+      .add("--bootstrap-iters", options.bootstrap_iters,
+           "resamples for the standard error of f1 and perplexity; 0 leaves it out")
+      .minimum(0)
+      .maximum(10'000'000);
+  table.add("--json", options.json, "print the results, or the list of --list-data, as JSON");
+}
+
+void add_tokenizer_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
+  table.group("ids (of WIKITEXT103 and LAMBADA, and to write them with other requests)");
+  add_tokenizer_options(table, options.tokenizer);
+  table.add("--seq-length", options.sequence_length, "longest sequence that the model takes").minimum(1);
+  table
+      .add("--overlapping-eval", options.zero_shot.overlapping_eval,
+           "by how many ids a window of WIKITEXT103 is after the one before; --seq-length: no overlap")
+      .minimum(1);
+  table.add_choice("--detokenizer", choices.detokenizer,
+                   {{"by-path", DetokenizerChoice::kByPath},
+                    {"wikitext", DetokenizerChoice::kWikitext},
+                    {"ptb", DetokenizerChoice::kPennTreebank},
+                    {"none", DetokenizerChoice::kNone}},
+                   "of WIKITEXT103; by what the path of the file contains unless given");
+  table.add("--strict-lambada", options.zero_shot.strict_lambada,
+            "LAMBADA predicts the whole last word, not its last id");
+}
+
+std::vector<std::string> parted(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words)
+    for (const std::string& name : split(word, ','))
+      if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+void apply(const Choices& choices, EvalOptions& options) {
+  switch (choices.set) {
+    case SetChoice::kByTasks: options.set = &eval::set_with(options.tasks); break;
+    case SetChoice::kBloom2022: options.set = &eval::bloom_2022_set(); break;
+    case SetChoice::kMegatron: options.set = &eval::megatron_set(); break;
+  }
+  switch (choices.detokenizer) {
+    case DetokenizerChoice::kByPath: break;
+    case DetokenizerChoice::kWikitext: options.zero_shot.detokenizer = eval::Detokenizer::kWikitext; break;
+    case DetokenizerChoice::kPennTreebank: options.zero_shot.detokenizer = eval::Detokenizer::kPennTreebank; break;
+    case DetokenizerChoice::kNone: options.zero_shot.detokenizer = eval::Detokenizer::kNone; break;
+  }
+  switch (choices.layout) {
+    case LayoutChoice::kOfSet: options.layout = options.set->layout; break;
+    case LayoutChoice::kLmEval2022: options.layout = eval::ResultLayout::kLmEval2022; break;
+    case LayoutChoice::kLmEval04: options.layout = eval::ResultLayout::kLmEval04; break;
+  }
+}
+
+void check_use(const EvalOptions& options, Problems& problems) {
+  const bool writes = !options.write_requests.empty(), reads = !options.read_results.empty();
+  if (options.list_data) {
+    if (writes || reads) problems.add("--list-data only lists: leave out --write-requests and --read-results");
+    return;
+  }
+  if (options.tasks.empty()) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
+  if (options.data.empty()) problems.add("--data is required: the folder of the tasks' files");
+  if (writes == reads)
+    problems.add(writes
+                     ? "--write-requests and --read-results: one at a time"
+                     : "--write-requests FILE or --read-results FILE is required: what is to be done with the tasks");
+  if (!reads && (!options.results_path.empty() || !options.results_csv.empty()))
+    problems.add(options.results_path.empty() ? "--results-csv" : "--results-path",
+                 ": there are results only with --read-results");
+  if (options.log_samples && options.results_path.empty())
+    problems.add("--log-samples needs --results-path, beside which it writes");
+  if (options.bootstrap_iters == 1)
+    problems.add("--bootstrap-iters 1: a deviation needs two resamples; use 0 or at least 2");
+}
+
+void check_ids(const EvalOptions& options, Problems& problems) {
+  const bool is_megatrons = options.set == &eval::megatron_set(), encodes = !options.tokenizer.type.empty();
+  if (options.list_data) return;
+  if (is_megatrons && !encodes)
+    problems.add("--tokenizer-type is required: ", options.set->name, "'s tasks are made of ids");
+  if ((is_megatrons || encodes) && !options.sequence_length)
+    problems.add("--seq-length is required where requests become ids");
+  if (is_megatrons && options.limit) problems.add("--limit: ", options.set->name, "'s tasks are read whole");
+  if (is_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
+    problems.add("--overlapping-eval ", options.zero_shot.overlapping_eval, " is more than --seq-length ",
+                 *options.sequence_length, ": ids between the windows would count nowhere");
+}
+
+}  // namespace
+
+bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems) {
+  Choices choices;
+  OptionTable table("espalier eval",
+                    "Turns the tasks of an evaluation into requests for any engine, and its answers into results.");
+  add_task_rows(table, options, choices);
+  add_scoring_rows(table, options);
+  add_result_rows(table, options, choices);
+  add_tokenizer_rows(table, options, choices);
+  table.stray_words_mean("--tasks");
+  table.known_elsewhere({"--num-fewshot"}, "the tasks are asked without examples");
+  if (!table.parse(arguments, problems)) return false;
+  options.tasks = parted(options.tasks);
+  apply(choices, options);
+  check_use(options, problems);
+  check_ids(options, problems);
+  return true;
+}
+
+}  // namespace espalier

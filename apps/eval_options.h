@@ -1,0 +1,31 @@
+// The options of `espalier eval`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "eval/task_set.h"
+#include "eval/zero_shot.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+struct EvalOptions {
+  std::vector<std::string> tasks, data;
+  const eval::TaskSet* set = nullptr;  // that of --task-set, or the one that has the tasks
+  std::optional<int64_t> limit, sequence_length;
+  bool list_data = false, json = false, log_samples = false;
+  text::TokenizerOptions tokenizer;
+  eval::ZeroShotOptions zero_shot;
+  std::string write_requests, read_results, results_path, results_csv;
+  eval::ResultLayout layout = eval::ResultLayout::kLmEval2022;
+  int64_t bootstrap_iters = 100'000;
+};
+
+// Adds what is wrong to `problems`; false when help was printed.
+bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems);
+
+}  // namespace espalier
