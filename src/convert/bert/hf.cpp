@@ -170,7 +170,7 @@ class BertMap {
   void add_layer(int64_t layer) {
     const std::string before = concat("bert.encoder.layer.", layer - 1, "."),
                       own = concat("bert.encoder.layer.", layer, ".");
-    builder_.set_prefix(families::layer_name(layer) + ".");
+    builder_.set_prefix(config_.layers().layer_name(layer) + ".");
     const HeadShape heads{config_.num_attention_heads, config_.num_attention_heads, config_.kv_channels};
     for (const std::string part : {".weight", ".bias"}) {
       const std::string self = own + "attention.self.";
