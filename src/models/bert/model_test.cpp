@@ -166,6 +166,7 @@ TEST(BertModel, LossesAndEveryGradientAreThoseOfPlainFormulas) { expect_losses_a
 TEST(BertModel, SoAreThoseWithoutBinaryHead) {
   families::BertConfig config = awkward_config();
   config.binary_head = false;
+  config.num_tokentypes = 0;
   expect_losses_and_gradients(config);
 }
 
