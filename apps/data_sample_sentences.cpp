@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "data/sentence_dataset.h"
 #include "data_sample_options.h"
+#include "families/sentence_options.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
@@ -23,16 +24,12 @@ struct SentenceRequest {
 
 void add_model_rows(OptionTable& table, SentenceRequest& request) {
   data::SentenceSampleOptions& samples = request.samples;
-  const bool is_t5 = samples.model == SentenceModel::kT5;
   table.group("masking");
-  table.add("--mask-prob", samples.mask_probability,
-            is_t5 ? "share of the tokens that are left out" : "share of the tokens that are to be predicted");
-  table.add("--short-seq-prob", samples.short_probability, "share of the samples that are cut shorter, at random");
-  if (is_t5)
-    table.add("--decoder-seq-length", samples.decoder_sequence_length, "tokens of the decoder").minimum(1).required();
+  families::add_masking_rows(table, samples.model, samples.mask_probability, samples.short_probability);
+  if (samples.model == SentenceModel::kT5)
+    families::add_decoder_length_row(table, samples.decoder_sequence_length);
   else
-    table.add_negative("--bert-no-binary-head", samples.binary_head,
-                       "all sentences as one text, instead of two halves whose order is to be predicted");
+    families::add_binary_head_row(table, samples.binary_head);
 }
 
 void write_line(std::string line) {

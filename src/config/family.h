@@ -78,7 +78,8 @@ struct Family {
   void (*find_unused)(const RunConfig& run, UnusedOptions& unused) = nullptr;
   // Layers that pipeline stages divide: depths of the ModelSpec but the first and the last. 0 while it is not known.
   int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
-  // What --pp-partition-method would say, where options of the family say it; null, or an empty text: they do not.
+  // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
+  // what is wrong with stages, chunks and their layers.
   std::string (*partition_method)(const RunConfig& run) = nullptr;
   // Of a resolved run; without a vocabulary it has no rows of words.
   spec::ModelSpec (*model)(const RunConfig& run) = nullptr;

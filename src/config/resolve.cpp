@@ -21,7 +21,8 @@ constexpr int64_t kMostSamples = 1'000'000'000'000'000'000;
 void Resolver::resolve_length() {
   DataConfig& data = config_.data;
   if (data.seq_length && data.encoder_seq_length && *data.seq_length != *data.encoder_seq_length) {
-    problems_.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"), " are the same option; give one");
+    problems_.add(origin("--seq-length"), " and ", origin("--encoder-seq-length"),
+                  " are the same option, and differ; give one");
   } else if (!data.seq_length && !data.encoder_seq_length) {
     problems_.add("--seq-length is required: tokens of one sample");
   }
@@ -263,8 +264,8 @@ plan::RunShape run_shape(const RunConfig& config) {
 }
 
 std::string partition_method(const RunConfig& config) {
-  const std::string of_family = config.family->partition_method ? config.family->partition_method(config) : "";
-  return of_family.empty() ? config.parallel.pp_partition_method : of_family;
+  return config.family->partition_method ? config.family->partition_method(config)
+                                         : config.parallel.pp_partition_method;
 }
 
 std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config) {

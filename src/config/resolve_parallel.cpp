@@ -40,7 +40,9 @@ void Resolver::resolve_pipeline() {
   parallel.num_chunks = 1;
   parallel.pipeline_schedule = ScheduleKind::k1F1B;
   if (layers == 0) return;  // --num-layers is missing
+  const bool by_family = config_.family->partition_method != nullptr;
   if (layers < stages) {
+    if (by_family) return;
     problems_.add(origin("--pipeline-model-parallel-size"), " is more than ", origin("--num-layers"), "; use at most ",
                   layers);
     return;
@@ -48,7 +50,7 @@ void Resolver::resolve_pipeline() {
   if (parallel.no_pipeline_parallel && stages > 1)
     problems_.add("--no-pipeline-parallel and ", origin("--pipeline-model-parallel-size"),
                   " exclude each other; leave one out");
-  if (parallel.num_layers_per_virtual_pipeline_stage) check_chunks();
+  if (parallel.num_layers_per_virtual_pipeline_stage && !by_family) check_chunks();
   if (parallel.enable_zbh1_pipeline) {
     if (parallel.num_chunks > 1)
       problems_.add("--enable-zbh1-pipeline has one chunk a stage and does not go with ",

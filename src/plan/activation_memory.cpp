@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/internal/ghost_model.h"
+#include "plan/messages.h"
 
 namespace espalier::plan {
 namespace {
@@ -39,8 +40,11 @@ PartActivations part_activations(const RunShape& run, const Partition& partition
   sizes.layer_weights = layer_weights;
   internal::GhostModel ghosts(run.model, sizes);
   spec::ByteCount& count = ghosts.count();
-  ghosts.forward(partition.part(stage, chunk), run.recompute);
+  const DepthRange& part = partition.part(stage, chunk);
+  ghosts.forward(part, run.recompute);
   PartActivations result;
+  if (part.begin > 0) result.received = passed_on_bytes(run, part.begin - 1);
+  if (part.end <= run.model.num_layers() + 1) result.returned = passed_on_bytes(run, part.end - 1);
   result.kept = count.live;
   result.forward_peak = count.peak;
   result.saved = ghosts.saved();

@@ -37,6 +37,9 @@ struct PartActivations {
   double forward_peak = 0;
   // The most at once during the backward above what there was before (`kept` included in that).
   double backward_peak = 0;
+  // Messages: what comes from the part before, whose gradient goes back, and the gradient that comes from the part
+  // after.
+  double received = 0, returned = 0;
   std::vector<SavedBytes> saved;  // of the forward pass, in order
 };
 

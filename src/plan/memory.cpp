@@ -1,7 +1,9 @@
 #include "plan/memory.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
+#include <numeric>
 
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
@@ -17,7 +19,35 @@ struct ActivationPeak {
   double total() const { return kept + workspace; }
 };
 
-ActivationPeak activation_peak(const std::vector<Action>& table, const std::vector<PartActivations>& chunks) {
+// The messages of a rank's parts while it runs its table, as pipeline/runner.cpp holds them: those of an action are
+// expected one action ahead, and gradients that were sent wait until twice as many others as there are parts have gone.
+class MessagesHeld {
+ public:
+  MessagesHeld(const std::vector<PartActivations>& chunks, int64_t num_parts)
+      : chunks_(chunks), num_parts_(num_parts) {}
+
+  // While an action runs, which `next` follows (null: none does).
+  double during(const Action* next) const {
+    double bytes = std::accumulate(sent_.begin(), sent_.end(), 0.0);
+    if (next == nullptr || next->kind == Action::Kind::kWeightGrad) return bytes;
+    const PartActivations& part = chunks_[static_cast<size_t>(next->chunk)];
+    return bytes + (next->kind == Action::Kind::kForward ? part.received : part.returned);
+  }
+  void after(const Action& action) {
+    if (action.kind != Action::Kind::kBackward) return;
+    const double received = chunks_[static_cast<size_t>(action.chunk)].received;
+    if (received > 0) sent_.push_back(received);
+    if (static_cast<int64_t>(sent_.size()) > 2 * num_parts_) sent_.pop_front();
+  }
+
+ private:
+  const std::vector<PartActivations>& chunks_;
+  int64_t num_parts_;
+  std::deque<double> sent_;
+};
+
+ActivationPeak activation_peak(const std::vector<Action>& table, const std::vector<PartActivations>& chunks,
+                               int64_t num_parts) {
   const bool splits = std::any_of(table.begin(), table.end(),
                                   [](const Action& action) { return action.kind == Action::Kind::kWeightGrad; });
   ActivationPeak most;
@@ -25,20 +55,24 @@ ActivationPeak activation_peak(const std::vector<Action>& table, const std::vect
   const auto consider = [&](double workspace) {
     if (kept + workspace > most.total()) most = {kept, workspace};
   };
-  for (const Action& action : table) {
+  MessagesHeld messages(chunks, num_parts);
+  for (size_t at = 0; at < table.size(); ++at) {
+    const Action& action = table[at];
     const PartActivations& part = chunks[static_cast<size_t>(action.chunk)];
+    const double held = messages.during(at + 1 < table.size() ? &table[at + 1] : nullptr);
     switch (action.kind) {
       case Action::Kind::kForward:
-        consider(part.forward_peak);
+        consider(part.forward_peak + held);
         kept += part.kept;
-        consider(0);
+        consider(held);
         break;
       case Action::Kind::kBackward:
-        consider(part.backward_peak - part.kept);
+        consider(part.backward_peak - part.kept + held);
         kept += (splits ? part.deferred : 0) - part.kept;
         break;
       case Action::Kind::kWeightGrad: kept -= part.deferred; break;
     }
+    messages.after(action);
   }
   return most;
 }
@@ -90,9 +124,10 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
     return parts;
   };
   for (const PartActivations& part : chunks(0)) memory.kept_by_micro_batch += part.kept;
-  ActivationPeak peak = activation_peak(table, chunks(0));
+  const int64_t num_parts = partition.num_stages * partition.num_chunks;
+  ActivationPeak peak = activation_peak(table, chunks(0), num_parts);
   // Whole layers exist while layers run: most is held then, or at a moment when none does.
-  if (const ActivationPeak in_layers = activation_peak(table, chunks(weights.passing));
+  if (const ActivationPeak in_layers = activation_peak(table, chunks(weights.passing), num_parts);
       in_layers.total() > peak.total()) {
     peak = {in_layers.kept, in_layers.workspace - weights.passing};
     memory.gathered += weights.passing;
@@ -155,9 +190,11 @@ double checkpoint_bytes(const RunShape& run) {
 double deepspeed_checkpoint_bytes(const RunShape& run) {
   const ParameterBytes each = parameter_bytes(run.precision, 0, 1);
   double copies = 0;
+  // Its pipelines share nothing but the embedding with the output.
+  const std::vector<int64_t> output = {run.model.num_layers() + 1};
   if (run.grid.pipeline > 1)
     for (const spec::ParamSpec& spec : run.model.params)
-      if (spec.is_shared()) copies += static_cast<double>(spec.num_elements());
+      if (spec.other_depths == output) copies += static_cast<double>(spec.num_elements());
   return checkpoint_bytes(run) + copies * (each.weights + each.optimizer);
 }
 

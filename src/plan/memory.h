@@ -31,7 +31,9 @@ struct StageMemory {
   double weights = 0, gradients = 0, optimizer = 0;
   // When the rank holds most:
   double activations = 0;  // kept for backward passes
-  double workspace = 0;    // needed for a moment; bf16 gradients as they travel, where those are more than all else
+  // Needed for a moment, and messages to and from other stages; bf16 gradients as they travel, where those are more
+  // than all else.
+  double workspace = 0;
   // Whole gradients (ZeRO 2) and whole layers (ZeRO 3) that exist only while they are needed: of two sections of
   // the flat buffers, one in use and one on its way. No layers where most is held while none runs, as at the output.
   double gathered = 0;

@@ -12,39 +12,48 @@ namespace {
 // Share of a message that leaves a rank of n.
 double ring(int64_t n) { return static_cast<double>(n - 1) / static_cast<double>(n); }
 
+// Of what a rank has of one element of each sample.
+double element_of_micro_batch(const RunShape& run) {
+  return static_cast<double>(run.micro_batch_size) / static_cast<double>(run.grid.context) *
+         element_bytes(run.precision);
+}
+
 // Of one micro-batch through one part.
 void add_part(const RunShape& run, const Partition& partition, int64_t stage, int64_t chunk, StageMessages& sent) {
   const spec::GridShape& grid = run.grid;
   const DepthRange& depths = partition.part(stage, chunk);
   const int64_t num_layers = partition.layers(stage, chunk).count(), last = run.model.num_layers() + 1;
-  // Bytes of what a rank has of one element of each sample.
-  const double bytes =
-      static_cast<double>(run.micro_batch_size) / static_cast<double>(grid.context) * element_bytes(run.precision);
-  const double to_stage = run.sequence_parallel ? bytes / static_cast<double>(grid.tensor) : bytes;
+  const double bytes = element_of_micro_batch(run);
   for (int64_t number = depths.begin; number < depths.end; ++number) {
     const spec::Depth& depth = run.model.depths[static_cast<size_t>(number)];
     const bool is_layer = 0 < number && number < last;
     const int64_t layer_of_part = number - std::max<int64_t>(1, depths.begin);
     const double forwards = is_layer && run.is_recomputed(layer_of_part, num_layers) ? 2 : 1;
     // An all-reduce, or with sequence parallelism its two halves, which send the same.
-    sent.tensor += 2 * bytes * ring(grid.tensor) * (depth.summed_forward * forwards + depth.summed_backward);
+    sent.tensor +=
+        2 * bytes * ring(grid.tensor) * (depth.summed_forward * forwards + depth.summed_once + depth.summed_backward);
+    // Of the other sequence's sum on the way back sequence parallelism has one half on the way forward, a gathering.
+    if (run.sequence_parallel)
+      sent.tensor +=
+          bytes * ring(grid.tensor) * depth.other_tokens * static_cast<double>(run.model.hidden_size) * (forwards - 1);
     sent.context += depth.exchanged / static_cast<double>(grid.tensor) * bytes * ring(grid.context) * (forwards + 1);
   }
-  const auto passed = [&](int64_t depth) { return to_stage * run.model.depths[static_cast<size_t>(depth)].passed_on; };
-  if (depths.end <= last) sent.pipeline += passed(depths.end - 1);
-  if (depths.begin > 0) sent.pipeline += passed(depths.begin - 1);
+  if (depths.end <= last) sent.pipeline += passed_on_bytes(run, depths.end - 1);
+  if (depths.begin > 0) sent.pipeline += passed_on_bytes(run, depths.begin - 1);
 }
 
 double bytes_on_wire(const RunShape& run) { return run.grad_reduce_type == GradReduceType::kBf16 ? 2 : 4; }
 
-// How often a section's gradients leave in a step. Those that come and go leave when another section's come. Those of a
-// shared parameter come once for each of its depths, and stay from the end of one micro-batch, the first depth, to the
-// beginning of the next, the last one.
-double num_sends(const spec::FlatSection& section, const std::vector<spec::ParamSpec>& specs,
+// How often a section's gradients leave in a step. Those that come and go leave when another section's come: those of a
+// shared parameter once for each of its depths, but where the last depth is one of them they stay from the end of a
+// micro-batch, its first depth, to the beginning of the next.
+double num_sends(const spec::FlatSection& section, const RunShape& run, const std::vector<spec::ParamSpec>& specs,
                  const spec::Sharing& sharing, double micro_batches) {
   if (!spec::gradients_come_and_go(section, sharing)) return 1;
-  if (!section.is_shared) return micro_batches;
-  return micro_batches * static_cast<double>(specs[section.params[0]].other_depths.size()) + 1;
+  const spec::ParamSpec& spec = specs[section.params[0]];
+  const double depths = static_cast<double>(1 + spec.other_depths.size());
+  const bool stays = section.is_shared && spec.is_used_at(run.model.num_layers() + 1);
+  return stays ? micro_batches * (depths - 1) + 1 : micro_batches * depths;
 }
 
 // How often a section's values are gathered in a step: those that stay once, a layer's that come and go for each of its
@@ -69,7 +78,7 @@ double data_bytes(const RunShape& run, const std::vector<spec::ParamSpec>& specs
   for (const spec::FlatSection& section : layout.sections) {
     double count = 0;
     for (const size_t param : section.params) count += static_cast<double>(layout.counts[param]);
-    bytes += count * (ways * wire * num_sends(section, specs, sharing, micro_batches) +
+    bytes += count * (ways * wire * num_sends(section, run, specs, sharing, micro_batches) +
                       element * num_gathers(section, sharing, run.recompute, micro_batches));
   }
   return bytes * ring(run.num_sharers());
@@ -90,6 +99,11 @@ void add_gradients(const RunShape& run, const std::vector<spec::ParamSpec>& spec
 }
 
 }  // namespace
+
+double passed_on_bytes(const RunShape& run, int64_t depth) {
+  const double bytes = element_of_micro_batch(run) * run.model.depths[static_cast<size_t>(depth)].passed_on;
+  return run.sequence_parallel ? bytes / static_cast<double>(run.grid.tensor) : bytes;
+}
 
 std::vector<StageMessages> plan_messages(const RunShape& run, const Partition& partition) {
   const auto micro_batches = static_cast<double>(run.num_micro_batches());

@@ -22,6 +22,9 @@ struct StageMessages {
   double total() const { return tensor + context + pipeline + data + tied; }
 };
 
+// What a rank passes on to the next part, of one micro-batch, from a part whose last depth that is.
+double passed_on_bytes(const RunShape& run, int64_t depth);
+
 // Of each stage of a run with a known vocabulary.
 std::vector<StageMessages> plan_messages(const RunShape& run, const Partition& partition);
 

@@ -12,19 +12,49 @@ using Row = std::vector<std::string>;
 
 std::string percent(double share) { return format_fixed(100 * share, 1) + " %"; }
 
-// "0-4, 10-14"; with the embedding and the output where they are.
+// Consecutive layers of one stack of a model, numbered within it.
+struct LayerRun {
+  std::string stack;
+  int64_t begin = 0, end = 0;
+};
+
+std::vector<LayerRun> layer_runs(const spec::ModelSpec& model, const DepthRange& layers) {
+  std::vector<LayerRun> runs;
+  int64_t number = 0;
+  for (int64_t layer = 0; layer < layers.end; ++layer, ++number) {
+    const auto stack = [&](int64_t of) -> const std::string& {
+      return model.depths[static_cast<size_t>(of + 1)].stack;
+    };
+    if (layer > 0 && stack(layer) != stack(layer - 1)) number = 0;
+    if (layer < layers.begin) continue;
+    if (layer == layers.begin || number == 0)
+      runs.push_back({stack(layer), number, number + 1});
+    else
+      runs.back().end = number + 1;
+  }
+  return runs;
+}
+
+// "embedding, layers 0-4, 10-14"; "encoder layer 5, decoder layers 0-5, output".
 std::string holds(const RunPlan& plan, int64_t stage) {
   const Partition& partition = plan.partition;
-  std::string text;
-  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk) {
-    const DepthRange layers = partition.layers(stage, chunk);
-    const std::string range = layers.count() == 1 ? concat(layers.begin) : concat(layers.begin, "-", layers.end - 1);
-    text += (text.empty() ? "" : ", ") + range;
+  std::vector<LayerRun> runs;
+  for (int64_t chunk = 0; chunk < partition.num_chunks; ++chunk)
+    for (LayerRun& run : layer_runs(plan.run.model, partition.layers(stage, chunk))) runs.push_back(std::move(run));
+  Row words;
+  if (partition.stage_of(0) == stage) words.push_back("embedding");
+  for (size_t at = 0; at < runs.size(); ++at) {
+    const LayerRun& run = runs[at];
+    const auto shares = [&](size_t other) { return other < runs.size() && runs[other].stack == run.stack; };
+    const bool one = run.end == run.begin + 1;
+    const char* const noun = one && !shares(at + 1) ? "layer " : "layers ";
+    words.push_back(concat(at > 0 && shares(at - 1) ? ""
+                           : run.stack.empty()      ? noun
+                                                    : concat(run.stack, " ", noun),
+                           run.begin, one ? "" : concat("-", run.end - 1)));
   }
-  text = (partition.num_chunks == 1 && partition.layers(stage, 0).count() == 1 ? "layer " : "layers ") + text;
-  if (partition.stage_of(0) == stage) text = "embedding, " + text;
-  if (partition.stage_of(partition.num_layers + 1) == stage) text += ", output";
-  return text;
+  if (partition.stage_of(partition.num_layers + 1) == stage) words.push_back("output");
+  return join(words, ", ");
 }
 
 std::string model_text(const RunPlan& plan) {

@@ -16,11 +16,13 @@ namespace espalier::spec {
 // between are layers, which pipeline stages divide and recompute may run again. Counts are those of one sample.
 struct Depth {
   std::string name;           // of its files in a checkpoint: "embedding", "00000", "final"
+  std::string stack;          // "encoder", of a layer of a model that has several stacks of them
   double forward_flops = 0;   // two for each multiply-add that the mathematics needs
   double megatron_flops = 0;  // the same as Megatron's formula counts it (plan/flops.h)
   // Elements of activations that leave every rank: to the depth after; in sums over tensor ranks, on the way forward
   // and back; between context ranks on either way, of all tensor ranks together.
   double passed_on = 0, summed_forward = 0, summed_backward = 0, exchanged = 0;
+  double summed_once = 0;  // on the way forward as well, by `before` and `after`
   // Of its residual stream; 0: the sequence length of the run. `other_tokens`: of another sequence that the layer
   // attends to, and passes on beside the stream.
   double tokens = 0, other_tokens = 0;

@@ -49,7 +49,8 @@ class Loader {
 };
 
 // Hash of sample numbers and ids, independent of how the samples are divided into micro-batches and ranks: the sum
-// modulo 2^64 of XXH3(sample number, ids, last label), all int64. Of the micro-batches of all replicas.
+// modulo 2^64 of XXH3(sample number, ids, last label, the row of each of Batch::extra), the first three int64. Of the
+// micro-batches of all replicas.
 uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist::Group& replicas);
 
 }  // namespace espalier::train

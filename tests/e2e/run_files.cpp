@@ -83,15 +83,27 @@ Words tiny_run(const std::string& prefix) {
       " --hidden-dropout 0.1 --attention-dropout 0.1"));
 }
 
-Words tiny_bert_run(const std::string& prefix) {
+namespace {
+
+// Of a BERT or a T5, but for its lengths.
+Words tiny_sentence_run(const std::string& prefix) {
   return split_blanks(concat(
-      "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 33 --max-position-embeddings 33"
+      "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --max-position-embeddings 33"
       " --micro-batch-size 2 --global-batch-size 8 --train-samples 80 --lr 3e-3 --min-lr 1e-4 --lr-warmup-samples 16"
       " --lr-decay-samples 80 --lr-decay-style cosine --tokenizer-type BertWordPieceLowerCase --vocab-file "
       "tests/data/megatron_tokenizers/bert_lower/vocab.txt --data-path ",
       prefix,
       " --split 90,10,0 --eval-iters 1 --eval-interval 100 --log-interval 5 --seed 7 --log-num-zeros-in-grad"
       " --hidden-dropout 0.1 --attention-dropout 0.1"));
+}
+
+}  // namespace
+
+Words tiny_bert_run(const std::string& prefix) { return tiny_sentence_run(prefix) + Words{"--seq-length", "33"}; }
+
+Words tiny_t5_run(const std::string& prefix) {
+  return tiny_sentence_run(prefix) +
+         split_blanks("--encoder-seq-length 33 --decoder-seq-length 17 --vocab-extra-ids 100");
 }
 
 std::vector<nlohmann::json> step_records(const std::string& run_folder) {

@@ -36,6 +36,10 @@ using Words = std::vector<std::string>;
 Words tiny_run(const std::string& prefix);
 // Flags of a BERT of two layers over sentences at `prefix`, 8 samples a step in micro-batches of 2.
 Words tiny_bert_run(const std::string& prefix);
+// Flags of a T5 of 2 + 2 layers over sentences at `prefix`, 8 samples a step in micro-batches of 2. Its vocabulary has
+// 422 words: 320 of the file, two to begin and end with, 100 sentinels.
+Words tiny_t5_run(const std::string& prefix);
+inline constexpr int64_t kTinyT5Vocabulary = 422;
 Words operator+(Words left, const Words& right);
 
 // The records of metrics.jsonl without what depends on the clock.

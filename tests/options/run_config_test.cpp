@@ -226,8 +226,10 @@ TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
       {kGood + "--pad-vocab-size-to 5121 --make-vocab-size-divisible-by 2",
        "--pad-vocab-size-to 5121 (command line): 5121 is not divisible by 2 (--make-vocab-size-divisible-by); use 5120 "
        "or 5122"},
-      {kGood + "--encoder-seq-length 33",
-       "--seq-length 33 (command line) and --encoder-seq-length 33 (command line) are the same option; give one"},
+      {kGood + "--encoder-seq-length 32",
+       "--seq-length 33 (command line) and --encoder-seq-length 32 (command line) are the same option, and differ; "
+       "give "
+       "one"},
       {kGood + "--tensor-model-parallel-size 3",
        "--tensor-model-parallel-size 3 (command line) does not divide --num-attention-heads 4 (command line); use 2 or "
        "4"},

@@ -14,6 +14,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "dist/local_ranks.h"
+#include "families/bert/config.h"
+#include "families/t5/config.h"
 #include "plan/layout.h"
 #include "store/step_reader.h"
 #include "tests/e2e/run_fixture.h"
@@ -48,6 +50,7 @@ struct Case {
   Damage damage;
   std::string expected;  // of the alert
   std::string flags = "";
+  const config::Family* family = &families::gpt_family();
 };
 
 std::vector<Case> cases() {
@@ -91,16 +94,52 @@ std::vector<Case> cases() {
   };
 }
 
+// What only other families have, and what they share over stages.
+std::vector<Case> cases_of_other_families() {
+  const auto* const bert = &families::bert_family();
+  const auto* const t5 = &families::t5_family();
+  return {
+      {"tp2", 1, bit_of("pooler.dense.weight"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): pooler.dense.weight", "", bert},
+      {"dp2zero1", 1, bit_of("lm_head.bias"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): lm_head.bias", "", bert},
+      {"pp2", 1, bit_of("word_embeddings.weight.exp_avg"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): word_embeddings.weight.exp_avg", "", bert},
+      {"dp2", 1, bit_of("decoder.layers.1.inter_attention.key_value.weight"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): "
+       "decoder.layers.1.inter_attention.key_value.weight",
+       "", t5},
+      {"tp2sp", 1, bit_of("decoder.layers.0.post_inter_attention_layernorm.weight.exp_avg"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): "
+       "decoder.layers.0.post_inter_attention_layernorm.weight.exp_avg",
+       "", t5},
+      {"tp2", 1, bit_of("encoder.final_layernorm.bias"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): encoder.final_layernorm.bias", "", t5},
+      // Encoder, decoder, output: words are on all three stages, positions on two.
+      {"pp3", 1, bit_of("word_embeddings.weight"),
+       "rank 1 does not hold what ranks 0, 2 hold (majority): word_embeddings.weight", "", t5},
+      {"pp3", 1, bit_of("position_embeddings.weight"),
+       "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): position_embeddings.weight", "", t5},
+  };
+}
+
 class Replicas : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
     write_token_files(*folder_ / "data", 200, 11);
+    write_sentence_files(*folder_ / "sentences", 200, 11);
   }
   static void TearDownTestSuite() { delete folder_; }
 
-  static Words flags(const plan::Layout& layout, const std::string& save, const std::string& more) {
-    return tiny_run(*folder_ / "data") +
+  static Words flags(const config::Family& family, const plan::Layout& layout, const std::string& save,
+                     const std::string& more) {
+    const std::string name = family.name, sentences = *folder_ / "sentences";
+    const Words run = name == "gpt" ? tiny_run(*folder_ / "data")
+                      : name == "bert"
+                          ? tiny_bert_run(sentences)
+                          : tiny_t5_run(sentences) + split_blanks("--encoder-seq-length 32 --decoder-seq-length 16");
+    return run +
            split_blanks(
                "--hidden-size 48 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32"
                " --make-vocab-size-divisible-by 8 --train-samples 80 --num-threads 1 --eval-iters 0") +
@@ -110,10 +149,12 @@ class Replicas : public ::testing::Test {
   // Trains kNumSteps steps and saves. What each rank throws, by rank; empty where it throws nothing.
   static Words run(const std::string& save, const Case& what, const std::string& more) {
     const plan::Layout layout = plan::parse_layout(what.layout);
-    const Words words = flags(layout, save, concat(what.flags, " ", more));
-    return dist::run_ranks(layout.grid, [&](const dist::Grid& grid) -> std::string {
+    const Words words = flags(*what.family, layout, save, concat(what.flags, " ", more));
+    dist::Grid shape;
+    shape.shape = layout.grid;
+    const auto rank = [&](const dist::Grid& grid) -> std::string {
       set_log_level(LogLevel::kQuiet);
-      const ParsedRun run(words, grid);
+      const ParsedRun run(words, grid, *what.family);
       train::Job job(run.config, run.table, grid);
       report::RunLog log(job.config().logging, job.config().checkpoint.save, run.table, grid.shape.num_ranks(), 0,
                          grid.rank == 0);
@@ -131,7 +172,23 @@ class Replicas : public ::testing::Test {
       job.save();
       for (; job.is_saving(); job.check_saving()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return "";
-    });
+    };
+    return dist::run_ranks(layout.grid, rank,
+                           {.shared_stages = config::shared_stages(ParsedRun(words, shape, *what.family).config)});
+  }
+
+  // Every rank throws, an alert says what, and nothing is saved.
+  static void expect_stopped(const Case& what, const std::string& save) {
+    SCOPED_TRACE(concat(what.layout, ": ", what.expected));
+    for (const std::string& error : run(save, what, "--check-replicas 5")) {
+      EXPECT_NE(error.find("found after step 5"), std::string::npos) << error;
+      EXPECT_NE(error.find(what.expected), std::string::npos) << error;
+    }
+    const Words found = alerts(save);
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].find("step 5: replica check: " + what.expected), 0u) << found[0];
+    EXPECT_NE(found[0].find("; the run stops"), std::string::npos) << found[0];
+    EXPECT_FALSE(has_checkpoint(save));
   }
 
   static Words alerts(const std::string& save) {
@@ -160,30 +217,27 @@ TemporaryFolder* Replicas::folder_ = nullptr;
 
 TEST_F(Replicas, DamageStopsAllRanksUnsaved) {
   int number = 0;
-  for (const Case& what : cases()) {
-    SCOPED_TRACE(concat(what.layout, ": ", what.expected));
-    const std::string save = *folder_ / concat("stop", ++number);
-    for (const std::string& error : run(save, what, "--check-replicas 5")) {
-      EXPECT_NE(error.find("found after step 5"), std::string::npos) << error;
-      EXPECT_NE(error.find(what.expected), std::string::npos) << error;
-    }
-    const Words found = alerts(save);
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].find("step 5: replica check: " + what.expected), 0u) << found[0];
-    EXPECT_NE(found[0].find("; the run stops"), std::string::npos) << found[0];
-    EXPECT_FALSE(has_checkpoint(save));
-  }
+  for (const Case& what : cases()) expect_stopped(what, *folder_ / concat("stop", ++number));
+}
+
+TEST_F(Replicas, DamageOfOtherFamiliesStopsAllRanksUnsaved) {
+  int number = 0;
+  for (const Case& what : cases_of_other_families()) expect_stopped(what, *folder_ / concat("other", ++number));
 }
 
 TEST_F(Replicas, RepairedRunEndsWithTheBitsOfAnUndisturbedOne) {
   int number = 0;
   std::map<std::string, std::string> undisturbed;
-  for (const Case& what : cases()) {
+  std::vector<Case> all = cases();
+  for (const Case& what : cases_of_other_families()) all.push_back(what);
+  for (const Case& what : all) {
     SCOPED_TRACE(concat(what.layout, ": ", what.expected));
-    std::string& reference = undisturbed[what.layout + what.flags];
+    std::string& reference = undisturbed[concat(what.family->name, what.layout, what.flags)];
     if (reference.empty()) {
       reference = *folder_ / concat("undisturbed", number);
-      run(reference, {.layout = what.layout, .rank = 0, .damage = {}, .expected = "", .flags = what.flags}, "");
+      Case healthy = what;
+      healthy.damage = {};
+      run(reference, healthy, "");
       EXPECT_TRUE(alerts(reference).empty());
     }
     const std::string save = *folder_ / concat("repair", ++number);
@@ -217,7 +271,8 @@ TEST_F(Replicas, HealthyRunRaisesNoAlert) {
     // Under ZeRO in bf16, where masters and rounded weights are divided differently; else in fp32.
     const std::string precision = layout.zero_stage > 0 ? "--bf16" : "";
     const std::string save = *folder_ / ("healthy_" + layout_text);
-    const Words words = flags(layout, save, concat("--check-replicas 1 --check-replicas-policy repair ", precision));
+    const Words words = flags(families::gpt_family(), layout, save,
+                              concat("--check-replicas 1 --check-replicas-policy repair ", precision));
     dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
       train(words, grid);
       return std::string();

@@ -6,15 +6,14 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "dist/local_ranks.h"
 #include "dist/reduce.h"
-#include "models/gpt/model.h"
 #include "optim/optimizer.h"
 #include "pipeline/runner.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
+#include "tests/parallel/small_models.h"
 
 namespace espalier::test {
 namespace {
@@ -31,40 +30,31 @@ enum class Mistake {
   kNormCountedPerReplica,
   kAdamStepLost,
   kLayerMissing,
+  kEncoderGradientLost,  // on its way from the decoder's stage to the encoder's
 };
 
-constexpr int64_t kBugSteps = 3, kSequence = 16, kVocabulary = 61, kLayers = 4, kRows = 4;
+constexpr int64_t kBugSteps = 3, kRows = 4;
 
-families::GptConfig model_config() {
-  families::GptConfig config;
-  config.num_layers = kLayers;
-  config.hidden_size = 24;
-  config.ffn_hidden_size = 40;
-  config.num_attention_heads = 4;
-  config.num_query_groups = 2;
-  config.kv_channels = 6;
-  config.qk_layernorm = true;
-  config.vocab_size = config.padded_vocab_size = kVocabulary;
-  config.position_embedding = families::PositionEmbedding::kAlibi;
-  config.embed_layernorm = true;
-  config.hidden_dropout = 0.1;
-  config.attention_dropout = 0;
-  return config;
-}
+// A stage whose input gets no gradient.
+class LosesGradient : public pipeline::Stage {
+ public:
+  explicit LosesGradient(std::unique_ptr<pipeline::Stage> stage) : stage_(std::move(stage)) {}
+  pipeline::StageOutput forward(const pipeline::StageInput& input) override {
+    pipeline::StageInput without = input;
+    for (pipeline::NamedTensor& tensor : without.tensors) tensor.tensor = tensor.tensor.detach() + 0 * tensor.tensor;
+    return stage_->forward(without);
+  }
+  std::vector<pipeline::TensorShape> input_shapes(const tensor::Batch& batch) const override {
+    return stage_->input_shapes(batch);
+  }
+  std::vector<pipeline::TensorShape> output_shapes(const tensor::Batch& batch) const override {
+    return stage_->output_shapes(batch);
+  }
+  void visit(tensor::ParamVisitor& visitor) override { stage_->visit(visitor); }
 
-// Row `number` of the run: ids that depend on it alone.
-tensor::Batch batch_of(int64_t number) {
-  std::mt19937 random(static_cast<unsigned>(number) + 99);
-  const at::Tensor text = at::empty({1, kSequence + 1}, at::kLong);
-  for (int64_t at = 0; at <= kSequence; ++at) text.data_ptr<int64_t>()[at] = random() % kVocabulary;
-  tensor::Batch batch;
-  batch.sample_numbers = {number};
-  batch.ids = text.narrow(1, 0, kSequence).contiguous();
-  batch.labels = text.narrow(1, 1, kSequence).contiguous();
-  batch.loss_mask = at::ones({1, kSequence});
-  batch.positions = at::arange(kSequence, at::kLong).view({1, kSequence});
-  return batch;
-}
+ private:
+  std::unique_ptr<pipeline::Stage> stage_;
+};
 
 struct Layout {
   spec::GridShape shape;
@@ -74,15 +64,15 @@ struct Layout {
 // What one rank trains with.
 class SmallTrainer {
  public:
-  SmallTrainer(const dist::Grid& true_grid, bool sequence_parallel, Mistake mistake)
+  SmallTrainer(SmallFamily family, const dist::Grid& true_grid, bool sequence_parallel, Mistake mistake)
       : mistake_(mistake),
         grid_(true_grid),
-        config_(model_config()),
-        partition_(plan::partition_evenly(kLayers, grid_.shape.pipeline, 1)),
+        model_(small_model(family)),
+        partition_(plan::partition_evenly(kSmallLayers, grid_.shape.pipeline, 1)),
         params_(plan::stage_params(specs(), partition_, grid_.position.pipeline), grid_.tensor_shard(), at::kFloat,
                 true),
-        model_(nn::LayerBuilder{params_, grid_, sequence_parallel}, config_, part(), {{}, dropout_seed()}),
-        runner_({&model_}, grid_.pipeline, params_.grad_queue()),
+        stage_(make_stage(sequence_parallel)),
+        runner_({stage_.get()}, grid_.pipeline, params_.grad_queue()),
         reducer_(params_, reducer_grid(),
                  {.sequence_parallel = sequence_parallel && mistake != Mistake::kNormGradientsNotReduced}),
         optimizer_(params_, {.weight_decay = 0.1, .clip_grad = clip()}, optimizer_grid(), &reducer_) {
@@ -94,13 +84,14 @@ class SmallTrainer {
     const int64_t micro_batches = kRows / grid_.shape.data;
     std::vector<tensor::Batch> batches;
     for (int64_t m = 0; m < micro_batches; ++m) {
-      batches.push_back(batch_of(number * kRows + m * grid_.shape.data + grid_.position.data));
+      batches.push_back(model_.batch(number * kRows + m * grid_.shape.data + grid_.position.data));
       if (mistake_ == Mistake::kDropoutEqualOverReplicas) batches.back().sample_numbers[0] = m;
     }
     reducer_.begin_step(micro_batches);
     const auto schedule = plan::schedule_1f1b(grid_.shape.pipeline, grid_.position.pipeline, micro_batches);
-    const auto totals = runner_.train(
-        schedule, batches, [](const pipeline::LossTerm&) { return 1.0 / static_cast<double>(kRows * kSequence); });
+    const auto totals = runner_.train(schedule, batches, [](const pipeline::LossTerm& term) {
+      return 1.0 / (static_cast<double>(kRows) * term.count.item<double>());
+    });
     reducer_.finish_step();
     if (mistake_ == Mistake::kTiedEmbeddingReducedTwice)
       for (tensor::Param& param : params_.params())
@@ -112,7 +103,7 @@ class SmallTrainer {
 
  private:
   std::vector<spec::ParamSpec> specs() const {
-    std::vector<spec::ParamSpec> specs = families::gpt_params(config_);
+    std::vector<spec::ParamSpec> specs = model_.params;
     if (mistake_ == Mistake::kHeadNormGradientsNotReduced)
       for (spec::ParamSpec& spec : specs) spec.use_is_split = false;
     return specs;
@@ -121,6 +112,12 @@ class SmallTrainer {
     plan::DepthRange part = partition_.part(grid_.position.pipeline, 0);
     if (mistake_ == Mistake::kLayerMissing && part.contains(0)) part.end -= 1;
     return part;
+  }
+  std::unique_ptr<pipeline::Stage> make_stage(bool sequence_parallel) {
+    auto stage = model_.build({params_, grid_, sequence_parallel}, part(), {.recompute = {}, .seed = dropout_seed()});
+    if (mistake_ == Mistake::kEncoderGradientLost && grid_.position.pipeline > 0)
+      return std::make_unique<LosesGradient>(std::move(stage));
+    return stage;
   }
   uint64_t dropout_seed() const {
     return mistake_ == Mistake::kDropoutDiffersOverTensorRanks ? 3 + static_cast<uint64_t>(grid_.position.tensor) : 3;
@@ -143,26 +140,25 @@ class SmallTrainer {
   Mistake mistake_;
   const dist::Grid& grid_;
   dist::Grid wrong_grid_, untied_grid_;
-  families::GptConfig config_;
+  SmallModel model_;
   plan::Partition partition_;
   tensor::ParamSet params_;
-  models::GptModel model_;
+  std::unique_ptr<pipeline::Stage> stage_;
   pipeline::Runner runner_;
   dist::GradReducer reducer_;
   optim::Optimizer optimizer_;
 };
 
 // Loss and norm of every step.
-std::vector<double> run(const Layout& layout, Mistake mistake) {
+std::vector<double> run(SmallFamily family, const Layout& layout, Mistake mistake) {
   const auto train = [&](const dist::Grid& grid) {
-    SmallTrainer trainer(grid, layout.sequence_parallel, mistake);
+    SmallTrainer trainer(family, grid, layout.sequence_parallel, mistake);
     std::vector<double> numbers;
     for (int64_t step = 0; step < kBugSteps; ++step)
       for (const double number : trainer.step(step)) numbers.push_back(number);
     return nlohmann::json(numbers).dump();
   };
-  dist::LocalRanksOptions options;
-  return nlohmann::json::parse(dist::run_ranks(layout.shape, train, options).at(0));
+  return nlohmann::json::parse(dist::run_ranks(layout.shape, train).at(0));
 }
 
 // The promise between layouts: loss within 1e-6, norm within 1e-5, at every one of these few steps.
@@ -177,31 +173,47 @@ struct BugCase {
   const char* name;
   Layout layout;
 };
+void PrintTo(const BugCase& value, std::ostream* out) { *out << value.name; }
 
-class SeededBugs : public ::testing::TestWithParam<BugCase> {};
+using FamilyAndBug = std::tuple<SmallFamily, BugCase>;
+
+class SeededBugs : public ::testing::TestWithParam<FamilyAndBug> {};
 
 TEST_P(SeededBugs, AreSeenByTheComparisonWithOneProcess) {
-  const std::vector<double> one = run({}, Mistake::kNone);
-  EXPECT_TRUE(is_same_model(run(GetParam().layout, Mistake::kNone), one)) << "without the mistake";
-  EXPECT_FALSE(is_same_model(run(GetParam().layout, GetParam().mistake), one)) << "with the mistake";
+  const auto& [family, bug] = GetParam();
+  const std::vector<double> one = run(family, {}, Mistake::kNone);
+  EXPECT_TRUE(is_same_model(run(family, bug.layout, Mistake::kNone), one)) << "without the mistake";
+  EXPECT_FALSE(is_same_model(run(family, bug.layout, bug.mistake), one)) << "with the mistake";
 }
+
+std::string name_of(const ::testing::TestParamInfo<FamilyAndBug>& info) { return std::get<1>(info.param).name; }
 
 const Layout kTensor{{.tensor = 2}}, kSequenceParallel{{.tensor = 2}, true}, kPipeline{{.pipeline = 2}},
     kData{{.data = 2}};
 
+const auto kOfEveryFamily = ::testing::Values(
+    BugCase{Mistake::kNormGradientsNotReduced, "NormGradientsNotReduced", kSequenceParallel},
+    BugCase{Mistake::kClipOnFirstTensorRankOnly, "ClipOnFirstTensorRankOnly", kTensor},
+    BugCase{Mistake::kTiedEmbeddingNotReduced, "TiedEmbeddingNotReduced", kPipeline},
+    BugCase{Mistake::kTiedEmbeddingReducedTwice, "TiedEmbeddingReducedTwice", kPipeline},
+    BugCase{Mistake::kDropoutDiffersOverTensorRanks, "DropoutDiffersOverTensorRanks", kTensor},
+    BugCase{Mistake::kDropoutEqualOverReplicas, "DropoutEqualOverReplicas", kData},
+    BugCase{Mistake::kNormCountedPerReplica, "NormCountedPerReplica", kData},
+    BugCase{Mistake::kAdamStepLost, "AdamStepLost", kData}, BugCase{Mistake::kLayerMissing, "LayerMissing", kPipeline});
+
+INSTANTIATE_TEST_SUITE_P(Gpt, SeededBugs, ::testing::Combine(::testing::Values(SmallFamily::kGpt), kOfEveryFamily),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Bert, SeededBugs, ::testing::Combine(::testing::Values(SmallFamily::kBert), kOfEveryFamily),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(T5, SeededBugs, ::testing::Combine(::testing::Values(SmallFamily::kT5), kOfEveryFamily),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(
-    , SeededBugs,
-    ::testing::Values(BugCase{Mistake::kNormGradientsNotReduced, "NormGradientsNotReduced", kSequenceParallel},
-                      BugCase{Mistake::kHeadNormGradientsNotReduced, "HeadNormGradientsNotReduced", kTensor},
-                      BugCase{Mistake::kClipOnFirstTensorRankOnly, "ClipOnFirstTensorRankOnly", kTensor},
-                      BugCase{Mistake::kTiedEmbeddingNotReduced, "TiedEmbeddingNotReduced", kPipeline},
-                      BugCase{Mistake::kTiedEmbeddingReducedTwice, "TiedEmbeddingReducedTwice", kPipeline},
-                      BugCase{Mistake::kDropoutDiffersOverTensorRanks, "DropoutDiffersOverTensorRanks", kTensor},
-                      BugCase{Mistake::kDropoutEqualOverReplicas, "DropoutEqualOverReplicas", kData},
-                      BugCase{Mistake::kNormCountedPerReplica, "NormCountedPerReplica", kData},
-                      BugCase{Mistake::kAdamStepLost, "AdamStepLost", kData},
-                      BugCase{Mistake::kLayerMissing, "LayerMissing", kPipeline}),
-    [](const auto& info) { return std::string(info.param.name); });
+    Own, SeededBugs,
+    ::testing::Values(FamilyAndBug{SmallFamily::kGpt,
+                                   {Mistake::kHeadNormGradientsNotReduced, "HeadNormGradientsNotReduced", kTensor}},
+                      FamilyAndBug{SmallFamily::kT5,
+                                   {Mistake::kEncoderGradientLost, "EncoderGradientLost", kPipeline}}),
+    name_of);
 
 }  // namespace
 }  // namespace espalier::test

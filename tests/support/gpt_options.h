@@ -1,4 +1,4 @@
-// Options of a GPT's run parsed and resolved, without what only files can decide.
+// Options of a run, a GPT's unless another family is named, parsed and resolved, without what only files can decide.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,9 @@ inline const std::string kGood = kShape + "--micro-batch-size 3 --global-batch-s
 struct Parsed : config::RunOptions {
   Problems problems;
 
-  explicit Parsed(const std::string& flags, int64_t num_ranks = 0) : RunOptions(families::gpt_family()) {
+  explicit Parsed(const std::string& flags, int64_t num_ranks = 0,
+                  const config::Family& family = families::gpt_family())
+      : RunOptions(family) {
     if (num_ranks > 0) config.num_ranks = num_ranks;
     table.parse(split_blanks(flags), problems);
     config::resolve(config, table, problems);
@@ -32,16 +34,18 @@ struct Parsed : config::RunOptions {
 };
 
 // Without problems, and with --pad-vocab-size-to as its vocabulary.
-inline config::RunConfig resolved_run(const std::string& flags, int64_t num_ranks) {
-  Parsed run(flags, num_ranks);
+inline config::RunConfig resolved_run(const std::string& flags, int64_t num_ranks,
+                                      const config::Family& family = families::gpt_family()) {
+  Parsed run(flags, num_ranks, family);
   EXPECT_EQ(run.messages(), std::vector<std::string>{}) << flags;
   if (run.config.tokenizer.pad_vocab_size_to)
     config::set_vocabulary(run.config, *run.config.tokenizer.pad_vocab_size_to);
   return run.config;
 }
 
-inline plan::RunShape resolved_shape(const std::string& flags, int64_t num_ranks) {
-  return config::run_shape(resolved_run(flags, num_ranks));
+inline plan::RunShape resolved_shape(const std::string& flags, int64_t num_ranks,
+                                     const config::Family& family = families::gpt_family()) {
+  return config::run_shape(resolved_run(flags, num_ranks, family));
 }
 
 }  // namespace espalier::test

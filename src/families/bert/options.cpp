@@ -1,5 +1,6 @@
 // The rows of `espalier train bert` that the family adds, and those of other families that it refuses.
 #include "families/bert/internal/bert.h"
+#include "families/sentence_options.h"
 #include "families/transformer_options.h"
 
 namespace espalier::families {
@@ -27,12 +28,7 @@ void add_bert_shape(OptionTable& table, BertSettings& settings) {
       .alias("--norm-epsilon");
   table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
             "residual branches start after the layer norm (the order of the first BERT)");
-  table
-      .add_negative("--bert-no-binary-head", model.binary_head,
-                    "masked words only: samples are one text, and the model has no token types, pooler and head for "
-                    "the order of two halves")
-      .common()
-      .on_resume(ResumeRule::kRefused);
+  add_binary_head_row(table, model.binary_head).common().on_resume(ResumeRule::kRefused);
   table
       .add("--bert-num-tokentypes", settings.num_tokentypes,
            "token types, of which the halves of a sample have the first two")
@@ -93,8 +89,8 @@ void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::
       break;
     case config::FamilyRows::kInitialization: add_initialization_row(table, model.init_method_std); break;
     case config::FamilyRows::kData:
-      table.add("--mask-prob", settings.mask_probability, "share of the tokens that are to be predicted").common();
-      table.add("--short-seq-prob", settings.short_probability, "share of the samples that are cut shorter, at random");
+      add_masking_rows(table, data::SentenceModel::kBert, settings.mask_probability, settings.short_probability)
+          .common();
       break;
   }
 }

@@ -10,13 +10,16 @@ namespace {
 
 constexpr double kT5Int64 = 8, kT5Fp32 = 4, kT5Int32 = 4;
 
+const char* stack_of(const T5Config& model, int64_t depth) {
+  return depth >= model.decoder_depth() ? "decoder" : "encoder";
+}
+
 // "encoder-00003": of the files of a checkpoint.
 std::string t5_depth_name(const T5Config& model, int64_t depth) {
   if (depth == 0) return "embedding";
   if (depth == model.last_depth()) return "final";
-  const bool decodes = depth >= model.decoder_depth();
-  const std::string number = std::to_string(decodes ? depth - model.decoder_depth() : depth - 1);
-  return concat(decodes ? "decoder-" : "encoder-", std::string(5 - std::min<size_t>(5, number.size()), '0'), number);
+  const std::string number = std::to_string(depth >= model.decoder_depth() ? depth - model.decoder_depth() : depth - 1);
+  return concat(stack_of(model, depth), "-", std::string(5 - std::min<size_t>(5, number.size()), '0'), number);
 }
 
 spec::Ghost embed_ghost(spec::GhostOps& ops, bool learned_positions) {
@@ -38,8 +41,11 @@ std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length,
   std::vector<spec::Depth> depths(static_cast<size_t>(model.decoder_depth()), encodes);
   depths.insert(depths.end(), static_cast<size_t>(model.decoder_num_layers), decodes);
   depths.emplace_back();
-  for (size_t depth = 0; depth < depths.size(); ++depth)
-    depths[depth].name = t5_depth_name(model, static_cast<int64_t>(depth));
+  for (int64_t depth = 0; depth <= model.last_depth(); ++depth) {
+    spec::Depth& of = depths[static_cast<size_t>(depth)];
+    of.name = t5_depth_name(model, depth);
+    of.stack = stack_of(model, depth);
+  }
 
   depths.front() = {.name = depths.front().name,
                     .passed_on = encoder_length * h,
@@ -50,7 +56,7 @@ std::vector<spec::Depth> t5_depths(const T5Config& model, double encoder_length,
     return ops.norm(x, norm, false);
   };
   spec::Depth& first = depths[static_cast<size_t>(model.decoder_depth())];
-  first.summed_forward += decoder_length * h;
+  first.summed_once = decoder_length * h;
   first.before = [learned](spec::GhostOps& ops, const spec::Ghost& encoded) {
     ops.keep_other(encoded);
     return embed_ghost(ops, learned);

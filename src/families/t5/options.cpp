@@ -1,4 +1,5 @@
 // The rows of `espalier train t5` that the family adds, and those of other families that it refuses.
+#include "families/sentence_options.h"
 #include "families/t5/internal/t5.h"
 #include "families/transformer_options.h"
 
@@ -108,13 +109,8 @@ void add_t5_shape(OptionTable& table, T5Settings& settings) {
 }
 
 void add_t5_data(OptionTable& table, T5Settings& settings) {
-  table.add("--decoder-seq-length", settings.decoder_seq_length, "tokens of the decoder; --seq-length is the encoder's")
-      .minimum(1)
-      .maximum(1e9)
-      .required()
-      .common();
-  table.add("--mask-prob", settings.mask_probability, "share of the tokens that are left out").common();
-  table.add("--short-seq-prob", settings.short_probability, "share of the samples that are cut shorter, at random");
+  add_decoder_length_row(table, settings.decoder_seq_length).common();
+  add_masking_rows(table, data::SentenceModel::kT5, settings.mask_probability, settings.short_probability).common();
 }
 
 }  // namespace

@@ -113,10 +113,10 @@ std::string t5_partition(const config::RunConfig& run) {
   const T5Config& model = settings.shape;
   const int64_t stages = run.grid.pipeline, of_encoder = encoder_stages(settings, stages);
   const int64_t of_decoder = stages - of_encoder;
-  // What cannot be divided has been reported.
+  // One stage; or what cannot be divided, which has been reported.
   if (stages == 1 || of_encoder < 1 || of_decoder < 1 || model.num_layers < of_encoder ||
       model.decoder_num_layers < of_decoder)
-    return "";
+    return "type:transformer";
   std::string text = "list:";
   const auto add_side = [&](int64_t layers, int64_t of_side) {
     for (int64_t stage = 0; stage < of_side; ++stage)

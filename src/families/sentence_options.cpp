@@ -1,0 +1,27 @@
+#include "families/sentence_options.h"
+
+namespace espalier::families {
+
+Option& add_masking_rows(OptionTable& table, data::SentenceModel model, double& mask_probability,
+                         double& short_probability) {
+  Option& mask = table.add("--mask-prob", mask_probability,
+                           model == data::SentenceModel::kT5 ? "share of the tokens that are left out"
+                                                             : "share of the tokens that are to be predicted");
+  table.add("--short-seq-prob", short_probability, "share of the samples that are cut shorter, at random");
+  return mask;
+}
+
+Option& add_binary_head_row(OptionTable& table, bool& binary_head) {
+  return table.add_negative("--bert-no-binary-head", binary_head,
+                            "masked words only: samples are one text instead of two halves, and the model has no token "
+                            "types, pooler and head for their order");
+}
+
+Option& add_decoder_length_row(OptionTable& table, int64_t& decoder_length) {
+  return table.add("--decoder-seq-length", decoder_length, "tokens of the decoder; --seq-length is the encoder's")
+      .minimum(1)
+      .maximum(1e9)
+      .required();
+}
+
+}  // namespace espalier::families
