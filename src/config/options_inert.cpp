@@ -22,6 +22,7 @@ void add_network_size_inert(OptionTable& table) {
             {
                 {"--sync-tp-duplicated-parameters", kFlag, "parameters that tensor ranks share never drift apart here"},
                 {"--bert-no-binary-head", kFlag, kOnlyBert},
+                {"--bert-num-tokentypes", kOne, kOnlyBert},
                 {"--log-level-replica", kOne, "only the first process talks"},
             });
   refused(table, {

@@ -150,7 +150,8 @@ std::string to_table(const std::vector<OptionDifference>& differences) {
 
 void check_model(const store::ModelFacts& saved, const store::ModelFacts& present, Problems& problems) {
   if (saved.family != present.family)
-    problems.add("the checkpoint is of model family '", saved.family, "', this run trains '", present.family, "'");
+    problems.add("the checkpoint is of model family '", saved.family, "', this run trains '", present.family,
+                 "'; use espalier train ", saved.family);
   if (saved.padded_vocab_size != present.padded_vocab_size)
     problems.add("padded vocabulary: the checkpoint has ", format_count(saved.padded_vocab_size),
                  " rows, this run would have ", format_count(present.padded_vocab_size),

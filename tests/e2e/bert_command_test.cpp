@@ -120,17 +120,100 @@ TEST_F(BertCommand, OneTextASampleNeedsNoSentences) {
     EXPECT_EQ(outcome.output.find(concat(of_binary_head, ".")), std::string::npos) << of_binary_head;
 }
 
-TEST_F(BertCommand, WhatOtherModelsCanIsRefusedByName) {
+TEST_F(BertCommand, TooFewTokenTypesAreRefused) {
+  const Outcome outcome = bash(concat("espalier train bert", shape(), "--bert-num-tokentypes 1 --data-path none"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("--bert-num-tokentypes 1 (command line) is too few for the two halves of a sample; use "
+                                "2 or more, or --bert-no-binary-head"),
+            std::string::npos)
+      << outcome.errors;
+}
+
+// A run of one step.
+class BertConversion : public BertCommand {
+ protected:
+  void train(const std::string& flags) const {
+    const Outcome outcome =
+        bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
+                    "--data-path owt_text_sentence --train-iters 1 --save run ", "--save-interval 1 ", flags));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  }
+  nlohmann::json json(const std::string& name) const {
+    return nlohmann::json::parse(read_file(folder_ / "work" / name));
+  }
+};
+
+TEST_F(BertConversion, ARunGoesToTransformersAndBackAndOnFromThere) {
+  train("--apply-residual-connection-post-layernorm --no-bias-gelu-fusion");
+  const Outcome outcome = bash(concat(
+      "set -e; espalier checkpoint export-hf --load run --output hf --json; "
+      "espalier checkpoint import-hf --input hf --save back; espalier checkpoint diff run back || true; "
+      "espalier train bert --recipe back/model.toml --load back --finetune --save on --save-interval 1 --seq-length "
+      "64 ",
+      "--data-path owt_text_sentence --split 90,10,0 --eval-iters 0 --micro-batch-size 4 --train-iters 1 --lr 1e-3 "
+      "--num-threads 1 >/dev/null; espalier checkpoint export-hf --load on --output again"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const auto said = nlohmann::json::parse(outcome.output.substr(0, outcome.output.find('\n')));
+  EXPECT_EQ(said.at("family"), "bert");
+  EXPECT_EQ(said.at("model_type"), "bert");
+  EXPECT_EQ(said.at("vocab_rows"), 322);
+  EXPECT_EQ(said.at("logits_compared"), true);
+  EXPECT_EQ(json("hf/config.json").at("architectures"), nlohmann::json::array({"BertForPreTraining"}));
+  EXPECT_EQ(json("hf/config.json").at("pad_token_id"), 0);
+  EXPECT_FALSE(json("hf/config.json").contains("eos_token_id"));
+  EXPECT_FALSE(fs::exists(folder_ / "work/hf/generation_config.json"));
+  const nlohmann::json tokenizer = json("hf/tokenizer_config.json");
+  EXPECT_EQ(tokenizer.at("tokenizer_class"), "BertTokenizer");
+  EXPECT_EQ(tokenizer.at("model_max_length"), 64);
+  EXPECT_EQ(json("hf/tokenizer.json").at("post_processor").at("type"), "TemplateProcessing");
+  EXPECT_TRUE(fs::exists(folder_ / "work/again/vocab.txt"));
+  EXPECT_EQ(json("again/config.json").at("model_type"), "bert");
+  EXPECT_NE(read_file(folder_ / "work/back/model.toml").find("for espalier train bert"), std::string::npos);
+}
+
+TEST_F(BertConversion, ARunWithTwoFormsOfGeluIsWrittenWithOneIfAskedTo) {
+  train("");
   const Outcome outcome = bash(
-      concat(preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
-             "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 2>/dev/null >/dev/null; ",
-             "espalier generate --load run --prompt hello; echo generate $?; espalier checkpoint export-hf --load run "
-             "--output "
-             "hf; echo export-hf $?; ls"));
-  EXPECT_EQ(outcome.output.substr(0, outcome.output.find("owt_")), "generate 2\nexport-hf 2\n") << outcome.errors;
+      "espalier checkpoint export-hf --load run --output hf; echo export-hf $?; ls; "
+      "espalier checkpoint export-hf --load run --output hf -- --openai-gelu; echo export-hf $?; "
+      "espalier checkpoint export-hf --load run --output other --model-type llama; echo export-hf $?");
+  EXPECT_NE(outcome.output.find("export-hf 2\nowt_"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("export-hf 0\nexport-hf 2\n"), std::string::npos) << outcome.output;
+  for (const char* part : {"megatron-bert, but there layers and masked-LM head have one form of gelu",
+                           "the options after -- change the checkpoint's logits by up to ",
+                           "this model is no llama: it is a BERT, and that a GPT"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << "\n" << outcome.errors;
+  EXPECT_EQ(json("hf/config.json").at("hidden_act"), "gelu_new");
+}
+
+TEST_F(BertConversion, ARunGoesToMegatronAndBack) {
+  train("--bf16");
+  const Outcome outcome = bash(concat(
+      "espalier checkpoint export-megatron --load run --output theirs --tensor-model-parallel-size 2 "
+      "--pipeline-model-parallel-size 2 --json; espalier checkpoint import-megatron --input theirs --save back --json; "
+      "espalier checkpoint diff run back; espalier checkpoint export-megatron --load run --output x --format "
+      "deepspeed; "
+      "echo deepspeed $?"));
+  EXPECT_NE(outcome.output.find("tensors are bitwise equal"), std::string::npos) << outcome.output << outcome.errors;
+  EXPECT_NE(outcome.output.find("\"family\":\"bert\""), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("deepspeed 2"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.errors.find("DeepSpeed's pipeline engine is a decoder, not a BERT: use --format megatron"),
+            std::string::npos)
+      << outcome.errors;
+}
+
+TEST_F(BertConversion, WhatOtherModelsCanIsRefusedByName) {
+  train("");
+  const Outcome outcome = bash(
+      concat("espalier generate --load run --prompt hello; echo generate $?; espalier checkpoint import-hf --input ",
+             data("hf/gpt2"), " --save gpt --no-check-logits 2>/dev/null; espalier train bert", shape(),
+             "--data-path owt_text_sentence --load gpt --finetune; echo train $?"));
+  EXPECT_EQ(outcome.output.substr(0, 11), "generate 2\n") << outcome.errors;
+  EXPECT_NE(outcome.output.find("train 2\n"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.errors.find("holds a BERT, which does not continue text"), std::string::npos) << outcome.errors;
-  // Megatron's BERT has two forms of gelu, transformers' class one.
-  EXPECT_NE(outcome.errors.find("layers and masked-LM head have one form of gelu"), std::string::npos)
+  EXPECT_NE(
+      outcome.errors.find("the checkpoint is of model family 'gpt', this run trains 'bert'; use espalier train gpt"),
+      std::string::npos)
       << outcome.errors;
 }
 

@@ -293,10 +293,11 @@ TEST(Resume, ThePaddedVocabularyBelongsToTheModel) {
   present.padded_vocab_size = 50432, present.family = "bert";
   Problems problems;
   config::check_model(saved, present, problems);
-  EXPECT_EQ(problems.messages(), (Words{"the checkpoint is of model family 'gpt', this run trains 'bert'",
-                                        "padded vocabulary: the checkpoint has 50,304 rows, this run would have "
-                                        "50,432. It was fixed when the model was "
-                                        "created: leave out --pad-vocab-size-to, or give --pad-vocab-size-to 50304."}));
+  EXPECT_EQ(problems.messages(),
+            (Words{"the checkpoint is of model family 'gpt', this run trains 'bert'; use espalier train gpt",
+                   "padded vocabulary: the checkpoint has 50,304 rows, this run would have "
+                   "50,432. It was fixed when the model was "
+                   "created: leave out --pad-vocab-size-to, or give --pad-vocab-size-to 50304."}));
 }
 
 TEST(Resume, TheTokenizerIsComparedByContentNotByPath) {

@@ -3,9 +3,9 @@
 
   megatron_loads_exports.py ESPALIER WORK [NAME...]
 
-With the interpreter of tests/oracle/install_megatron. Imports each fixture, or those NAMEd, of tests/data/megatron-checkpoints, exports it for a
-layout, and lets upstream make steps 4 to 6 from it; its losses must be those of the straight run: to the last bit in
-the same layout, within 1e-5 in another.
+With the interpreter of tests/oracle/install_megatron. Imports each fixture of tests/data/megatron-checkpoints (or those
+that are named), exports it for a layout, and lets upstream make steps 4 to 6 from it; its losses must be those of the
+straight run: to the last bit in the same layout, within 1e-5 in another.
 """
 import json
 import os

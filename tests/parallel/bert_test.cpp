@@ -57,6 +57,7 @@ TEST_F(ParallelBert, SoWithRecomputeAndWithMeansOfMicroBatches) {
 
 TEST_F(ParallelBert, SoWithoutBinaryHead) {
   expect_same_in({"tp2pp2dp2spzero1", "tp2cp2pp1dp1", "tp1pp1dp2zero3"}, {"--bert-no-binary-head"});
+  expect_same_in({"tp2cp2pp2dp1sp"}, {"--bert-no-binary-head", "--bert-num-tokentypes", "2"});
 }
 
 TEST_F(ParallelBert, StoppedAndResumedHasTheSameBits) {

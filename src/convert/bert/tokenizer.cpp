@@ -87,6 +87,7 @@ std::optional<RunTokenizer> wordpiece_of_folder(const fs::path& folder) {
 void complete_bert_tokenizer(const text::Tokenizer& tokenizer, const ModelConfig& model, Json& json, Json& config) {
   const text::NamedIds ids = tokenizer.named_ids();
   config["model_max_length"] = families::bert_config(model.settings, {}).max_position_embeddings;
+  config.erase("bos_token"), config.erase("eos_token");  // no sample has them
   const auto name = [&](const char* key, const std::optional<int32_t>& id) {
     if (id) config[key] = tokenizer.id_to_piece(*id);
   };

@@ -59,7 +59,7 @@ class PlainBert {
     const at::Tensor ids = stacked(rows, 0), padding = stacked(rows, 5), mask = stacked(rows, 4).to(at::kDouble);
     at::Tensor x = at::embedding(p("word_embeddings.weight"), ids) +
                    p("position_embeddings.weight").narrow(0, 0, kSequence).unsqueeze(0);
-    if (config_.binary_head) x = x + at::embedding(p("tokentype_embeddings.weight"), stacked(rows, 1) * padding);
+    if (config_.num_tokentypes > 0) x = x + at::embedding(p("tokentype_embeddings.weight"), stacked(rows, 1) * padding);
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, padding);
     x = norm(x, "final_layernorm");
     const at::Tensor transformed = norm(gelu(linear(x, "lm_head.dense"), config_.head_activation), "lm_head.layernorm");
@@ -166,8 +166,10 @@ TEST(BertModel, LossesAndEveryGradientAreThoseOfPlainFormulas) { expect_losses_a
 TEST(BertModel, SoAreThoseWithoutBinaryHead) {
   families::BertConfig config = awkward_config();
   config.binary_head = false;
-  config.num_tokentypes = 0;
-  expect_losses_and_gradients(config);
+  for (const int64_t types : {0, 3}) {
+    config.num_tokentypes = types;
+    expect_losses_and_gradients(config);
+  }
 }
 
 TEST(BertModel, SoAreThoseWithTheOtherChoices) {
@@ -193,7 +195,7 @@ TEST(BertModel, PaddingIsNotSeen) {
 TEST(BertModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
   for (const bool binary_head : {false, true}) {
     families::BertConfig config = awkward_config();
-    config.binary_head = binary_head;
+    config.binary_head = binary_head, config.num_tokentypes = binary_head ? 2 : 0;
     WholeBert bert(config);
     std::vector<std::string> names, expected;
     tensor::ParamVisitor visitor([&](const std::string& name, tensor::Param& param) {
