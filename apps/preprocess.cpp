@@ -61,7 +61,9 @@ void add_rows(OptionTable& table, PreprocessRequest& request) {
   add_sentence_rows(table, request);
   table.group("tokenizer");
   add_tokenizer_options(table, request.tokenizer).required();
+  table.add("--prepend-space", request.work.prepend_space, "begin every text with a blank, as BLOOMZ's targets do");
   table.add("--append-eod", request.work.append_eod, "end every document with the end-of-document token");
+  table.add("--append-bos", request.work.append_bos, "end every document with the beginning-of-text token instead");
   const std::string padding = "the padded vocabulary belongs to the model; token files do not depend on it";
   table.add_without_effect("--make-vocab-size-divisible-by", Takes::kOne, padding);
   table.add_without_effect("--pad-vocab-size-to", Takes::kOne, padding);

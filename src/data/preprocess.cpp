@@ -49,8 +49,10 @@ class BlockEncoder {
         encoder_(tokenizer.new_encoder()),
         num_keys_(options.json_keys.size()),
         splits_(options.split_sentences),
+        prepends_space_(options.prepend_space),
         blanks_(options.keep_newlines ? text::SentenceBlanks::kKept : text::SentenceBlanks::kDropped) {
-    if (options.append_eod) eod_ = tokenizer.eod();
+    if (options.append_eod) last_id_ = tokenizer.eod();
+    if (options.append_bos) last_id_ = tokenizer.named_ids().bos;
   }
 
   EncodedBlock encode(const RecordBlock& block) {
@@ -82,10 +84,12 @@ class BlockEncoder {
  private:
   void encode_texts(EncodedBlock& result) {
     for (size_t key = 0; key < num_keys_; ++key) {
+      std::string_view text = record_.text(key);
+      if (prepends_space_) text = spaced_.assign(" ").append(text);
       if (splits_)
-        text::split_sentences(record_.text(key), blanks_, sentences_);
+        text::split_sentences(text, blanks_, sentences_);
       else
-        sentences_ = {record_.text(key)};
+        sentences_ = {text};
       encode_document(result.keys[key]);
     }
   }
@@ -106,8 +110,8 @@ class BlockEncoder {
       ++texts.num_empty;
       return;
     }
-    if (eod_) {
-      texts.ids.push_back(*eod_);
+    if (last_id_) {
+      texts.ids.push_back(*last_id_);
       ++texts.ends.back();
     }
     texts.num_long += num_sequences > 1 && longest > kLongSentence;
@@ -117,10 +121,11 @@ class BlockEncoder {
   JsonRecord record_;
   std::unique_ptr<text::Encoder> encoder_;
   size_t num_keys_;
-  bool splits_;
+  bool splits_, prepends_space_;
   text::SentenceBlanks blanks_;
-  std::vector<std::string_view> sentences_;  // of one text
-  std::optional<int32_t> eod_;
+  std::string spaced_;                       // one text
+  std::vector<std::string_view> sentences_;  // of it
+  std::optional<int32_t> last_id_;
 };
 
 // Encoders that no thread is using. The one given back last goes out first: its caches are warm.
@@ -235,7 +240,9 @@ class OrderedWriter {
     result.tokenizer->words = options_.tokenizer_words;
     result.options = {{"--input", join(options_.inputs, " ")},
                       {"--json-keys", summary_.keys[key].key},
+                      {"--prepend-space", options_.prepend_space ? "true" : "false"},
                       {"--append-eod", options_.append_eod ? "true" : "false"},
+                      {"--append-bos", options_.append_bos ? "true" : "false"},
                       {"--split-sentences", options_.split_sentences ? "true" : "false"},
                       {"--keep-newlines", options_.keep_newlines ? "true" : "false"},
                       {"--shard", concat(options_.shard.index, "/", options_.shard.count)},
@@ -320,6 +327,10 @@ void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, P
     problems.add("--keep-newlines keeps the line ends between sentences: it needs --split-sentences");
   if (options.append_eod && tokenizer != nullptr && !tokenizer->eod())
     problems.add("--append-eod: ", tokenizer->description(), " has no end-of-document token");
+  if (options.append_bos && tokenizer != nullptr && !tokenizer->named_ids().bos)
+    problems.add("--append-bos: ", tokenizer->description(), " has no beginning-of-text token");
+  if (options.append_eod && options.append_bos)
+    problems.add("--append-eod and --append-bos end documents with one token each; give one");
 }
 
 PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer) {

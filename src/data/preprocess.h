@@ -23,7 +23,9 @@ struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::string output_prefix;
   std::vector<std::string> json_keys = {"text"};
-  bool append_eod = false;  // after the last sequence of each document
+  bool prepend_space = false;  // before each text
+  bool append_eod = false;     // after the last sequence of each document
+  bool append_bos = false;     // instead of the EOD
   // Each sentence becomes a sequence of its document (text/sentence_splitter.h), for BERT and T5; keep_newlines: with
   // the blanks and line ends after it.
   bool split_sentences = false, keep_newlines = false;

@@ -115,6 +115,45 @@ TEST(Preprocess, SplitsDocumentsIntoSentences) {
             (Texts{{" Mr. A is here.  ", "B is not!\n\n", "C"}, {" \n "}, {"Alone"}}));
 }
 
+TEST(Preprocess, ABlankBeforeATextIsPartOfIt) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"a b\"}\n{\"text\": \"\"}\n");
+  PreprocessOptions options = options_for({folder / "in.jsonl"}, folder / "spaced");
+  options.prepend_space = true;
+  preprocess(options, tiny());
+  using Texts = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(texts_of(folder / "spaced_text_document"), (Texts{{" a b<|endoftext|>"}, {" <|endoftext|>"}}));
+}
+
+TEST(Preprocess, OneTokenEndsADocument) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"hello\"}\n");
+  text::TokenizerOptions bert, numbers;
+  bert.type = "BertWordPieceLowerCase";
+  bert.vocab_file = "tests/data/megatron_tokenizers/bert_lower/vocab.txt";
+  numbers.type = "NullTokenizer";
+  numbers.vocab_size = 9;
+  const auto with_bos = text::load_tokenizer(bert), without = text::load_tokenizer(numbers);
+  PreprocessOptions options = options_for({folder / "in.jsonl"}, folder / "out");
+  options.append_eod = false;
+  options.append_bos = true;
+  preprocess(options, *with_bos);
+  const TokenStore store(folder / "out_text_document");
+  std::vector<int64_t> ids(static_cast<size_t>(store.size(0)));
+  store.read(0, 0, store.size(0), ids.data());
+  std::vector<int32_t> expected = with_bos->encode("hello");
+  expected.push_back(with_bos->named_ids().bos.value());
+  EXPECT_EQ(ids, std::vector<int64_t>(expected.begin(), expected.end()));
+
+  options.append_eod = options.overwrite = true;
+  Problems problems;
+  check(options, without.get(), problems);
+  EXPECT_EQ(
+      problems.messages(),
+      (std::vector<std::string>{concat("--append-bos: ", without->description(), " has no beginning-of-text token"),
+                                "--append-eod and --append-bos end documents with one token each; give one"}));
+}
+
 TEST(Preprocess, SentencesDoNotDependOnWorkersNorOnParts) {
   TestFolder folder;
   write_text(folder / "in.jsonl", large_corpus());

@@ -48,7 +48,7 @@ TEST(StoreMetadata, TellsWhatPreprocessKnew) {
   EXPECT_EQ(metadata.tokenizer->vocab_size, 5000);
   EXPECT_EQ(metadata.tokenizer->eod, 4999);
   EXPECT_EQ(metadata.options[0], (std::pair<std::string, std::string>("--input", "tests/data/owt-20.jsonl")));
-  EXPECT_EQ(metadata.options[2], (std::pair<std::string, std::string>("--append-eod", "true")));
+  EXPECT_EQ(metadata.options[3], (std::pair<std::string, std::string>("--append-eod", "true")));
 }
 
 TEST(StoreMetadata, KeepsTheWordsThatNameTheTokenizer) {
