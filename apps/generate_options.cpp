@@ -1,5 +1,7 @@
 #include "generate_options.h"
 
+#include "base/thread_pool.h"
+
 namespace espalier {
 namespace {
 
@@ -51,6 +53,8 @@ bool read_generate_options(const std::vector<std::string>& arguments, GenerateOp
   // Below this exp(logit / temperature) leaves the range of numbers.
   if (options.temperature > 0 && options.temperature < 1e-6)
     problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the likeliest token");
+  if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
+    problems.add(table.origin("--num-threads"), why);
   problems.raise();
   return true;
 }

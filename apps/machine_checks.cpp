@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/thread_pool.h"
+#include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/machine_memory.h"
 
@@ -29,14 +30,6 @@ namespace {
 using Verdict = Finding::Verdict;
 
 constexpr double kGiB = 1073741824.0;
-
-// The first words of a small file of the kernel's; "" if it is not there.
-std::string kernel_text(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::map<std::string, double> memory_info() {
   std::map<std::string, double> bytes;
@@ -54,31 +47,6 @@ std::string cpu_line(const char* name) {
   for (std::string line; std::getline(file, line);)
     if (line.starts_with(name)) return strip(line.substr(line.find(':') + 1));
   return "";
-}
-
-// The file of this process's control group, of either version: cpu.max of v2 or the like of v1.
-std::string cpu_group_file(const char* name_v2, const char* name_v1) {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> parts = split(line, ':');
-    if (parts.size() < 3) continue;
-    const std::string base = parts[1].empty() ? "/sys/fs/cgroup" : concat("/sys/fs/cgroup/", parts[1]);
-    const bool is_v2 = parts[1].empty();
-    if (!is_v2 && (parts[1] + ",").find("cpu,") == std::string::npos) continue;
-    for (const std::string& folder : {base + parts[2], base}) {  // inside a container the path is the host's
-      const std::string text = kernel_text(concat(folder, "/", is_v2 ? name_v2 : name_v1));
-      if (!text.empty()) return text;
-    }
-  }
-  return "";
-}
-
-std::optional<double> cpu_quota() {
-  const std::vector<std::string> words = split_blanks(cpu_group_file("cpu.max", "cpu.cfs_quota_us"));
-  if (words.empty() || words[0] == "max" || words[0] == "-1") return std::nullopt;
-  const std::string period = words.size() > 1 ? words[1] : cpu_group_file("cpu.max", "cpu.cfs_period_us");
-  const double divisor = std::strtod(period.c_str(), nullptr);
-  return divisor > 0 ? std::optional(std::strtod(words[0].c_str(), nullptr) / divisor) : std::nullopt;
 }
 
 std::string limit_text(rlim_t limit) {
@@ -110,9 +78,9 @@ std::vector<Finding> check_processor() {
   }
   const int usable = num_usable_cores();
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  const std::optional<double> quota = cpu_quota();
+  const std::optional<double> quota = launch::cpu_quota();
   Finding cores{"cores", Verdict::kGood, concat(usable, " usable of ", online), ""};
-  if (quota) cores.text += concat("; the control group grants the time of ", format_printf("%.1f", *quota));
+  if (quota) cores.text += concat("; control groups grant the time of ", format_printf("%.1f", *quota));
   if (quota && *quota + 0.5 < usable) {
     cores.verdict = Verdict::kWarning;
     cores.advice = concat("threads beyond the quota wait for each other; give --num-threads ",
@@ -197,7 +165,8 @@ std::vector<Finding> check_schedulers() {
       {"scheduler", Verdict::kGood, found.empty() ? "neither SLURM nor PBS in the path" : found, ""}};
   try {
     const launch::RankEnvironment place = launch::detect_environment();
-    findings.push_back({"started by", Verdict::kGood, place.explanation, ""});
+    findings.push_back(
+        {"started by", place.doubt.empty() ? Verdict::kGood : Verdict::kWarning, place.explanation, place.doubt});
   } catch (const UserError& error) {
     findings.push_back({"started by", Verdict::kProblem, error.what(), "training would stop with this message"});
   }

@@ -164,6 +164,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();
   check_memory(arguments, config, place);
+  if (!config.validate_only && !place.doubt.empty()) log_warning(place.doubt);
   if (!config.validate_only) return start_engine(arguments, *signals);
   print_validated(config, table);
   return 0;

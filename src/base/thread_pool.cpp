@@ -63,4 +63,13 @@ int num_usable_cores() {
   return std::max(1, CPU_COUNT(&mask));
 }
 
+std::string why_too_many_threads(int64_t num_threads) {
+  constexpr int64_t kMostForACore = 8;
+  const int64_t cores = num_usable_cores(), most = kMostForACore * cores;
+  if (num_threads <= most) return "";
+  return concat(" is more than ", kMostForACore, " threads for ",
+                cores == 1 ? "the one core" : concat("each of the ", cores, " cores"),
+                " that this process may use, where they wait for each other; use ", cores, ", and at most ", most);
+}
+
 }  // namespace espalier

@@ -212,6 +212,7 @@ void Reader::use_word(const std::string& path, const char* option, const std::st
   const Option* row = table_.find(option);
   ESPALIER_CHECK(row != nullptr && !row->is_list(), option);
   if (!row->given()) return table_.set(option, word, source(path), problems_);
+  if (row->unclear()) return;  // it was refused, and holds what nobody gave
   const std::vector<std::string> values = row->values();
   const std::string found = values.empty() ? (unset_is_zero(option) ? "0" : "") : values[0];
   const std::optional<double> flag = parse_python_float(found), key = parse_python_float(word);

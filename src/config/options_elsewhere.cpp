@@ -56,6 +56,32 @@ void add_names_elsewhere(OptionTable& table) {
   is("--context-parallel-size", {"--cp", "--cp-size"});
   is("it is what the other sizes leave of the processes",
      {"--dp", "--dp-size", "--data-parallel-size", "--data-parallel"});
+  // llm.c's, by its one or two letters.
+  is("--data-path, with token files of `espalier preprocess`", {"-i"});
+  is("--valid-data-path, or --split", {"-j"});
+  is("a size is --num-layers, --hidden-size and --num-attention-heads; GPT-2's weights come in by `espalier checkpoint "
+     "import-hf`",
+     {"-e"});
+  is("--save", {"-o"});
+  is("--load, with the folder of --save", {"-y"});
+  is("--save-interval", {"-n"});
+  is("old checkpoints go by `espalier checkpoint prune`", {"-nk", "-nm"});
+  is("--micro-batch-size", {"-b"});
+  is("--seq-length", {"-t"});
+  is("--global-batch-size, which counts samples: tokens / --seq-length", {"-d"});
+  is("--train-iters", {"-x"});
+  is("--lr", {"-l"});
+  is("--lr-decay-style", {"-k"});
+  is("--lr-warmup-iters", {"-u"});
+  is("--min-lr, which is a rate and no fraction of --lr", {"-q"});
+  is("--weight-decay", {"-c"});
+  is("--eval-interval", {"-v"});
+  is("--eval-iters", {"-m"});
+  is("--zero-stage", {"-z"});
+  is("--checkpoint-activations", {"-r"});
+  is("texts are made by `espalier generate`", {"-s", "-g"});
+  is("it belongs to `espalier launch`: --nproc-per-node", {"-pn"});
+  is("the launcher says it: `espalier launch`, srun or mpirun", {"-pr", "-pg", "-pi", "-ps"});
   is("it belongs to `espalier launch`, before train gpt",
      {"--nproc-per-node", "--nnodes", "--nproc", "--num-gpus", "--standalone", "--master-addr", "--master-port"});
 }

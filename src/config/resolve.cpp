@@ -1,5 +1,6 @@
 // Cross-checks of the options that no single row can make: precision, batch and length of the run.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/format.h"
@@ -143,7 +144,6 @@ void Resolver::resolve_num_steps() {
   }
   if (!training.train_iters && !training.train_samples) {
     if (config_.data.eval_only || config_.plan_only) return;
-    if (table_.find("--train-iters")->unclear() || table_.find("--train-samples")->unclear()) return;
     const int64_t batch = training.global_batch_size.value_or(0), length = config_.data.sequence_length;
     if (training.train_tokens && batch > 0 && length > 0)
       problems_.add(origin("--train-tokens"), " ends a run early and does not say how long its data and learning rate ",
@@ -200,8 +200,49 @@ void Resolver::resolve_run() {
 
 }  // namespace internal
 
+namespace {
+
+bool mentions(const std::string& message, const std::string& name) {
+  for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if (end == message.size() || (std::isalnum(static_cast<unsigned char>(message[end])) == 0 && message[end] != '-'))
+      return true;
+  }
+  return false;
+}
+
+// What messages call that which they derive from options that they do not name.
+struct Derived {
+  const char* words;
+  std::vector<const char*> options;
+};
+const std::vector<Derived>& derived_words() {
+  static const std::vector<const char*> sizes = {"--tensor-model-parallel-size", "--pipeline-model-parallel-size",
+                                                 "--context-parallel-size"};
+  static const std::vector<Derived> words = {{"data-parallel size", sizes},
+                                             {"copies of the model", sizes},
+                                             {"sequence length", {"--seq-length", "--encoder-seq-length"}},
+                                             {"--seq-length is required", {"--encoder-seq-length"}},
+                                             {"global batch size", {"--global-batch-size"}}};
+  return words;
+}
+
+// An option whose value was refused, or that a misspelt name was perhaps meant for, holds what nobody gave. That is
+// said; what follows from it would be no news.
+bool goes_by_unclear_option(const OptionTable& table, const std::string& message) {
+  for (const auto& option : table.options())
+    if (option->unclear() && mentions(message, option->name())) return true;
+  for (const Derived& derived : derived_words())
+    for (const char* name : derived.options)
+      if (table.find(name)->unclear() && mentions(message, derived.words)) return true;
+  return false;
+}
+
+}  // namespace
+
 void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
-  internal::Resolver resolver(config, table, problems);
+  Problems found;
+  internal::Resolver resolver(config, table, found);
   resolver.resolve_length();
   resolver.resolve_grid();
   resolver.resolve_model();
@@ -216,6 +257,8 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_num_steps();
   resolver.resolve_skips();
   resolver.resolve_schedule();
+  for (const std::string& message : found.messages())
+    if (!goes_by_unclear_option(table, message)) problems.add(message);
 }
 
 void set_vocabulary(RunConfig& config, int64_t vocab_size) {

@@ -131,7 +131,9 @@ void Resolver::resolve_zero() {
 
 }  // namespace internal
 
-void check_runnable(const RunConfig& config, const OptionTable& /*table*/, Problems& problems) {
+void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems) {
+  if (const std::string why = why_too_many_threads(config.training.num_threads.value_or(1)); !why.empty())
+    problems.add(table.origin("--num-threads"), why);
   const spec::GridShape& grid = config.grid;
   const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
   if (config.num_ranks || one_copy == 1) return;

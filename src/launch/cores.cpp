@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "launch/internal/control_groups.h"
 #include "launch/internal/number.h"
 
 namespace espalier::launch {
@@ -107,6 +108,22 @@ CoreShare share_of_cores(const RankEnvironment& place) {
     return {static_cast<int>(usable.size()), {}, concat(usable.size(), " cores, as the launcher bound this rank")};
   sort_by_neighbourhood(usable);
   return share_of_cores(usable, place.local_rank, place.local_world_size);
+}
+
+std::optional<double> cpu_quota(const std::filesystem::path& root) {
+  std::optional<double> tightest;
+  for (const ControlGroup& group : control_groups(root, "cpu")) {
+    // "200000 100000" or "max 100000"; of version 1 two files, with -1 for no limit.
+    std::ifstream quota_file(group.folder / (group.version == 2 ? "cpu.max" : "cpu.cfs_quota_us"));
+    double quota = 0, period = 0;
+    if (!(quota_file >> quota) || quota <= 0) continue;
+    if (group.version == 2)
+      quota_file >> period;
+    else
+      std::ifstream(group.folder / "cpu.cfs_period_us") >> period;
+    if (period > 0) tightest = std::min(tightest.value_or(quota / period), quota / period);
+  }
+  return tightest;
 }
 
 void bind_to_cores(const CoreShare& share) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,10 @@ CoreShare share_of_cores(const std::vector<int>& usable, int64_t local_rank, int
 // Of this process. A launcher that has bound the rank to cores of its own has divided already (SLURM's --cpu-bind,
 // mpirun's --bind-to). OMP_NUM_THREADS, where it is set, is the number of threads and leaves the cores alone.
 CoreShare share_of_cores(const RankEnvironment& place);
+
+// The time of how many cores the control groups grant this process, the tightest of them; nothing where none limits it.
+// `root` stands before /proc and /sys.
+std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 // Binds this process and the threads that it will start. To be called before there are others.
 void bind_to_cores(const CoreShare& share);

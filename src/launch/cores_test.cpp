@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -60,6 +62,47 @@ TEST(Cores, SlurmsBoundTasksKeepTheirCores) {
   setenv("SLURM_CPU_BIND_TYPE", "none", 1);
   EXPECT_EQ(share_of_cores(place).num_threads, std::max(1, all / 2));
   unsetenv("SLURM_CPU_BIND_TYPE");
+}
+
+class CpuQuota : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "espalier-quota-XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void put(const std::filesystem::path& path, const std::string& text) const {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(CpuQuota, IsTheTightestGroupAbove) {
+  put("proc/self/cgroup", "0::/pod/container\n");
+  EXPECT_EQ(cpu_quota(root_), std::nullopt);
+  put("sys/fs/cgroup/pod/container/cpu.max", "max 100000\n");
+  EXPECT_EQ(cpu_quota(root_), std::nullopt);
+  put("sys/fs/cgroup/pod/cpu.max", "250000 100000\n");
+  EXPECT_EQ(cpu_quota(root_), 2.5);
+  put("sys/fs/cgroup/pod/container/cpu.max", "700000 100000\n");
+  EXPECT_EQ(cpu_quota(root_), 2.5);
+}
+
+// In a container the path is the host's, and what it sees as the mount is its own group.
+TEST_F(CpuQuota, OfAContainerIsAtTheMount) {
+  put("proc/self/cgroup", "0::/kubepods/7f\n");
+  put("sys/fs/cgroup/cpu.max", "150000 100000\n");
+  EXPECT_EQ(cpu_quota(root_), 1.5);
+}
+
+TEST_F(CpuQuota, OfVersionOneAsWell) {
+  put("proc/self/cgroup", "4:memory:/other\n7:cpu,cpuacct:/job\n3:cpuset:/\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(root_), std::nullopt);
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
+  EXPECT_EQ(cpu_quota(root_), 0.5);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -203,6 +204,17 @@ bool is_daemon_step(const Claim& slurm, const Claim& mpi) {
   return slurm.local_world_size.value_or(1) == 1 && slurm.world_size < mpi.world_size;
 }
 
+// One of several tasks that have lost the rest of their variables would each train alone, and write the same files.
+void check_is_no_lost_task(const Reader& env) {
+  const auto rank = env.number("SLURM_PROCID");
+  if (rank.value_or(0) == 0) return;  // a batch script has 0 as well
+  throw UserError(concat("the environment has SLURM_PROCID=", *rank,
+                         ", of one of several tasks, but no SLURM_STEP_ID with SLURM_STEP_NUM_TASKS, which srun sets. "
+                         "Pass all of SLURM_* on to the process (containers and sudo leave variables out), or set RANK "
+                         "and WORLD_SIZE."),
+                  ExitCode::kUsage);
+}
+
 Claim choose(const Reader& env, const RankFlags& flags) {
   const auto by_flags = claim_of_flags(flags), by_rank = claim_of_rank_variables(env), slurm = claim_of_slurm(env);
   const auto mpi = claim_of_mpi(env);
@@ -222,6 +234,7 @@ Claim choose(const Reader& env, const RankFlags& flags) {
     return *slurm;
   }
   if (mpi) return *mpi;
+  check_is_no_lost_task(env);
   return {LaunchKind::kSingle, 0, 1, 0, 1, 0, ""};
 }
 
@@ -275,6 +288,19 @@ void complete_local_ranks(Claim& claim, const std::string& address) {
   if (!claim.local_world_size)
     claim.local_world_size = one_machine ? claim.world_size : claim.local_rank.value_or(0) + 1;
   if (!claim.local_rank) claim.local_rank = one_machine ? claim.rank : 0;
+}
+
+// A batch script, or the shell of salloc, that starts the program without srun.
+std::string doubt_of_single_process(const Reader& env) {
+  const auto job = env.first_text({"SLURM_JOB_ID", "SLURM_JOBID"});
+  if (!job || env.text("SLURM_STEP_ID")) return "";
+  const int64_t nodes = env.first_number({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}).value_or(1);
+  const int64_t tasks = std::max(nodes, env.first_number({"SLURM_NTASKS", "SLURM_NPROCS"}).value_or(1));
+  if (tasks == 1) return "";
+  return concat("one process trains alone: SLURM's job ", *job, " has ", tasks, " tasks on ", nodes,
+                nodes == 1 ? " node" : " nodes",
+                ", and this one was not started by srun. Write `srun espalier train ...` ",
+                "for a process in each task; where one is meant, ask for --ntasks 1 with --cpus-per-task.");
 }
 
 std::string explain(const RankEnvironment& place, const Claim& claim) {
@@ -340,6 +366,7 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
   place.restart_count = env.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   place.run_id = run_id(env);
   place.explanation = explain(place, claim);
+  if (place.kind == LaunchKind::kSingle) place.doubt = doubt_of_single_process(env);
   return place;
 }
 

@@ -69,6 +69,39 @@ TEST(Environment, ABatchScriptOfSlurmIsASingleProcess) {
   expect_place(place, LaunchKind::kSingle, {0, 1, 0, 1}, "127.0.0.1:0");
 }
 
+TEST(Environment, ASingleProcessInAJobOfSeveralTasksIsDoubted) {
+  const Variables batch = {{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}};
+  const auto doubt = [&](const Variables& more) {
+    Variables variables = batch;
+    variables.insert(more.begin(), more.end());
+    return detect_environment(variables).doubt;
+  };
+  EXPECT_EQ(
+      doubt({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_NUM_NODES", "2"}}),
+      "one process trains alone: SLURM's job 12 has 8 tasks on 2 nodes, and this one was not started by srun. Write "
+      "`srun espalier train ...` for a process in each task; where one is meant, ask for --ntasks 1 with "
+      "--cpus-per-task.");
+  // sbatch --nodes 4 alone, which sets no number of tasks.
+  EXPECT_NE(doubt({{"SLURM_NNODES", "4"}, {"SLURM_TASKS_PER_NODE", "1(x4)"}}).find("has 4 tasks on 4 nodes,"),
+            std::string::npos);
+  EXPECT_EQ(doubt({{"SLURM_NTASKS", "1"}, {"SLURM_JOB_NUM_NODES", "1"}}), "");
+  EXPECT_EQ(doubt({}), "");
+  // Ranks of a launcher in the batch script are not alone, nor is the one task of a step that was asked for.
+  EXPECT_EQ(doubt({{"SLURM_NTASKS", "8"}, {"RANK", "0"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}}), "");
+  EXPECT_EQ(doubt({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}), "");
+}
+
+TEST(Environment, ATaskThatHasLostItsStepIsRefused) {
+  const Variables task = {{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}};
+  EXPECT_EQ(message_of(task),
+            "the environment has SLURM_PROCID=3, of one of several tasks, but no SLURM_STEP_ID with "
+            "SLURM_STEP_NUM_TASKS, which srun sets. Pass all of SLURM_* on to the process (containers and sudo leave "
+            "variables out), or set RANK and WORLD_SIZE.");
+  Variables by_hand = task;
+  by_hand.insert({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(detect_environment(by_hand).rank, 3);
+}
+
 TEST(Environment, UnderTorchrunRankZeroConnectsToTheAgentsStore) {
   const RankEnvironment place = detect_environment(torchrun_variables());
   expect_place(place, LaunchKind::kTorchrun, {5, 8, 1, 4}, "alpha:40123");

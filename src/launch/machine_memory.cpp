@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "launch/internal/control_groups.h"
 
 namespace espalier::launch {
 namespace {
@@ -38,19 +39,15 @@ constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_fil
 constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
                                    "total_active_file"};
 
-// The group at mount/path and those above it.
-void look_upwards(const fs::path& mount, const fs::path& path, const CgroupFiles& files, MachineMemory& memory) {
-  for (fs::path group = path.relative_path();; group = group.parent_path()) {
-    const fs::path folder = group.empty() ? mount : mount / group;
-    const auto limit = number_in(folder / files.limit), usage = number_in(folder / files.usage);
-    if (limit && usage) {
-      const int64_t cache = number_after(folder / "memory.stat", files.inactive).value_or(0) +
-                            number_after(folder / "memory.stat", files.active).value_or(0);
-      const int64_t left = std::max<int64_t>(0, *limit - (*usage - std::min(cache, *usage)));
-      if (left < memory.available_bytes) memory = {left, concat("the limit of the control group ", folder.string())};
-    }
-    if (group.empty()) return;
-  }
+// What the limit of a group leaves, where it has one.
+void look_at_group(const ControlGroup& group, MachineMemory& memory) {
+  const CgroupFiles& files = group.version == 2 ? kVersion2 : kVersion1;
+  const auto limit = number_in(group.folder / files.limit), usage = number_in(group.folder / files.usage);
+  if (!limit || !usage) return;
+  const int64_t cache = number_after(group.folder / "memory.stat", files.inactive).value_or(0) +
+                        number_after(group.folder / "memory.stat", files.active).value_or(0);
+  const int64_t left = std::max<int64_t>(0, *limit - (*usage - std::min(cache, *usage)));
+  if (left < memory.available_bytes) memory = {left, concat("the limit of the control group ", group.folder.string())};
 }
 
 }  // namespace
@@ -59,16 +56,7 @@ MachineMemory machine_memory(const fs::path& root) {
   const auto kibibytes = number_after(root / "proc/meminfo", "MemAvailable:");
   if (!kibibytes) throw UserError("/proc/meminfo does not say how much memory is available (MemAvailable)");
   MachineMemory memory{*kibibytes * 1024, "MemAvailable of /proc/meminfo"};
-  std::ifstream groups(root / "proc/self/cgroup");  // "0::/job", or of version 1 "4:memory:/job"
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",",
-                      path = line.substr(second + 1);
-    if (controllers == ",,") look_upwards(root / "sys/fs/cgroup", path, kVersion2, memory);
-    if (controllers.find(",memory,") != std::string::npos)
-      look_upwards(root / "sys/fs/cgroup/memory", path, kVersion1, memory);
-  }
+  for (const ControlGroup& group : control_groups(root, "memory")) look_at_group(group, memory);
   return memory;
 }
 

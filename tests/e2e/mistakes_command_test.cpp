@@ -46,7 +46,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"espalier $BARE --num_train_epochs 3", 2, "not in epochs: --train-iters or --train-samples"},
         Mistake{"espalier $TRAIN --gradient_accumulation_steps 4", 2, "it follows from --global-batch-size / ("},
         Mistake{"espalier $TRAIN --output_dir out", 2, "unknown option --output_dir: here it is --save"},
-        Mistake{"espalier $TRAIN -o out", 2, "names begin with two dashes"},
+        Mistake{"espalier $TRAIN -X out", 2, "names begin with two dashes"},
+        Mistake{"espalier $TRAIN -o out", 2, "unknown option -o: here it is --save"},
+        Mistake{"espalier $TRAIN -b 4", 2, "unknown option -b: here it is --micro-batch-size"},
+        Mistake{"espalier $BARE -x -1", 2, "unknown option -x: here it is --train-iters"},
+        Mistake{"espalier $TRAIN -i 'data/*.bin'", 2,
+                "here it is --data-path, with token files of `espalier preprocess`"},
+        Mistake{"espalier $TRAIN -d 524288", 2, "which counts samples: tokens / --seq-length"},
+        Mistake{"espalier $TRAIN -e d12", 2, "GPT-2's weights come in by `espalier checkpoint import-hf`"},
+        Mistake{"espalier $TRAIN -pn 2", 2, "it belongs to `espalier launch`: --nproc-per-node"},
         Mistake{"espalier $TRAIN –bf16", 2, "its dash is U+2013"},
         Mistake{"espalier $TRAIN -–seed 5", 2, "write --seed"},
         Mistake{"espalier $TRAIN --deepspeed ds.json", 2, "write --deepspeed_config ds.json"},
@@ -58,12 +66,40 @@ INSTANTIATE_TEST_SUITE_P(
 // What follows from a mistake is no news.
 INSTANTIATE_TEST_SUITE_P(
     OneProblem, MistakesCommand,
-    testing::Values(Mistake{"espalier $BARE --train-iters 1e3", 2,
-                            "--train-iters 1e3 (command line) is not an integer"},
-                    Mistake{"espalier $BARE --train-iters -5", 2, "is below the smallest value, 1"},
-                    Mistake{"espalier $BARE --train-iters", 2, "--train-iters expects a value"},
-                    Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type gpt2", 2,
-                            "--tokenizer-type gpt2 (command line) is not one of"}));
+    testing::Values(
+        Mistake{"espalier $BARE --train-iters 1e3", 2, "--train-iters 1e3 (command line) is not an integer"},
+        Mistake{"espalier $BARE --train-iters -5", 2, "is below the smallest value, 1"},
+        Mistake{"espalier $BARE --train-iters", 2, "--train-iters expects a value"},
+        Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type gpt2", 2,
+                "--tokenizer-type gpt2 (command line) is not one of"},
+        Mistake{"espalier $TRAIN --num-attention-heads 3 --num-attention-heads x", 2, "x (command line) is not"},
+        Mistake{"espalier $TRAIN --global-batch-size 7 --micro-batch-size 2.5", 2, "2.5 (command line) is not"},
+        Mistake{"espalier $TRAIN --global-batch-size 7 --tensor-model-parallel-size two", 2,
+                "--tensor-model-parallel-size two (command line) is not an integer"},
+        Mistake{"espalier $TRAIN --min-lr 1 --lr -1", 2, "--lr -1 (command line) is below"},
+        Mistake{"espalier $BARE --train-samples 1e6 --train-tokens 1000", 2, "1e6 (command line) is not"},
+        Mistake{"espalier $TRAIN --seq-length 30 --sequence-parallel --tensor-model-parallel-size 2 "
+                "--validate-only --seq-length 2k",
+                2, "--seq-length 2k (command line) is not an integer"},
+        Mistake{"echo '{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2}' >ds.json; espalier "
+                "$TRAIN --deepspeed --deepspeed_config ds.json --global-batch-size 8.0; code=$?; rm ds.json; "
+                "exit $code",
+                2, "--global-batch-size 8.0 (command line) is not an integer"}));
+
+// What the machine, or what started the process, does not go with.
+INSTANTIATE_TEST_SUITE_P(
+    Machine, MistakesCommand,
+    testing::Values(Mistake{"espalier generate --load r --prompt x --num-threads 4096", 2,
+                            "--num-threads 4096 (command line) is more than 8 threads for "},
+                    Mistake{"espalier $TRAIN --num-threads 4096", 2,
+                            "--num-threads 4096 (command line) is more than 8 "},
+                    Mistake{"espalier $TRAIN --num-threads 4096 --validate-only", 0, "valid: "},  // for another machine
+                    Mistake{"SLURM_JOB_ID=12 SLURM_PROCID=3 SLURM_NTASKS=8 espalier $TRAIN", 2,
+                            "the environment has SLURM_PROCID=3, of one of several tasks"},
+                    // Without its engine: what it says before it begins.
+                    Mistake{"cp $(command -v espalier) alone; SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 ./alone "
+                            "$TRAIN; code=$?; rm alone; exit $code",
+                            1, "one process trains alone: SLURM's job 12 has 8 tasks on 1 node"}));
 
 INSTANTIATE_TEST_SUITE_P(
     FilesAndFolders, MistakesCommand,

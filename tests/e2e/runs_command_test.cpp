@@ -132,6 +132,8 @@ TEST_F(Command, DoctorFindsWhatIsHereAndWhatIsMissing) {
   EXPECT_EQ(finding(Json::parse(lowered.output), "kernels")["text"].get<std::string>().find("generic"), 0U);
   const Outcome limited = bash("ulimit -n 100; espalier doctor");
   EXPECT_NE(limited.output.find("warning  limit: open files"), std::string::npos) << limited.output;
+  const Outcome lone = bash("SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 espalier doctor --json");
+  EXPECT_EQ(finding(Json::parse(lone.output), "started by")["verdict"], "warning") << lone.output;
   // A copy of the program without its engine.
   const Outcome alone = bash(concat("cp ", ESPALIER_PROGRAM, " alone && ./alone doctor --json"));
   EXPECT_EQ(alone.exit_code, 1);
