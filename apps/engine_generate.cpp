@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "data/sentence_vocabulary.h"
 #include "generate_options.h"
+#include "infer/fill_masks.h"
 #include "infer/generate.h"
 #include "infer/load_model.h"
 #include "print_json.h"
@@ -52,15 +53,7 @@ std::string answer_of(const infer::Generated& result, const text::Tokenizer& tok
   return tokenizer.decode(ids);
 }
 
-void print(const std::string& prompt, const infer::Generated& result, const infer::LoadedModel& loaded, bool json) {
-  const bool answers = loaded.text_ends.has_value();
-  const std::string text = answers
-                               ? answer_of(result, *loaded.tokenizer, *loaded.text_ends)
-                               : text::decode_continuation(*loaded.tokenizer, result.prompt_ids, result.generated_ids);
-  if (!json) {
-    std::printf("%s%s\n", answers ? "" : prompt.c_str(), text.c_str());
-    return;
-  }
+void print_object(const std::string& prompt, const std::string& text, const infer::Generated& result) {
   const nlohmann::ordered_json object = {{"prompt", prompt},
                                          {"text", text},
                                          {"prompt_ids", result.prompt_ids},
@@ -69,21 +62,21 @@ void print(const std::string& prompt, const infer::Generated& result, const infe
   print_json(object);
 }
 
-}  // namespace
+void print(const std::string& prompt, const infer::Generated& result, const infer::LoadedModel& loaded, bool json) {
+  const bool answers = loaded.text_ends.has_value();
+  const std::string text = answers
+                               ? answer_of(result, *loaded.tokenizer, *loaded.text_ends)
+                               : text::decode_continuation(*loaded.tokenizer, result.prompt_ids, result.generated_ids);
+  if (json)
+    print_object(prompt, text, result);
+  else
+    std::printf("%s%s\n", answers ? "" : prompt.c_str(), text.c_str());
+}
 
-int generate(const std::vector<std::string>& arguments) {
-  GenerateOptions options;
-  if (!read_generate_options(arguments, options)) return 0;
-  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
-  const std::vector<std::string> prompts = options.prompts.empty() ? lines_of_stdin() : options.prompts;
-  const infer::LoadedModel loaded = infer::load_model(options.load, options.ckpt_step);
-  infer::GenerateConfig config{.tokens_to_generate = options.tokens_to_generate,
-                               .sampling = {.temperature = options.is_greedy() ? 1 : options.temperature,
-                                            .top_k = options.is_greedy() ? 1 : options.top_k,
-                                            .top_p = options.top_p,
-                                            .seed = static_cast<uint64_t>(options.seed)},
-                               .stop_ids = {},
-                               .begin_id = {}};
+void continue_texts(const infer::LoadedModel& loaded, const std::vector<std::string>& prompts,
+                    const infer::SamplingConfig& sampling, const GenerateOptions& options) {
+  infer::GenerateConfig config{
+      .tokens_to_generate = options.tokens_to_generate, .sampling = sampling, .stop_ids = {}, .begin_id = {}};
   if (loaded.text_ends) config.begin_id = loaded.text_ends->begin;
   const std::optional<int32_t> stop = loaded.text_ends ? loaded.text_ends->end : loaded.tokenizer->eod();
   if (options.stop_at_eod && stop) config.stop_ids.push_back(*stop);
@@ -94,6 +87,34 @@ int generate(const std::vector<std::string>& arguments) {
                                        [&](size_t, int32_t) { progress.advance(1); });
   progress.finish();
   for (size_t row = 0; row < prompts.size(); ++row) print(prompts[row], results[row], loaded, options.json);
+}
+
+void fill_in(const infer::LoadedModel& loaded, const std::vector<std::string>& prompts,
+             const infer::SamplingConfig& sampling, bool json) {
+  const std::vector<infer::FilledMasks> filled = infer::fill_masks(loaded, prompts, sampling);
+  for (size_t row = 0; row < prompts.size(); ++row)
+    if (json)
+      print_object(prompts[row], filled[row].text, filled[row].tokens);
+    else
+      std::printf("%s\n", filled[row].text.c_str());
+}
+
+}  // namespace
+
+int generate(const std::vector<std::string>& arguments) {
+  GenerateOptions options;
+  if (!read_generate_options(arguments, options)) return 0;
+  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
+  const std::vector<std::string> prompts = options.prompts.empty() ? lines_of_stdin() : options.prompts;
+  const infer::LoadedModel loaded = infer::load_model(options.load, options.ckpt_step);
+  const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
+                                       .top_k = options.is_greedy() ? 1 : options.top_k,
+                                       .top_p = options.top_p,
+                                       .seed = static_cast<uint64_t>(options.seed)};
+  if (loaded.model != nullptr)
+    continue_texts(loaded, prompts, sampling, options);
+  else
+    fill_in(loaded, prompts, sampling, options.json);
   return 0;
 }
 

@@ -11,8 +11,11 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
-  table.add("--prompt", options.prompts, "texts to continue; without it every line of standard input is one");
-  table.add("--tokens-to-generate", options.tokens_to_generate, "new tokens for each prompt")
+  table.add("--prompt", options.prompts,
+            "texts to continue, or with [MASK] to fill in; without it every line of standard input is one");
+  table
+      .add("--tokens-to-generate", options.tokens_to_generate,
+           "new tokens for each prompt; a BERT gives one for each [MASK]")
       .minimum(1)
       .maximum(1'000'000'000)
       .alias("--out-seq-length");
@@ -46,7 +49,8 @@ void add_options(OptionTable& table, GenerateOptions& options) {
 }  // namespace
 
 bool read_generate_options(const std::vector<std::string>& arguments, GenerateOptions& options) {
-  OptionTable table("espalier generate", "Continues texts with a trained model.");
+  OptionTable table("espalier generate",
+                    "Continues texts with a trained model, or fills in the [MASK] of texts with a BERT.");
   add_options(table, options);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;

@@ -42,10 +42,11 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const models::FamilyRuntime& family = models::runtime_of(*loaded.config.family);
-  if (family.build_decoder == nullptr)
-    throw UserError(concat(entry->folder.string(), " holds a ", loaded.config.family->display,
-                           ", which does not continue text: nothing can be generated with it"),
-                    ExitCode::kUsage);
+  if (family.build_decoder == nullptr && family.masked_logits == nullptr)
+    throw UserError(
+        concat(entry->folder.string(), " holds a ", loaded.config.family->display,
+               ", which neither continues text nor fills in masked words: nothing can be generated with it"),
+        ExitCode::kUsage);
   loaded.params = std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
                                                      compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
@@ -53,7 +54,8 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
   checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
   if (family.text_ends != nullptr) loaded.text_ends = family.text_ends(*loaded.tokenizer);
-  loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
+  if (family.build_decoder != nullptr)
+    loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
   return loaded;
 }
 

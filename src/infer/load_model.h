@@ -18,8 +18,8 @@ struct LoadedModel {
   config::RunConfig config;  // of the training run
   int64_t step = 0;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<tensor::ParamSet> params;  // compute type of the checkpoint, no gradients
-  std::unique_ptr<models::Decoder> model;
+  std::unique_ptr<tensor::ParamSet> params;   // compute type of the checkpoint, no gradients
+  std::unique_ptr<models::Decoder> model;     // null: fill_masks.h
   std::optional<models::TextEnds> text_ends;  // of a model whose prompts an encoder reads
 };
 

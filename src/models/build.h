@@ -41,6 +41,9 @@ struct FamilyRuntime {
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
   // Of a family with an encoder; null: its text goes on from the prompt.
   TextEnds (*text_ends)(const text::Tokenizer& tokenizer) = nullptr;
+  // Of a whole model that predicts masked words: ids [s] -> [s, V] fp32. Null where the family's models do not.
+  at::Tensor (*masked_logits)(const nn::LayerBuilder& builder, const config::RunConfig& run,
+                              const at::Tensor& ids) = nullptr;
   const Probe* probe = nullptr;  // null where the family's models come from nowhere else
 };
 

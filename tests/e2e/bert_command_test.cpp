@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -202,6 +203,44 @@ TEST_F(BertConversion, ARunGoesToMegatronAndBack) {
       << outcome.errors;
 }
 
+// That the words are those of transformers is compared by tests/oracle/filling_oracle.py.
+TEST_F(BertConversion, MasksAreFilledIn) {
+  train("--bf16");
+  const Outcome outcome = bash(
+      "set -e; espalier generate --load run --greedy --json --prompt 'A [MASK] b[SEP]c[MASK]' '[MASK]'; "
+      "espalier generate --load run --greedy --prompt 'A [MASK] b[SEP]c[MASK]'; "
+      "for i in 1 2; do espalier generate --load run --seed 3 --prompt '[MASK] [MASK] [MASK] [MASK]'; done; "
+      "printf '[MASK]%.0s' {1..63} | espalier generate --load run || echo long $?");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  std::istringstream lines(outcome.output);
+  std::string line;
+  std::getline(lines, line);
+  const nlohmann::json two = nlohmann::json::parse(line);
+  const auto ids = two.at("prompt_ids").get<std::vector<int>>();
+  std::map<std::string, int> id_of;
+  std::istringstream words(read_file(data("megatron_tokenizers/bert_lower/vocab.txt")));
+  for (std::string word; std::getline(words, word);) id_of.emplace(word, static_cast<int>(id_of.size()));
+  EXPECT_EQ(ids, (std::vector<int>{id_of.at("[CLS]"), id_of.at("a"), id_of.at("[MASK]"), id_of.at("b"),
+                                   id_of.at("[SEP]"), id_of.at("c"), id_of.at("[MASK]"), id_of.at("[SEP]")}));
+  EXPECT_EQ(two.at("generated_ids").size(), 2u);
+  for (const double logprob : two.at("logprobs")) EXPECT_TRUE(logprob < 0 && logprob > -std::log(322.0)) << logprob;
+  const std::string text = two.at("text");
+  EXPECT_EQ(text.substr(0, 1), "A");
+  EXPECT_EQ(text.find("[MASK]"), std::string::npos);
+  EXPECT_NE(text.find("b[SEP]c"), std::string::npos);
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line).at("generated_ids").size(), 1u);
+  std::getline(lines, line);
+  EXPECT_EQ(line, text);
+  std::string first, second;
+  std::getline(lines, first), std::getline(lines, second);
+  EXPECT_EQ(first, second);
+  std::getline(lines, line);
+  EXPECT_EQ(line, "long 2");
+  EXPECT_NE(outcome.errors.find("a prompt has 65 tokens, but the model has learned 64 positions"), std::string::npos)
+      << outcome.errors;
+}
+
 TEST_F(BertConversion, WhatOtherModelsCanIsRefusedByName) {
   train("");
   const Outcome outcome = bash(
@@ -210,7 +249,8 @@ TEST_F(BertConversion, WhatOtherModelsCanIsRefusedByName) {
              "--data-path owt_text_sentence --load gpt --finetune; echo train $?"));
   EXPECT_EQ(outcome.output.substr(0, 11), "generate 2\n") << outcome.errors;
   EXPECT_NE(outcome.output.find("train 2\n"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.errors.find("holds a BERT, which does not continue text"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("a BERT puts words for [MASK], and the prompt 'hello' has none"), std::string::npos)
+      << outcome.errors;
   EXPECT_NE(
       outcome.errors.find("the checkpoint is of model family 'gpt', this run trains 'bert'; use espalier train gpt"),
       std::string::npos)

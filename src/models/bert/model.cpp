@@ -164,6 +164,7 @@ const FamilyRuntime& bert_runtime() {
           return make_bert_batch(rows, binary_head);
         };
       },
+      .masked_logits = bert_masked_logits,
       .probe = &kBertProbe};
   return runtime;
 }

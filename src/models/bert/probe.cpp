@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "models/bert/batch.h"
 #include "models/bert/model.h"
 
@@ -35,16 +36,29 @@ tensor::Batch batch_of_inputs(const NamedTensors& inputs) {
   return batch;
 }
 
+BertModel::Logits logits_of(const nn::LayerBuilder& builder, const families::BertConfig& config,
+                            const NamedTensors& inputs) {
+  return BertModel(builder, config, {0, config.num_layers + 2}, {}).logits(batch_of_inputs(inputs));
+}
+
 NamedTensors bert_outputs(const nn::LayerBuilder& builder, const config::RunConfig& run, const NamedTensors& inputs) {
-  const families::BertConfig config = families::bert_config(run);
-  const BertModel model(builder, config, {0, config.num_layers + 2}, {});
-  const BertModel::Logits logits = model.logits(batch_of_inputs(inputs));
+  const BertModel::Logits logits = logits_of(builder, families::bert_config(run), inputs);
   NamedTensors outputs = {{"logits", logits.words * inputs.at("used").unsqueeze(-1)}};
   if (logits.order.defined()) outputs["order"] = logits.order;
   return outputs;
 }
 
 }  // namespace
+
+at::Tensor bert_masked_logits(const nn::LayerBuilder& builder, const config::RunConfig& run, const at::Tensor& ids) {
+  const families::BertConfig config = families::bert_config(run);
+  if (ids.numel() > config.max_position_embeddings)
+    throw UserError(concat("a prompt has ", ids.numel(), " tokens, but the model has learned ",
+                           config.max_position_embeddings, " positions; shorten it"),
+                    ExitCode::kUsage);
+  const at::Tensor row = ids.unsqueeze(0);
+  return logits_of(builder, config, {{"ids", row}, {"used", at::ones_like(row)}}).words.squeeze(0);
+}
 
 const Probe kBertProbe{.inputs = bert_inputs,
                        .outputs = bert_outputs,

@@ -8,4 +8,7 @@ namespace espalier::models {
 // "logits", 0 where there is padding, and with a binary head "order" [b, 2].
 extern const Probe kBertProbe;
 
+// FamilyRuntime::masked_logits. More ids than the model has learned positions: UserError.
+at::Tensor bert_masked_logits(const nn::LayerBuilder& builder, const config::RunConfig& run, const at::Tensor& ids);
+
 }  // namespace espalier::models

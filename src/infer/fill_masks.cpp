@@ -1,0 +1,118 @@
+#include "infer/fill_masks.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/build.h"
+
+namespace espalier::infer {
+namespace {
+
+struct Marker {
+  std::string word;
+  int32_t id = 0;
+};
+
+// A prompt's text between its markers, and which of them comes after each piece but the last.
+struct MarkedText {
+  std::vector<std::string> pieces;
+  std::vector<int32_t> markers;
+};
+
+MarkedText split_at(const std::vector<Marker>& markers, const std::string& text) {
+  MarkedText result{{""}, {}};
+  for (size_t at = 0; at < text.size();) {
+    const Marker* found = nullptr;
+    for (const Marker& marker : markers)
+      if (text.compare(at, marker.word.size(), marker.word) == 0) found = &marker;
+    if (found == nullptr) {
+      result.pieces.back() += text[at++];
+      continue;
+    }
+    result.markers.push_back(found->id);
+    result.pieces.emplace_back();
+    at += found->word.size();
+  }
+  return result;
+}
+
+std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const MarkedText& text, const text::NamedIds& named) {
+  std::vector<int32_t> ids = {*named.cls};
+  const std::unique_ptr<text::Encoder> encoder = tokenizer.new_encoder();
+  for (size_t piece = 0; piece < text.pieces.size(); ++piece) {
+    encoder->encode(text.pieces[piece], ids);
+    if (piece < text.markers.size()) ids.push_back(text.markers[piece]);
+  }
+  ids.push_back(*named.sep);
+  return ids;
+}
+
+// A piece "##ing" goes on with the word before it.
+void append_filled(std::string& text, const std::string& piece) {
+  constexpr std::string_view kGoesOn = "##";
+  if (!piece.starts_with(kGoesOn)) {
+    text += piece;
+    return;
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += piece.substr(kGoesOn.size());
+}
+
+std::string text_of(const text::Tokenizer& tokenizer, const MarkedText& text, int32_t mask,
+                    const std::vector<int32_t>& filled) {
+  std::string result;
+  size_t next = 0;
+  for (size_t piece = 0; piece < text.pieces.size(); ++piece) {
+    result += text.pieces[piece];
+    if (piece == text.markers.size()) break;
+    const bool is_mask = text.markers[piece] == mask;
+    if (is_mask)
+      append_filled(result, tokenizer.id_to_piece(filled[next++]));
+    else
+      result += tokenizer.id_to_piece(text.markers[piece]);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<FilledMasks> fill_masks(const LoadedModel& loaded, const std::vector<std::string>& prompts,
+                                    const SamplingConfig& sampling) {
+  const text::Tokenizer& tokenizer = *loaded.tokenizer;
+  const text::NamedIds named = tokenizer.named_ids();
+  ESPALIER_CHECK(named.cls && named.sep && named.mask, "training has asked for them");
+  const std::string mask_word = tokenizer.id_to_piece(*named.mask);
+  const std::vector<Marker> markers = {{mask_word, *named.mask}, {tokenizer.id_to_piece(*named.sep), *named.sep}};
+  std::vector<MarkedText> texts;
+  for (const std::string& prompt : prompts) {
+    texts.push_back(split_at(markers, prompt));
+    if (std::find(texts.back().markers.begin(), texts.back().markers.end(), *named.mask) == texts.back().markers.end())
+      throw UserError(concat("nothing to fill in: a ", loaded.config.family->display, " puts words for ", mask_word,
+                             ", and the prompt '", prompt, "' has none"),
+                      ExitCode::kUsage);
+  }
+
+  std::vector<FilledMasks> results;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    Generated tokens{ids_of(tokenizer, texts[row], named), {}, {}};
+    const at::Tensor logits = models::runtime_of(*loaded.config.family)
+                                  .masked_logits(nn::LayerBuilder{*loaded.params, dist::single_process()},
+                                                 loaded.config, at::tensor(tokens.prompt_ids, at::kLong))
+                                  .contiguous();
+    for (size_t at = 0; at < tokens.prompt_ids.size(); ++at) {
+      if (tokens.prompt_ids[at] != *named.mask) continue;
+      const SampledToken token =
+          sample_token(logits.data_ptr<float>() + static_cast<int64_t>(at) * logits.size(1), tokenizer.vocab_size(),
+                       sampling, static_cast<int64_t>(row), static_cast<int64_t>(at));
+      tokens.generated_ids.push_back(token.id);
+      tokens.logprobs.push_back(token.log_probability);
+    }
+    std::string text = text_of(tokenizer, texts[row], *named.mask, tokens.generated_ids);
+    results.push_back({std::move(tokens), std::move(text)});
+  }
+  return results;
+}
+
+}  // namespace espalier::infer
