@@ -91,7 +91,7 @@ std::vector<Finding> check_engine() {
   if (report.exit_code != 0 || !probe.is_object())
     return {{"engine", Verdict::kProblem,
              concat("espalier-engine does not start (exit code ", report.exit_code, "): ", strip(report.output)),
-             "build or install it again with scripts/setup; it lies beside espalier"}};
+             "build or install it again with scripts/setup; it belongs next to espalier"}};
   const std::string best = probe.value("best_kernels", "");
   std::vector<Finding> findings = {
       {"engine", Verdict::kGood, concat("starts; libtorch ", probe.value("libtorch", "")), ""},

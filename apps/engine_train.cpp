@@ -89,7 +89,7 @@ dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironm
   }
   if (!compute.device.is_cpu() && config.parallel.distributed_backend == config::DistributedBackend::kGloo)
     throw UserError(
-        "--distributed-backend gloo exchanges tensors in memory, and this run's lie on GPUs. Use nccl, or --device "
+        "--distributed-backend gloo exchanges tensors in memory, and this run's are on GPUs. Use nccl, or --device "
         "cpu.",
         ExitCode::kUsage);
   dist::GridOptions options;

@@ -32,7 +32,7 @@ void print_data_json(const eval::TaskSet& set, const std::vector<eval::Task>& ta
 
 constexpr const char* kAboutFiles =
     "Each task reads TASK.jsonl, an object a line, or TASK.tsv with the names of the fields on its first line, also\n"
-    "with .gz, .zst or .xz behind, in the folder that --data names. Data sets of the Hugging Face hub become such a\n"
+    "with .gz, .zst or .xz after it, in the folder that --data names. Data sets of the Hugging Face hub become such a\n"
     "file in Python: datasets.load_dataset('NAME', 'PART', split='SPLIT').to_json('TASK.jsonl', force_ascii=False)\n";
 constexpr const char* kAboutMegatronsFiles = "Each task reads what --data FILE or --data TASK=FILE names.\n";
 
@@ -159,7 +159,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
   if (tokenizer != nullptr && !tokenizer->eod())
-    problems.add("the tokenizer has no end-of-document id, which stands where a request has no context");
+    problems.add("the tokenizer has no end-of-document id, which is used where a request has no context");
   problems.raise();
   options.zero_shot.tokenizer = tokenizer.get();
   if (options.sequence_length) options.zero_shot.sequence_length = *options.sequence_length;

@@ -58,7 +58,7 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--exclude", job.exclude, "machines to avoid: n[01-03],x2");
   table.add("--spare-nodes", job.spare_nodes, "PBS: machines asked for in addition, for those of --exclude").minimum(0);
   table.group("script");
-  table.add("--directive", job.directives, "more of the scheduler's options, as they stand after #SBATCH or #PBS");
+  table.add("--directive", job.directives, "more of the scheduler's options, as written after #SBATCH or #PBS");
   table.add("--setup", job.setup, "lines of shell before the ranks start");
   table.add("--script", flags.script, "file of the script").default_text("JOB_NAME.sbatch or JOB_NAME.pbs");
   table.add_negative("--no-check", flags.check,

@@ -112,7 +112,7 @@ int print_markdown(const config::Family& family) {
       family.name, " --help-markdown > docs/megatron-arguments.md`.\n");
   text += options.table.help_markdown();
   text +=
-      "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which stand for options. An "
+      "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which correspond to options. An "
       "option "
       "that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
       "of the loss scale the file's value holds, with a\nwarning. "

@@ -34,7 +34,7 @@ int version_main(const std::vector<std::string>& arguments) {
   std::printf(
       "espalier %s\n  built with   %s, %s\n  libtorch     %s\n  engine       %s\n  CUDA plugin  %s\n", kVersion,
       kCompiler, kBuildType, *kLibtorchVersion != '\0' ? kLibtorchVersion : "unknown",
-      has_engine ? "beside this program" : "missing: espalier-engine should lie beside this program",
+      has_engine ? "beside this program" : "missing: espalier-engine should be next to this program",
       has_plugin ? "beside this program (espalier doctor says whether it loads)" : "none: this build has no CUDA part");
   return 0;
 }

@@ -1,6 +1,6 @@
 """How fast Hugging Face folders become checkpoints and back, beside cp: convert_bench.py ESPALIER FOLDER MIB ROUNDS
 
-Prints one JSON object. Models of about MIB in bf16: a BLOOM, whose tensors lie as ours do, a Llama, whose query, key and
+Prints one JSON object. Models of about MIB in bf16: a BLOOM, whose tensors are laid out as ours are, a Llama, whose query, key and
 value are apart, and a GPT-2, whose matrices are transposed. cp is the system's, of the file of weights, and ends, as both
 conversions do, when the bytes are on the disk (sync); the rounds of the three alternate and the median counts. Sources
 are in memory: what was imported, past the page cache, is read once before it is exported. Logits are not compared here.

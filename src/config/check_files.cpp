@@ -127,7 +127,7 @@ std::vector<int64_t> complete_steps(const fs::path& run_folder) {
   return steps;
 }
 
-// "; runs lie below it: a, b", where a folder of runs was given for a run.
+// "; runs are below it: a, b", where a folder of runs was given for a run.
 std::string runs_below(const fs::path& folder) {
   std::vector<std::string> runs;
   std::error_code error;

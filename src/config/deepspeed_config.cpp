@@ -114,7 +114,7 @@ bool Reader::parse_file() {
     problems_.add(error.what());
     return false;
   }
-  if (!twice.empty()) problems_.add(file_, ": the key ", twice, " stands twice in one object; keep one");
+  if (!twice.empty()) problems_.add(file_, ": the key ", twice, " occurs twice in one object; keep one");
   if (!content_.is_object()) problems_.add(file_, " is no JSON object, as DeepSpeed's configuration is");
   if (!content_.is_object() || !twice.empty()) return false;
   if (content_.contains("bfloat16")) {

@@ -80,7 +80,7 @@ void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& 
                   {{"nccl", DistributedBackend::kNccl},
                    {"gloo", DistributedBackend::kGloo},
                    {"ccl", DistributedBackend::kNccl}},
-                  "how ranks talk; on the CPU nccl, and ccl, stand for shared memory within one machine, else Gloo")
+                  "how ranks talk; on the CPU nccl, and ccl, mean shared memory within one machine, else Gloo")
       .refuse_value("hccl", "HCCL is not built in; use gloo")
       .on_resume(ResumeRule::kFree);
   table

@@ -24,7 +24,7 @@ struct BatchJob {
   int64_t signal_seconds = 300;  // before the end, when the ranks are to save and stop; 0: not
   bool requeue = true;
   int64_t max_restarts = 0;             // above 0: one espalier launch on each machine, which starts ranks again
-  std::vector<std::string> directives;  // more of the scheduler's options, as they stand after #SBATCH or #PBS
+  std::vector<std::string> directives;  // more of the scheduler's options, as written after #SBATCH or #PBS
   std::vector<std::string> setup;       // lines of shell before the ranks start (module load ...)
   std::string program;                  // path of espalier
   std::vector<std::string> command;     // what each rank runs: train gpt ...

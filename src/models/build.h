@@ -10,15 +10,15 @@
 #include "models/decoder.h"
 #include "models/probe.h"
 #include "nn/layer_builder.h"
-#include "pipeline/recompute.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
+#include "plan/recompute.h"
 #include "text/tokenizer.h"
 
 namespace espalier::models {
 
 struct StageOptions {
-  pipeline::RecomputePlan recompute;
+  plan::Recompute recompute;
   uint64_t seed = 0;                // keys dropout
   bool divide_kept_inputs = false;  // of recomputed layers, over the tensor ranks
 };

@@ -4,13 +4,13 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "tensor/saved.h"
 
 namespace espalier::pipeline {
 namespace {
+
+using plan::LayerRange;
 
 at::Tensor run_all(const LayerRange& range, at::Tensor x, const LayerFunction& run,
                    const std::vector<at::Tensor>& beside) {
@@ -68,23 +68,6 @@ struct Recompute : torch::autograd::Function<Recompute> {
 };
 
 }  // namespace
-
-std::vector<LayerRange> RecomputePlan::ranges(int64_t total, int64_t before) const {
-  std::vector<LayerRange> ranges;
-  const int64_t alone = std::clamp<int64_t>(num_layers - before, 0, total);  // of kBlock
-  switch (method) {
-    case Method::kNone: ranges.push_back({0, total, false}); break;
-    case Method::kUniform:
-      for (int64_t begin = 0; begin < total; begin += num_layers)
-        ranges.push_back({begin, std::min(total, begin + num_layers), true});
-      break;
-    case Method::kBlock:
-      for (int64_t layer = 0; layer < alone; ++layer) ranges.push_back({layer, layer + 1, true});
-      if (alone < total) ranges.push_back({alone, total, false});
-      break;
-  }
-  return ranges;
-}
 
 at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
                       const dist::Group& keepers, const std::vector<at::Tensor>& beside) {

@@ -10,24 +10,9 @@
 #include <vector>
 
 #include "dist/group.h"
+#include "plan/recompute.h"
 
 namespace espalier::pipeline {
-
-struct LayerRange {
-  int64_t begin = 0, end = 0;  // layers [begin, end)
-  bool recompute = false;
-};
-
-// Megatron's methods: kUniform recomputes all layers in ranges of num_layers; kBlock recomputes the first num_layers
-// layers one by one and keeps the rest.
-struct RecomputePlan {
-  enum class Method { kNone, kUniform, kBlock };
-  Method method = Method::kNone;
-  int64_t num_layers = 1;
-
-  // Consecutive ranges that cover layers 0 .. total - 1 of a stack, which `before` layers of the same part precede.
-  std::vector<LayerRange> ranges(int64_t total, int64_t before = 0) const;
-};
 
 // `beside`: what all layers of the range read besides x, such as the sequence that a decoder attends to.
 using LayerFunction =
@@ -37,7 +22,7 @@ using LayerFunction =
 // backward pass has been through (it is copied), as must what it refers to. `keepers`: ranks that all have x; of what
 // is kept of it for the backward pass each keeps its share, and they gather it there
 // (--distribute-checkpointed-activations). The elements of x divide among them.
-at::Tensor run_layers(const LayerRange& range, const at::Tensor& x, const LayerFunction& run,
+at::Tensor run_layers(const plan::LayerRange& range, const at::Tensor& x, const LayerFunction& run,
                       const dist::Group& keepers, const std::vector<at::Tensor>& beside = {});
 
 }  // namespace espalier::pipeline

@@ -9,26 +9,6 @@
 namespace espalier::pipeline {
 namespace recompute_test {
 
-std::string text(const std::vector<LayerRange>& ranges) {
-  std::string line;
-  for (const LayerRange& range : ranges)
-    line += std::to_string(range.begin) + "-" + std::to_string(range.end) + (range.recompute ? "r " : " ");
-  return line;
-}
-
-TEST(RecomputePlan, RangesCoverAllLayersAsMegatronsMethodsSay) {
-  using Method = RecomputePlan::Method;
-  EXPECT_EQ(text(RecomputePlan{Method::kNone, 1}.ranges(5)), "0-5 ");
-  EXPECT_EQ(text(RecomputePlan{Method::kUniform, 1}.ranges(3)), "0-1r 1-2r 2-3r ");
-  EXPECT_EQ(text(RecomputePlan{Method::kUniform, 2}.ranges(5)), "0-2r 2-4r 4-5r ");
-  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 2}.ranges(5)), "0-1r 1-2r 2-5 ");
-  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 7}.ranges(2)), "0-1r 1-2r ");
-  // A second stack of the same part: the first layers of the part come before it.
-  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 3}.ranges(4, 2)), "0-1r 1-4 ");
-  EXPECT_EQ(text(RecomputePlan{Method::kBlock, 3}.ranges(4, 5)), "0-4 ");
-  EXPECT_EQ(text(RecomputePlan{Method::kUniform, 2}.ranges(3, 5)), "0-2r 2-3r ");
-}
-
 TEST(RunLayers, RecomputedGradientEqualsTheKeptOneBitForBit) {
   const LayerFunction layer = [](int64_t number, const at::Tensor& x, const std::vector<at::Tensor>&) {
     return at::tanh(x * (number + 1.5)) + x;
@@ -66,7 +46,7 @@ TEST(RunLayers, GradientsReachWhatAllLayersReadBesides) {
     const at::Tensor x = at::full({1}, 3.0).requires_grad_(true), a = at::full({1}, 2.0).requires_grad_(true);
     const at::Tensor b = at::full({1}, 5.0).requires_grad_(true);
     at::Tensor y = x;
-    for (const LayerRange& range : {LayerRange{0, 2, recompute}, {2, 4, recompute}})
+    for (const plan::LayerRange& range : {plan::LayerRange{0, 2, recompute}, {2, 4, recompute}})
       y = run_layers(range, y, layer, dist::single_process().tensor, {a, b});
     torch::autograd::backward({y}, {at::ones({1})});
     EXPECT_EQ(y.item<float>(), 3 * 16 * 5);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/recompute.h"
 #include "plan/schedule.h"
 #include "spec/grid.h"
 #include "spec/model_spec.h"
@@ -18,21 +19,6 @@ enum class GradReduceType { kFp32, kBf16 };
 std::string to_string(Precision precision);
 // Bytes of an element of weights and activations.
 double element_bytes(Precision precision);
-
-// What of the activations is computed again in the backward pass instead of being kept.
-//   kNone     nothing but what the kernels themselves recompute (attention probabilities are never kept)
-//   kUniform  layers in chunks of num_layers; the input of each chunk is kept
-//   kBlock    the first num_layers layers of every part of the model, that is of every virtual stage, each with its own
-//             input kept; the others keep everything
-struct Recompute {
-  enum class Kind { kNone, kUniform, kBlock };
-  Kind kind = Kind::kNone;
-  int64_t num_layers = 0;
-  bool operator==(const Recompute&) const = default;
-};
-
-// Layers of a part whose forward pass runs again.
-int64_t num_recomputed(const Recompute& recompute, int64_t num_layers_of_part);
 
 struct RunShape {
   spec::ModelSpec model;

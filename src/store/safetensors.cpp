@@ -74,7 +74,7 @@ json parse_header(const char* text, uint64_t length, const std::filesystem::path
   };
   const json header = espalier::parse_json(std::string_view(text, length), path.string() + ": header", watch);
   if (!header.is_object()) refuse(path, concat("header: expected a JSON object, found ", header.type_name()));
-  if (!twice.empty()) refuse(path, concat("header: tensor '", twice, "' stands there twice"));
+  if (!twice.empty()) refuse(path, concat("header: tensor '", twice, "' occurs twice"));
   return header;
 }
 

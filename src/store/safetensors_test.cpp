@@ -113,7 +113,7 @@ TEST_F(Safetensors, AHeaderThatIsNoneIsRefused) {
       refusal(
           R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
           "1"),
-      "header: tensor 'a' stands there twice");
+      "header: tensor 'a' occurs twice");
 }
 
 TEST_F(Safetensors, TensorsThatOverlapOrLeaveAHoleAreRefused) {

@@ -165,7 +165,7 @@ TorchValue read_old(const InputFile& file, const std::filesystem::path& path) {
     if (bytes > file.size_bytes() - position)
       refuse_file("storage ", key, ": expected ", bytes, " bytes at byte ", position, ", found ",
                   file.size_bytes() - position, "; the file is cut off");
-    if (!places.emplace(key, position).second) refuse_file("storage ", key, ": stands there twice");
+    if (!places.emplace(key, position).second) refuse_file("storage ", key, ": occurs twice");
     position += bytes;
   }
   if (position != file.size_bytes())

@@ -54,7 +54,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   json index = espalier::parse_json(read_file(path), path.string(), watch);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     refuse_weights(path, "expected an object with a weight_map, found none");
-  if (!twice.empty()) refuse_weights(path, concat("'", twice, "' stands there twice"));
+  if (!twice.empty()) refuse_weights(path, concat("'", twice, "' occurs twice"));
   std::map<std::string, std::string> files;
   for (const auto& [name, file] : index["weight_map"].items()) {
     if (!file.is_string())
@@ -96,7 +96,7 @@ Tensors open_shards(const std::filesystem::path& index_path) {
       const auto [place, fresh] = tensors.emplace(name, view);
       if (!fresh)
         problems.push_back(
-            concat("'", name, "' stands in '", place->second.file.filename().string(), "' and in '", shard, "'"));
+            concat("'", name, "' is in both '", place->second.file.filename().string(), "' and '", shard, "'"));
     }
   }
   const bool ambiguous = !problems.empty();

@@ -2,7 +2,7 @@
 //
 // Taken in this order, as transformers does: model.safetensors, model.safetensors.index.json and its shards,
 // pytorch_model.bin, pytorch_model.bin.index.json and its shards. All problems of a folder (shards that are missing,
-// names of the index that their shard lacks, names that stand in two shards) come in one UserError.
+// names of the index that their shard lacks, names that occur in two shards) come in one UserError.
 #pragma once
 
 #include <cstdint>

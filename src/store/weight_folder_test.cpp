@@ -111,7 +111,7 @@ TEST_F(WeightFolder, NamesThatDoNotAgreeWithTheIndexAreNamed) {
   EXPECT_NE(refusal().find("expected 'large' in '" + one + "', found it in '" + two + "'"), std::string::npos);
   std::filesystem::copy_file(folder_ / one, folder_ / "copy.safetensors");
   write_index(R"({"a":")" + one + R"(","b":"copy.safetensors"})");
-  EXPECT_NE(refusal().find("'a' stands in 'copy.safetensors' and in '" + one + "'"), std::string::npos);
+  EXPECT_NE(refusal().find("'a' is in both 'copy.safetensors' and '" + one + "'"), std::string::npos);
 }
 
 TEST_F(WeightFolder, AnIndexThatIsNoneIsRefused) {
@@ -125,7 +125,7 @@ TEST_F(WeightFolder, AnIndexThatIsNoneIsRefused) {
   EXPECT_EQ(refusal(),
             "model.safetensors.index.json: weight_map: 'a': expected the name of a file beside it, found '../x'");
   write_index(R"({"a":"x","a":"y"})");
-  EXPECT_EQ(refusal(), "model.safetensors.index.json: 'a' stands there twice");
+  EXPECT_EQ(refusal(), "model.safetensors.index.json: 'a' occurs twice");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class NullTokenizer final : public Tokenizer {
     return id < 0 ? std::nullopt : std::optional(static_cast<int32_t>(id));
   }
   TokenizerJson tokenizer_json() const override {
-    return {.text = "", .why_not = "the ids of NullTokenizer stand for no text", .notes = {}};
+    return {.text = "", .why_not = "the ids of NullTokenizer are not made from text", .notes = {}};
   }
   std::string description() const override { return "NullTokenizer of " + format_count(size_) + " ids"; }
   std::string kind() const override { return "ids as text"; }

@@ -66,7 +66,7 @@ class Tokenizer {
   virtual std::optional<int32_t> piece_to_id(std::string_view piece) const = 0;
   // What begins a text, ends one, and fills one up (the end is eod()); what begins, parts and masks one for BERT.
   virtual NamedIds named_ids() const { return {.bos = std::nullopt, .eos = eod(), .pad = std::nullopt}; }
-  // The same tokenizer in Hugging Face's form. There, special tokens that stand in a text are found; here, those of
+  // The same tokenizer in Hugging Face's form. There, special tokens in a text are found; here, those of
   // most types are plain text.
   virtual TokenizerJson tokenizer_json() const = 0;
   // "GPT2BPETokenizer from vocab.json", for people.

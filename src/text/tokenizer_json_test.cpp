@@ -137,7 +137,7 @@ TEST_F(TokenizerJsonTest, SaysWhyThereIsNone) {
   EXPECT_THAT(of_case("unigram_suffix"), HasSubstr("puts a blank after the text"));
   EXPECT_THAT(of_case("unigram_named"), HasSubstr("user-defined pieces ('<sep>')"));
   EXPECT_THAT(of_case("bpe_named"), HasSubstr("user-defined pieces ('<sep>')"));
-  EXPECT_THAT(why_not(*make_null_tokenizer(7)), HasSubstr("stand for no text"));
+  EXPECT_THAT(why_not(*make_null_tokenizer(7)), HasSubstr("are not made from text"));
   fs::copy_file(kGpt2 / "vocab.json", folder_ / "vocab.json");
   write_file_atomically(folder_ / "merges.txt", "#version: 0.2\n\u0120 zq\n");
   EXPECT_THAT(why_not(*open_tokenizer(folder_ / "vocab.json")), HasSubstr("has no 'zq'"));

@@ -246,7 +246,7 @@ void Job::build_model() {
                                          compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
   const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
-  const models::StageOptions options{.recompute = recompute_plan(run.recompute),
+  const models::StageOptions options{.recompute = run.recompute,
                                      .seed = static_cast<uint64_t>(config_.training.seed),
                                      .divide_kept_inputs = run.divides_kept_inputs};
   std::vector<pipeline::Stage*> chunks;

@@ -40,15 +40,4 @@ dist::ReduceOptions reduce_options(const config::ParallelConfig& config) {
           .zero = static_cast<dist::ZeroStage>(config.zero_stage)};
 }
 
-pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute) {
-  using Method = pipeline::RecomputePlan::Method;
-  switch (recompute.kind) {
-    case plan::Recompute::Kind::kNone: return {Method::kNone, 1};
-    case plan::Recompute::Kind::kUniform: return {Method::kUniform, recompute.num_layers};
-    case plan::Recompute::Kind::kBlock: return {Method::kBlock, recompute.num_layers};
-  }
-  ESPALIER_CHECK(false, "unknown recompute method");
-  return {};
-}
-
 }  // namespace espalier::train

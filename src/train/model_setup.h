@@ -6,13 +6,11 @@
 #include "config/run_config.h"
 #include "dist/reduce.h"
 #include "optim/optimizer.h"
-#include "pipeline/recompute.h"
 
 namespace espalier::train {
 
 at::ScalarType compute_type(plan::Precision precision);
 optim::OptimizerConfig optimizer_config(const config::RunConfig& config);
 dist::ReduceOptions reduce_options(const config::ParallelConfig& config);
-pipeline::RecomputePlan recompute_plan(const plan::Recompute& recompute);
 
 }  // namespace espalier::train

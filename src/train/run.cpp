@@ -113,7 +113,7 @@ void Loop::run() {
   }
   was_over_ = step >= config_.training.num_steps;
   if (was_over_)
-    log_info("nothing is left to train: the checkpoint stands at iteration ", step, " of ", config_.training.num_steps);
+    log_info("nothing is left to train: the checkpoint is at iteration ", step, " of ", config_.training.num_steps);
   else
     log_.event("start", step, concat("of ", config_.training.num_steps, " steps"));
   log_info("training ...");

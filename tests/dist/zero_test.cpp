@@ -226,14 +226,14 @@ struct Layers {
     return kernels::linear(x, params.at(std::to_string(depth)), nullptr, params.grad_queue());
   }
 
-  void run_micro_batch(const pipeline::RecomputePlan& recompute, double scale) {
+  void run_micro_batch(const plan::Recompute& recompute, double scale) {
     at::Tensor x = (at::arange(3 * kWidth, at::kFloat).view({3, kWidth}) * scale).sin().requires_grad_(true);
     x = apply(0, x);
     const auto layer = [this](int64_t number, const at::Tensor& in, const auto&) {
       const at::Tensor entered = dist::before_layer(&layers, number, in);
       return dist::after_layer(&layers, number, apply(number + 1, entered).tanh() + entered);
     };
-    for (const pipeline::LayerRange& range : recompute.ranges(kDepth)) x = pipeline::run_layers(range, x, layer, alone);
+    for (const plan::LayerRange& range : recompute.ranges(kDepth)) x = pipeline::run_layers(range, x, layer, alone);
     const at::Tensor loss = apply(kDepth + 1, x).pow(2).sum();
     torch::autograd::backward({loss}, {at::ones_like(loss)});
   }
@@ -244,7 +244,7 @@ struct Layers {
 };
 
 // All weights after three steps.
-std::string train_layers(const Grid& grid, ZeroStage zero, const pipeline::RecomputePlan& recompute) {
+std::string train_layers(const Grid& grid, ZeroStage zero, const plan::Recompute& recompute) {
   tensor::ParamSet params(Layers::specs(), {}, at::kFloat, true, {zero, grid.gradient.size()});
   GradReducer reducer(params, grid, {.zero = zero});
   Optimizer optimizer(params, {}, grid, &reducer);
@@ -269,11 +269,11 @@ std::string train_layers(const Grid& grid, ZeroStage zero, const pipeline::Recom
 
 TEST(Zero, LayersThatComeAndGoComputeTheSame) {
   const auto check = [](const Grid& grid) -> std::string {
-    using Method = pipeline::RecomputePlan::Method;
+    using Kind = plan::Recompute::Kind;
     const std::string expected = train_layers(grid, ZeroStage::kNone, {});
     for (const int stage : {1, 2, 3})
-      for (const pipeline::RecomputePlan& recompute :
-           {pipeline::RecomputePlan{}, {Method::kUniform, 1}, {Method::kUniform, 3}, {Method::kBlock, 2}})
+      for (const plan::Recompute& recompute :
+           {plan::Recompute{}, {Kind::kUniform, 1}, {Kind::kUniform, 3}, {Kind::kBlock, 2}})
         if (train_layers(grid, static_cast<ZeroStage>(stage), recompute) != expected)
           return concat("ZeRO ", stage, ", recompute ", recompute.num_layers);
     return "same";

@@ -70,7 +70,7 @@ class MlpModel : public pipeline::Stage {
           layers_[static_cast<size_t>(number)].forward(dist::before_layer(builder_.gather, global, in), *context);
       return dist::after_layer(builder_.gather, global, out);
     };
-    for (const pipeline::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
+    for (const plan::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
       x = pipeline::run_layers(range, x, layer, options_.divide_kept_inputs ? grid_.tensor : alone_);
     if (!output_) return {.tensors = {{"hidden", x}}, .loss = {}};
     return {.tensors = {}, .loss = {models::lm_loss(*output_, grid_, final_norm_->forward(x), batch)}};

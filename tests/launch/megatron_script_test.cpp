@@ -117,7 +117,7 @@ TEST_F(MegatronScript, Bloom176BTrainsStopsAndGoesOnAsItStands) {
   EXPECT_FALSE(std::filesystem::is_empty(output_ + "tr11-176B-ml-logs/tensorboard/main"));
 
   ASSERT_EQ(run().exit_code, 0);
-  expect_parts(log(), {"nothing is left to train: the checkpoint stands at iteration 20 of 20"});
+  expect_parts(log(), {"nothing is left to train: the checkpoint is at iteration 20 of 20"});
   EXPECT_EQ(num_records(run_folder_), 20u);
 }
 

@@ -21,7 +21,7 @@
 namespace espalier::test {
 namespace relative_bias_test {
 
-using pipeline::RecomputePlan;
+using plan::Recompute;
 using spec::Placement;
 
 constexpr int64_t kLayers = 3, kRows = 2, kHidden = 24, kHeads = 8, kGroups = 4, kHeadSize = 4;
@@ -33,7 +33,7 @@ constexpr const char* kTable = "relative_attention_bias";
 struct Case {
   int64_t length = 33;
   bool bidirectional = true, sequence_parallel = false;
-  RecomputePlan recompute;
+  Recompute recompute;
   int64_t first_of_second_part = kLayers;  // a part for each stage of a pipeline
 };
 
@@ -140,7 +140,7 @@ class Part {
     const auto layer = [this, context](int64_t number, const at::Tensor& in, const auto&...) {
       return layers_[static_cast<size_t>(number)].forward(in, in, context);
     };
-    for (const pipeline::LayerRange& range : test_.recompute.ranges(static_cast<int64_t>(layers_.size())))
+    for (const plan::LayerRange& range : test_.recompute.ranges(static_cast<int64_t>(layers_.size())))
       x = pipeline::run_layers(range, x, layer, dist::single_process().tensor);
     return x;
   }
@@ -203,21 +203,21 @@ void expect_checked(const spec::GridShape& shape, const Case& test) {
   EXPECT_EQ(dist::run_ranks(shape, [&](const dist::Grid& grid) { return check(grid, test); }), wanted);
 }
 
-constexpr RecomputePlan kRecomputes[] = {{RecomputePlan::Method::kNone, 1},
-                                         {RecomputePlan::Method::kUniform, 1},
-                                         {RecomputePlan::Method::kUniform, 2},
-                                         {RecomputePlan::Method::kBlock, 1}};
+constexpr Recompute kRecomputes[] = {{Recompute::Kind::kNone, 1},
+                                         {Recompute::Kind::kUniform, 1},
+                                         {Recompute::Kind::kUniform, 2},
+                                         {Recompute::Kind::kBlock, 1}};
 
 TEST(RelativeBias, OneTableForAllLayersIsItsFormulaWithRecomputeAndWithout) {
   for (const int64_t length : {1, 7, 33, 70})
     for (const bool bidirectional : {false, true})
-      for (const RecomputePlan& recompute : kRecomputes)
+      for (const Recompute& recompute : kRecomputes)
         expect_checked({}, {.length = length, .bidirectional = bidirectional, .recompute = recompute});
 }
 
 TEST(RelativeBias, EachTensorRankHasItsHeads) {
   for (const bool bidirectional : {false, true}) {
-    for (const RecomputePlan& recompute : kRecomputes) {
+    for (const Recompute& recompute : kRecomputes) {
       expect_checked({.tensor = 2}, {.length = 33, .bidirectional = bidirectional, .recompute = recompute});
       expect_checked({.tensor = 2},
                      {.length = 34, .bidirectional = bidirectional, .sequence_parallel = true, .recompute = recompute});
@@ -227,7 +227,7 @@ TEST(RelativeBias, EachTensorRankHasItsHeads) {
 
 TEST(RelativeBias, EachContextRankUsesItsPartOfThem) {
   for (const bool bidirectional : {false, true}) {
-    for (const RecomputePlan& recompute : {kRecomputes[0], kRecomputes[1]}) {
+    for (const Recompute& recompute : {kRecomputes[0], kRecomputes[1]}) {
       expect_checked({.context = 2}, {.length = 34, .bidirectional = bidirectional, .recompute = recompute});
       expect_checked({.tensor = 2, .context = 2},
                      {.length = 34, .bidirectional = bidirectional, .recompute = recompute});
@@ -237,7 +237,7 @@ TEST(RelativeBias, EachContextRankUsesItsPartOfThem) {
 
 TEST(RelativeBias, EachPartOfAPipelineAddsItsLayers) {
   for (const int64_t first_of_second_part : {1, 2})
-    for (const RecomputePlan& recompute : kRecomputes)
+    for (const Recompute& recompute : kRecomputes)
       expect_checked({}, {.recompute = recompute, .first_of_second_part = first_of_second_part});
 }
 

@@ -90,7 +90,7 @@ TEST_F(ExportTokenizer, OfIdsAloneNamesTheEnd) {
   options.vocab_size = 30;
   const ExportedTokenizer made = exported(options, {});
   ASSERT_EQ(made.notes.size(), 1u);
-  EXPECT_THAT(made.notes[0], HasSubstr("stand for no text"));
+  EXPECT_THAT(made.notes[0], HasSubstr("are not made from text"));
   EXPECT_EQ(made.ids.eos, 30);
 }
 

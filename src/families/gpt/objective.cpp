@@ -32,7 +32,7 @@ void add_objective_rows(OptionTable& table, Objective& objective) {
   table
       .add_choice("--objective", objective.kind,
                   {{"causal", Kind::kCausal}, {"prefix", Kind::kPrefix}, {"multitask", Kind::kMultitask}},
-                  "causal: every token from those before it; prefix: behind a prefix of random length that is seen as "
+                  "causal: every token from those before it; prefix: after a prefix of random length that is seen as "
                   "a whole (pretrain_prefix_lm); multitask: the targets of packed pairs PREFIX_inputs_document, "
                   "PREFIX_targets_document (finetune_t0)")
       .common();

@@ -149,10 +149,10 @@ class PlainT5 {
   std::map<std::string, at::Tensor> values_;
 };
 
-using Method = pipeline::RecomputePlan::Method;
+using Kind = plan::Recompute::Kind;
 
 struct WholeT5 {
-  explicit WholeT5(const families::T5Config& config, const pipeline::RecomputePlan& recompute = {})
+  explicit WholeT5(const families::T5Config& config, const plan::Recompute& recompute = {})
       : params(families::t5_params(config), {}, at::kFloat, true),
         model(nn::LayerBuilder{params, dist::single_process()}, config, {0, config.last_depth() + 1},
               {.recompute = recompute, .seed = 11}) {
@@ -183,7 +183,7 @@ struct WholeT5 {
   pipeline::Runner runner{{&model}, dist::single_process().pipeline, params.grad_queue()};
 };
 
-void expect_loss_and_gradients(const families::T5Config& config, const pipeline::RecomputePlan& recompute = {}) {
+void expect_loss_and_gradients(const families::T5Config& config, const plan::Recompute& recompute = {}) {
   WholeT5 t5(config, recompute);
   const double loss = t5.train(make_t5_batch(awkward_samples(), kPad));
   const PlainT5 plain(config, t5.values);
@@ -227,9 +227,9 @@ TEST(T5Model, SoAreThoseWithRmsNormsWithoutBiasesAndWithAnOutputOfItsOwn) {
 }
 
 TEST(T5Model, SoAreThoseWithRecompute) {
-  expect_loss_and_gradients(awkward_config(), {Method::kUniform, 2});
-  expect_loss_and_gradients(awkward_config(), {Method::kUniform, 4});
-  for (int64_t layers = 1; layers <= 4; ++layers) expect_loss_and_gradients(awkward_config(), {Method::kBlock, layers});
+  expect_loss_and_gradients(awkward_config(), {Kind::kUniform, 2});
+  expect_loss_and_gradients(awkward_config(), {Kind::kUniform, 4});
+  for (int64_t layers = 1; layers <= 4; ++layers) expect_loss_and_gradients(awkward_config(), {Kind::kBlock, layers});
 }
 
 // With dropout in every place: the second run of a layer draws the masks of the first.
@@ -239,11 +239,11 @@ TEST(T5Model, RecomputeChangesNoBit) {
   const tensor::Batch batch = make_t5_batch(awkward_samples(), kPad);
   WholeT5 plain(config);
   const double loss = plain.train(batch);
-  for (const pipeline::RecomputePlan& recompute : {pipeline::RecomputePlan{Method::kUniform, 1},
-                                                   {Method::kUniform, 2},
-                                                   {Method::kUniform, 5},
-                                                   {Method::kBlock, 2},
-                                                   {Method::kBlock, 4}}) {
+  for (const plan::Recompute& recompute : {plan::Recompute{Kind::kUniform, 1},
+                                                   {Kind::kUniform, 2},
+                                                   {Kind::kUniform, 5},
+                                                   {Kind::kBlock, 2},
+                                                   {Kind::kBlock, 4}}) {
     WholeT5 again(config, recompute);
     EXPECT_EQ(again.train(batch), loss);
     for (size_t i = 0; i < plain.params.params().size(); ++i)

@@ -164,7 +164,7 @@ std::map<std::string, ZipEntry> read_zip_directory(const InputFile& file) {
       refuse_file("zip entry '", name, "': expected ", size, " bytes at byte ", begin, ", the file has ",
                   file.size_bytes());
     if (!entries.emplace(name, ZipEntry{begin, size, number_at<uint32_t>(bytes, at + 16)}).second)
-      refuse_file("zip entry '", name, "': stands there twice");
+      refuse_file("zip entry '", name, "': occurs twice");
     extents.push_back({local, begin + size, name});
     at += entry_bytes;
   }

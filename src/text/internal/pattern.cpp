@@ -96,7 +96,7 @@ std::string describe_compile_error(int error) {
     case PCRE2_ERROR_MISSING_CLOSING_PARENTHESIS: return "a parenthesis is not closed";
     case PCRE2_ERROR_UNMATCHED_CLOSING_PARENTHESIS: return "a parenthesis is closed that was not opened";
     case PCRE2_ERROR_MISSING_SQUARE_BRACKET: return "a square bracket is not closed";
-    case PCRE2_ERROR_QUANTIFIER_INVALID: return "nothing stands before a quantifier";
+    case PCRE2_ERROR_QUANTIFIER_INVALID: return "nothing precedes a quantifier";
     case PCRE2_ERROR_QUANTIFIER_OUT_OF_ORDER: return "the numbers of a quantifier are out of order";
     case PCRE2_ERROR_QUANTIFIER_TOO_BIG: return "the number of a quantifier is over 65,535";
     case PCRE2_ERROR_CLASS_RANGE_ORDER: return "a range in square brackets is out of order";
