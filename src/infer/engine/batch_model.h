@@ -21,8 +21,8 @@ struct TokenRun {
 };
 
 struct BatchModelShape {
-  int64_t vocab_size = 0;     // ids that mean something; a row of logits has no more
-  int64_t page_tokens = 0;    // a power of two
+  int64_t vocab_size = 0;   // ids that mean something; a row of logits has no more
+  int64_t page_tokens = 0;  // a power of two
   int64_t num_pages = 0;
   int64_t max_positions = 0;  // that the model has learned; 0: any
   bool whole_prompt = false;  // prompts are run as `whole`, so they are neither chunked nor shared
