@@ -75,8 +75,7 @@ std::string name_list(const std::vector<std::string>& names) {
 std::string describe_folder(const std::string& folder) {
   const std::vector<std::string> inside = prefixes_beside(std::filesystem::path(folder) / "any");
   if (inside.empty())
-    return concat("'", folder,
-                  "' is a folder without a token file (.bin with .idx). Make them with 'espalier ",
+    return concat("'", folder, "' is a folder without a token file (.bin with .idx). Make them with 'espalier ",
                   "preprocess'.");
   return concat("'", folder, "' is a folder. Give a data set in it, without .bin or .idx: ", name_list(inside));
 }

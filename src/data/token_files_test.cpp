@@ -98,9 +98,8 @@ TEST(TokenFiles, SaysWhatAFolderHolds) {
   TestFolder folder;
   std::filesystem::create_directories(folder / "sets");
   for (const std::string& path : {folder / "sets", folder / "sets/"})
-    EXPECT_EQ(describe_missing(path),
-              concat("'", path, "' is a folder without a token file (.bin with .idx). ",
-                     "Make them with 'espalier preprocess'."));
+    EXPECT_EQ(describe_missing(path), concat("'", path, "' is a folder without a token file (.bin with .idx). ",
+                                             "Make them with 'espalier preprocess'."));
   write_pair(folder, "sets/x.idx", "sets/x.bin");
   EXPECT_EQ(describe_missing(folder / "sets"), concat("'", folder / "sets", "' is a folder. Give a data set in it, ",
                                                       "without .bin or .idx: ", folder / "sets/x"));

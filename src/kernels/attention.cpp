@@ -15,6 +15,7 @@
 #include "kernels/device_ops.h"
 #include "kernels/internal/attention_problem.h"
 #include "kernels/internal/drop_threshold.h"
+#include "kernels/paged_attention.h"
 #include "tensor/rng.h"
 #include "tensor/saved.h"
 
@@ -358,6 +359,7 @@ at::Tensor cross_attention_without_graph(const Projections& from, const Attentio
 
 at::Tensor attention(const at::Tensor& qkv, const AttentionContext& context, Heads heads, int64_t layer) {
   check_self(qkv, context, heads);
+  if (context.pages != nullptr) return paged_attention(qkv, context, heads, layer);
   if (context.cache != nullptr) return cached_attention({qkv, {}, heads}, context, layer);
   if (!builds_graph(qkv) && !builds_graph(context.relative_bias))
     return attend({qkv, {}, heads}, context, layer, false).result;

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "kernels/captured.h"
+#include "kernels/device_ops.h"
 #include "kernels/matmul.h"
+#include "kernels/row_product.h"
 #include "tensor/saved.h"
 
 namespace espalier::kernels {
@@ -22,6 +24,10 @@ at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 at::Tensor compute(const at::Tensor& x, const Param& weight, const Param* bias) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.value.size(0);
+  // A weight that is not learnt belongs to a model in use, where a row's bits must not depend on the other rows.
+  if (!weight.has_grad() && device_ops(x) == nullptr)
+    return row_product(as_rows(x), weight.value, bias == nullptr ? at::Tensor() : bias->value, x.scalar_type())
+        .view(shape);
   return matmul_forward(as_rows(x), weight.value, bias == nullptr ? at::Tensor() : bias->value).view(shape);
 }
 

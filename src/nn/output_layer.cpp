@@ -5,6 +5,7 @@
 
 #include "dist/collectives.h"
 #include "kernels/linear_cross_entropy.h"
+#include "kernels/row_product.h"
 #include "spec/shard.h"
 
 namespace espalier::nn {
@@ -46,6 +47,13 @@ OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& lab
 
 at::Tensor OutputLayer::logits(const at::Tensor& x) const {
   const at::NoGradGuard no_grad;
+  if (!weight_.has_grad() && x.is_cpu()) {  // of a model in use: kernels/row_product.h
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight_.value.size(0);
+    return kernels::row_product(x.reshape({-1, x.size(-1)}), weight_.value,
+                                bias_ == nullptr ? at::Tensor() : bias_->value, at::kFloat)
+        .view(shape);
+  }
   const at::Tensor logits = at::matmul(x, weight_.value.t()).to(at::kFloat);
   return bias_ == nullptr ? logits : logits + bias_->value;
 }

@@ -32,6 +32,23 @@ struct KeyValueCache {
   }
 };
 
+// Keys and values of many sequences in pages, and the tokens of one pass, which belong to several of them: one row of
+// b = 1 in which token i is `tokens[i]`. The layers write the keys and values of these tokens to their pages.
+struct PagedKeyValues {
+  struct Layer {
+    at::Tensor keys, values;  // [pages, groups, page_tokens, head size], compute type
+  };
+  struct Token {
+    const int32_t* pages = nullptr;  // of its sequence, in order
+    int32_t position = 0;            // in its sequence
+    int32_t last_key = 0;            // the last position that it sees
+  };
+  std::vector<Layer> layers;
+  int64_t page_tokens = 0;
+  int64_t capacity = 0;  // tokens of the longest sequence that there can be
+  std::vector<Token> tokens;
+};
+
 struct AttentionContext {
   // Until where a query sees keys: kCausal to its own position, kFull to the last key of its row.
   enum class Mask { kCausal, kFull };
@@ -59,6 +76,7 @@ struct AttentionContext {
   // gradient is the sum over all rows of the batch.
   at::Tensor relative_bias;
   KeyValueCache* cache = nullptr;
+  PagedKeyValues* pages = nullptr;  // with it `mask`, first_key, last_key and `cache` are not read
 
   // Dropout of attention probabilities: site = layer, counter = sample number, global head, query, key / 4.
   double dropout = 0;

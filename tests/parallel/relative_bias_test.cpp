@@ -204,9 +204,9 @@ void expect_checked(const spec::GridShape& shape, const Case& test) {
 }
 
 constexpr Recompute kRecomputes[] = {{Recompute::Kind::kNone, 1},
-                                         {Recompute::Kind::kUniform, 1},
-                                         {Recompute::Kind::kUniform, 2},
-                                         {Recompute::Kind::kBlock, 1}};
+                                     {Recompute::Kind::kUniform, 1},
+                                     {Recompute::Kind::kUniform, 2},
+                                     {Recompute::Kind::kBlock, 1}};
 
 TEST(RelativeBias, OneTableForAllLayersIsItsFormulaWithRecomputeAndWithout) {
   for (const int64_t length : {1, 7, 33, 70})

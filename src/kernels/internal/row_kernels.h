@@ -158,6 +158,35 @@ struct SoftmaxSums {
   float label_logit = 0;
 };
 
+// y = x weight^T + bias; each element is summed in an order that depends on `inputs` alone.
+struct RowProduct {
+  const void* x;       // [tokens, inputs]
+  const void* weight;  // [outputs, inputs]
+  const void* bias;    // [outputs] or nullptr
+  void* y;             // [tokens, outputs]
+  int64_t tokens, outputs, inputs;
+  bool fp32_result;  // else of the compute type
+};
+inline constexpr int64_t kProductBlock = 16;  // outputs of one call, but for the last
+
+inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 4;
+struct PagedToken {
+  const int32_t* pages;
+  int32_t position, first_key, last_key;
+};
+// Attention of tokens to the pages of their sequences (kernels/paged_attention.h).
+struct PagedAttention {
+  const void* qkv;  // [tokens][group][its query heads, key, value][head_size]
+  void* result;     // [tokens][query head][head_size]
+  void* keys;       // [page][group][page_tokens][head_size]
+  void* values;
+  const PagedToken* tokens;
+  int64_t groups, queries;  // of a group
+  int64_t head_size, page_tokens;
+  float scale;
+  const float* slopes;  // of each query head; nullptr: none
+};
+
 // Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).
 struct TypedRowKernels {
   void (*layer_norm_forward)(const LayerNormForward&, int64_t first, int64_t last);
@@ -172,6 +201,10 @@ struct TypedRowKernels {
   ActivationKernels activations[kActivationFunctions];  // in the order of ActivationFunction
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   void (*adam)(const AdamElements&, int64_t first, int64_t last);
+  void (*row_product)(const RowProduct&, int64_t block);
+  void (*append_to_pages)(const PagedAttention&, int64_t first, int64_t last);
+  // Of `count` tokens (1 or kPagedTile) of one sequence from `first` on, and one query head.
+  void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
   void (*softmax_accumulate)(const LogitRow&, SoftmaxSums* sums);
@@ -202,6 +235,9 @@ const RowKernels& row_kernels();
 }
 namespace avx512 {
 const RowKernels& row_kernels();
+}
+namespace avx512bf16 {
+void row_product_bf16(const RowProduct& product, int64_t block);
 }
 
 }  // namespace espalier::kernels

@@ -5,8 +5,10 @@
 #include "kernels/internal/adam_rows.h"
 #include "kernels/internal/dropout_rows.h"
 #include "kernels/internal/layer_norm_rows.h"
+#include "kernels/internal/paged_attention_rows.h"
 #include "kernels/internal/rms_norm_rows.h"
 #include "kernels/internal/rotary_rows.h"
+#include "kernels/internal/row_product_rows.h"
 #include "kernels/internal/softmax_rows.h"
 
 namespace espalier::kernels {
@@ -34,6 +36,9 @@ constexpr TypedRowKernels typed_row_kernels() {
                           activation_kernels<V, T, Silu<V>>(), activation_kernels<V, T, Identity<V>>()},
           .dropout = dropout_rows<V, T>,
           .adam = adam_elements<V, T>,
+          .row_product = row_product<V, T>,
+          .append_to_pages = append_to_pages<T>,
+          .paged_attention = paged_attention<V, T>,
           .column_sums = column_sums<V, T>,
           .add_to_row = add_to_row<V, T>,
           .softmax_accumulate = softmax_accumulate<V, T>,

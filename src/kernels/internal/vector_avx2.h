@@ -11,6 +11,8 @@ namespace espalier::kernels::avx2 {
 
 struct Floats {
   static constexpr int64_t kWidth = 16;
+  // Rows of two matrices whose products fit into the registers at once.
+  static constexpr int kTileRows = 2, kTileColumns = 2;
   __m256 low, high;
 
   static Floats all(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }

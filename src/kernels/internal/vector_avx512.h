@@ -11,6 +11,8 @@ namespace espalier::kernels::avx512 {
 
 struct Floats {
   static constexpr int64_t kWidth = 16;
+  // Rows of two matrices whose products fit into the registers at once.
+  static constexpr int kTileRows = 4, kTileColumns = 4;
   __m512 v;
 
   static Floats all(float value) { return {_mm512_set1_ps(value)}; }

@@ -107,7 +107,11 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
                                    const Encoded*) const {
   const at::NoGradGuard no_grad;
   nn::ForwardContext context = caller;
-  set_rotary(context, positions, caller.attention.cache != nullptr ? caller.attention.cache->capacity : ids.size(1));
+  const tensor::AttentionContext& attention = caller.attention;
+  set_rotary(context, positions,
+             attention.pages != nullptr   ? attention.pages->capacity
+             : attention.cache != nullptr ? attention.cache->capacity
+                                          : ids.size(1));
   at::Tensor x = embed(ids, positions, context);
   x = layers_.forward_plain(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));

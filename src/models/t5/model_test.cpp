@@ -240,10 +240,10 @@ TEST(T5Model, RecomputeChangesNoBit) {
   WholeT5 plain(config);
   const double loss = plain.train(batch);
   for (const plan::Recompute& recompute : {plan::Recompute{Kind::kUniform, 1},
-                                                   {Kind::kUniform, 2},
-                                                   {Kind::kUniform, 5},
-                                                   {Kind::kBlock, 2},
-                                                   {Kind::kBlock, 4}}) {
+                                           {Kind::kUniform, 2},
+                                           {Kind::kUniform, 5},
+                                           {Kind::kBlock, 2},
+                                           {Kind::kBlock, 4}}) {
     WholeT5 again(config, recompute);
     EXPECT_EQ(again.train(batch), loss);
     for (size_t i = 0; i < plain.params.params().size(); ++i)

@@ -1,0 +1,141 @@
+// Attention to keys and values in pages, in vectors V of storage type T: page after page with a running maximum
+// (Milakov and Gimelshein 2018). What is computed of a token depends on its query and on the keys and values that it
+// sees, never on the tokens beside it.
+#pragma once
+
+#include "kernels/internal/row_kernels.h"
+#include "kernels/internal/vector_loops.h"
+#include "kernels/internal/vector_math.h"
+
+namespace espalier::kernels {
+
+inline int64_t page_offset(const PagedAttention& args, int64_t page, int64_t group, int64_t place) {
+  return ((page * args.groups + group) * args.page_tokens + place) * args.head_size;
+}
+
+template <class T>
+void append_to_pages(const PagedAttention& args, int64_t first, int64_t last) {
+  const int64_t parts = args.queries + 2;
+  for (int64_t token = first; token < last; ++token) {
+    const PagedToken& place = args.tokens[token];
+    const int64_t page = place.pages[place.position / args.page_tokens];
+    for (int64_t group = 0; group < args.groups; ++group) {
+      const T* const key =
+          static_cast<const T*>(args.qkv) + ((token * args.groups + group) * parts + args.queries) * args.head_size;
+      const int64_t to = page_offset(args, page, group, place.position % args.page_tokens);
+      const auto bytes = static_cast<size_t>(args.head_size) * sizeof(T);
+      __builtin_memcpy(static_cast<T*>(args.keys) + to, key, bytes);
+      __builtin_memcpy(static_cast<T*>(args.values) + to, key + args.head_size, bytes);
+    }
+  }
+}
+
+// One query on its way through the pages.
+template <class V>
+struct PagedQuery {
+  const PagedToken* token;
+  float query[kMaxPagedHeadSize];  // times the scale
+  float total[kMaxPagedHeadSize];  // of values, weighted by exp(score - largest)
+  float scores[kMaxPageTokens];    // of the page at hand, then those weights
+  float largest, sum_of_weights;
+
+  // Of the page whose first token has position `base`, the places that this query sees: first .. last.
+  int64_t first_place(int64_t base) const { return token->first_key > base ? token->first_key - base : 0; }
+  int64_t last_place(int64_t base, int64_t page_tokens) const {
+    const int64_t last = token->last_key - base;
+    return last < page_tokens ? last : page_tokens - 1;
+  }
+
+  template <class T>
+  void begin(const PagedToken& of, const T* from, int64_t head_size, float scale) {
+    token = &of;
+    for_each_vector<V>(head_size, [&](int64_t i, auto lanes) {
+      lanes.store(query + i, lanes.load(from + i) * V::all(scale));
+      lanes.store(total + i, V::all(0));
+    });
+    largest = -3e38f, sum_of_weights = 0;
+  }
+
+  template <class T>
+  void add_page(const T* values, int64_t base, const PagedAttention& args) {
+    const int64_t first = first_place(base), last = last_place(base, args.page_tokens);
+    if (first > last) return;
+    float highest = largest;
+    for (int64_t place = first; place <= last; ++place) highest = scores[place] > highest ? scores[place] : highest;
+    float shrink[V::kWidth];
+    exp(V::all(largest - highest)).store(shrink);
+    for (int64_t place = 0; place < first; ++place) scores[place] = -3e38f;
+    for (int64_t place = last + 1; place < kMaxPageTokens; ++place) scores[place] = -3e38f;
+    for (int64_t place = 0; place < kMaxPageTokens; place += V::kWidth)
+      exp(V::load(scores + place) - V::all(highest)).store(scores + place);
+    const float sum_of_page = row_sum<V>(kMaxPageTokens, [&](int64_t i, auto lanes) { return lanes.load(scores + i); });
+    sum_of_weights = sum_of_weights * shrink[0] + sum_of_page;
+    largest = highest;
+    for_each_vector<V>(args.head_size, [&](int64_t i, auto lanes) {
+      V value = lanes.load(total + i) * V::all(shrink[0]);
+      for (int64_t place = first; place <= last; ++place)
+        value = fma(V::all(scores[place]), lanes.load(values + place * args.head_size + i), value);
+      lanes.store(total + i, value);
+    });
+  }
+
+  template <class T>
+  void finish(T* result, int64_t head_size) const {
+    const V divisor = V::all(sum_of_weights > 0 ? sum_of_weights : 1);
+    for_each_vector<V>(head_size,
+                       [&](int64_t i, auto lanes) { lanes.store(result + i, lanes.load(total + i) / divisor); });
+  }
+};
+
+// Scores of a page's keys `first` .. `last` for kCount queries.
+template <class V, class T, int kCount>
+inline void score_page(PagedQuery<V>* queries, const T* keys, int64_t base, int64_t first, int64_t last,
+                       int64_t head_size, float slope) {
+  for (int64_t place = first; place <= last; ++place) {
+    V dot[kCount];
+    for (int q = 0; q < kCount; ++q) dot[q] = V::all(0);
+    for_each_vector<V>(head_size, [&](int64_t i, auto lanes) {
+      const V key = lanes.load(keys + place * head_size + i);
+      for (int q = 0; q < kCount; ++q) dot[q] = fma(lanes.load(queries[q].query + i), key, dot[q]);
+    });
+    for (int q = 0; q < kCount; ++q)
+      queries[q].scores[place] = sum(dot[q]) + slope * static_cast<float>(base + place - queries[q].token->position);
+  }
+}
+
+template <class V, class T, int kCount>
+void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t head) {
+  PagedQuery<V> queries[kCount];
+  const int64_t group = head / args.queries, member = head % args.queries;
+  int64_t first_key = args.tokens[first_token].first_key, last_key = -1;
+  for (int64_t q = 0; q < kCount; ++q) {
+    const PagedToken& token = args.tokens[first_token + q];
+    const int64_t from = ((first_token + q) * args.groups + group) * (args.queries + 2) + member;
+    queries[q].begin(token, static_cast<const T*>(args.qkv) + from * args.head_size, args.head_size, args.scale);
+    first_key = token.first_key < first_key ? token.first_key : first_key;
+    last_key = token.last_key > last_key ? token.last_key : last_key;
+  }
+  const float slope = args.slopes == nullptr ? 0 : args.slopes[head];
+  const int32_t* const pages = args.tokens[first_token].pages;
+  for (int64_t page = first_key / args.page_tokens; page * args.page_tokens <= last_key; ++page) {
+    const int64_t base = page * args.page_tokens, offset = page_offset(args, pages[page], group, 0);
+    const int64_t last = last_key - base < args.page_tokens ? last_key - base : args.page_tokens - 1;
+    score_page<V, T, kCount>(queries, static_cast<const T*>(args.keys) + offset, base,
+                             first_key > base ? first_key - base : 0, last, args.head_size, slope);
+    for (int q = 0; q < kCount; ++q) queries[q].add_page(static_cast<const T*>(args.values) + offset, base, args);
+  }
+  for (int64_t q = 0; q < kCount; ++q)
+    queries[q].finish(
+        static_cast<T*>(args.result) + ((first_token + q) * args.groups * args.queries + head) * args.head_size,
+        args.head_size);
+}
+
+template <class V, class T>
+void paged_attention(const PagedAttention& args, int64_t first, int64_t count, int64_t head) {
+  if (count == kPagedTile)
+    attend_to_pages<V, T, kPagedTile>(args, first, head);
+  else
+    attend_to_pages<V, T, 1>(args, first, head);
+}
+
+}  // namespace espalier::kernels

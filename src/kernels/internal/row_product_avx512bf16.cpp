@@ -1,0 +1,95 @@
+// Products of rows of bf16 by the instruction for pairs of them: 32 inputs at a time.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/internal/row_kernels.h"
+
+namespace espalier::kernels::avx512bf16 {
+namespace {
+
+constexpr int64_t kPairs = 32;
+constexpr int kRowsOfTile = 4, kColumnsOfTile = 4;
+
+__m512bh load(const uint16_t* from, __mmask32 lanes) {
+  return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(lanes, from));
+}
+
+float sum(__m512 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+template <int kRows, int kColumns>
+inline void add_products(const uint16_t* x, const uint16_t* weight, int64_t inputs, __mmask32 lanes,
+                         __m512 (&total)[kRows][kColumns]) {
+  __m512bh left[kRows];
+  for (int r = 0; r < kRows; ++r) left[r] = load(x + r * inputs, lanes);
+  for (int c = 0; c < kColumns; ++c) {
+    const __m512bh right = load(weight + c * inputs, lanes);
+    for (int r = 0; r < kRows; ++r) total[r][c] = _mm512_dpbf16_ps(total[r][c], left[r], right);
+  }
+}
+
+template <int kRows, int kColumns>
+inline void product_tile(const uint16_t* x, const uint16_t* weight, int64_t inputs, float (*sums)[kProductBlock],
+                         int64_t column) {
+  __m512 total[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kColumns; ++c) total[r][c] = _mm512_setzero_ps();
+  int64_t i = 0;
+  for (; i + kPairs <= inputs; i += kPairs) add_products(x + i, weight + i, inputs, ~__mmask32{0}, total);
+  if (i < inputs) add_products(x + i, weight + i, inputs, (__mmask32{1} << (inputs - i)) - 1, total);
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kColumns; ++c) sums[r][column + c] = sum(total[r][c]);
+}
+
+__m512 widen(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
+
+// To nearest even, with denormal numbers kept and NaN as NaN.
+__m256i narrow(__m512 value) {
+  const __m512i bits = _mm512_castps_si512(value);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0)));
+}
+
+template <int kRows>
+inline void product_rows(const RowProduct& args, int64_t token, int64_t output, int64_t count) {
+  float sums[kRows][kProductBlock];
+  const uint16_t* const x = static_cast<const uint16_t*>(args.x) + token * args.inputs;
+  const uint16_t* const weight = static_cast<const uint16_t*>(args.weight) + output * args.inputs;
+  int64_t column = 0;
+  for (; column + kColumnsOfTile <= count; column += kColumnsOfTile)
+    product_tile<kRows, kColumnsOfTile>(x, weight + column * args.inputs, args.inputs, sums, column);
+  for (; column < count; ++column) product_tile<kRows, 1>(x, weight + column * args.inputs, args.inputs, sums, column);
+  const __mmask16 lanes = static_cast<__mmask16>((1U << count) - 1);
+  for (int64_t r = 0; r < kRows; ++r) {
+    __m512 value = _mm512_maskz_loadu_ps(lanes, sums[r]);
+    if (args.bias != nullptr)
+      value = _mm512_add_ps(value,
+                            widen(_mm256_maskz_loadu_epi16(lanes, static_cast<const uint16_t*>(args.bias) + output)));
+    const int64_t place = (token + r) * args.outputs + output;
+    if (args.fp32_result)
+      _mm512_mask_storeu_ps(static_cast<float*>(args.y) + place, lanes, value);
+    else
+      _mm256_mask_storeu_epi16(static_cast<uint16_t*>(args.y) + place, lanes, narrow(value));
+  }
+}
+
+}  // namespace
+
+void row_product_bf16(const RowProduct& args, int64_t block) {
+  const int64_t output = block * kProductBlock;
+  const int64_t count = args.outputs - output < kProductBlock ? args.outputs - output : kProductBlock;
+  int64_t token = 0;
+  for (; token + kRowsOfTile <= args.tokens; token += kRowsOfTile)
+    product_rows<kRowsOfTile>(args, token, output, count);
+  for (; token < args.tokens; ++token) product_rows<1>(args, token, output, count);
+}
+
+}  // namespace espalier::kernels::avx512bf16

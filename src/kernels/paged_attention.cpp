@@ -1,0 +1,85 @@
+#include "kernels/paged_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/internal/row_dispatch.h"
+
+namespace espalier::kernels {
+namespace {
+
+struct Tile {
+  int64_t first = 0, count = 0;
+};
+
+// Neighbours of one sequence together.
+std::vector<Tile> tiles_of(const std::vector<PagedToken>& tokens) {
+  std::vector<Tile> tiles;
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  for (int64_t first = 0; first < count;) {
+    int64_t alike = 1;
+    while (alike < kPagedTile && first + alike < count &&
+           tokens[static_cast<size_t>(first + alike)].pages == tokens[static_cast<size_t>(first)].pages)
+      ++alike;
+    tiles.push_back({first, alike == kPagedTile ? alike : 1});
+    first += tiles.back().count;
+  }
+  return tiles;
+}
+
+std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
+  std::vector<PagedToken> tokens;
+  for (const tensor::PagedKeyValues::Token& token : context.pages->tokens) {
+    const int64_t first = context.window == 0 ? 0 : std::max<int64_t>(0, token.position - context.window + 1);
+    tokens.push_back({token.pages, token.position, static_cast<int32_t>(first), token.last_key});
+  }
+  return tokens;
+}
+
+}  // namespace
+
+at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer) {
+  const tensor::PagedKeyValues& pages = *context.pages;
+  ESPALIER_CHECK(qkv.is_cpu() && qkv.size(1) == 1 && qkv.size(0) == static_cast<int64_t>(pages.tokens.size()),
+                 "qkv is ", qkv.sizes(), " of ", pages.tokens.size(), " tokens");
+  ESPALIER_CHECK(!context.relative_bias.defined() && context.dropout == 0, "not taken");
+  const tensor::PagedKeyValues::Layer& kept = pages.layers.at(static_cast<size_t>(layer));
+  const int64_t head_size = kept.keys.size(3);
+  ESPALIER_CHECK(qkv.size(2) == heads.columns(head_size) && kept.keys.size(1) == heads.groups &&
+                     kept.keys.scalar_type() == qkv.scalar_type() && head_size <= kMaxPagedHeadSize &&
+                     pages.page_tokens <= kMaxPageTokens,
+                 "pages are ", kept.keys.sizes(), ", qkv is ", qkv.sizes());
+  const std::vector<PagedToken> tokens = tokens_of(context);
+  const at::Tensor result = at::empty({qkv.size(0), 1, heads.query_columns(head_size)}, qkv.options());
+  const PagedAttention args{
+      .qkv = qkv.const_data_ptr(),
+      .result = result.data_ptr(),
+      .keys = kept.keys.data_ptr(),
+      .values = kept.values.data_ptr(),
+      .tokens = tokens.data(),
+      .groups = heads.groups,
+      .queries = heads.per_group(),
+      .head_size = head_size,
+      .page_tokens = pages.page_tokens,
+      .scale = static_cast<float>(context.scale.value_or(1 / std::sqrt(static_cast<double>(head_size)))),
+      .slopes = context.alibi_slopes.defined() ? context.alibi_slopes.const_data_ptr<float>() : nullptr};
+  const TypedRowKernels& kernels = row_kernels(qkv.scalar_type());
+  kernels.append_to_pages(args, 0, qkv.size(0));
+  const std::vector<Tile> tiles = tiles_of(tokens);
+  const int64_t num_tiles = static_cast<int64_t>(tiles.size());
+  // Tiles inside of heads: neighbours read the same keys and values.
+  at::parallel_for(0, num_tiles * heads.queries, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Tile& tile = tiles[static_cast<size_t>(i % num_tiles)];
+      kernels.paged_attention(args, tile.first, tile.count, i / num_tiles);
+    }
+  });
+  return result;
+}
+
+}  // namespace espalier::kernels

@@ -1,0 +1,19 @@
+// Attention of the tokens of several sequences to keys and values in pages (Kwon et al. 2023), without a graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "kernels/heads.h"
+#include "tensor/attention_context.h"
+
+namespace espalier::kernels {
+
+// qkv: [tokens, 1, heads.columns(head_size)], compute type, contiguous, on the CPU; token i is
+// context.pages->tokens[i]. Its keys and values go to its page of layer `layer`, then it attends to the positions that
+// it sees: scale, window and slopes are the context's; a bias by distance is not taken. Result: [tokens, 1,
+// heads.queries * head_size]; a token's row depends on its query and those keys and values alone, to the last bit.
+at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer);
+
+}  // namespace espalier::kernels

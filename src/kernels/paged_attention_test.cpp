@@ -1,0 +1,179 @@
+#include "kernels/paged_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "kernels/attention.h"
+#include "kernels/dispatch.h"
+#include "kernels/reference_test.h"
+
+namespace espalier::kernels {
+namespace paged_attention_test {
+
+using tensor::AttentionContext;
+using tensor::PagedKeyValues;
+
+constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+constexpr int64_t kPageTokens = 16, kNumPages = 24, kHeadSize = 21;
+constexpr Heads kHeads{6, 2};
+
+struct Sequence {
+  at::Tensor qkv;  // [length, columns]
+  std::vector<int32_t> pages;
+  int64_t length() const { return qkv.size(0); }
+};
+
+// Pages in no order, none shared, and what was in them before must not be seen: NaN.
+class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa>> {
+ protected:
+  void SetUp() override {
+    if (isa() > best_cpu_isa()) GTEST_SKIP() << "this machine has no " << cpu_isa_name(isa());
+    force_.emplace(isa());
+    std::vector<int32_t> order(kNumPages);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(5));
+    size_t next = 0;
+    for (const int64_t length : {1, 33, 70, 7}) {
+      Sequence sequence{reference::random({length, kHeads.columns(kHeadSize)}, type(), 10 + length), {}};
+      for (int64_t page = 0; page * kPageTokens < length; ++page) sequence.pages.push_back(order[next++]);
+      sequences_.push_back(sequence);
+    }
+    pages_.page_tokens = kPageTokens;
+    forget();
+  }
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+  CpuIsa isa() const { return std::get<1>(GetParam()); }
+
+  void forget() {
+    const auto part = [&] {
+      return at::full({kNumPages, kHeads.groups, kPageTokens, kHeadSize}, std::nan(""), type());
+    };
+    pages_.layers = {{part(), part()}};
+  }
+
+  // Runs `lengths[i]` more tokens of each sequence; results are added to `results`.
+  void run(const AttentionContext& context, std::vector<int64_t>& done, const std::vector<int64_t>& lengths, bool whole,
+           std::vector<std::vector<at::Tensor>>& results) {
+    std::vector<at::Tensor> rows;
+    pages_.tokens.clear();
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      if (lengths[i] == 0) continue;
+      rows.push_back(sequences_[i].qkv.narrow(0, done[i], lengths[i]));
+      for (int64_t token = done[i]; token < done[i] + lengths[i]; ++token)
+        pages_.tokens.push_back({sequences_[i].pages.data(), static_cast<int32_t>(token),
+                                 static_cast<int32_t>(whole ? lengths[i] - 1 : token)});
+    }
+    AttentionContext with_pages = context;
+    with_pages.pages = &pages_;
+    const at::Tensor result = paged_attention(at::cat(rows).unsqueeze(1).contiguous(), with_pages, kHeads, 0);
+    int64_t row = 0;
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      if (lengths[i] == 0) continue;
+      results[i].push_back(result.select(1, 0).narrow(0, row, lengths[i]));
+      row += lengths[i], done[i] += lengths[i];
+    }
+  }
+
+  // In pieces of at most `most` tokens; the sequences take turns when `together` is not set.
+  std::vector<at::Tensor> attend(const AttentionContext& context, int64_t most, bool together, bool whole = false) {
+    forget();
+    std::vector<int64_t> done(sequences_.size(), 0);
+    std::vector<std::vector<at::Tensor>> results(sequences_.size());
+    for (size_t turn = 0;; ++turn) {
+      std::vector<int64_t> lengths(sequences_.size(), 0);
+      int64_t left = 0;
+      for (size_t i = 0; i < sequences_.size(); ++i) {
+        left += sequences_[i].length() - done[i];
+        if (together || i == turn % sequences_.size()) lengths[i] = std::min(most, sequences_[i].length() - done[i]);
+      }
+      if (left == 0) break;
+      if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) > 0) run(context, done, lengths, whole, results);
+    }
+    std::vector<at::Tensor> joined;
+    for (const auto& parts : results) joined.push_back(at::cat(parts));
+    return joined;
+  }
+
+  std::optional<ForceCpuIsa> force_;
+  std::vector<Sequence> sequences_;
+  PagedKeyValues pages_;
+};
+
+// softmax(scale q k + slope (j - i)) v in double, head by head.
+at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool whole) {
+  const int64_t length = qkv.size(0), queries = kHeads.per_group();
+  const at::Tensor x = qkv.to(at::kDouble).view({length, kHeads.groups, queries + 2, kHeadSize});
+  at::Tensor result = at::empty({length, kHeads.queries, kHeadSize}, at::kDouble);
+  const at::Tensor place = at::arange(length), distance = place.unsqueeze(0) - place.unsqueeze(1);  // key - query
+  at::Tensor hidden = whole ? at::zeros({length, length}, at::kBool) : distance > 0;
+  if (context.window > 0) hidden = hidden.logical_or(distance <= -context.window);
+  for (int64_t head = 0; head < kHeads.queries; ++head) {
+    const int64_t group = head / queries;
+    const at::Tensor q = x.select(1, group).select(1, head % queries), k = x.select(1, group).select(1, queries),
+                     v = x.select(1, group).select(1, queries + 1);
+    at::Tensor scores = q.mm(k.t()) * context.scale.value_or(1 / std::sqrt(double{kHeadSize}));
+    if (context.alibi_slopes.defined()) scores = scores + distance * context.alibi_slopes[head].item<double>();
+    result.select(1, head).copy_(at::softmax(scores.masked_fill(hidden, -INFINITY), 1).mm(v));
+  }
+  return result.view({length, -1});
+}
+
+std::vector<std::pair<const char*, AttentionContext>> contexts() {
+  AttentionContext alibi, window, scaled;
+  alibi.alibi_slopes = alibi_slopes(kHeads.queries);
+  window.window = 9;
+  scaled.scale = 0.7;
+  return {{"causal", {}}, {"ALiBi", alibi}, {"window", window}, {"scale", scaled}};
+}
+
+TEST_P(PagedAttentionTest, IsAttentionInDouble) {
+  const double bound = type() == at::kFloat ? 2e-6 : type() == at::kHalf ? 2e-3 : 2e-2;
+  for (const auto& [name, context] : contexts())
+    for (const bool whole : {false, true}) {
+      if (whole && context.window > 0) continue;
+      const std::vector<at::Tensor> results = attend(context, 100, /*together=*/true, whole);
+      for (size_t i = 0; i < results.size(); ++i) {
+        const at::Tensor expected = plain(sequences_[i].qkv, context, whole);
+        EXPECT_LT((results[i].to(at::kDouble) - expected).abs().max().item<double>(),
+                  bound * std::max(1.0, expected.abs().max().item<double>()))
+            << name << " " << whole << " " << i;
+      }
+    }
+}
+
+TEST_P(PagedAttentionTest, NeitherCutsNorNeighboursNorThreadsChangeABit) {
+  const int threads = at::get_num_threads();
+  for (const auto& [name, context] : contexts()) {
+    at::set_num_threads(threads);
+    const std::vector<at::Tensor> expected = attend(context, 100, /*together=*/true);
+    for (const int count : {1, 3})
+      for (const int64_t most : {1, 3, 7, 16, 33})
+        for (const bool together : {false, true}) {
+          at::set_num_threads(count);
+          const std::vector<at::Tensor> results = attend(context, most, together);
+          for (size_t i = 0; i < results.size(); ++i)
+            EXPECT_EQ(std::memcmp(results[i].contiguous().const_data_ptr(), expected[i].contiguous().const_data_ptr(),
+                                  expected[i].nbytes()),
+                      0)
+                << name << " " << most << " " << together << " " << i;
+        }
+  }
+  at::set_num_threads(threads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, PagedAttentionTest,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                                          testing::ValuesIn(kLevels)),
+                         [](const auto& info) {
+                           return std::string(c10::toString(std::get<0>(info.param))) + "_" +
+                                  cpu_isa_name(std::get<1>(info.param));
+                         });
+
+}  // namespace paged_attention_test
+}  // namespace espalier::kernels

@@ -1,0 +1,45 @@
+#include "kernels/row_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/dispatch.h"
+#include "kernels/internal/row_dispatch.h"
+
+namespace espalier::kernels {
+namespace {
+
+constexpr int64_t kMinProductsPerThread = 1 << 16;
+
+}  // namespace
+
+at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType result) {
+  const at::ScalarType type = x.scalar_type();
+  ESPALIER_CHECK(x.is_cpu() && x.dim() == 2 && x.is_contiguous() && weight.is_contiguous() &&
+                     x.size(1) == weight.size(1) && weight.scalar_type() == type,
+                 "x is ", x.sizes(), ", weight ", weight.sizes());
+  ESPALIER_CHECK(!bias.defined() || (bias.is_contiguous() && bias.scalar_type() == type), "bias");
+  ESPALIER_CHECK(result == type || result == at::kFloat, "result ", result);
+  const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(result));
+  const RowProduct args{.x = x.const_data_ptr(),
+                        .weight = weight.const_data_ptr(),
+                        .bias = bias.defined() ? bias.const_data_ptr() : nullptr,
+                        .y = y.data_ptr(),
+                        .tokens = x.size(0),
+                        .outputs = weight.size(0),
+                        .inputs = x.size(1),
+                        .fp32_result = result == at::kFloat};
+  const auto multiply = type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16 ? avx512bf16::row_product_bf16
+                                                                                  : row_kernels(type).row_product;
+  const int64_t products = std::max<int64_t>(1, args.tokens * args.inputs * kProductBlock);
+  at::parallel_for(0, (args.outputs + kProductBlock - 1) / kProductBlock,
+                   std::max<int64_t>(1, kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {
+                     for (int64_t block = begin; block < end; ++block) multiply(args, block);
+                   });
+  return y;
+}
+
+}  // namespace espalier::kernels

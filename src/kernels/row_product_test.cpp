@@ -1,0 +1,78 @@
+#include "kernels/row_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "kernels/dispatch.h"
+#include "kernels/reference_test.h"
+
+namespace espalier::kernels {
+namespace row_product_test {
+
+constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+
+class RowProduct : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa>> {
+ protected:
+  void SetUp() override {
+    if (std::get<1>(GetParam()) > best_cpu_isa())
+      GTEST_SKIP() << "this machine has no " << cpu_isa_name(best_cpu_isa());
+  }
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+  CpuIsa isa() const { return std::get<1>(GetParam()); }
+};
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(), a.nbytes()) == 0;
+}
+
+TEST_P(RowProduct, IsTheProductOfDoubles) {
+  const ForceCpuIsa force(isa());
+  for (const auto& [tokens, inputs, outputs] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {1, 1, 1}, {1, 7, 33}, {7, 33, 1}, {5, 65, 16}, {33, 130, 47}})
+    for (const at::ScalarType result : {type(), at::kFloat}) {
+      const at::Tensor x = reference::random({tokens, inputs}, type(), 1),
+                       weight = reference::random({outputs, inputs}, type(), 2),
+                       bias = reference::random({outputs}, type(), 3);
+      const at::Tensor a = x.to(at::kDouble), w = weight.to(at::kDouble), b = bias.to(at::kDouble);
+      const at::Tensor expected = a.mm(w.t()), size = a.abs().mm(w.abs().t());
+      reference::expect_within(row_product(x, weight, {}, result), expected,
+                               reference::product_bound(expected, size, inputs, result), "without bias");
+      reference::expect_within(row_product(x, weight, bias, result), expected + b,
+                               reference::product_bound(expected + b, size + b.abs(), inputs, result), "with bias");
+    }
+}
+
+// A row has the same bits alone, at every place among others, and with any number of threads.
+TEST_P(RowProduct, ARowDependsOnItselfAlone) {
+  const ForceCpuIsa force(isa());
+  constexpr int64_t kTokens = 37, kInputs = 77, kOutputs = 45;
+  const at::Tensor x = reference::random({kTokens, kInputs}, type(), 1),
+                   weight = reference::random({kOutputs, kInputs}, type(), 2);
+  const int threads = at::get_num_threads();
+  const at::Tensor whole = row_product(x, weight, {}, at::kFloat);
+  for (const int count : {1, 3}) {
+    at::set_num_threads(count);
+    for (const int64_t length : {1, 2, 3, 4, 5, 7, 33})
+      for (int64_t first = 0; first + length <= kTokens; first += length)
+        EXPECT_TRUE(same_bits(row_product(x.narrow(0, first, length).contiguous(), weight, {}, at::kFloat),
+                              whole.narrow(0, first, length)))
+            << first << " " << length;
+  }
+  at::set_num_threads(threads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RowProduct,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                                          testing::ValuesIn(kLevels)),
+                         [](const auto& info) {
+                           return std::string(c10::toString(std::get<0>(info.param))) + "_" +
+                                  cpu_isa_name(std::get<1>(info.param));
+                         });
+
+}  // namespace row_product_test
+}  // namespace espalier::kernels
