@@ -30,8 +30,14 @@ std::vector<int32_t> keep_top_k(const float* logits, int64_t count, int64_t top_
   return ids;
 }
 
-void keep_top_p(const float* logits, const SamplingConfig& config, std::vector<int32_t>& ids) {
-  if (config.top_p <= 0 || config.top_p >= 1) return;
+double top_p_at(const SamplingConfig& config, int64_t position) {
+  if (config.top_p_decay <= 0) return config.top_p;
+  const double decayed = config.top_p * std::pow(config.top_p_decay, static_cast<double>(position));
+  return std::max({config.top_p_bound, decayed, std::numeric_limits<double>::min()});  // 0 would be off
+}
+
+void keep_top_p(const float* logits, double top_p, const SamplingConfig& config, std::vector<int32_t>& ids) {
+  if (top_p <= 0 || top_p >= 1) return;
   const auto likelier = [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
   std::sort(ids.begin(), ids.end(), likelier);
   const double largest = logits[ids[0]];
@@ -40,7 +46,7 @@ void keep_top_p(const float* logits, const SamplingConfig& config, std::vector<i
       std::accumulate(ids.begin(), ids.end(), 0.0, [&](double sum, int32_t id) { return sum + weight(id); });
   double cumulative = 0;
   size_t kept = 0;
-  while (kept < ids.size() && cumulative <= config.top_p * total) cumulative += weight(ids[kept++]);
+  while (kept < ids.size() && cumulative <= top_p * total) cumulative += weight(ids[kept++]);
   ids.resize(kept);
 }
 
@@ -106,7 +112,7 @@ int32_t draw_token(const float* logits, int64_t vocab_size, const SamplingConfig
   if (is_greedy(config)) return best;
   const double largest = logits[best];
   std::vector<int32_t> ids = keep_top_k(logits, vocab_size, config.top_k);
-  keep_top_p(logits, config, ids);
+  keep_top_p(logits, top_p_at(config, position), config, ids);
   keep_min_p(logits, largest, config, ids);
   std::vector<double> cumulative;
   double sum = 0;

@@ -13,6 +13,8 @@ struct SamplingConfig {
   double temperature = 1.0;       // 0: greedy
   int64_t top_k = 0;              // 0: all; 1: greedy
   double top_p = 0;               // 0: off; else the smallest set of tokens whose probability reaches it
+  double top_p_decay = 0;         // 0: off; else top_p is multiplied by it after each token of the text
+  double top_p_bound = 0;         // what top_p does not fall below then
   double min_p = 0;               // 0: off; else tokens whose probability is at least this share of the largest
   double repetition_penalty = 1;  // of tokens of the prompt and the text: positive logits / it, others * it
   double frequency_penalty = 0;   // taken from a token's logit for each time that the text has it

@@ -140,6 +140,22 @@ TEST(SampleToken, DrawsAllThatTheFiltersLeaveAndNothingElse) {
   }
 }
 
+// 0.9 keeps four of 0.5, 0.25, 0.15, 0.07, 0.03; 0.9 * 0.8^2 = 0.576 two; 0.9 * 0.8^3 = 0.46 one, unless it is bound.
+TEST(SampleToken, TopPDecaysDownToItsBound) {
+  const auto drawn_at = [](int64_t position, double bound) {
+    std::set<int32_t> drawn;
+    for (int64_t row = 0; row < 500; ++row)
+      drawn.insert(draw_token(logits().data(), kVocabulary, {.top_p = 0.9, .top_p_decay = 0.8, .top_p_bound = bound},
+                              row, position));
+    return drawn.size();
+  };
+  EXPECT_EQ(drawn_at(0, 0), 4u);
+  EXPECT_EQ(drawn_at(2, 0), 2u);
+  EXPECT_EQ(drawn_at(3, 0), 1u);
+  EXPECT_EQ(drawn_at(90000, 0), 1u);
+  EXPECT_EQ(drawn_at(90, 0.55), 2u);
+}
+
 TEST(AdjustedLogits, AreThoseOfTheFormulas) {
   std::mt19937 random(5);
   for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{33}}) {

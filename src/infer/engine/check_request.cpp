@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 
@@ -71,6 +72,9 @@ void check_sampling(const SamplingConfig& sampling, int64_t vocab_size, Problems
     problems.add("temperature ", sampling.temperature, " is not 0 (greedy) or a positive number");
   if (sampling.top_k < 0) problems.add("top_k ", sampling.top_k, " is less than 0 (0: all tokens)");
   check_range("top_p", sampling.top_p, 0, 1, problems);
+  check_range("top_p_decay", sampling.top_p_decay, 0, 1, problems);
+  check_range("top_p_bound", sampling.top_p_bound, 0, sampling.top_p, problems);
+  if (sampling.top_p_decay > 0 && sampling.top_p <= 0) problems.add("top_p_decay needs top_p, which it makes smaller");
   check_range("min_p", sampling.min_p, 0, 1, problems);
   if (!(sampling.repetition_penalty > 0) || !std::isfinite(sampling.repetition_penalty))
     problems.add("repetition_penalty ", sampling.repetition_penalty, " is not a positive number (1: none)");
@@ -82,12 +86,29 @@ void check_sampling(const SamplingConfig& sampling, int64_t vocab_size, Problems
   }
 }
 
+// Something must be left to be drawn.
+void check_bans(const Request& request, int64_t vocab_size, Problems& problems) {
+  std::set<int32_t> stops;
+  if (request.min_tokens > 0) stops.insert(request.stop_ids.begin(), request.stop_ids.end());
+  if (static_cast<int64_t>(stops.size()) >= vocab_size)
+    problems.add("min_tokens ", request.min_tokens, " cannot be reached: each of the ", vocab_size,
+                 " ids stops the text");
+  std::map<int32_t, std::set<int32_t>> banned;
+  for (const auto& [before, id] : request.banned_pairs) {
+    check_ids({before, id}, "banned_pairs", vocab_size, problems);
+    banned.try_emplace(before, stops).first->second.insert(id);
+  }
+  for (const auto& [before, ids] : banned)
+    if (static_cast<int64_t>(ids.size()) >= vocab_size)
+      problems.add("banned_pairs, with the ids that stop too early, leave nothing to follow the id ", before);
+}
+
 void check_stops(const Request& request, const RequestLimits& limits, Problems& problems) {
   check_ids(request.stop_ids, "stop_ids", limits.shape.vocab_size, problems);
-  const std::set<int32_t> stops(request.stop_ids.begin(), request.stop_ids.end());
-  if (request.min_tokens > 0 && static_cast<int64_t>(stops.size()) >= limits.shape.vocab_size)
-    problems.add("min_tokens ", request.min_tokens, " cannot be reached: each of the ", limits.shape.vocab_size,
-                 " ids stops the text");
+  for (const std::vector<int32_t>& stop : request.stop_sequences) {
+    if (stop.empty()) problems.add("one of stop_sequences has no ids");
+    check_ids(stop, "stop_sequences", limits.shape.vocab_size, problems);
+  }
   if (!request.stop_strings.empty() && !limits.has_text)
     problems.add("stop strings need a tokenizer, and there is none; give stop ids");
   for (const std::string& stop : request.stop_strings) {
@@ -111,7 +132,8 @@ void check_beams(const Request& request, Problems& problems) {
   refuse(request.best_of > 0, "best_of: it gives the best texts of all beams");
   refuse(request.stream, "streaming: its texts are known only at the end");
   refuse(changes_distribution(request.sampling), "temperature, filters, penalties or bias: nothing is drawn");
-  refuse(!request.stop_strings.empty(), "stop strings; give stop ids");
+  refuse(!request.stop_strings.empty() || !request.stop_sequences.empty(), "stop strings and sequences; give stop ids");
+  refuse(!request.banned_pairs.empty(), "banned pairs");
   refuse(request.min_tokens > 0, "min_tokens");
   refuse(request.score_from.has_value(), "scores of the prompt");
   refuse(request.num_alternatives > 0, "alternatives at each place");
@@ -150,6 +172,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_length(request, limits.shape, problems);
   check_sampling(request.sampling, limits.shape.vocab_size, problems);
   check_stops(request, limits, problems);
+  check_bans(request, limits.shape.vocab_size, problems);
   check_choices(request, limits, problems);
   if (request.beam_width > 0) check_beams(request, problems);
   check_constraint(request, problems);

@@ -82,10 +82,19 @@ TEST(CheckRequest, RefusesWhatHasNoMeaning) {
   expect_has(refusal_of([](Request& r) { r.best_of = 2, r.stream = true; }), "best_of 2 cannot be streamed");
   expect_has(refusal_of([](Request& r) { r.num_alternatives = 18; }), "num_alternatives 18 is not within 0 to 17");
   expect_has(refusal_of([](Request& r) { r.stop_ids = {99}; }), "stop_ids has the id 99");
+  expect_has(refusal_of([](Request& r) { r.stop_sequences = {{}}; }), "one of stop_sequences has no ids");
+  expect_has(refusal_of([](Request& r) { r.stop_sequences = {{1, 99}}; }), "stop_sequences has the id 99");
+  expect_has(refusal_of([](Request& r) { r.banned_pairs = {{1, 99}}; }), "banned_pairs has the id 99");
   expect_has(refusal_of([](Request& r) { r.stop_strings = {""}; }), "a stop string is empty");
   expect_has(refusal_of([](Request& r) { r.stop_strings = {"\xE2\x82"}; }), "a stop string is not valid UTF-8");
   expect_has(refusal_of([](Request& r) { r.stop_ids = counted(17), r.min_tokens = 1; }),
              "each of the 17 ids stops the text");
+  expect_has(refusal_of([](Request& r) {
+               for (int32_t id = 1; id < 17; ++id) r.banned_pairs.push_back({5, id});
+               r.stop_ids = {0};
+               r.min_tokens = 1;
+             }),
+             "leave nothing to follow the id 5");
   expect_has(refusal_of([](Request& r) { r.constraint = "response_format"; }), "response_format: output that is held");
   expect_has(refusal_of([](Request& r) { r.encoder_ids = {1, 2}; }), "the model has no encoder to read 2 tokens");
   Request stops = request_of({1}, 1);
@@ -105,6 +114,9 @@ TEST(CheckRequest, RefusesSamplingOutsideItsRange) {
   expect_has(refusal_of([&](Request& r) { r.sampling.temperature = no_number; }), "temperature nan");
   expect_has(refusal_of([](Request& r) { r.sampling.top_k = -1; }), "top_k -1 is less than 0");
   expect_has(refusal_of([](Request& r) { r.sampling.top_p = 1.5; }), "top_p 1.5 is not within 0 to 1");
+  expect_has(refusal_of([](Request& r) { r.sampling.top_p_decay = 0.5; }), "top_p_decay needs top_p");
+  expect_has(refusal_of([](Request& r) { r.sampling.top_p = 0.5, r.sampling.top_p_bound = 0.6; }),
+             "top_p_bound 0.6 is not within 0 to 0.5");
   expect_has(refusal_of([](Request& r) { r.sampling.min_p = -0.5; }), "min_p -0.5 is not within 0 to 1");
   expect_has(refusal_of([](Request& r) { r.sampling.repetition_penalty = 0; }), "repetition_penalty 0");
   expect_has(refusal_of([&](Request& r) { r.sampling.presence_penalty = no_number; }), "presence_penalty nan");
@@ -128,6 +140,8 @@ TEST(CheckRequest, RefusesWhatBeamSearchCannotDo) {
   expect_has(beam_refusal([](Request& r) { r.best_of = 2; }), "best_of: it gives the best texts");
   expect_has(beam_refusal([](Request& r) { r.sampling.top_p = 0.5; }), "nothing is drawn");
   expect_has(beam_refusal([](Request& r) { r.stop_strings = {"a"}; }), "give stop ids");
+  expect_has(beam_refusal([](Request& r) { r.stop_sequences = {{1, 2}}; }), "give stop ids");
+  expect_has(beam_refusal([](Request& r) { r.banned_pairs = {{1, 2}}; }), "banned pairs");
   expect_has(beam_refusal([](Request& r) { r.score_from = 1; }), "scores of the prompt");
   expect_has(beam_refusal([](Request& r) { r.num_alternatives = 1; }), "alternatives");
   expect_has(beam_refusal([](Request& r) { r.min_tokens = 1; }), "min_tokens");

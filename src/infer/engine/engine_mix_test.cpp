@@ -35,6 +35,7 @@ SamplingConfig random_sampling(Random& random) {
   if (below(random, 3) == 0) sampling.temperature = static_cast<double>(below(random, 3)) * 0.7;
   if (below(random, 3) == 0) sampling.top_k = below(random, 6);
   if (below(random, 3) == 0) sampling.top_p = 0.8;
+  if (sampling.top_p > 0 && below(random, 2) == 0) sampling.top_p_decay = 0.9, sampling.top_p_bound = 0.3;
   if (below(random, 3) == 0) sampling.min_p = 0.05;
   if (below(random, 4) == 0) sampling.repetition_penalty = 1.3;
   if (below(random, 4) == 0) sampling.frequency_penalty = 0.5;
@@ -58,6 +59,8 @@ Request random_request(Random& random, const BatchModelShape& shape) {
   request.random_stream = static_cast<uint32_t>(below(random, 3));
   request.num_alternatives = below(random, 4);
   if (below(random, 3) == 0) request.stop_strings = {"ab", "the a", "\u20AC"};
+  if (below(random, 5) == 0) request.stop_sequences = {{1, 2}, {3}};
+  if (below(random, 5) == 0) request.banned_pairs = {{2, 4}, {4, 4}};
   if (below(random, 4) == 0) request.min_tokens = below(random, request.max_tokens + 1);
   if (below(random, 4) == 0) request.n = 1 + below(random, 3);
   if (below(random, 6) == 0) request.best_of = request.n + below(random, 3);
@@ -183,7 +186,7 @@ TEST(EngineMixes, PromptsThatAreSeenWhole) {
 
 TEST(EngineMixes, ModelsWithAnEncoder) {
   Mixes mixes({.vocab_size = toy::kVocabulary, .has_encoder = true}, 5);
-  run_mixes(mixes, 1000, 6);
+  run_mixes(mixes, 2000, 6);
   EXPECT_GT(mixes.seen.num_preemptions, 1000);
   EXPECT_EQ(mixes.seen.num_prefix_tokens, 0);
 }
@@ -192,7 +195,8 @@ TEST(EngineMixes, ModelsWithAnEncoder) {
 bool is_plain_greedy(const Request& request) {
   const SamplingConfig& sampling = request.sampling;
   return is_greedy(sampling) && sampling.logit_bias.empty() && sampling.repetition_penalty == 1 &&
-         sampling.frequency_penalty == 0 && sampling.presence_penalty == 0 && request.min_tokens == 0;
+         sampling.frequency_penalty == 0 && sampling.presence_penalty == 0 && request.min_tokens == 0 &&
+         request.banned_pairs.empty();
 }
 
 // A score of the id that follows `ids`, against the toy's formula.

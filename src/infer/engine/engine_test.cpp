@@ -99,6 +99,36 @@ TEST(Engine, AStopIdEndsTheTextAndIsNoPartOfIt) {
   for (size_t token = 0; token < 15; ++token) EXPECT_NE(longer.choices[0].tokens[token].id, free[3]);
 }
 
+// Two newlines of Megatron's, one of which may be the prompt's; no newline after a colon.
+TEST(Engine, StopSequencesAndBannedPairsLookBack) {
+  Fixture fixture;
+  Request request = request_of(counted(5), 30);
+  request.sampling.logit_bias = {{3, 8.0}, {4, 6.0}};
+  const auto has_pair = [](const Ids& ids) {
+    for (size_t at = 1; at < ids.size(); ++at)
+      if (ids[at - 1] == 4 && ids[at] == 3) return true;
+    return false;
+  };
+  const Ids free = ids_of(complete(fixture.engine, {request})[0].choices[0].tokens);
+  ASSERT_TRUE(has_pair(free));
+  request.stop_sequences = {{9, 9, 9}, {4, 3}};
+  const Completion stopped = complete(fixture.engine, {request})[0];
+  const Ids ids = ids_of(stopped.choices[0].tokens);
+  EXPECT_EQ(stopped.choices[0].finish.stop_id, 3);
+  EXPECT_TRUE(has_pair(ids));
+  EXPECT_FALSE(has_pair(Ids(ids.begin(), ids.end() - 1)));
+  EXPECT_EQ(ids, Ids(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(ids.size())));
+
+  request.stop_sequences = {};
+  request.banned_pairs = {{4, 3}};
+  EXPECT_FALSE(has_pair(ids_of(complete(fixture.engine, {request})[0].choices[0].tokens)));
+
+  Request looking_back = request_of({1, 4}, 5);
+  looking_back.stop_sequences = {{4, 3}};
+  looking_back.sampling.logit_bias = {{3, 100.0}};
+  EXPECT_EQ(ids_of(complete(fixture.engine, {looking_back})[0].choices[0].tokens), Ids({3}));
+}
+
 TEST(Engine, AStopStringEndsTheTextBeforeIt) {
   Fixture fixture;
   Request request = request_of(counted(5), 40);
@@ -186,6 +216,19 @@ TEST(Engine, TextsGoOnWhileALongPromptArrives) {
     for (size_t text = 0; text < 3; ++text) EXPECT_EQ(num_tokens[text], before[text] + 1);
   }
   EXPECT_EQ(num_steps, 13);  // 61 ids, five a pass beside the three texts
+}
+
+// As the choices of a task are scored: the context that they share is run once, though all of them came together.
+TEST(Engine, WhatComesTogetherIsRunOnce) {
+  Fixture fixture;
+  std::vector<Request> requests;
+  for (int32_t question = 0; question < 3; ++question)
+    for (int32_t answer = 0; answer < 4; ++answer)
+      requests.push_back(score_request(counted(17, question), counted(3, 5 + answer)));
+  complete(fixture.engine, requests);
+  // Each context once, then what follows its four full pages: an id of the context and two that others follow.
+  EXPECT_EQ(fixture.engine.counters().num_tokens_run, 3 * 16 + 12 * 3);
+  EXPECT_LE(fixture.model.num_passes, 3);
 }
 
 // One that needs the whole cache, among small ones that never cease to arrive.

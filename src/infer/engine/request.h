@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "infer/sampling.h"
@@ -19,6 +20,9 @@ struct Request {
   std::vector<int32_t> stop_ids;          // ends the text and is its last id; its text is no part of the answer
   std::vector<std::string> stop_strings;  // ends the text before it; the ids have it
 
+  std::vector<std::vector<int32_t>> stop_sequences;  // as a stop id, for ids that stand together at the end
+
+  std::vector<std::pair<int32_t, int32_t>> banned_pairs;  // the second id is not drawn right after the first
   SamplingConfig sampling;
   uint32_t random_stream = 0;  // tells requests of equal seeds apart, such as the prompts of one batch
   int64_t n = 1;               // texts wanted

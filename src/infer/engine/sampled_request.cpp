@@ -70,8 +70,10 @@ void SampledRequest::take_rows(Sequence& sequence, int64_t first, const float* r
 }
 
 int32_t SampledRequest::draw(const Choice& choice, const float* row) {
-  const bool must_go_on = choice.num_tokens < request_.min_tokens;
-  const std::span<const int32_t> banned = must_go_on ? std::span(request_.stop_ids) : std::span<const int32_t>();
+  std::vector<int32_t> banned;
+  if (choice.num_tokens < request_.min_tokens) banned = request_.stop_ids;
+  for (const auto& [before, id] : request_.banned_pairs)
+    if (choice.sequence.ids.back() == before) banned.push_back(id);
   const float* logits =
       adjusted_logits(row, context_.shape.vocab_size, request_.sampling, choice.history, banned, storage_);
   return draw_token(logits, context_.shape.vocab_size, request_.sampling,
@@ -87,14 +89,22 @@ void SampledRequest::take_token(Choice& choice, const float* row, double normali
   choice.history.add(id);
   choice.sequence.ids.push_back(id);
 
-  const auto& stops = request_.stop_ids;
-  const bool is_stop = std::find(stops.begin(), stops.end(), id) != stops.end();
-  if (is_stop)
+  if (is_stopped(choice))
     event.finish = Finish{.reason = FinishReason::kStop, .stop_id = id, .stop_string = {}, .message = {}};
   else if (choice.num_tokens == request_.max_tokens)
     event.finish = Finish{};
   if (choice.text) add_text(choice, id, event);
   if (event.finish) event.finish->score = choice.sum / static_cast<double>(choice.num_tokens);
+}
+
+bool SampledRequest::is_stopped(const Choice& choice) const {
+  const std::vector<int32_t>& ids = choice.sequence.ids;
+  const auto& stops = request_.stop_ids;
+  if (std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) return true;
+  return choice.num_tokens >= request_.min_tokens &&
+         std::any_of(request_.stop_sequences.begin(), request_.stop_sequences.end(), [&](const auto& stop) {
+           return stop.size() <= ids.size() && std::equal(stop.rbegin(), stop.rend(), ids.rbegin());
+         });
 }
 
 // Text that is held back when the end comes may hold a stop string after all: one that also begins a longer one.

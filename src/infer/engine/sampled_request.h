@@ -31,7 +31,7 @@ class SampledRequest final : public ActiveRequest {
   void take_token(Choice& choice, const float* row, double normalizer, Event& event);
   int32_t draw(const Choice& choice, const float* row);
   void add_text(Choice& choice, int32_t id, Event& event);
-  std::optional<size_t> stop_id_of(int32_t id) const;
+  bool is_stopped(const Choice& choice) const;
   void pass_on(Choice& choice, Event event);
   void send_best();
   bool picks_best() const { return num_made_ > request_.n; }

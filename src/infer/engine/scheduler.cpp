@@ -72,13 +72,32 @@ void Scheduler::plan_prompts(Budget& budget, std::vector<Step>& steps) {
 }
 
 void Scheduler::admit(Budget& budget, std::vector<Step>& steps) {
-  while (!waiting_.empty() && budget.tokens > 0 && num_running() + num_parked() < config_.max_sequences) {
-    Sequence& sequence = **waiting_.begin();
+  constexpr int kMostLookedAt = 256;  // of those whose beginning is coming, so that a long queue costs little
+  int num_coming = 0;
+  for (auto place = waiting_.begin(); place != waiting_.end() && num_coming < kMostLookedAt;) {
+    if (budget.tokens <= 0 || num_running() + num_parked() >= config_.max_sequences) return;
+    Sequence& sequence = **place;
+    if (is_coming(sequence)) {
+      ++place;
+      ++num_coming;
+      continue;
+    }
     if (!get_pages(sequence)) return;
-    waiting_.erase(waiting_.begin());
+    place = waiting_.erase(place);
     running_.insert(&sequence);
     plan_prompt(sequence, budget, steps);
   }
+}
+
+// Whether a running prompt has yet to fill a page that the sequence could share.
+bool Scheduler::is_coming(const Sequence& sequence) const {
+  if (!shares()) return false;
+  const auto usable = std::span(sequence.ids).first(static_cast<size_t>(sequence.first_wanted));
+  return std::any_of(running_.begin(), running_.end(), [&](const Sequence* other) {
+    if (other->num_left() <= 1) return false;
+    const auto end = std::mismatch(usable.begin(), usable.end(), other->ids.begin(), other->ids.end()).first;
+    return (end - usable.begin()) / shape_.page_tokens > other->num_published;
+  });
 }
 
 // As much as the budget allows; rows of logits end a piece early.

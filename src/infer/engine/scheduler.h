@@ -2,7 +2,8 @@
 //
 // A pass takes one id of every sequence that makes text, then pieces of prompts up to a budget, so that the time
 // between two ids of a text stays short while long prompts arrive. A sequence is admitted, in order, when there are
-// pages for all of its ids; nothing overtakes one that waits for pages. Where a text grows and no page is left, the
+// pages for all of its ids; nothing overtakes one that waits for pages. One whose beginning a running prompt is about
+// to bring into the cache waits for that, and others go first meanwhile. Where a text grows and no page is left, the
 // last running sequence in order gives up its pages and waits again: what it had is run anew later, with the same bits.
 // As the first in order never gives way, it always ends, and so does each after it.
 #pragma once
@@ -70,6 +71,7 @@ class Scheduler {
   void plan_prompts(Budget& budget, std::vector<Step>& steps);
   void admit(Budget& budget, std::vector<Step>& steps);
   void plan_prompt(Sequence& sequence, Budget& budget, std::vector<Step>& steps);
+  bool is_coming(const Sequence& sequence) const;
   bool get_pages(Sequence& sequence);
   bool grow(Sequence& sequence);
   void give_up(Sequence& sequence);
