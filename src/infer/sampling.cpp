@@ -36,17 +36,29 @@ double top_p_at(const SamplingConfig& config, int64_t position) {
   return std::max({config.top_p_bound, decayed, std::numeric_limits<double>::min()});  // 0 would be off
 }
 
-void keep_top_p(const float* logits, double top_p, const SamplingConfig& config, std::vector<int32_t>& ids) {
+// The likeliest of ids[begin..] put in order after `begin`: where that ends. A few at first, as mostly few are wanted.
+template <class Likelier>
+size_t sort_more(std::vector<int32_t>& ids, size_t begin, const Likelier& likelier) {
+  constexpr size_t kFirst = 128, kFactor = 8;
+  const size_t end = std::min(ids.size(), std::max(kFirst, begin * kFactor));
+  const auto at = [&](size_t place) { return ids.begin() + static_cast<std::ptrdiff_t>(place); };
+  if (end < ids.size()) std::nth_element(at(begin), at(end), ids.end(), likelier);
+  std::sort(at(begin), at(end), likelier);
+  return end;
+}
+
+void keep_top_p(const float* logits, double top_p, double largest, double temperature, std::vector<int32_t>& ids) {
   if (top_p <= 0 || top_p >= 1) return;
   const auto likelier = [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
-  std::sort(ids.begin(), ids.end(), likelier);
-  const double largest = logits[ids[0]];
-  const auto weight = [&](int32_t id) { return std::exp((logits[id] - largest) / config.temperature); };
+  const auto weight = [&](int32_t id) { return std::exp((logits[id] - largest) / temperature); };
   const double total =
       std::accumulate(ids.begin(), ids.end(), 0.0, [&](double sum, int32_t id) { return sum + weight(id); });
   double cumulative = 0;
-  size_t kept = 0;
-  while (kept < ids.size() && cumulative <= top_p * total) cumulative += weight(ids[kept++]);
+  size_t kept = 0, num_sorted = 0;
+  while (kept < ids.size() && cumulative <= top_p * total) {
+    if (kept == num_sorted) num_sorted = sort_more(ids, num_sorted, likelier);
+    cumulative += weight(ids[kept++]);
+  }
   ids.resize(kept);
 }
 
@@ -112,9 +124,10 @@ int32_t draw_token(const float* logits, int64_t vocab_size, const SamplingConfig
   if (is_greedy(config)) return best;
   const double largest = logits[best];
   std::vector<int32_t> ids = keep_top_k(logits, vocab_size, config.top_k);
-  keep_top_p(logits, top_p_at(config, position), config, ids);
+  keep_top_p(logits, top_p_at(config, position), largest, config.temperature, ids);
   keep_min_p(logits, largest, config, ids);
   std::vector<double> cumulative;
+  cumulative.reserve(ids.size());
   double sum = 0;
   for (const int32_t id : ids) cumulative.push_back(sum += std::exp((logits[id] - largest) / config.temperature));
   const double threshold = uniform(config, row, position) * sum;

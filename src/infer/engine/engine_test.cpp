@@ -188,6 +188,27 @@ TEST(Engine, TheBestOfManyHaveTheBestMeanLogProbability) {
   EXPECT_GT(fixture.engine.counters().num_prefix_tokens, 0);
 }
 
+TEST(Engine, CallbacksMaySubmitAndCancel) {
+  Fixture fixture;
+  int64_t num_answers = 0, num_tokens = 0;
+  const uint64_t endless = fixture.engine.submit(request_of(counted(3), 90), [&](const Event& event) {
+    num_tokens += static_cast<int64_t>(event.tokens.size());
+    num_answers += event.is_last ? 1 : 0;
+  });
+  fixture.engine.submit(request_of(counted(4), 2), [&](const Event& first) {
+    if (!first.is_last) return;
+    fixture.engine.submit(request_of(counted(5), 2), [&](const Event& second) {
+      if (!second.is_last) return;
+      num_answers += 1;
+      fixture.engine.cancel(endless);
+    });
+  });
+  while (fixture.engine.step()) continue;
+  EXPECT_EQ(num_answers, 2);
+  EXPECT_EQ(num_tokens, 4);
+  EXPECT_EQ(fixture.engine.counters().num_cancelled, 1);
+}
+
 TEST(Engine, StreamsOfEqualSeedsDiffer) {
   Fixture fixture;
   Request first = request_of(counted(6), 12), second = first;

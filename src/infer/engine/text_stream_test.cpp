@@ -101,6 +101,35 @@ TEST(TextStream, StopsWhereACharacterWiseReaderWould) {
   EXPECT_LT(num_stopped, 19000);
 }
 
+// Byte-level pieces, pieces of bytes where there is no other, blanks that a first piece loses, parts of words.
+TEST(TextStream, PiecesOfRealTokenizersMakeTheirText) {
+  const std::string text =
+      "Prix\u00A0: 12 \u20AC, \u5317\u4EAC\u5E02 \u0928\u092E\u0938\u094D\u0924\u0947 "
+      "\U0001F600\U0001F468\u200D\U0001F469!\n\n  "
+      "The cats, hello world; (it is) 1234  \u0645\u0631\u062D\u0628\u0627";
+  for (const std::string name :
+       {"gpt2-tiny", "tokenizers/bloom", "tokenizers/llama2", "tokenizers/llama3", "tokenizers/qwen2",
+        "tokenizers/metaspace_first", "megatron_tokenizers/hf_unigram_bytes", "megatron_tokenizers/hf_bert",
+        "tokenizers/words_prefix"}) {
+    const auto tokenizer = text::open_tokenizer("tests/data/" + name);
+    const Ids ids = tokenizer->encode(text);
+    for (size_t cut = 0; cut < ids.size(); ++cut) {
+      const Ids context(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
+      const Ids rest(ids.begin() + static_cast<std::ptrdiff_t>(cut), ids.end());
+      if (tokenizer->decode(context, true).ends_with("\uFFFD")) continue;  // within a character
+      TextStream stream(*tokenizer, context, {});
+      std::string joined;
+      for (const int32_t id : rest) {
+        const std::string piece = stream.push(id).text;
+        EXPECT_EQ(text::valid_utf8_prefix(piece), piece.size());
+        joined += piece;
+      }
+      joined += stream.finish().text;
+      ASSERT_EQ(joined, text::decode_continuation(*tokenizer, context, rest)) << name << ", cut at " << cut;
+    }
+  }
+}
+
 TEST(TextStream, TextThatMayNotStopGoesThrough) {
   TextStream stream(kTokenizer, {}, {"ab", "c"});
   EXPECT_EQ(stream.push(2, /*may_stop=*/false).text, "ab");
