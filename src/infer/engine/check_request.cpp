@@ -148,6 +148,8 @@ void check_choices(const Request& request, const RequestLimits& limits, Problems
   check_count("n", request.n, 1, limits.max_choices);
   check_count("best_of", request.best_of, 0, limits.max_choices);
   check_count("beam_width", request.beam_width, 0, limits.max_choices);
+  constexpr int64_t kMostUrgent = 1'000'000'000;
+  check_count("priority", request.priority, -kMostUrgent, kMostUrgent);
   check_count("num_alternatives", request.num_alternatives, 0,
               std::min(limits.max_alternatives, limits.shape.vocab_size));
   if (request.best_of > 0 && request.n > request.best_of)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "base/error.h"
 #include "infer/engine/engine.h"
@@ -80,6 +81,7 @@ TEST(CheckRequest, RefusesWhatHasNoMeaning) {
   expect_has(refusal_of([](Request& r) { r.n = 0; }), "n 0 is not within 1 to 128");
   expect_has(refusal_of([](Request& r) { r.best_of = 129; }), "best_of 129 is not within 0 to 128");
   expect_has(refusal_of([](Request& r) { r.best_of = 2, r.stream = true; }), "best_of 2 cannot be streamed");
+  expect_has(refusal_of([](Request& r) { r.priority = INT64_MIN; }), "priority -9223372036854775808 is not within");
   expect_has(refusal_of([](Request& r) { r.num_alternatives = 18; }), "num_alternatives 18 is not within 0 to 17");
   expect_has(refusal_of([](Request& r) { r.stop_ids = {99}; }), "stop_ids has the id 99");
   expect_has(refusal_of([](Request& r) { r.stop_sequences = {{}}; }), "one of stop_sequences has no ids");

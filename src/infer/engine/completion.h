@@ -31,7 +31,8 @@ struct Completion {
 // one is wrong; a UserError says which has failed.
 std::vector<Completion> complete(Engine& engine, const std::vector<Request>& requests);
 
-// How likely `continuation` is after `context` (at least one id each), without drawing anything.
+// How likely `continuation` is after `context` (at least one id each), without drawing anything. With an encoder the
+// context is what the decoder's text begins with, and encoder_ids are still to be given.
 Request score_request(std::span<const int32_t> context, std::span<const int32_t> continuation);
 
 struct LogLikelihood {

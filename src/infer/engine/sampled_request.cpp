@@ -149,7 +149,7 @@ void SampledRequest::send_best() {
   for (int64_t place = 0; place < request_.n; ++place) {
     Event event = std::move(choices_[ranked[static_cast<size_t>(place)]].held);
     event.choice = place;
-    event.prompt_scores = place == 0 ? std::move(prompt_scores) : std::vector<TokenScore>();
+    event.prompt_scores = std::exchange(prompt_scores, {});  // the first's, then none
     event.is_last = place + 1 == request_.n;
     send(std::move(event));
   }
