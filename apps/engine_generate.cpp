@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "data/sentence_vocabulary.h"
 #include "generate_options.h"
+#include "infer/continue_prompts.h"
 #include "infer/fill_masks.h"
 #include "infer/generate.h"
 #include "infer/load_model.h"
@@ -82,9 +83,11 @@ void continue_texts(const infer::LoadedModel& loaded, const std::vector<std::str
   if (options.stop_at_eod && stop) config.stop_ids.push_back(*stop);
   Progress progress("generate", static_cast<int64_t>(prompts.size()) * options.tokens_to_generate,
                     Progress::Unit::kItems, "tokens");
-  const auto results = infer::generate(*loaded.model, loaded.params->compute_type(),
-                                       encode(*loaded.tokenizer, prompts, loaded.text_ends.has_value()), config,
-                                       [&](size_t, int32_t) { progress.advance(1); });
+  const auto ids = encode(*loaded.tokenizer, prompts, loaded.text_ends.has_value());
+  const auto on_token = [&](size_t, int32_t) { progress.advance(1); };
+  const auto results = loaded.text_ends
+                           ? infer::generate(*loaded.model, loaded.params->compute_type(), ids, config, on_token)
+                           : infer::continue_prompts(loaded, ids, config, on_token);
   progress.finish();
   for (size_t row = 0; row < prompts.size(); ++row) print(prompts[row], results[row], loaded, options.json);
 }

@@ -78,7 +78,11 @@ void check_encoder_lengths(const models::DecoderShape& model, int64_t longest_pr
                     ExitCode::kUsage);
 }
 
-void check_length(const models::DecoderShape& model, int64_t longest_prompt, int64_t new_tokens) {
+}  // namespace
+
+void check_lengths(const models::DecoderShape& model, const std::vector<std::vector<int32_t>>& prompts,
+                   int64_t new_tokens) {
+  const int64_t longest_prompt = longest_of(prompts);
   if (model.max_positions == 0) return;
   const int64_t wanted = longest_prompt + new_tokens;
   if (longest_prompt >= model.max_positions)
@@ -92,8 +96,6 @@ void check_length(const models::DecoderShape& model, int64_t longest_prompt, int
                            " positions. Ask for at most ", model.max_positions - longest_prompt, "."),
                     ExitCode::kUsage);
 }
-
-}  // namespace
 
 std::vector<Generated> generate(const models::Decoder& model, at::ScalarType compute_type,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
@@ -110,7 +112,7 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
     begun.assign(prompts.size(), {*config.begin_id});
   }
   const int64_t longest = longest_of(begun);
-  if (!encoded) check_length(shape, longest, config.tokens_to_generate);
+  if (!encoded) check_lengths(shape, begun, config.tokens_to_generate);
   tensor::KeyValueCache cache = new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
   std::vector<Generated> results;
   for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});

@@ -28,6 +28,10 @@ struct Generated {
 // Called for every new token of every row, in order.
 using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
+// UserError where the longest prompt and the new tokens are more than the positions that the model has learned.
+void check_lengths(const models::DecoderShape& model, const std::vector<std::vector<int32_t>>& prompts,
+                   int64_t new_tokens);
+
 // Continues each prompt (at least one id each), or answers it where there is an encoder. All prompts form one batch, in
 // which each row has its own length: shorter prompts are padded at their end for the first pass, and nothing sees that.
 // The tokens of a prompt see those before them, or with DecoderShape::whole_prompt all of it. A model with learned

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dist/collectives.h"
+#include "pipeline/recompute.h"
 
 namespace espalier::models {
 namespace {

@@ -65,17 +65,18 @@ std::vector<Sequence> sequences() {
   return result;
 }
 
-// Logits after every token, [length, vocabulary] of each sequence; in runs of at most `most` tokens, all sequences in one
-// pass or one at a time.
+// Logits after every token, [length, vocabulary] of each sequence; in runs of at most `most` tokens, all sequences in
+// one pass or one at a time.
 std::vector<std::vector<float>> logits_of(BatchModel& model, const std::vector<Sequence>& all, int64_t most,
                                           bool together, bool whole = false) {
   std::vector<std::vector<float>> results(all.size());
   std::vector<size_t> done(all.size(), 0);
-  for (size_t turn = 0; done != [&] {
-         std::vector<size_t> ends;
-         for (const Sequence& sequence : all) ends.push_back(sequence.ids.size());
-         return ends;
-       }();
+  for (size_t turn = 0; done !=
+                        [&] {
+                          std::vector<size_t> ends;
+                          for (const Sequence& sequence : all) ends.push_back(sequence.ids.size());
+                          return ends;
+                        }();
        ++turn) {
     std::vector<TokenRun> runs;
     std::vector<size_t> of;

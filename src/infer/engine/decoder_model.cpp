@@ -1,0 +1,108 @@
+#include "infer/engine/decoder_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace espalier::infer {
+namespace {
+
+int64_t num_tokens_of(std::span<const TokenRun> runs) {
+  int64_t count = 0;
+  for (const TokenRun& run : runs) count += static_cast<int64_t>(run.ids.size());
+  return count;
+}
+
+// The rows after which logits are wanted.
+at::Tensor wanted_rows(std::span<const TokenRun> runs) {
+  std::vector<int64_t> rows;
+  int64_t end = 0;
+  for (const TokenRun& run : runs) {
+    end += static_cast<int64_t>(run.ids.size());
+    for (int64_t row = end - run.num_logits; row < end; ++row) rows.push_back(row);
+  }
+  return at::tensor(rows, at::kLong);
+}
+
+}  // namespace
+
+int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64_t page_tokens) {
+  return 2 * (shape.num_layers - shape.first_layer) * shape.num_groups * page_tokens * shape.head_size *
+         static_cast<int64_t>(c10::elementSize(type));
+}
+
+DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config)
+    : model_(model), shape_(model.decoder_shape()), config_(config) {
+  ESPALIER_CHECK(shape_.first_layer == 0, "models with an encoder are not run in batches");
+  ESPALIER_CHECK(config.num_pages > 0 && config.page_tokens > 0, config.num_pages, " pages of ", config.page_tokens);
+  const int64_t all = config.num_pages * config.page_tokens;
+  if (config_.max_positions == 0) config_.max_positions = all;
+  config_.max_positions = std::min(config_.max_positions, all);
+  if (shape_.max_positions > 0) config_.max_positions = std::min(config_.max_positions, shape_.max_positions);
+  pages_.page_tokens = config.page_tokens;
+  pages_.capacity = config_.max_positions;
+  // Pages are touched when they are first written: unused ones cost no memory.
+  const auto part = [&] {
+    return at::empty({config.num_pages, shape_.num_groups, config.page_tokens, shape_.head_size}, type);
+  };
+  for (int64_t layer = 0; layer < shape_.num_layers; ++layer) pages_.layers.push_back({part(), part()});
+}
+
+BatchModelShape DecoderModel::shape() const {
+  return {.vocab_size = shape_.vocab_size,
+          .page_tokens = config_.page_tokens,
+          .num_pages = config_.num_pages,
+          .max_positions = config_.max_positions,
+          .whole_prompt = shape_.whole_prompt,
+          .has_encoder = false};
+}
+
+std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenRun> runs) {
+  const int64_t count = num_tokens_of(runs);
+  at::Tensor ids = at::empty({1, count}, at::kLong), positions = at::empty({1, count}, at::kLong);
+  int64_t* const id = ids.mutable_data_ptr<int64_t>();
+  int64_t* const position = positions.mutable_data_ptr<int64_t>();
+  pages_.tokens.clear();
+  for (const TokenRun& run : runs) {
+    const int64_t length = static_cast<int64_t>(run.ids.size()), end = run.first_position + length;
+    ESPALIER_CHECK(length > 0 && end <= config_.max_positions && run.num_logits <= length &&
+                       end <= static_cast<int64_t>(run.pages.size()) * config_.page_tokens,
+                   length, " tokens from position ", run.first_position, " in ", run.pages.size(), " pages");
+    ESPALIER_CHECK(!run.whole || run.first_position == 0, "a prompt is seen whole in one run");
+    for (int64_t i = 0; i < length; ++i) {
+      const size_t row = pages_.tokens.size();
+      id[row] = run.ids[static_cast<size_t>(i)];
+      position[row] = run.first_position + i;
+      pages_.tokens.push_back({run.pages.data(), static_cast<int32_t>(run.first_position + i),
+                               static_cast<int32_t>(run.whole ? end - 1 : run.first_position + i)});
+    }
+  }
+  return {ids, positions};
+}
+
+void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
+  const at::NoGradGuard no_grad;
+  const auto [ids, positions] = inputs_of(runs);
+  nn::ForwardContext context{.attention = model_.attention_context()};
+  context.attention.pages = &pages_;
+  const at::Tensor hidden = model_.hidden_states(ids, positions, context).select(1, 0);  // [tokens, h]
+  const at::Tensor rows = wanted_rows(runs);
+  if (rows.numel() == 0) return;
+  const at::Tensor values = model_.logits(hidden.index_select(0, rows));
+  for (int64_t row = 0; row < rows.numel(); ++row)
+    std::copy_n(values.const_data_ptr<float>() + row * values.size(1), shape_.vocab_size,
+                logits + row * shape_.vocab_size);
+}
+
+int32_t DecoderModel::encode(std::span<const int32_t>) {
+  ESPALIER_CHECK(false, "no encoder");
+  return -1;
+}
+
+void DecoderModel::release(int32_t) { ESPALIER_CHECK(false, "no encoder"); }
+
+}  // namespace espalier::infer

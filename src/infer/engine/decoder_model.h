@@ -1,0 +1,48 @@
+// A model of a checkpoint as the engine runs it: on the CPU, one process, without an encoder.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "infer/engine/batch_model.h"
+#include "models/decoder.h"
+#include "tensor/attention_context.h"
+
+namespace espalier::infer {
+
+struct DecoderModelConfig {
+  int64_t page_tokens = 64;  // a power of two, at most 64
+  int64_t num_pages = 0;     // of all sequences together
+  // Of the longest sequence; the model's own limit where it has one and this is 0 or more. With rotary positions that
+  // change with the length of a sequence, those of a sequence of that length are used.
+  int64_t max_positions = 0;
+};
+
+// Bytes of the keys and values of a page, all layers together.
+int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64_t page_tokens);
+
+// What BatchModel promises of bits holds because the weights have no gradients: kernels/row_product.h multiplies them,
+// and kernels/paged_attention.h attends; norms, activations and embeddings work row by row.
+class DecoderModel : public BatchModel {
+ public:
+  // `model` and its weights, which have no gradients, outlive it. `type`: theirs.
+  DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config);
+
+  BatchModelShape shape() const override;
+  void forward(std::span<const TokenRun> runs, float* logits) override;
+  int32_t encode(std::span<const int32_t> ids) override;  // CHECKs: no encoder
+  void release(int32_t encoded) override;
+
+ private:
+  // Sets the tokens of the pages, and gives their ids and positions, [1, tokens] each.
+  std::pair<at::Tensor, at::Tensor> inputs_of(std::span<const TokenRun> runs);
+
+  const models::Decoder& model_;
+  models::DecoderShape shape_;
+  DecoderModelConfig config_;
+  tensor::PagedKeyValues pages_;
+};
+
+}  // namespace espalier::infer
