@@ -10,6 +10,7 @@
 #include "engine_generate.h"
 #include "engine_parity.h"
 #include "engine_probe.h"
+#include "engine_score.h"
 #include "engine_train.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
@@ -25,7 +26,8 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_rank}, {"parity", parity}, {"generate", generate}, {"compare-hf", compare_hf}, {"probe", probe},
+    {"train", train_rank},      {"parity", parity}, {"generate", generate},
+    {"compare-hf", compare_hf}, {"probe", probe},   {"score", score},
 };
 
 int dispatch(const Words& words) {

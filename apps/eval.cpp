@@ -1,4 +1,4 @@
-// espalier eval: tasks to requests, answers to results. No model is needed for either.
+// espalier eval: tasks to requests, answers to results. Between them stands the engine, or somebody else's.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/request_file.h"
+#include "eval_model.h"
 #include "eval_options.h"
 #include "print_json.h"
 #include "tokenizer_options.h"
@@ -75,22 +76,25 @@ std::vector<eval::PreparedTask> read_tasks(const EvalOptions& options, const std
   return prepared;
 }
 
-void write_requests(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {
+void write_requests(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
   std::unique_ptr<eval::RequestEncoder> encoder;
   if (const text::Tokenizer* tokenizer = options.zero_shot.tokenizer)
     encoder = std::make_unique<eval::RequestEncoder>(*tokenizer, options.set->tokenization, *tokenizer->eod(),
                                                      *options.sequence_length);
-  PendingFile pending(options.write_requests);
+  PendingFile pending(file);
   OutputFile output(pending.temporary());
-  int64_t num_questions = 0;
   for (const eval::PreparedTask& task : tasks) {
     const std::string lines = eval::request_lines(task, encoder.get());
     output.write(lines.data(), lines.size());
-    num_questions += static_cast<int64_t>(task.questions.size());
   }
   output.sync();
   output.close();
   move_into_place({&pending});
+}
+
+void say_what_was_written(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {
+  int64_t num_questions = 0;
+  for (const eval::PreparedTask& task : tasks) num_questions += static_cast<int64_t>(task.questions.size());
   log_info(options.write_requests, ": the requests of ", format_counted(num_questions, "document"), " of ",
            format_counted(static_cast<int64_t>(tasks.size()), "task"));
 }
@@ -101,7 +105,7 @@ eval::EvaluationFacts facts_of(const EvalOptions& options) {
   eval::EvaluationFacts facts;
   facts.task_set = options.set->name;
   facts.tokenization = options.set->tokenization;
-  facts.model = options.read_results;
+  facts.model = options.load.empty() ? options.read_results : options.load;
   facts.bootstrap_iters = options.bootstrap_iters;
   facts.limit = options.limit;
   facts.date = now();
@@ -123,8 +127,8 @@ void print_results(const EvalOptions& options, const std::vector<eval::TaskResul
   }
 }
 
-void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {
-  const std::vector<std::vector<eval::Answers>> answers = eval::read_answers(options.read_results, tasks);
+void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
+  const std::vector<std::vector<eval::Answers>> answers = eval::read_answers(file, tasks);
   std::vector<eval::TaskResult> results;
   for (size_t i = 0; i < tasks.size(); ++i)
     results.push_back(eval::score(tasks[i], answers[i], options.bootstrap_iters));
@@ -145,7 +149,8 @@ int eval_main(const std::vector<std::string>& arguments) {
   Problems problems;
   if (!read_eval_options(arguments, options, problems)) return 0;
   if (options.list_data && options.tasks.empty()) options.tasks = {"all"};
-  const std::vector<eval::Task> tasks = eval::choose_tasks(*options.set, options.tasks, problems);
+  std::vector<eval::Task> tasks;
+  if (options.requests.empty()) tasks = eval::choose_tasks(*options.set, options.tasks, problems);
   if (options.list_data) {
     problems.raise();
     list_data(options, tasks);
@@ -156,7 +161,15 @@ int eval_main(const std::vector<std::string>& arguments) {
   const eval::DataFiles data(options.data, names, problems);
   if (!options.data.empty())
     for (const std::string& name : names) files.push_back(data.find(name, problems));
-  std::unique_ptr<text::Tokenizer> tokenizer;
+  EvalModel model;
+  if (!options.load.empty() && problems.empty()) {
+    model = open_eval_model(options.load, options.ckpt_step);
+    if (!options.sequence_length) options.sequence_length = model.sequence_length;
+    if (*options.sequence_length > model.sequence_length)
+      problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",
+                   model.sequence_length);
+  }
+  std::unique_ptr<text::Tokenizer> tokenizer = std::move(model.tokenizer);
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
   if (tokenizer != nullptr && !tokenizer->eod())
     problems.add("the tokenizer has no end-of-document id, which is used where a request has no context");
@@ -165,11 +178,24 @@ int eval_main(const std::vector<std::string>& arguments) {
   if (options.sequence_length) options.zero_shot.sequence_length = *options.sequence_length;
 
   clean_up_when_interrupted();
+  if (!options.requests.empty()) {
+    model.tokenizer = std::move(tokenizer);
+    answer_request_lines(model, options.requests, *options.sequence_length, options.num_threads);
+    return 0;
+  }
   const std::vector<eval::PreparedTask> prepared = read_tasks(options, tasks, files);
-  if (options.write_requests.empty())
-    read_results(options, prepared);
-  else
-    write_requests(options, prepared);
+  if (!options.write_requests.empty()) {
+    write_requests(options, prepared, options.write_requests);
+    say_what_was_written(options, prepared);
+  } else if (!options.read_results.empty()) {
+    read_results(options, prepared, options.read_results);
+  } else {
+    const EvalFolder folder;
+    const std::string requests = folder.file("requests.jsonl"), answers = folder.file("answers.jsonl");
+    write_requests(options, prepared, requests);
+    ask_model(model, requests, answers, options.num_threads);
+    read_results(options, prepared, answers);
+  }
   return 0;
 }
 

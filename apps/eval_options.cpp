@@ -34,6 +34,18 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.add("--limit", options.limit, "only the first N documents of each task").minimum(1);
 }
 
+void add_model_rows(OptionTable& table, EvalOptions& options) {
+  table.group("model");
+  table.add("--load", options.load, "run folder or step folder of the model that is asked").value_name("DIR");
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
+  table
+      .add("--requests", options.requests,
+           "instead of tasks: score lines {\"context\", \"continuation\"}, and print {\"loglikelihood\", "
+           "\"is_greedy\", \"tokens\"} for each")
+      .value_name("FILE");
+}
+
 void add_scoring_rows(OptionTable& table, EvalOptions& options) {
   table.group("scoring by another engine");
   table.add("--write-requests", options.write_requests, "write what the tasks ask, a JSON object a line")
@@ -48,6 +60,7 @@ void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices)
   table.group("results");
   table.add("--results-path", options.results_path, "write the results as JSON")
       .alias("--output-path")
+      .alias("--output")
       .value_name("FILE");
   table.add_choice("--results-layout", choices.layout,
                    {{"of-the-set", LayoutChoice::kOfSet},
@@ -117,15 +130,25 @@ void check_use(const EvalOptions& options, Problems& problems) {
     if (writes || reads) problems.add("--list-data only lists: leave out --write-requests and --read-results");
     return;
   }
+  const bool asks = !options.load.empty();
+  if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
+  if (!options.requests.empty()) {
+    if (!asks) problems.add("--requests needs --load: the model that scores them");
+    if (!options.tasks.empty() || writes || reads)
+      problems.add("--requests is scored by itself: leave out --tasks, --write-requests and --read-results");
+    return;
+  }
   if (options.tasks.empty()) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
   if (options.data.empty()) problems.add("--data is required: the folder of the tasks' files");
-  if (writes == reads)
-    problems.add(writes
-                     ? "--write-requests and --read-results: one at a time"
-                     : "--write-requests FILE or --read-results FILE is required: what is to be done with the tasks");
-  if (!reads && (!options.results_path.empty() || !options.results_csv.empty()))
+  if (asks + writes + reads > 1)
+    problems.add("--load, --write-requests and --read-results: one at a time");
+  else if (asks + writes + reads == 0)
+    problems.add(
+        "--load DIR is required: the model to ask; or, for another engine, --write-requests FILE and then "
+        "--read-results FILE");
+  if (!reads && !asks && (!options.results_path.empty() || !options.results_csv.empty()))
     problems.add(options.results_path.empty() ? "--results-csv" : "--results-path",
-                 ": there are results only with --read-results");
+                 ": there are results only with --load or --read-results");
   if (options.log_samples && options.results_path.empty())
     problems.add("--log-samples needs --results-path, beside which it writes");
   if (options.bootstrap_iters == 1)
@@ -135,6 +158,11 @@ void check_use(const EvalOptions& options, Problems& problems) {
 void check_ids(const EvalOptions& options, Problems& problems) {
   const bool is_megatrons = options.set == &eval::megatron_set(), encodes = !options.tokenizer.type.empty();
   if (options.list_data) return;
+  if (!options.load.empty()) {
+    if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
+    if (is_megatrons && options.limit) problems.add("--limit: ", options.set->name, "'s tasks are read whole");
+    return;
+  }
   if (is_megatrons && !encodes)
     problems.add("--tokenizer-type is required: ", options.set->name, "'s tasks are made of ids");
   if ((is_megatrons || encodes) && !options.sequence_length)
@@ -150,8 +178,10 @@ void check_ids(const EvalOptions& options, Problems& problems) {
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems) {
   Choices choices;
   OptionTable table("espalier eval",
-                    "Turns the tasks of an evaluation into requests for any engine, and its answers into results.");
+                    "Asks a model the tasks of an evaluation; or writes the requests for another engine, and scores "
+                    "its answers.");
   add_task_rows(table, options, choices);
+  add_model_rows(table, options);
   add_scoring_rows(table, options);
   add_result_rows(table, options, choices);
   add_tokenizer_rows(table, options, choices);

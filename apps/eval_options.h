@@ -20,6 +20,9 @@ struct EvalOptions {
   bool list_data = false, json = false, log_samples = false;
   text::TokenizerOptions tokenizer;
   eval::ZeroShotOptions zero_shot;
+  std::string load;  // the run or step that is asked, if one is
+  std::optional<int64_t> ckpt_step, num_threads;
+  std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;
   eval::ResultLayout layout = eval::ResultLayout::kLmEval2022;
   int64_t bootstrap_iters = 100'000;

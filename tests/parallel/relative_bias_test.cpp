@@ -197,7 +197,7 @@ std::string check(const dist::Grid& grid, const Case& test) {
 void expect_checked(const spec::GridShape& shape, const Case& test) {
   SCOPED_TRACE(concat(spec::to_string(shape), " length ", test.length, test.bidirectional ? " bidirectional" : "",
                       test.sequence_parallel ? " sequence parallel" : "", " recompute ",
-                      static_cast<int>(test.recompute.method), "/", test.recompute.num_layers, " parts at ",
+                      static_cast<int>(test.recompute.kind), "/", test.recompute.num_layers, " parts at ",
                       test.first_of_second_part));
   const std::vector<std::string> wanted(static_cast<size_t>(shape.tensor * shape.context), "checked");
   EXPECT_EQ(dist::run_ranks(shape, [&](const dist::Grid& grid) { return check(grid, test); }), wanted);

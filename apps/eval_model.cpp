@@ -1,0 +1,100 @@
+#include "eval_model.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/pending_file.h"
+#include "become_engine.h"
+#include "data/line_reader.h"
+#include "eval/token_requests.h"
+#include "families/registry.h"
+#include "store/manifest.h"
+#include "store/run_folder.h"
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+using eval::Json;
+
+eval::Request request_of(const Json& line, const std::string& where) {
+  const auto text = [&](const char* key) {
+    if (!line.is_object() || !line.contains(key) || !line.at(key).is_string())
+      throw UserError(concat(where, ": expected {\"context\": \"...\", \"continuation\": \"...\"}"),
+                      ExitCode::kBadData);
+    return line.at(key).get<std::string>();
+  };
+  return {.kind = eval::RequestKind::kLogLikelihood,
+          .context = text("context"),
+          .continuation = text("continuation"),
+          .context_ids = {},
+          .continuation_ids = {}};
+}
+
+}  // namespace
+
+EvalFolder::EvalFolder() : path_((fs::temp_directory_path() / "espalier-eval-XXXXXX").string()) {
+  if (::mkdtemp(path_.data()) == nullptr) throw UserError(concat("cannot create a temporary folder ", path_));
+}
+
+EvalFolder::~EvalFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step) {
+  const auto entry = store::find_checkpoint(load, step, /*save=*/"");
+  ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
+  const config::RunConfig run = families::read_saved_run(store::read_manifest(entry->folder), entry->folder.string());
+  EvalModel model;
+  model.step_folder = entry->folder;
+  model.tokenizer = text::load_tokenizer(text::moved_to(run.tokenizer, entry->folder / "tokenizer"));
+  model.sequence_length = run.data.sequence_length;
+  return model;
+}
+
+void ask_model(const EvalModel& model, const std::string& requests, const std::string& answers,
+               std::optional<int64_t> num_threads) {
+  std::vector<std::string> words = {"--load", model.step_folder.string(), "--requests", requests, "--answers", answers};
+  if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
+  if (const int code = run_engine("score", words); code != 0)
+    throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
+}
+
+void answer_request_lines(const EvalModel& model, const std::string& file, int64_t sequence_length,
+                          std::optional<int64_t> num_threads) {
+  const EvalFolder folder;
+  const std::string requests = folder.file("requests.jsonl"), answers = folder.file("answers.jsonl");
+  eval::RequestEncoder encoder(*model.tokenizer, eval::Tokenization::kJoint, *model.tokenizer->eod(), sequence_length);
+  {
+    OutputFile output(requests);
+    data::LineReader lines({file});
+    int64_t number = 0;
+    for (std::string_view line; lines.next(line);) {
+      const std::string where = concat(file, ":", ++number);
+      const eval::EncodedRequest encoded = encoder.encode(request_of(parse_json(line, where), where));
+      Json rows = Json::array();
+      for (const eval::TokenRow& row : encoded.rows)
+        rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});
+      const std::string text = Json{{"rows", rows}}.dump() + "\n";
+      output.write(text.data(), text.size());
+    }
+    output.close();
+  }
+  ask_model(model, requests, answers, num_threads);
+  data::LineReader lines({answers});
+  for (std::string_view line; lines.next(line);) {
+    const Json answer = Json::parse(line);
+    std::printf("%s\n", Json{{"loglikelihood", answer.at("log_likelihood")},
+                             {"is_greedy", answer.at("is_greedy")},
+                             {"tokens", answer.at("rows").at(0).at("num_predicted")}}
+                            .dump()
+                            .c_str());
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,48 @@
+// The checkpoint that `espalier eval` asks: what can be known of it without tensors, and its answers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eval/prepared_task.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+// A temporary folder that goes when this does.
+class EvalFolder {
+ public:
+  EvalFolder();
+  ~EvalFolder();
+  EvalFolder(const EvalFolder&) = delete;
+  EvalFolder& operator=(const EvalFolder&) = delete;
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+struct EvalModel {
+  std::filesystem::path step_folder;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  int64_t sequence_length = 0;  // of its training
+};
+
+// `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none.
+EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step);
+
+// Runs the engine on a file of requests with ids (eval/request_file.h), and writes the lines with their answers to
+// `answers`. A UserError where the engine has failed, after it has said why.
+void ask_model(const EvalModel& model, const std::string& requests, const std::string& answers,
+               std::optional<int64_t> num_threads);
+
+// Lines {"context", "continuation"} of `file`, each of which becomes a line {"loglikelihood", "is_greedy", "tokens"} on
+// the standard output; encoded as lm_eval 0.4 does.
+void answer_request_lines(const EvalModel& model, const std::string& file, int64_t sequence_length,
+                          std::optional<int64_t> num_threads);
+
+}  // namespace espalier
