@@ -90,6 +90,9 @@ void write_requests(const EvalOptions& options, const std::vector<eval::Prepared
   output.sync();
   output.close();
   move_into_place({&pending});
+  if (encoder != nullptr && encoder->num_cut() > 0)
+    log_warning(format_counted(encoder->num_cut(), "request"), " had more ids than --seq-length ",
+                *options.sequence_length, " takes: the beginning of the context is left out");
 }
 
 void say_what_was_written(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {

@@ -76,7 +76,7 @@ void answer_request_lines(const EvalModel& model, const std::string& file, int64
     int64_t number = 0;
     for (std::string_view line; lines.next(line);) {
       const std::string where = concat(file, ":", ++number);
-      const eval::EncodedRequest encoded = encoder.encode(request_of(parse_json(line, where), where));
+      const std::vector<eval::TokenRow> encoded = encoder.encode(request_of(parse_json(line, where), where));
       Json rows = Json::array();
       for (const eval::TokenRow& row : encoded.rows)
         rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});

@@ -29,9 +29,9 @@ std::vector<std::pair<const char*, const std::string*>> texts_of(const Request& 
   return {};
 }
 
-Json rows_of(const EncodedRequest& encoded) {
+Json rows_of(const std::vector<TokenRow>& encoded) {
   Json rows = Json::array();
-  for (const TokenRow& row : encoded.rows) rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});
+  for (const TokenRow& row : encoded) rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});
   return rows;
 }
 

@@ -48,8 +48,8 @@ std::vector<TokenRow> RequestEncoder::rolling_rows(const Ids& ids) const {
   return rows;
 }
 
-EncodedRequest RequestEncoder::encode(const Request& request) {
-  if (request.kind == RequestKind::kRolling) return {rolling_rows(ids_of(request.continuation)), 0};
+std::vector<TokenRow> RequestEncoder::encode(const Request& request) {
+  if (request.kind == RequestKind::kRolling) return rolling_rows(ids_of(request.continuation));
   Ids context = request.context_ids, continuation = request.continuation_ids;
   if (request.kind == RequestKind::kLogLikelihood && tokenization_ == Tokenization::kSeparate) {
     context = ids_of(request.context);
@@ -76,7 +76,8 @@ EncodedRequest RequestEncoder::encode(const Request& request) {
   TokenRow row = {together(std::move(context), continuation), static_cast<int64_t>(continuation.size())};
   const size_t cut = row.ids.size() - std::min(row.ids.size(), sequence_length_ + 1);
   row.ids.erase(row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(cut));
-  return {{row}, static_cast<int64_t>(cut)};
+  num_cut_ += cut > 0;
+  return {std::move(row)};
 }
 
 }  // namespace espalier::eval

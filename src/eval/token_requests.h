@@ -20,19 +20,17 @@ struct TokenRow {
   int64_t num_predicted = 0;
 };
 
-struct EncodedRequest {
-  std::vector<TokenRow> rows;  // one; of a rolling request as many as it has windows, and none for an empty text
-  int64_t num_cut = 0;         // ids of the context that did not fit
-};
-
 // One per thread.
 class RequestEncoder {
  public:
   // `prefix`: the id that stands where there is no context (the end of a document). `tokenizer` must outlive it.
   RequestEncoder(const text::Tokenizer& tokenizer, Tokenization tokenization, int32_t prefix, int64_t sequence_length);
 
-  // A UserError names the number of ids of a continuation that does not fit.
-  EncodedRequest encode(const Request& request);
+  // One row; of a rolling request as many as it has windows, and none for an empty text. A UserError names the number
+  // of ids of a continuation that does not fit.
+  std::vector<TokenRow> encode(const Request& request);
+  // Requests so far that lost the beginning of their context.
+  int64_t num_cut() const { return num_cut_; }
 
  private:
   std::vector<int32_t> ids_of(std::string_view text);
@@ -42,6 +40,7 @@ class RequestEncoder {
   Tokenization tokenization_;
   int32_t prefix_;
   size_t sequence_length_;
+  int64_t num_cut_ = 0;
 };
 
 }  // namespace espalier::eval

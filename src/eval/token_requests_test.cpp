@@ -11,8 +11,8 @@ using Ids = std::vector<int32_t>;
 
 class Encoding : public testing::Test {
  protected:
-  EncodedRequest encode(Tokenization tokenization, const std::string& context, const std::string& continuation,
-                        int64_t length = 100) const {
+  std::vector<TokenRow> encode(Tokenization tokenization, const std::string& context, const std::string& continuation,
+                               int64_t length = 100) const {
     return RequestEncoder(*tokenizer_, tokenization, kPrefix, length)
         .encode({.context = context, .continuation = continuation});
   }
@@ -30,21 +30,21 @@ Ids joined(std::initializer_list<Ids> parts) {
 
 TEST_F(Encoding, SeparateKeepsContextAndContinuationApart) {
   ASSERT_NE(ids("an other"), joined({ids("an"), ids(" o"), ids("ther")}));  // or the test shows nothing
-  const EncodedRequest encoded = encode(Tokenization::kSeparate, "an o", "ther");
-  ASSERT_EQ(encoded.rows.size(), 1u);
-  EXPECT_EQ(encoded.rows[0].ids, joined({ids("an o"), ids("ther")}));
-  EXPECT_EQ(encoded.rows[0].num_predicted, static_cast<int64_t>(ids("ther").size()));
+  const std::vector<TokenRow> encoded = encode(Tokenization::kSeparate, "an o", "ther");
+  ASSERT_EQ(encoded.size(), 1u);
+  EXPECT_EQ(encoded[0].ids, joined({ids("an o"), ids("ther")}));
+  EXPECT_EQ(encoded[0].num_predicted, static_cast<int64_t>(ids("ther").size()));
 }
 
 TEST_F(Encoding, JointPartsTheIdsWhereTheContextEnds) {
-  const EncodedRequest encoded = encode(Tokenization::kJoint, "Question: a\nAnswer: ", "the other");
-  EXPECT_EQ(encoded.rows[0].ids, ids("Question: a\nAnswer: the other"));  // the blank goes over
-  EXPECT_EQ(encoded.rows[0].num_predicted, static_cast<int64_t>(ids(" the other").size()));
+  const std::vector<TokenRow> encoded = encode(Tokenization::kJoint, "Question: a\nAnswer: ", "the other");
+  EXPECT_EQ(encoded[0].ids, ids("Question: a\nAnswer: the other"));  // the blank goes over
+  EXPECT_EQ(encoded[0].num_predicted, static_cast<int64_t>(ids(" the other").size()));
 }
 
 TEST_F(Encoding, AnEmptyContextIsThePrefix) {
   for (const Tokenization tokenization : {Tokenization::kSeparate, Tokenization::kJoint}) {
-    const TokenRow row = encode(tokenization, "", " the").rows[0];
+    const TokenRow row = encode(tokenization, "", " the")[0];
     EXPECT_EQ(row.ids, joined({{kPrefix}, ids(" the")}));
     EXPECT_EQ(row.num_predicted, 1);
   }
@@ -52,15 +52,17 @@ TEST_F(Encoding, AnEmptyContextIsThePrefix) {
 
 TEST_F(Encoding, RowsAreCutAtTheLeft) {
   const Ids whole = joined({ids("one two three four five six"), ids(" seven eight")});
-  const EncodedRequest encoded = encode(Tokenization::kSeparate, "one two three four five six", " seven eight", 4);
-  EXPECT_EQ(encoded.rows[0].ids, Ids(whole.end() - 5, whole.end()));
-  EXPECT_EQ(encoded.num_cut, static_cast<int64_t>(whole.size()) - 5);
-  EXPECT_EQ(encode(Tokenization::kSeparate, "a", " b", 4).num_cut, 0);
+  RequestEncoder encoder(*tokenizer_, Tokenization::kSeparate, kPrefix, 4);
+  EXPECT_EQ(encoder.encode({.context = "a", .continuation = " b"})[0].ids.size(), 2u);
+  EXPECT_EQ(encoder.num_cut(), 0);
+  const TokenRow row = encoder.encode({.context = "one two three four five six", .continuation = " seven eight"})[0];
+  EXPECT_EQ(row.ids, Ids(whole.end() - 5, whole.end()));
+  EXPECT_EQ(encoder.num_cut(), 1);
 }
 
 TEST_F(Encoding, AnEmptyTextHasNoWindow) {
   RequestEncoder encoder(*tokenizer_, Tokenization::kJoint, kPrefix, 7);
-  EXPECT_TRUE(encoder.encode({.kind = RequestKind::kRolling}).rows.empty());
+  EXPECT_TRUE(encoder.encode({.kind = RequestKind::kRolling}).empty());
 }
 
 TEST_F(Encoding, AContinuationMustFit) {
@@ -87,7 +89,7 @@ TEST(RollingWindows, AreTheHarnesses) {
   using Rows = std::vector<std::pair<Ids, int64_t>>;
   const auto rows = [&](const std::string& text) {
     Rows found;
-    for (const TokenRow& row : encoder.encode({.kind = RequestKind::kRolling, .continuation = text}).rows)
+    for (const TokenRow& row : encoder.encode({.kind = RequestKind::kRolling, .continuation = text}))
       found.emplace_back(row.ids, row.num_predicted);
     return found;
   };
