@@ -78,7 +78,7 @@ void answer_request_lines(const EvalModel& model, const std::string& file, int64
       const std::string where = concat(file, ":", ++number);
       const std::vector<eval::TokenRow> encoded = encoder.encode(request_of(parse_json(line, where), where));
       Json rows = Json::array();
-      for (const eval::TokenRow& row : encoded.rows)
+      for (const eval::TokenRow& row : encoded)
         rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});
       const std::string text = Json{{"rows", rows}}.dump() + "\n";
       output.write(text.data(), text.size());

@@ -1,7 +1,9 @@
 // `espalier eval` as a user meets it: requests for another engine, its answers, results.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/command.h"
 
@@ -60,6 +62,84 @@ TEST_F(EvalCommand, AnotherEnginesAnswersBecomeResults) {
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(json.output)["results"]["sst"]["acc,none"], 2.0 / 3) << json.errors;
 }
 
+// A run of one step.
+class EvalOfARun : public EvalCommand {
+ protected:
+  void SetUp() override {
+    EvalCommand::SetUp();
+    const std::string tiny = root() + "/tests/data/gpt2-tiny/",
+                      tokenizer = " --vocab-file " + tiny + "vocab.json --merge-file " + tiny + "merges.txt ";
+    const Outcome outcome = bash(concat(
+        "set -e; espalier preprocess --tokenizer-type GPT2BPETokenizer --append-eod --output-prefix owt --input ",
+        root(), "/tests/data/owt-20.jsonl", tokenizer, "; espalier train gpt --num-layers 2 --hidden-size 32 ",
+        "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size "
+        "2 ",
+        "--lr 1e-3 --train-iters 1 --split 100,0,0 --eval-iters 0 --num-threads 1 --save run --save-interval 1 ",
+        "--data-path owt_text_document", tokenizer));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  }
+};
+
+// The log-likelihood of what was generated is the sum of the log-probabilities that generation told.
+TEST_F(EvalOfARun, RequestsAreScoredAsGenerationScores) {
+  const nlohmann::json generated = nlohmann::json::parse(
+      bash("espalier generate --load run --prompt 'The president' --greedy --tokens-to-generate 9 --json").output);
+  double expected = 0;
+  for (const double logprob : generated.at("logprobs")) expected += logprob;
+  const nlohmann::json request = {{"context", "The president"}, {"continuation", generated.at("text")}};
+  write("requests.jsonl", concat(request.dump(), "\n{\"context\": \"\", \"continuation\": \"Hello\"}\n"));
+  const Outcome one = bash("espalier eval --load run --requests requests.jsonl --num-threads 1"),
+                two = bash("tac requests.jsonl >turned.jsonl; espalier eval --load run --requests turned.jsonl | tac");
+  ASSERT_EQ(one.exit_code, 0) << one.errors;
+  EXPECT_EQ(one.output, two.output);
+  const nlohmann::json first = nlohmann::json::parse(one.output.substr(0, one.output.find('\n')));
+  EXPECT_EQ(first.at("tokens"), 9) << generated;
+  EXPECT_EQ(first.at("is_greedy"), true);
+  EXPECT_NEAR(first.at("loglikelihood").get<double>(), expected, 1e-12 * std::abs(expected));
+  write("bad.jsonl", "{\"context\": \"a\"}\n");
+  const Outcome bad = bash("espalier eval --load run --requests bad.jsonl");
+  EXPECT_EQ(bad.exit_code, 65);
+  EXPECT_NE(bad.errors.find("bad.jsonl:1: expected {\"context\": \"...\", \"continuation\": \"...\"}"),
+            std::string::npos)
+      << bad.errors;
+}
+
+// The answers of the tasks are those that the same requests get by themselves.
+TEST_F(EvalOfARun, TasksAreAskedOfTheModel) {
+  write("lambada.jsonl", "{\"text\": \"The president of the United States\"}\n{\"text\": \"A b c\"}\n");
+  const Outcome outcome = bash(
+      "set -e; espalier eval --load run --tasks sst,piqa --data data --results-path r.json 2>/dev/null >/dev/null; "
+      "espalier eval --load run --tasks LAMBADA --data lambada.jsonl");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("validation results on LAMBADA | number correct: "), std::string::npos)
+      << outcome.output;
+  // PIQA's own form of a question.
+  write("piqa.jsonl",
+        "{\"context\": \"Question: g\\nAnswer:\", \"continuation\": \" a\"}\n"
+        "{\"context\": \"Question: g\\nAnswer:\", \"continuation\": \" b\"}\n"
+        "{\"context\": \"Question: h\\nAnswer:\", \"continuation\": \" long one\"}\n"
+        "{\"context\": \"Question: h\\nAnswer:\", \"continuation\": \" c\"}\n");
+  std::istringstream lines(bash("espalier eval --load run --requests piqa.jsonl").output);
+  std::vector<double> scores;
+  for (std::string line; std::getline(lines, line);) scores.push_back(nlohmann::json::parse(line).at("loglikelihood"));
+  ASSERT_EQ(scores.size(), 4u);
+  const int right = (scores[0] >= scores[1] ? 1 : 0) + (scores[3] > scores[2] ? 1 : 0);  // the answers: 0 and 1
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(content("r.json")).at("results").at("piqa").at("acc"), right / 2.0);
+}
+
+TEST_F(EvalOfARun, WhatAModelCannotBeAskedIsRefused) {
+  const Outcome outcome = bash(
+      "espalier eval --load run --tasks sst --data data --read-results x; espalier eval --load none --requests x; "
+      "espalier eval --requests x; espalier eval --load run --tasks sst --data data --seq-length 65; "
+      "espalier eval --load run --tasks sst --data data --tokenizer-type GPT2BPETokenizer");
+  EXPECT_EQ(outcome.exit_code, 2);
+  for (const char* problem :
+       {"--load, --write-requests and --read-results: one at a time", "'none' holds no complete checkpoint",
+        "--requests needs --load: the model that scores them", "the model of --load has its own tokenizer",
+        "--seq-length 65 is longer than that of the model's training, 64"})
+    EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
+}
+
 TEST_F(EvalCommand, MegatronsTasksAreMadeOfIds) {
   const std::string tokenizer = concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", root(),
                                        "/tests/data/gpt2-tiny/vocab.json --merge-file ", root(),
@@ -103,13 +183,14 @@ TEST_F(EvalCommand, EveryProblemIsNamedAndNothingWritten) {
             "error: 3 problems:\n"
             "  - --tasks is required; 'espalier eval --list-data' shows them\n"
             "  - --data is required: the folder of the tasks' files\n"
-            "  - --write-requests FILE or --read-results FILE is required: what is to be done with the tasks\n");
+            "  - --load DIR is required: the model to ask; or, for another engine, --write-requests FILE and then "
+            "--read-results FILE\n");
   const Outcome wrong = bash(
       "espalier eval --tasks piqqa,wic,sst,sst --data data --write-requests r --results-csv c --log-samples "
       "--bootstrap-iters 1 --tokenizer-type GPT2BPETokenizer");
   EXPECT_EQ(wrong.exit_code, 2);
   for (const char* problem :
-       {"--results-csv: there are results only with --read-results", "--log-samples needs --results-path",
+       {"--results-csv: there are results only with --load or --read-results", "--log-samples needs --results-path",
         "--bootstrap-iters 1: a deviation needs two resamples; use 0 or at least 2",
         "--tasks piqqa: no task of bloom-2022; did you mean piqa?", "--tasks: sst is named twice",
         "task wic: no wic.jsonl (or .tsv; .gz, .zst and .xz too) in data",
@@ -121,7 +202,7 @@ TEST_F(EvalCommand, EveryProblemIsNamedAndNothingWritten) {
       "4");
   EXPECT_EQ(megatron.exit_code, 2);
   for (const char* problem :
-       {"--write-requests and --read-results: one at a time",
+       {"--load, --write-requests and --read-results: one at a time",
         "--tokenizer-type is required: megatron's tasks are made of ids", "--limit: megatron's tasks are read whole",
         "--overlapping-eval 32 is more than --seq-length 4"})
     EXPECT_NE(megatron.errors.find(problem), std::string::npos) << problem << "\n" << megatron.errors;
