@@ -14,6 +14,7 @@ namespace espalier::eval {
 // So many wrong documents are named together.
 inline constexpr size_t kMostProblems = 10;
 
+// NOLINTNEXTLINE(bugprone-exception-escape): that moving it does not throw is the promise of nlohmann::json
 struct Document {
   Json content;
   std::string place;  // "piqa.jsonl:17", for messages

@@ -94,7 +94,7 @@ TEST_F(TaskFiles, FilesOfTasksAreFoundByName) {
   Problems more;
   EXPECT_EQ(DataFiles({other}, {"piqa"}, more).find("piqa", more), other);
   EXPECT_TRUE(more.empty());
-  DataFiles({other, "none", "x=y"}, {"piqa", "sst"}, more);
+  const DataFiles wrong({other, "none", "x=y"}, {"piqa", "sst"}, more);
   EXPECT_EQ(more.messages(),
             (std::vector<std::string>{concat("--data ", other,
                                              " is a file, and there are 2 tasks: give a folder, or say "

@@ -16,7 +16,7 @@ constexpr size_t kStateWords = 624;
 // standard library's own seeding is another.
 class KeySequence {
  public:
-  using result_type = uint32_t;
+  using result_type = uint32_t;  // NOLINT(readability-identifier-naming): the name that the standard asks for
 
   explicit KeySequence(uint64_t seed) {
     key_.push_back(static_cast<uint32_t>(seed));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -29,7 +30,8 @@ double loss_of(const Items& items) {
 }
 
 Aggregation of_loss(const std::string& name, std::function<double(double)> value) {
-  return {name, [value](const Items& items) { return value(loss_of(items)); }, nullptr, ItemForm::kValueAndWeight};
+  return {name, [value = std::move(value)](const Items& items) { return value(loss_of(items)); }, nullptr,
+          ItemForm::kValueAndWeight};
 }
 
 double sum_of(const Items& items) {
