@@ -124,7 +124,7 @@ const std::vector<Command>& commands() {
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
       {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main,
        model_families},
-      {"runs", "list, show and compare runs from what they recorded", runs_main, runs_commands},
+      {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
       {"eval", "ask and score the tasks of an evaluation, with the answers of any engine", eval_main},

@@ -20,6 +20,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"spec", {"base"}},
     {"store", {"base"}},
     {"report", {"base"}},
+    {"web", {"base"}},
     {"data", {"base", "text"}},
     {"eval", {"data"}},
     {"plan", {"spec"}},

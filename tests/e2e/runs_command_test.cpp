@@ -99,6 +99,45 @@ TEST_F(Runs, CompareShowsOptionsThatDifferAndFiguresSideBySide) {
   EXPECT_EQ(bash("espalier runs compare runs/first").exit_code, 2);
 }
 
+TEST_F(Runs, ServePrintsAnAddressThatGivesThePageAndTheRuns) {
+  const Outcome outcome = bash(R"(
+    espalier runs serve runs >address 2>messages & server=$!
+    for attempt in {1..100}; do [ -s address ] && break; sleep 0.1; done
+    get() {  # get PATH: the reply, through bash alone
+      exec 3<>"/dev/tcp/127.0.0.1/$port"
+      printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$1" >&3
+      cat <&3
+    }
+    address=$(<address) port=${address#http://127.0.0.1:} secret=/${port#*/} port=${port%%/*}
+    get "$secret" >page; get "${secret}api/runs" >runs.json; get "${secret}../../../etc/passwd" >outside
+    get "${secret}api/run?id=..%2Ffirst" >no_run; get / >no_secret
+    id=$(grep -o '"id":"[0-9a-f]*"' runs.json | head -1 | cut -d'"' -f4)
+    get "${secret}api/bins?id=$id&from=1&to=50&bins=5&column=lm_loss" >bins; get "${secret}api/new?id=$id&since=48&generation=1" >new
+    get "${secret}api/bins?id=$id&from=5&to=1&bins=5" >no_bins
+    kill -INT $server; wait $server; echo "exit $?")");
+  const auto file = [&](const char* name) { return read_file(folder_ / "work" / name); };
+  const auto body = [&](const char* name) {
+    const std::string reply = file(name);
+    return Json::parse(reply.substr(reply.find("\r\n\r\n")));
+  };
+  EXPECT_NE(outcome.output.find("exit 0"), std::string::npos) << outcome.output << outcome.errors << file("messages");
+  EXPECT_NE(file("page").find("200 OK"), std::string::npos);
+  EXPECT_NE(file("page").find("<script src=\"page.js\">"), std::string::npos);
+  ASSERT_EQ(body("runs.json").size(), 2U);
+  EXPECT_EQ(body("runs.json")[0]["folder"], "runs/first");
+  // The loss is 10 / step: over steps 1 to 10 from 1 to 10, over 41 to 50 from 10/50 to 10/41.
+  EXPECT_EQ(body("bins")["columns"]["lm_loss"][0][0], 1);
+  EXPECT_EQ(body("bins")["columns"]["lm_loss"][1][0], 10);
+  EXPECT_NEAR(body("bins")["columns"]["lm_loss"][0][4].get<double>(), 0.2, 1e-6);
+  EXPECT_NEAR(body("bins")["columns"]["lm_loss"][1][4].get<double>(), 10.0 / 41, 1e-6);
+  EXPECT_EQ(body("new")["steps"], (Json{49, 50}));
+  for (const char* name : {"outside", "no_run", "no_bins"})
+    EXPECT_NE(file(name).find("404 Not Found"), std::string::npos) << name << ": " << file(name);
+  EXPECT_NE(file("no_secret").find("403 Forbidden"), std::string::npos);
+  EXPECT_EQ(bash("espalier runs serve nothing").exit_code, 66);
+  EXPECT_EQ(bash("espalier runs serve runs --host example").exit_code, 2);
+}
+
 TEST_F(Command, VersionIsThatOfTheProject) {
   const std::string project = read_file(root() + "/CMakeLists.txt");
   const size_t at = project.find("project(espalier VERSION ") + 25;

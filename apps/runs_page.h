@@ -1,0 +1,40 @@
+// What the page of `espalier runs serve` asks for: its files, and runs as JSON.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "report/metrics_index.h"
+#include "report/run_reader.h"
+#include "web/server.h"
+
+namespace espalier {
+
+// A run is asked for by an id that the list of runs gave, never by a path. One request at a time.
+class RunsPage {
+ public:
+  explicit RunsPage(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+
+  // "" and the names of the page's files, and:
+  //   api/runs                                    the list
+  //   api/run?id=I                                options, events, evaluations, columns, number of records
+  //   api/bins?id=I&from=A&to=B&bins=N[&column=C] extremes of the columns over ranges of steps
+  //   api/new?id=I&since=N&generation=G           the records after the first N
+  web::Reply reply(const web::Request& request);
+
+ private:
+  std::string list();
+  std::string run(const std::string& id);
+  std::string bins(const web::Request& request);
+  std::string new_records(const web::Request& request);
+  const std::filesystem::path& folder_of(const std::string& id) const;
+  report::MetricsIndex& index_of(const std::string& id);  // brought up to date
+
+  std::vector<std::string> folders_;
+  std::map<std::string, std::filesystem::path> runs_;  // by id
+  std::map<std::string, report::MetricsIndex> indexes_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,228 @@
+#include "web/server.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace espalier::web {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Tcp = asio::ip::tcp;
+
+constexpr uint32_t kMostHeaderBytes = 16384;
+
+// 128 bits: nobody guesses them.
+std::string make_secret() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    throw UserError("the system gives no random numbers, which the secret in the page's address is made of");
+  std::string text;
+  for (const unsigned char byte : bytes) text += format_printf("%02x", byte);
+  return text;
+}
+
+std::string own_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+struct Shared {
+  ServerOptions options;
+  Handler handler;
+  std::string secret = make_secret();
+  std::vector<std::string> names;  // by which this machine may be called
+  int num_connections = 0;         // of the thread of the connections only
+  asio::thread_pool* workers = nullptr;
+};
+
+// One connection: reads a request, answers it, and begins again. It lives as long as something is pending for it.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Tcp::socket socket, Shared& shared) : stream_(std::move(socket)), shared_(shared) {
+    ++shared_.num_connections;
+  }
+  ~Connection() { --shared_.num_connections; }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(kMostHeaderBytes);
+    parser_->body_limit(0);  // nothing is ever sent to us
+    limit_time();
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, size_t) {
+      if (error == http::error::header_limit || error == http::error::body_limit) return self->refuse(413, "too large");
+      if (!error) self->answer();
+    });
+  }
+
+ private:
+  void limit_time() { stream_.expires_after(std::chrono::seconds(shared_.options.timeout_seconds)); }
+
+  void refuse(int status, const std::string& why) { write({status, "text/plain; charset=utf-8", why + "\n"}); }
+
+  void answer() {
+    const auto& message = parser_->get();
+    const auto text = [](beast::string_view view) { return std::string(view.data(), view.size()); };
+    if (message.count(http::field::host) != 1 || !is_own_host(text(message[http::field::host]), shared_.names))
+      return refuse(403, "this address is not one of the server");
+    if (message.method() != http::verb::get && message.method() != http::verb::head)
+      return refuse(405, "only GET and HEAD: this page is read-only");
+    Request request;
+    if (!parse_target(text(message.target()), request)) return refuse(400, "no path");
+    const size_t slash = request.path.find('/');
+    if (!equal_in_constant_time(request.path.substr(0, slash), shared_.secret))
+      return refuse(403, "the address lacks the secret; take the whole one that the program printed");
+    if (slash == std::string::npos) return refuse(404, "the address ends in a slash");
+    request.path.erase(0, slash + 1);
+    // The worker may not touch the connection, so what it made is brought back to the thread of the connections.
+    asio::post(*shared_.workers, [self = shared_from_this(), request] {
+      Reply reply;
+      try {
+        reply = self->shared_.handler(request);
+      } catch (const std::exception& error) {
+        reply = {500, "text/plain; charset=utf-8", std::string(error.what()) + "\n"};
+      }
+      asio::post(self->stream_.get_executor(),
+                 [self, reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
+    });
+  }
+
+  void write(Reply reply) {
+    const auto& message = parser_->get();
+    response_ = {};
+    response_.version(11);
+    response_.result(static_cast<unsigned>(reply.status));
+    response_.set(http::field::content_type, reply.type);
+    response_.set(http::field::cache_control, "no-store");
+    response_.set("Content-Security-Policy",
+                  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    response_.set("X-Content-Type-Options", "nosniff");
+    response_.set("Referrer-Policy", "no-referrer");  // the secret stands in the address
+    response_.set("Cross-Origin-Resource-Policy", "same-origin");
+    response_.keep_alive(reply.status < 400 && message.keep_alive());
+    const size_t num_bytes = reply.body.size();
+    if (message.method() != http::verb::head) response_.body() = std::move(reply.body);
+    response_.content_length(num_bytes);
+    limit_time();
+    // A HEAD has the length of what a GET would get, and no body: only the header is sent.
+    if (message.method() == http::verb::head) {
+      serializer_.emplace(response_);
+      http::async_write_header(stream_, *serializer_,
+                               [self = shared_from_this()](beast::error_code error, size_t) { self->go_on(error); });
+      return;
+    }
+    http::async_write(stream_, response_,
+                      [self = shared_from_this()](beast::error_code error, size_t) { self->go_on(error); });
+  }
+
+  void go_on(beast::error_code error) {
+    serializer_.reset();
+    if (error) return;
+    if (response_.keep_alive()) return read();
+    stream_.socket().shutdown(Tcp::socket::shutdown_send, error);
+  }
+
+  beast::tcp_stream stream_;
+  Shared& shared_;
+  beast::flat_buffer buffer_{kMostHeaderBytes};
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  http::response<http::string_body> response_;
+  std::optional<http::response_serializer<http::string_body>> serializer_;
+};
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(const ServerOptions& options, Handler handler) : acceptor_(context_) {
+    shared_.options = options;
+    shared_.handler = std::move(handler);
+    shared_.workers = &workers_;
+    shared_.names = {own_name(), options.host};
+    listen();
+    accept();
+    thread_ = std::thread([this] { context_.run(); });
+  }
+  ~Impl() {
+    context_.stop();
+    thread_.join();
+    workers_.stop();
+    workers_.join();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  int port() const { return port_; }
+  const std::string& secret() const { return shared_.secret; }
+
+ private:
+  void listen() {
+    const ServerOptions& options = shared_.options;
+    const std::string place = concat(options.host, ":", options.port);
+    beast::error_code error;
+    const auto address = asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
+    if (error)
+      throw UserError(
+          concat("'", options.host, "' is no address to listen at; use 127.0.0.1, 0.0.0.0 or one of this machine"),
+          ExitCode::kUsage);
+    const Tcp::endpoint endpoint(address, static_cast<unsigned short>(options.port));
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error)
+      throw UserError(concat("cannot listen at ", place, ": ", error.message(), "; --port 0 takes any free port"),
+                      ExitCode::kCannotCreate);
+    port_ = acceptor_.local_endpoint().port();
+  }
+
+  void accept() {
+    acceptor_.async_accept([this](beast::error_code error, Tcp::socket socket) {
+      if (!error && shared_.num_connections < shared_.options.most_connections)
+        std::make_shared<Connection>(std::move(socket), shared_)->read();
+      if (!error) return accept();
+      // Out of descriptors: to ask again at once would only burn the core.
+      pause_.expires_after(std::chrono::milliseconds(100));
+      pause_.async_wait([this](beast::error_code) { accept(); });
+    });
+  }
+
+  // In this order: what the context and the workers still hold are connections, which count themselves in `shared_`.
+  Shared shared_;
+  asio::io_context context_{1};
+  asio::thread_pool workers_{1};
+  Tcp::acceptor acceptor_;
+  asio::steady_timer pause_{context_};
+  int port_ = 0;
+  std::thread thread_;
+};
+
+Server::Server(const ServerOptions& options, Handler handler)
+    : impl_(std::make_shared<Impl>(options, std::move(handler))) {
+  const std::string host = options.host == "0.0.0.0" || options.host == "::" ? own_name()
+                           : options.host.find(':') != std::string::npos     ? "[" + options.host + "]"
+                                                                             : options.host;
+  url_ = concat("http://", host, ":", impl_->port(), "/", impl_->secret(), "/");
+}
+
+Server::~Server() = default;
+
+int Server::port() const { return impl_->port(); }
+
+}  // namespace espalier::web
