@@ -174,7 +174,7 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
        "--zero-stage 4 (F: zero_optimization.stage) is above the largest "
        "value, 3"},
       {R"({"steps_per_print": 1, "steps_per_print": 2})",
-       "F: the key steps_per_print stands twice in one object; "
+       "F: the key steps_per_print occurs twice in one object; "
        "keep one"},
       {"[]", "F is no JSON object, as DeepSpeed's configuration is"},
   };

@@ -18,26 +18,36 @@ namespace {
 
 // The state of a module: dicts of modules, and what the innermost have of tensors.
 struct ModuleDict {
-  std::vector<std::pair<std::string, ModuleDict>> modules;
+  struct Entry;
+  std::vector<Entry> modules;
   TorchPairs tensors;
 
-  ModuleDict& at(const std::vector<const char*>& path) {
-    ModuleDict* module = this;
-    for (const std::string key : path) {
-      auto found = std::find_if(module->modules.begin(), module->modules.end(),
-                                [&](const auto& entry) { return entry.first == key; });
-      if (found == module->modules.end()) found = module->modules.insert(found, {key, ModuleDict()});
-      module = &found->second;
-    }
-    return *module;
-  }
-  TorchValue value() const {
-    if (!tensors.empty()) return TorchValue::ordered_dict(tensors);
-    TorchPairs pairs;
-    for (const auto& [key, module] : modules) put(pairs, key, module.value());
-    return TorchValue::dict(pairs);
-  }
+  ModuleDict& at(const std::vector<const char*>& path);
+  TorchValue value() const;
 };
+
+struct ModuleDict::Entry {
+  std::string key;
+  ModuleDict module;
+};
+
+ModuleDict& ModuleDict::at(const std::vector<const char*>& path) {
+  ModuleDict* dict = this;
+  for (const std::string key : path) {
+    auto found =
+        std::find_if(dict->modules.begin(), dict->modules.end(), [&](const Entry& entry) { return entry.key == key; });
+    if (found == dict->modules.end()) found = dict->modules.insert(found, {key, ModuleDict()});
+    dict = &found->module;
+  }
+  return *dict;
+}
+
+TorchValue ModuleDict::value() const {
+  if (!tensors.empty()) return TorchValue::ordered_dict(tensors);
+  TorchPairs pairs;
+  for (const Entry& entry : modules) put(pairs, entry.key, entry.module.value());
+  return TorchValue::dict(pairs);
+}
 
 }  // namespace
 
