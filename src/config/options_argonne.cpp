@@ -6,7 +6,6 @@
 namespace espalier::config::internal {
 namespace {
 
-constexpr const char* kOnlyEncoderDecoder = "only encoder-decoder models read it";
 constexpr const char* kOnlyVisionModels = "only vision models read it";
 constexpr const char* kOnlyRetro = "only Retro reads it";
 constexpr const char* kOnlyTeachers = "only distillation reads it";
@@ -21,12 +20,12 @@ constexpr const char* kOnePhase = "a decay has one phase: use --lr-decay-style l
 void add_argonne_model(OptionTable& table) {
   table.group("network size");
   no_effect(table, {
-                       {"--decoder-num-layers", kOne, kOnlyEncoderDecoder},
                        {"--mlp-type", kOne, kOnlyExperts},
                        {"--topk", kOne, kOnlyExperts},
                        {"--expert-interval", kOne, kOnlyExperts},
                        {"--disable-mem-efficient-ln", kFlag, "layer norms have one kernel"},
                    });
+  refused(table, {{"--decoder-num-layers", kOne, "only T5 reads it (espalier train t5); leave it out"}});
   table.add_without_effect("--num-experts", kList, "one expert is a plain MLP")
       .choices({"1"})
       .refuse_value("*", kExpertsRefused);

@@ -8,7 +8,10 @@ namespace espalier::config::internal {
 namespace {
 
 constexpr const char* kFusion = "kernels are always fused, and equal the unfused form";
-constexpr const char* kOnlyBert = "only BERT reads it";
+// What another family learns from: upstream's parser takes it for every model, and it then changes nothing.
+constexpr const char* kOnlyBert = "only BERT reads it (espalier train bert); leave it out";
+constexpr const char* kOnlyT5Reads = "only T5 reads it (espalier train t5); leave it out";
+constexpr const char* kOnlySentences = "only BERT and T5 read it (espalier train bert, train t5); leave it out";
 constexpr const char* kOnlyRetrieval = "only retrieval models (ICT, REALM) read it";
 constexpr const char* kOnlyVision = "only vision models read it";
 constexpr const char* kMapped = "token files are memory-mapped and need no workers";
@@ -21,11 +24,11 @@ void add_network_size_inert(OptionTable& table) {
   no_effect(table,
             {
                 {"--sync-tp-duplicated-parameters", kFlag, "parameters that tensor ranks share never drift apart here"},
-                {"--bert-no-binary-head", kFlag, kOnlyBert},
-                {"--bert-num-tokentypes", kOne, kOnlyBert},
                 {"--log-level-replica", kOne, "only the first process talks"},
             });
   refused(table, {
+                     {"--bert-no-binary-head", kFlag, kOnlyBert},
+                     {"--bert-num-tokentypes", kOne, kOnlyBert},
                      {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
                      {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
                      {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
@@ -166,11 +169,8 @@ void add_data_inert(OptionTable& table) {
   no_effect(table, {
                        {"--log-path", kOne, "the options of a run are in config.toml of its --save folder"},
                        {"--trust-remote-code", kFlag, "no code comes with a tokenizer here"},
-                       {"--decoder-seq-length", kOne, kOnlyT5},
                        {"--retriever-seq-length", kOne, kOnlyRetrieval},
                        {"--sample-rate", kOne, kOnlyRetrieval},
-                       {"--mask-prob", kOne, kOnlyBert},
-                       {"--short-seq-prob", kOne, kOnlyBert},
                        {"--noise-density", kOne, kOnlyT5},
                        {"--mean-noise-span-length", kOne, kOnlyT5},
                        {"--mmap-warmup", kFlag, kMapped},
@@ -178,6 +178,9 @@ void add_data_inert(OptionTable& table) {
                        {"--valid-num-workers", kOne, kMapped},
                        {"--multiprocessing-context", kOne, kMapped},
                    });
+  refused(table, {{"--decoder-seq-length", kOne, kOnlyT5Reads},
+                  {"--mask-prob", kOne, kOnlySentences},
+                  {"--short-seq-prob", kOne, kOnlySentences}});
   refused(table, kFlag, "it belongs to prefix language models (train gpt --objective prefix); leave it out",
           {"--loss-on-targets-only", "--reweight-loss-based-on-position-frequency"});
   refused(table, kFlag, "it belongs to packed pairs (train gpt --objective multitask); leave it out",

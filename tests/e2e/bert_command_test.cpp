@@ -130,6 +130,25 @@ TEST_F(BertCommand, TooFewTokenTypesAreRefused) {
       << outcome.errors;
 }
 
+TEST_F(BertCommand, WhatOnlyAnotherFamilyReadsIsRefused) {
+  const Outcome decoder = bash(
+      "espalier train gpt --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 "
+      "--max-position-embeddings 8 --micro-batch-size 1 --train-iters 1 --lr 1 --data-path none "
+      "--bert-no-binary-head --mask-prob 0.2 --decoder-seq-length 4");
+  EXPECT_EQ(decoder.exit_code, 2);
+  for (const char* problem :
+       {"--bert-no-binary-head (command line) is not supported: only BERT reads it (espalier train bert)",
+        "--mask-prob (command line) is not supported: only BERT and T5 read it",
+        "--decoder-seq-length (command line) is not supported: only T5 reads it (espalier train t5)"})
+    EXPECT_NE(decoder.errors.find(problem), std::string::npos) << problem << "\n" << decoder.errors;
+  const Outcome encoder =
+      bash(concat("espalier train bert", shape(), "--data-path none --decoder-seq-length 4 ", "--eod-mask-loss"));
+  EXPECT_EQ(encoder.exit_code, 2);
+  for (const char* problem : {"--decoder-seq-length (command line) is not supported: only T5 reads it",
+                              "--eod-mask-loss (command line) is for decoders"})
+    EXPECT_NE(encoder.errors.find(problem), std::string::npos) << problem << "\n" << encoder.errors;
+}
+
 // A run of one step.
 class BertConversion : public BertCommand {
  protected:
