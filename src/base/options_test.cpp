@@ -167,8 +167,9 @@ TEST(Options, RequiredRowsAndWords) {
 }
 
 TEST(Options, RecipeIsReadWithItsLinesAndFlagsWinOverIt) {
-  const auto folder = std::filesystem::temp_directory_path() / "espalier_options_test";
-  std::filesystem::create_directories(folder);
+  std::string pattern = std::filesystem::temp_directory_path() / "espalier_options_test.XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path folder = pattern;
   write_file_atomically(folder / "a.toml", "[any.table]\nnum_layers = 7\nlr = 1\nbf16 = true\n");
   write_file_atomically(folder / "b.toml", "num_layers = 8\ndata_path = [0.5, \"a\"]\n");
   const std::string a = folder / "a.toml", b = folder / "b.toml";

@@ -43,6 +43,8 @@ std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
 
 }  // namespace
 
+int64_t max_paged_head_size() { return kMaxPagedHeadSize; }
+
 at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer) {
   const tensor::PagedKeyValues& pages = *context.pages;
   ESPALIER_CHECK(qkv.is_cpu() && qkv.size(1) == 1 && qkv.size(0) == static_cast<int64_t>(pages.tokens.size()),

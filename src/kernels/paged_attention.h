@@ -14,6 +14,9 @@ namespace espalier::kernels {
 // context.pages->tokens[i]. Its keys and values go to its page of layer `layer`, then it attends to the positions that
 // it sees: scale, window and slopes are the context's; a bias by distance is not taken. Result: [tokens, 1,
 // heads.queries * head_size]; a token's row depends on its query and those keys and values alone, to the last bit.
+// Heads have at most max_paged_head_size() channels.
 at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer);
+
+int64_t max_paged_head_size();
 
 }  // namespace espalier::kernels

@@ -17,6 +17,8 @@ struct DecoderShape {
   int64_t first_layer = 0, num_layers = 0, num_groups = 0, head_size = 0;
   int64_t vocab_size = 0;     // ids of the tokenizer: of the rows of logits, those that mean something
   int64_t max_positions = 0;  // that it has learned; 0: any
+  // > 0: the rotary positions of sequences that may become longer than this are turned by other angles (longrope).
+  int64_t short_positions = 0;
   bool whole_prompt = false;  // the tokens of a prompt all see each other; what comes after it is causal
 };
 
@@ -31,7 +33,8 @@ class Decoder {
   virtual ~Decoder() = default;
   virtual DecoderShape decoder_shape() const = 0;
   // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the
-  // keys and values of these positions; rotary positions are then those of a sequence as long as its capacity.
+  // keys and values of these positions; rotary positions are then those of a sequence as long as its capacity, or, of
+  // pages, those that each token's is_long names.
   // `encoded`: of models with an encoder, for which it is needed; the same for as long as the cache is.
   virtual at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
                                    const nn::ForwardContext& context, const Encoded* encoded = nullptr) const = 0;

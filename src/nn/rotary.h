@@ -13,9 +13,16 @@ class RotaryTables {
   const kernels::RotaryTable& of(const spec::Rotary& rotary, int64_t sequence_length,
                                  at::Device device = at::kCPU) const;
 
+  // On the CPU, for sequences of up to `longest` positions that are not all alike: row p is position p of a sequence
+  // of at most rotary.short_positions(), row short_positions() + p is that of a longer one. Without short_positions()
+  // as of().
+  const kernels::RotaryTable& of_any(const spec::Rotary& rotary, int64_t longest) const;
+
  private:
   mutable kernels::RotaryTable table_;
   mutable int64_t sequence_length_ = 0;
+  mutable kernels::RotaryTable table_of_any_;
+  mutable int64_t longest_ = 0;
 };
 
 }  // namespace espalier::nn

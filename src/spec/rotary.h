@@ -35,6 +35,10 @@ struct Rotary {
   int64_t max_position_embeddings = 0;
 
   int64_t size() const { return static_cast<int64_t>(static_cast<double>(head_size) * percent); }
+  // > 0: sequences of more positions are turned by other angles (longrope).
+  int64_t short_positions() const {
+    return scaling.kind == RopeScaling::Kind::kLongRope ? scaling.original_max_position_embeddings : 0;
+  }
 };
 
 struct RotaryAngles {

@@ -34,7 +34,7 @@ bool has_manifest(const fs::path& folder) { return fs::exists(folder / kManifest
 
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
-  fs::path found = fs::weakly_canonical(path, error);
+  fs::path found = fs::weakly_canonical(fs::absolute(path), error);  // a relative one may stay relative
   if (error) found = fs::absolute(path).lexically_normal();
   return found.has_filename() ? found : found.parent_path();  // "run/" is "run"
 }

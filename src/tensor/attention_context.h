@@ -42,6 +42,7 @@ struct PagedKeyValues {
     const int32_t* pages = nullptr;  // of its sequence, in order
     int32_t position = 0;            // in its sequence
     int32_t last_key = 0;            // the last position that it sees
+    bool is_long = false;            // its sequence may become longer than the model's short_positions (DecoderShape)
   };
   std::vector<Layer> layers;
   int64_t page_tokens = 0;

@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "infer/engine/decoder_model.h"
 #include "infer/generate.h"
 #include "models/gpt/model.h"
 #include "optim/optimizer.h"
@@ -209,6 +210,60 @@ TEST_P(TransformersModel, CachedLogitsAreTransformersAndTheUncachedOnes) {
   const at::Tensor cached = at::cat(pieces, 1);
   expect_logits(cached, wanted, "cached logits beside transformers'");
   expect_logits(cached, logits(ids, nullptr), "cached logits beside the uncached ones");
+}
+
+// As the engine runs it: all rows at once in pieces, in pages that lie anywhere, beside a sequence that ends early.
+// Sequences that may become long and those that may not have other rotary positions in one pass.
+TEST_P(TransformersModel, LogitsInPagesAreTransformers) {
+  constexpr int64_t kPageTokens = 8;
+  tensor::ParamSet in_use(families::gpt_params(config), {}, at::kFloat, /*with_grad=*/false);
+  for (size_t i = 0; i < params.params().size(); ++i) in_use.params()[i].value.copy_(params.params()[i].value);
+  const models::GptModel decoder(nn::LayerBuilder{in_use, dist::single_process()}, config, {{}, 1});
+  const int64_t rows = mask.size(0), s = mask.size(1), short_positions = decoder.decoder_shape().short_positions;
+  const int64_t pages_of_row = (s + kPageTokens - 1) / kPageTokens;
+  infer::DecoderModel batches(decoder, at::kFloat,
+                              {.page_tokens = kPageTokens, .num_pages = (rows + 1) * pages_of_row});
+
+  const at::Tensor ids = text(0).narrow(1, 0, s).contiguous();
+  const int64_t early_end = short_positions > 0 ? std::min(s / 2, short_positions) : s / 2;
+  struct Sequence {
+    std::vector<int32_t> ids, pages;
+    bool is_long;
+    at::Tensor wanted;  // [length, V]
+  };
+  std::vector<Sequence> all;
+  for (int64_t row = 0; row <= rows; ++row) {
+    const bool ends_early = row == rows;
+    const at::Tensor own = ids.narrow(0, ends_early ? 0 : row, 1).narrow(1, 0, ends_early ? early_end : s).contiguous();
+    const int64_t* const values = own.const_data_ptr<int64_t>();
+    Sequence sequence{.ids = {values, values + own.size(1)},
+                      .pages = {},
+                      .is_long = short_positions > 0 && own.size(1) > short_positions,
+                      .wanted = ends_early ? logits(own, nullptr)[0] : read_tensor(file, "logits")[row]};
+    for (int64_t page = pages_of_row; page-- > 0;)
+      sequence.pages.push_back(static_cast<int32_t>(page * (rows + 1) + row));
+    all.push_back(std::move(sequence));
+  }
+  int64_t begin = 0;
+  for (const int64_t piece : {s / 3, s / 5, int64_t{1}, s}) {
+    std::vector<infer::TokenRun> runs;
+    std::vector<at::Tensor> wanted;
+    for (const Sequence& sequence : all) {
+      const int64_t count = std::min(piece, static_cast<int64_t>(sequence.ids.size()) - begin);
+      if (count <= 0) continue;
+      runs.push_back({.ids = std::span(sequence.ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+                      .first_position = begin,
+                      .pages = sequence.pages,
+                      .num_logits = count,
+                      .is_long = sequence.is_long});
+      wanted.push_back(sequence.wanted.narrow(0, begin, count));
+    }
+    begin += piece;
+    if (runs.empty()) continue;
+    const at::Tensor expected = at::cat(wanted), found = at::empty_like(expected);
+    batches.forward(runs, found.mutable_data_ptr<float>());
+    expect_logits(found, expected, "logits in pages");
+  }
 }
 
 TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {

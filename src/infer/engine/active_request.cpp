@@ -16,6 +16,8 @@ Sequence ActiveRequest::new_sequence(int64_t number) const {
   sequence.ids = request_.prompt_ids;
   sequence.first_wanted = size - 1;
   sequence.skip_last = request_.max_tokens == 0;
+  const int64_t short_positions = context_.shape.short_positions;
+  sequence.is_long = short_positions > 0 && size + request_.max_tokens > short_positions;
   if (context_.shape.whole_prompt) sequence.num_whole = request_.score_from.value_or(size);
   return sequence;
 }

@@ -1,8 +1,8 @@
 // What the engine asks of a model: one pass over some tokens of several sequences, whose keys and values lie in pages.
 //
-// Every value that a pass computes for a token is a function of the token, its position, its own sequence and the
-// model's weights alone, to the last bit: not of the other runs, of how the sequence was cut into runs, of which
-// pages it lies in, or of the number of threads.
+// Every value that a pass computes for a token is a function of the token, its position, its own sequence (with
+// is_long) and the model's weights alone, to the last bit: not of the other runs, of how the sequence was cut into
+// runs, of which pages it lies in, or of the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct TokenRun {
   std::span<const int32_t> pages;  // of the sequence, in order: room for first_position + ids.size() tokens, or more
   int64_t num_logits = 0;          // rows of logits wanted: after the last num_logits of `ids`
   bool whole = false;              // these tokens all see each other (a prompt of a prefix model; first_position 0)
+  bool is_long = false;            // the sequence may become longer than the model's short_positions
   int32_t encoded = -1;            // of models with an encoder: what encode() returned
 };
 
@@ -25,6 +26,8 @@ struct BatchModelShape {
   int64_t page_tokens = 0;  // a power of two
   int64_t num_pages = 0;
   int64_t max_positions = 0;  // that the model has learned; 0: any
+  // > 0: every value of a token also depends on whether its sequence may become longer than this (DecoderShape).
+  int64_t short_positions = 0;
   bool whole_prompt = false;  // prompts are run as `whole`, so they are neither chunked nor shared
   bool has_encoder = false;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/paged_attention.h"
 
 namespace espalier::infer {
 namespace {
@@ -39,6 +40,9 @@ DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, co
     : model_(model), shape_(model.decoder_shape()), config_(config) {
   ESPALIER_CHECK(shape_.first_layer == 0, "models with an encoder are not run in batches");
   ESPALIER_CHECK(config.num_pages > 0 && config.page_tokens > 0, config.num_pages, " pages of ", config.page_tokens);
+  if (shape_.head_size > kernels::max_paged_head_size())
+    throw UserError(concat("the model's heads have ", shape_.head_size,
+                           " channels; generation and scoring take at most ", kernels::max_paged_head_size()));
   const int64_t all = config.num_pages * config.page_tokens;
   if (config_.max_positions == 0) config_.max_positions = all;
   config_.max_positions = std::min(config_.max_positions, all);
@@ -57,6 +61,7 @@ BatchModelShape DecoderModel::shape() const {
           .page_tokens = config_.page_tokens,
           .num_pages = config_.num_pages,
           .max_positions = config_.max_positions,
+          .short_positions = shape_.short_positions,
           .whole_prompt = shape_.whole_prompt,
           .has_encoder = false};
 }
@@ -78,7 +83,7 @@ std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenR
       id[row] = run.ids[static_cast<size_t>(i)];
       position[row] = run.first_position + i;
       pages_.tokens.push_back({run.pages.data(), static_cast<int32_t>(run.first_position + i),
-                               static_cast<int32_t>(run.whole ? end - 1 : run.first_position + i)});
+                               static_cast<int32_t>(run.whole ? end - 1 : run.first_position + i), run.is_long});
     }
   }
   return {ids, positions};

@@ -163,8 +163,8 @@ TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
 }
 
 // Requests through the engine with so few pages that texts are preempted: the scores of each are those of its own.
-TEST(DecoderModel, RequestsOfTheEngineDoNotSeeEachOther) {
-  Model model(models::plain_gpt::awkward_gpt(PositionEmbedding::kRotary), at::kBFloat16);
+void expect_requests_do_not_see_each_other(const families::GptConfig& config) {
+  Model model(config, at::kBFloat16);
   const auto run = [&](const std::vector<Request>& requests, int64_t pages) {
     DecoderModel batches(model.model, at::kBFloat16, {.page_tokens = kPageTokens, .num_pages = pages});
     Engine engine(batches, nullptr, {});
@@ -192,6 +192,20 @@ TEST(DecoderModel, RequestsOfTheEngineDoNotSeeEachOther) {
   EXPECT_GT(counters.num_preemptions, 0);
   EXPECT_GT(counters.num_prefix_tokens, 0);
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(run({requests[i]}, kNumPages).first[0], together[i]) << i;
+}
+
+TEST(DecoderModel, RequestsOfTheEngineDoNotSeeEachOther) {
+  expect_requests_do_not_see_each_other(models::plain_gpt::awkward_gpt(PositionEmbedding::kRotary));
+}
+
+// Some of the requests stay within the original length, others may go beyond it.
+TEST(DecoderModel, NeitherDoThoseOfALengthThatTurnsPositionsOtherwise) {
+  families::GptConfig config = models::plain_gpt::awkward_gpt(PositionEmbedding::kRotary);
+  config.rope_scaling = {.kind = spec::RopeScaling::Kind::kLongRope,
+                         .original_max_position_embeddings = 14,
+                         .short_factors = {1, 1.1, 1.3, 1.7},
+                         .long_factors = {1.5, 2, 3, 4}};
+  expect_requests_do_not_see_each_other(config);
 }
 
 }  // namespace decoder_model_test

@@ -104,6 +104,7 @@ TokenRun Engine::run_of(const Scheduler::Step& step) {
           .pages = sequence.pages,
           .num_logits = step.num_logits,
           .whole = sequence.num_in_cache < sequence.num_whole,
+          .is_long = sequence.is_long,
           .encoded = request.encoded};
 }
 

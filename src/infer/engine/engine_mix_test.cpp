@@ -177,6 +177,14 @@ TEST(EngineMixes, TenThousandAnswerEachRequestAsAlone) {
   EXPECT_GT(mixes.seen.num_cancelled, 500);
 }
 
+// Prompts that begin alike, and whose values yet differ where one may become long and the other not.
+TEST(EngineMixes, ModelsThatTreatLongSequencesOtherwise) {
+  Mixes mixes({.vocab_size = toy::kVocabulary, .short_positions = 20}, 8);
+  run_mixes(mixes, 2000, 9);
+  EXPECT_GT(mixes.seen.num_prefix_tokens, 10000);
+  EXPECT_GT(mixes.seen.num_preemptions, 1000);
+}
+
 TEST(EngineMixes, PromptsThatAreSeenWhole) {
   Mixes mixes({.vocab_size = toy::kVocabulary, .whole_prompt = true}, 3);
   run_mixes(mixes, 1000, 4);

@@ -16,8 +16,8 @@ PagePool::PagePool(int64_t num_pages, int64_t page_tokens)
   for (int64_t page = num_pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
 }
 
-FoundPrefix PagePool::take_prefix(std::span<const int32_t> ids) {
-  FoundPrefix found;
+FoundPrefix PagePool::take_prefix(PrefixId prefix, std::span<const int32_t> ids) {
+  FoundPrefix found{.pages = {}, .prefix = prefix};
   const size_t size = static_cast<size_t>(page_tokens_);
   for (size_t begin = 0; begin + size <= ids.size(); begin += size) {
     const auto block = ids.subspan(begin, size);

@@ -13,8 +13,10 @@
 
 namespace espalier::infer {
 
-// The place of a full page in the index: the text up to its end. 0: the empty text.
+// The place of a full page in the index: the text up to its end.
 using PrefixId = uint64_t;
+// The empty text, of a sequence that is_long or not: their keys differ.
+constexpr PrefixId empty_prefix(bool is_long) { return is_long ? 1 : 0; }
 
 struct FoundPrefix {
   std::vector<int32_t> pages;
@@ -25,8 +27,8 @@ class PagePool {
  public:
   PagePool(int64_t num_pages, int64_t page_tokens);
 
-  // The longest cached beginning of `ids` of whole pages; the caller holds the pages afterwards.
-  FoundPrefix take_prefix(std::span<const int32_t> ids);
+  // The longest cached beginning of `ids` of whole pages after `prefix`; the caller holds the pages afterwards.
+  FoundPrefix take_prefix(PrefixId prefix, std::span<const int32_t> ids);
   // Appends `count` pages, now held by the caller, to `pages`, or does nothing where there are not so many.
   bool take(int64_t count, std::vector<int32_t>& pages);
   // Makes a full page that the caller holds findable as `ids` (page_tokens of them) after `prefix`. Where another page
@@ -75,7 +77,7 @@ class PagePool {
   std::vector<int32_t> free_;
   std::list<int32_t> unused_;  // the cached pages, the longest unused first
   std::unordered_map<Key, Entry, HashOfKey> index_;
-  PrefixId last_prefix_ = 0;
+  PrefixId last_prefix_ = empty_prefix(true);
   int64_t num_evictions_ = 0;
 };
 

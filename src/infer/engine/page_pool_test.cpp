@@ -43,12 +43,12 @@ TEST(PagePool, FindsTheLongestBeginningOfWholePages) {
   const Ids pages = published(pool, {1, 2, 3, 4, 5, 6, 7, 8});
   pool.release(pages);
   EXPECT_EQ(pool.num_cached(), 2);
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2, 3, 4, 5, 6, 7, 8, 9}).pages, Ids({pages[0], pages[1]}));
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2, 3, 4, 5}).pages, Ids({pages[0]}));
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2}).pages, Ids());
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2, 3, 4, 5, 6, 7, 8, 9}).pages, Ids({pages[0], pages[1]}));
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2, 3, 4, 5}).pages, Ids({pages[0]}));
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2}).pages, Ids());
   // The same three ids after others are another text.
-  EXPECT_EQ(pool.take_prefix(Ids{4, 5, 6}).pages, Ids());
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2, 4, 4, 5, 6}).pages, Ids());
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{4, 5, 6}).pages, Ids());
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2, 4, 4, 5, 6}).pages, Ids());
 }
 
 TEST(PagePool, EqualPagesBecomeOne) {
@@ -74,12 +74,12 @@ TEST(PagePool, GivesAwayTheLongestUnusedAndEndsBeforeBeginnings) {
   Ids taken;
   ASSERT_TRUE(pool.take(2, taken));  // one free, one of the old text
   EXPECT_EQ(pool.num_evictions(), 1);
-  FoundPrefix found = pool.take_prefix(Ids{1, 2, 3, 4});
+  FoundPrefix found = pool.take_prefix(empty_prefix(false), Ids{1, 2, 3, 4});
   EXPECT_EQ(found.pages, Ids({old[0]}));
   pool.release(found.pages);  // used last now
   ASSERT_TRUE(pool.take(1, taken));
-  EXPECT_EQ(pool.take_prefix(Ids{5, 6}).pages, Ids());
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2}).pages, Ids({old[0]}));
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{5, 6}).pages, Ids());
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2}).pages, Ids({old[0]}));
 }
 
 TEST(PagePool, AHeldPageIsNeverGivenAway) {
@@ -89,7 +89,7 @@ TEST(PagePool, AHeldPageIsNeverGivenAway) {
   Ids taken;
   EXPECT_TRUE(pool.take(2, taken));
   EXPECT_FALSE(pool.take(1, taken));
-  EXPECT_EQ(pool.take_prefix(Ids{1, 2}).pages, held);
+  EXPECT_EQ(pool.take_prefix(empty_prefix(false), Ids{1, 2}).pages, held);
 }
 
 }  // namespace page_pool_test

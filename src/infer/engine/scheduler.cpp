@@ -94,7 +94,7 @@ bool Scheduler::is_coming(const Sequence& sequence) const {
   if (!shares()) return false;
   const auto usable = std::span(sequence.ids).first(static_cast<size_t>(sequence.first_wanted));
   return std::any_of(running_.begin(), running_.end(), [&](const Sequence* other) {
-    if (other->num_left() <= 1) return false;
+    if (other->num_left() <= 1 || other->is_long != sequence.is_long) return false;
     const auto end = std::mismatch(usable.begin(), usable.end(), other->ids.begin(), other->ids.end()).first;
     return (end - usable.begin()) / shape_.page_tokens > other->num_published;
   });
@@ -126,7 +126,7 @@ bool Scheduler::get_pages(Sequence& sequence) {
   if (shares()) {
     // The id after which the first logits are wanted has to be run.
     const auto usable = static_cast<size_t>(sequence.first_wanted);
-    FoundPrefix found = pool_.take_prefix(std::span(sequence.ids).first(usable));
+    FoundPrefix found = pool_.take_prefix(empty_prefix(sequence.is_long), std::span(sequence.ids).first(usable));
     sequence.pages = std::move(found.pages);
     sequence.prefix = found.prefix;
   }

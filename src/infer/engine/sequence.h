@@ -22,6 +22,7 @@ struct Sequence {
   std::vector<int32_t> ids;  // all that are known
   int64_t num_whole = 0;     // so many of the first see each other, and are run at once
   int64_t first_wanted = 0;  // the first id after which logits are still wanted; all after it are as well
+  bool is_long = false;      // it may become longer than the model's short_positions
   bool skip_last = false;    // no logits are wanted after the last id, so it is not run
 
   // The scheduler's part.

@@ -104,7 +104,7 @@ class ToyModel final : public BatchModel {
   }
 
   void write(const TokenRun& run) {
-    const uint64_t seen = run.whole ? hash_of(run.ids) : 0;
+    const uint64_t seen = (run.whole ? hash_of(run.ids) : 0) + (run.is_long ? 1 : 0);
     for (size_t at = 0; at < run.ids.size(); ++at) {
       const int64_t position = run.first_position + static_cast<int64_t>(at);
       slot(run, position) = {run.ids[at], position, seen};

@@ -75,6 +75,19 @@ void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positio
   context.positions = positions;
 }
 
+void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positions,
+                          const tensor::PagedKeyValues& pages) const {
+  if (config_.position_embedding != families::PositionEmbedding::kRotary) return;
+  const spec::Rotary rotary = config_.rotary();
+  context.rotary = rotary_tables_.of_any(rotary, pages.capacity);
+  context.positions = positions;
+  if (rotary.short_positions() == 0) return;
+  context.positions = positions.clone();
+  int64_t* const row = context.positions.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < pages.tokens.size(); ++i)
+    if (pages.tokens[i].is_long) row[i] += rotary.short_positions();
+}
+
 nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input) const {
   tensor::AttentionContext attention = attention_context();
   attention.first_key = input.batch->document_starts;
@@ -108,10 +121,10 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   const at::NoGradGuard no_grad;
   nn::ForwardContext context = caller;
   const tensor::AttentionContext& attention = caller.attention;
-  set_rotary(context, positions,
-             attention.pages != nullptr   ? attention.pages->capacity
-             : attention.cache != nullptr ? attention.cache->capacity
-                                          : ids.size(1));
+  if (attention.pages != nullptr)
+    set_rotary(context, positions, *attention.pages);
+  else
+    set_rotary(context, positions, attention.cache != nullptr ? attention.cache->capacity : ids.size(1));
   at::Tensor x = embed(ids, positions, context);
   x = layers_.forward_plain(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
@@ -120,11 +133,13 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
 
 DecoderShape GptModel::decoder_shape() const {
   const bool learned = config_.position_embedding == families::PositionEmbedding::kLearned;
+  const bool rotates = config_.position_embedding == families::PositionEmbedding::kRotary;
   return {.num_layers = config_.num_layers,
           .num_groups = config_.num_groups(),
           .head_size = config_.kv_channels,
           .vocab_size = config_.vocab_size,
           .max_positions = learned ? config_.max_position_embeddings : 0,
+          .short_positions = rotates ? config_.rotary().short_positions() : 0,
           .whole_prompt = config_.whole_prompt};
 }
 

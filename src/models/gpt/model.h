@@ -53,6 +53,7 @@ class GptModel : public pipeline::Stage, public Decoder {
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
   // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
   void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;
+  void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, const tensor::PagedKeyValues& pages) const;
 
   families::GptConfig config_;
   const dist::Grid& grid_;
