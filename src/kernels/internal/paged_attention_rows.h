@@ -30,6 +30,8 @@ void append_to_pages(const PagedAttention& args, int64_t first, int64_t last) {
   }
 }
 
+inline constexpr int kVectorsAtOnce = 4;
+
 // One query on its way through the pages.
 template <class V>
 struct PagedQuery {
@@ -71,12 +73,28 @@ struct PagedQuery {
     const float sum_of_page = row_sum<V>(kMaxPageTokens, [&](int64_t i, auto lanes) { return lanes.load(scores + i); });
     sum_of_weights = sum_of_weights * shrink[0] + sum_of_page;
     largest = highest;
-    for_each_vector<V>(args.head_size, [&](int64_t i, auto lanes) {
-      V value = lanes.load(total + i) * V::all(shrink[0]);
-      for (int64_t place = first; place <= last; ++place)
-        value = fma(V::all(scores[place]), lanes.load(values + place * args.head_size + i), value);
-      lanes.store(total + i, value);
-    });
+    // Several vectors of channels at a time: the additions of one wait for each other.
+    int64_t i = 0;
+    for (; i + kVectorsAtOnce * V::kWidth <= args.head_size; i += kVectorsAtOnce * V::kWidth)
+      add_values<kVectorsAtOnce>(values, first, last, args.head_size, i, V::all(shrink[0]), FullVector<V>{});
+    for (; i + V::kWidth <= args.head_size; i += V::kWidth)
+      add_values<1>(values, first, last, args.head_size, i, V::all(shrink[0]), FullVector<V>{});
+    if (i < args.head_size)
+      add_values<1>(values, first, last, args.head_size, i, V::all(shrink[0]), PartVector<V>{args.head_size - i});
+  }
+
+  // The channels from `i` on: total shrunk, and the weighted values of places first .. last added in order.
+  template <int kVectors, class T, class Lanes>
+  void add_values(const T* values, int64_t first, int64_t last, int64_t head_size, int64_t i, V shrink, Lanes lanes) {
+    V sums_of_values[kVectors];
+    for (int v = 0; v < kVectors; ++v) sums_of_values[v] = lanes.load(total + i + v * V::kWidth) * shrink;
+    for (int64_t place = first; place <= last; ++place) {
+      const V weight = V::all(scores[place]);
+      const T* const row = values + place * head_size + i;
+      for (int v = 0; v < kVectors; ++v)
+        sums_of_values[v] = fma(weight, lanes.load(row + v * V::kWidth), sums_of_values[v]);
+    }
+    for (int v = 0; v < kVectors; ++v) lanes.store(total + i + v * V::kWidth, sums_of_values[v]);
   }
 
   template <class T>
@@ -87,19 +105,43 @@ struct PagedQuery {
   }
 };
 
+// dots[q * kPlaces + p]: query q times key p, both over all channels, in one running vector.
+template <class V, class T, int kCount, int kPlaces>
+inline void multiply_keys(const PagedQuery<V>* queries, const T* keys, int64_t head_size, V (&dots)[kCount * kPlaces]) {
+  for (V& dot : dots) dot = V::all(0);
+  for_each_vector<V>(head_size, [&](int64_t i, auto lanes) {
+    V query[kCount];
+    for (int q = 0; q < kCount; ++q) query[q] = lanes.load(queries[q].query + i);
+    for (int p = 0; p < kPlaces; ++p) {
+      const V key = lanes.load(keys + p * head_size + i);
+      for (int q = 0; q < kCount; ++q) dots[q * kPlaces + p] = fma(query[q], key, dots[q * kPlaces + p]);
+    }
+  });
+}
+
 // Scores of a page's keys `first` .. `last` for kCount queries.
 template <class V, class T, int kCount>
 inline void score_page(PagedQuery<V>* queries, const T* keys, int64_t base, int64_t first, int64_t last,
                        int64_t head_size, float slope) {
-  for (int64_t place = first; place <= last; ++place) {
-    V dot[kCount];
-    for (int q = 0; q < kCount; ++q) dot[q] = V::all(0);
-    for_each_vector<V>(head_size, [&](int64_t i, auto lanes) {
-      const V key = lanes.load(keys + place * head_size + i);
-      for (int q = 0; q < kCount; ++q) dot[q] = fma(lanes.load(queries[q].query + i), key, dot[q]);
-    });
-    for (int q = 0; q < kCount; ++q)
-      queries[q].scores[place] = sum(dot[q]) + slope * static_cast<float>(base + place - queries[q].token->position);
+  const auto set = [&](int q, int64_t place, float dot) {
+    queries[q].scores[place] = dot + slope * static_cast<float>(base + place - queries[q].token->position);
+  };
+  int64_t place = first;
+  if constexpr (V::kSixteenAtOnce) {
+    constexpr int kPlaces = 16 / kCount;
+    for (; place + kPlaces <= last + 1; place += kPlaces) {
+      V dots[16];
+      multiply_keys<V, T, kCount, kPlaces>(queries, keys + place * head_size, head_size, dots);
+      float scores[16];
+      sums(dots).store(scores);
+      for (int q = 0; q < kCount; ++q)
+        for (int p = 0; p < kPlaces; ++p) set(q, place + p, scores[q * kPlaces + p]);
+    }
+  }
+  for (; place <= last; ++place) {
+    V dots[kCount];
+    multiply_keys<V, T, kCount, 1>(queries, keys + place * head_size, head_size, dots);
+    for (int q = 0; q < kCount; ++q) set(q, place, sum(dots[q]));
   }
 }
 

@@ -22,15 +22,40 @@ float sum(__m512 a) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// A row alone is multiplied with one column at a time: memory is read fastest in one stream. Several rows fetch the
+// block after this one into the second-level cache, since four streams at once are too much for the processor's own
+// prefetching.
 template <int kRows, int kColumns>
 inline void add_products(const uint16_t* x, const uint16_t* weight, int64_t inputs, __mmask32 lanes,
                          __m512 (&total)[kRows][kColumns]) {
   __m512bh left[kRows];
   for (int r = 0; r < kRows; ++r) left[r] = load(x + r * inputs, lanes);
   for (int c = 0; c < kColumns; ++c) {
+    if constexpr (kRows > 1)
+      _mm_prefetch(reinterpret_cast<const char*>(weight + (kProductBlock + c) * inputs), _MM_HINT_T1);
     const __m512bh right = load(weight + c * inputs, lanes);
     for (int r = 0; r < kRows; ++r) total[r][c] = _mm512_dpbf16_ps(total[r][c], left[r], right);
   }
+}
+
+// The same sums of a whole tile at once, row after row, with a third of the instructions.
+__m512 sums_of(const __m512 (&total)[kRowsOfTile][kColumnsOfTile]) {
+  __m512 quarter[kColumnsOfTile];  // of column c: a quarter for each row
+  for (int c = 0; c < kColumnsOfTile; ++c) {
+    __m512 half[2];
+    for (int pair = 0; pair < 2; ++pair) {
+      const __m512 a = total[2 * pair][c], b = total[2 * pair + 1][c];
+      half[pair] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    }
+    quarter[c] =
+        _mm512_add_ps(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xDD));
+  }
+  __m512 two[2];
+  for (int pair = 0; pair < 2; ++pair) {
+    const __m512 a = quarter[2 * pair], b = quarter[2 * pair + 1];
+    two[pair] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+  }
+  return _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD));
 }
 
 template <int kRows, int kColumns>
@@ -42,8 +67,14 @@ inline void product_tile(const uint16_t* x, const uint16_t* weight, int64_t inpu
   int64_t i = 0;
   for (; i + kPairs <= inputs; i += kPairs) add_products(x + i, weight + i, inputs, ~__mmask32{0}, total);
   if (i < inputs) add_products(x + i, weight + i, inputs, (__mmask32{1} << (inputs - i)) - 1, total);
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kColumns; ++c) sums[r][column + c] = sum(total[r][c]);
+  if constexpr (kRows == kRowsOfTile && kColumns == kColumnsOfTile) {
+    alignas(64) float all[kRows][kColumns];
+    _mm512_store_ps(&all[0][0], sums_of(total));
+    for (int r = 0; r < kRows; ++r) _mm_storeu_ps(&sums[r][column], _mm_load_ps(all[r]));
+  } else {
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < kColumns; ++c) sums[r][column + c] = sum(total[r][c]);
+  }
 }
 
 __m512 widen(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
@@ -64,7 +95,7 @@ inline void product_rows(const RowProduct& args, int64_t token, int64_t output, 
   const uint16_t* const x = static_cast<const uint16_t*>(args.x) + token * args.inputs;
   const uint16_t* const weight = static_cast<const uint16_t*>(args.weight) + output * args.inputs;
   int64_t column = 0;
-  for (; column + kColumnsOfTile <= count; column += kColumnsOfTile)
+  for (; kRows > 1 && column + kColumnsOfTile <= count; column += kColumnsOfTile)
     product_tile<kRows, kColumnsOfTile>(x, weight + column * args.inputs, args.inputs, sums, column);
   for (; column < count; ++column) product_tile<kRows, 1>(x, weight + column * args.inputs, args.inputs, sums, column);
   const __mmask16 lanes = static_cast<__mmask16>((1U << count) - 1);

@@ -13,6 +13,7 @@ struct Floats {
   static constexpr int64_t kWidth = 16;
   // Rows of two matrices whose products fit into the registers at once.
   static constexpr int kTileRows = 2, kTileColumns = 2;
+  static constexpr bool kSixteenAtOnce = false;
   __m256 low, high;
 
   static Floats all(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }

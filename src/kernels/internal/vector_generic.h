@@ -15,6 +15,7 @@ struct Floats {
   static constexpr int64_t kWidth = 16;
   // Rows of two matrices whose products fit into the registers at once.
   static constexpr int kTileRows = 2, kTileColumns = 2;
+  static constexpr bool kSixteenAtOnce = false;
   float v[kWidth];
 
   // The vector whose lane i is f(i).
