@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "launch/environment.h"
 #include "launch/launcher.h"
+#include "launch_page.h"
 
 namespace espalier {
 namespace {
@@ -55,6 +56,8 @@ int launch_main(const Words& arguments) {
       if (code != 0 || only_checks) return code;
     }
   }
+  std::optional<LaunchedPage> page;
+  if (options->page) page.emplace(*options->page, canonical_words(options->program));
   return launch::run_launcher(*options, program);
 }
 

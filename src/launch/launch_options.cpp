@@ -28,7 +28,9 @@ struct LaunchFlags {
   int64_t node_rank = 0, max_restarts = 0, master_port = 29500;
   double monitor_interval = 0.1;
   std::optional<double> shutdown_timeout;
-  bool standalone = false, module = false, no_python = false;
+  bool standalone = false, module = false, no_python = false, page = false;
+  std::string page_host = PageOptions{}.host;
+  int64_t page_port = 0;
 };
 
 void add_rows(OptionTable& table, LaunchFlags& flags) {
@@ -75,6 +77,14 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add("--tee", flags.tee, "into files and here, after a prefix: as --redirects").alias("-t").common();
   table.add("--local-ranks-filter", flags.local_ranks_filter, "0,1: only these local ranks' output appears here");
   table.add("--log-line-prefix-template", flags.line_prefix, "with ${role_name}, ${local_rank}, ${rank}");
+  table
+      .add("--page", flags.page,
+           "shows the run in a browser for as long as the launcher runs; needs a run with --save; prints an address")
+      .common();
+  table.add("--page-port", flags.page_port, "port of --page; 0: any free one").minimum(0).maximum(65535);
+  table.add("--page-host", flags.page_host,
+            "address at which --page listens; others than this machine's own 127.0.0.1 "
+            "are reached without encryption");
   table.group("program");
   table.add("--module", flags.module, "the program is a name of a module, as pretrain_gpt").alias("-m");
   table.add("--no-python", flags.no_python, "the program is any executable, not a command of Espalier").common();
@@ -312,6 +322,9 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   options.role = flags.role;
   options.line_prefix = flags.line_prefix;
   options.runs_other_program = flags.no_python;
+  if (flags.page) options.page = PageOptions{.host = flags.page_host, .port = static_cast<int>(flags.page_port)};
+  for (const char* name : {"--page-port", "--page-host"})
+    if (!flags.page && table.find(name)->given()) problems.add(name, " is of --page, which is not given");
   read_filter(flags.local_ranks_filter, options, problems);
   problems.raise();
   return options;

@@ -27,6 +27,12 @@ struct StreamRule {
   Streams of(int64_t local_rank) const;
 };
 
+// Where the page that shows the run listens.
+struct PageOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0: any free one
+};
+
 struct LaunchOptions {
   int64_t min_nodes = 1, max_nodes = 1;
   int64_t num_local_ranks = 1;
@@ -46,8 +52,9 @@ struct LaunchOptions {
   std::string log_dir;  // empty: a temporary folder
   std::string role = "default", line_prefix = "[${role_name}${local_rank}]:";
   std::set<int64_t> local_ranks_filter;  // whose output reaches the launcher's streams; empty: all
-  bool runs_other_program = false;       // --no-python
-  std::vector<std::string> program;      // and its arguments
+  std::optional<PageOptions> page;
+  bool runs_other_program = false;   // --no-python
+  std::vector<std::string> program;  // and its arguments
 
   bool is_single_node() const { return max_nodes == 1; }
 };
