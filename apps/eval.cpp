@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "base/file.h"
 #include "base/format.h"
@@ -9,6 +10,7 @@
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/request_file.h"
+#include "eval/results.h"
 #include "eval_model.h"
 #include "eval_options.h"
 #include "print_json.h"
@@ -19,38 +21,41 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_data_json(const eval::TaskSet& set, const std::vector<eval::Task>& tasks) {
-  for (const eval::Task& task : tasks)
+void print_data_json(const std::vector<eval::ChosenTask>& tasks) {
+  for (const auto& [set, task] : tasks)
     print_json(
         eval::Json{{"task", task.name},
-                   {"task_set", set.name},
+                   {"task_set", set->name},
                    {"version", task.version},
                    {"data_set", task.data.data_set},
                    {"split", task.data.split},
                    {"documents", task.data.num_documents == 0 ? eval::Json() : eval::Json(task.data.num_documents)},
-                   {"fields", task.data.fields}});
+                   {"fields", task.data.fields},
+                   {"files", task.data.files}});
 }
 
 constexpr const char* kAboutFiles =
     "Each task reads TASK.jsonl, an object a line, or TASK.tsv with the names of the fields on its first line, also\n"
     "with .gz, .zst or .xz after it, in the folder that --data names. Data sets of the Hugging Face hub become such a\n"
     "file in Python: datasets.load_dataset('NAME', 'PART', split='SPLIT').to_json('TASK.jsonl', force_ascii=False)\n";
-constexpr const char* kAboutMegatronsFiles = "Each task reads what --data FILE or --data TASK=FILE names.\n";
 
-void list_data(const EvalOptions& options, const std::vector<eval::Task>& tasks) {
-  if (options.json) return print_data_json(*options.set, tasks);
-  std::string text = options.set == &eval::megatron_set() ? kAboutMegatronsFiles : kAboutFiles;
-  for (const eval::Task& task : tasks) {
-    const eval::TaskData& data = task.data;
-    text += concat("\n", task.name, "\n  data    ", data.data_set, ", ", data.split);
+void list_data(const EvalOptions& options) {
+  if (options.json) return print_data_json(options.tasks);
+  std::string text = kAboutFiles;
+  for (const eval::ChosenTask& chosen : options.tasks) {
+    const eval::TaskData& data = chosen.task.data;
+    text += concat("\n", chosen.task.name, "\n  data    ", data.data_set, ", ", data.split);
     if (data.num_documents != 0) text += ", " + format_counted(data.num_documents, "document");
     text += data.fields.empty() ? "\n" : concat("\n  fields  ", join(data.fields, ", "), "\n");
+    if (!data.files.empty())
+      text += concat("  files   ", join(data.files, ", "), ", or --data ", chosen.task.name, "=FILE\n");
   }
   std::fputs(text.c_str(), stdout);
 }
 
-eval::PreparedTask read_task(const EvalOptions& options, const eval::Task& task, const std::string& file) {
-  if (options.set == &eval::megatron_set()) return eval::prepare_zero_shot(task.name, file, options.zero_shot);
+eval::PreparedTask read_task(const EvalOptions& options, const eval::ChosenTask& chosen, const std::string& file) {
+  const eval::Task& task = chosen.task;
+  if (chosen.set == &eval::megatron_set()) return eval::prepare_zero_shot(task, file, options.zero_shot);
   eval::PreparedTask prepared = eval::prepare(task, eval::read_documents(file, task.data.fields), options.limit);
   const int64_t usual = task.data.num_documents;
   if (usual != 0 && usual != prepared.num_available)
@@ -59,14 +64,13 @@ eval::PreparedTask read_task(const EvalOptions& options, const eval::Task& task,
   return prepared;
 }
 
-std::vector<eval::PreparedTask> read_tasks(const EvalOptions& options, const std::vector<eval::Task>& tasks,
-                                           const std::vector<std::string>& files) {
+std::vector<eval::PreparedTask> read_tasks(const EvalOptions& options, const std::vector<std::string>& files) {
   std::vector<eval::PreparedTask> prepared;
   Problems problems;
   ExitCode code = ExitCode::kBadData;
-  for (size_t i = 0; i < tasks.size(); ++i) {
+  for (size_t i = 0; i < options.tasks.size(); ++i) {
     try {
-      prepared.push_back(read_task(options, tasks[i], files[i]));
+      prepared.push_back(read_task(options, options.tasks[i], files[i]));
     } catch (const UserError& error) {
       problems.add(error.what());
       code = error.code();
@@ -76,22 +80,44 @@ std::vector<eval::PreparedTask> read_tasks(const EvalOptions& options, const std
   return prepared;
 }
 
+// One for each way in which context and continuation become ids; none where there is no tokenizer.
+class RequestEncoders {
+ public:
+  explicit RequestEncoders(const EvalOptions& options) : options_(options) {}
+
+  eval::RequestEncoder* of(eval::Tokenization tokenization) {
+    const text::Tokenizer* tokenizer = options_.zero_shot.tokenizer;
+    if (tokenizer == nullptr) return nullptr;
+    std::unique_ptr<eval::RequestEncoder>& encoder = encoders_[tokenization];
+    if (encoder == nullptr)
+      encoder = std::make_unique<eval::RequestEncoder>(*tokenizer, tokenization, *tokenizer->eod(),
+                                                       *options_.sequence_length);
+    return encoder.get();
+  }
+  int64_t num_cut() const {
+    int64_t count = 0;
+    for (const auto& [tokenization, encoder] : encoders_) count += encoder->num_cut();
+    return count;
+  }
+
+ private:
+  const EvalOptions& options_;
+  std::map<eval::Tokenization, std::unique_ptr<eval::RequestEncoder>> encoders_;
+};
+
 void write_requests(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
-  std::unique_ptr<eval::RequestEncoder> encoder;
-  if (const text::Tokenizer* tokenizer = options.zero_shot.tokenizer)
-    encoder = std::make_unique<eval::RequestEncoder>(*tokenizer, options.set->tokenization, *tokenizer->eod(),
-                                                     *options.sequence_length);
+  RequestEncoders encoders(options);
   PendingFile pending(file);
   OutputFile output(pending.temporary());
-  for (const eval::PreparedTask& task : tasks) {
-    const std::string lines = eval::request_lines(task, encoder.get());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const std::string lines = eval::request_lines(tasks[i], encoders.of(options.tasks[i].set->tokenization));
     output.write(lines.data(), lines.size());
   }
   output.sync();
   output.close();
   move_into_place({&pending});
-  if (encoder != nullptr && encoder->num_cut() > 0)
-    log_warning(format_counted(encoder->num_cut(), "request"), " had more ids than --seq-length ",
+  if (encoders.num_cut() > 0)
+    log_warning(format_counted(encoders.num_cut(), "request"), " had more ids than --seq-length ",
                 *options.sequence_length, " takes: the beginning of the context is left out");
 }
 
@@ -106,8 +132,7 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 eval::EvaluationFacts facts_of(const EvalOptions& options) {
   eval::EvaluationFacts facts;
-  facts.task_set = options.set->name;
-  facts.tokenization = options.set->tokenization;
+  for (const eval::ChosenTask& task : options.tasks) facts.sets.push_back(task.set);
   facts.model = options.load.empty() ? options.read_results : options.load;
   facts.bootstrap_iters = options.bootstrap_iters;
   facts.limit = options.limit;
@@ -121,13 +146,15 @@ std::string samples_path(const std::string& results_path, const std::string& tas
 }
 
 void print_results(const EvalOptions& options, const std::vector<eval::TaskResult>& results, const std::string& json) {
-  if (options.json) {
-    print_json(eval::Json::parse(json));
-  } else if (options.set == &eval::megatron_set()) {
-    for (const eval::TaskResult& result : results) std::fputs(eval::zero_shot_report(result).c_str(), stdout);
-  } else {
-    std::fputs(eval::results_markdown(results).c_str(), stdout);
+  if (options.json) return print_json(eval::Json::parse(json));
+  std::vector<eval::TaskResult> of_harness;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (options.tasks[i].set == &eval::megatron_set())
+      std::fputs(eval::zero_shot_report(results[i]).c_str(), stdout);
+    else
+      of_harness.push_back(results[i]);
   }
+  if (!of_harness.empty()) std::fputs(eval::results_markdown(of_harness).c_str(), stdout);
 }
 
 void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
@@ -145,25 +172,34 @@ void read_results(const EvalOptions& options, const std::vector<eval::PreparedTa
   print_results(options, results, json);
 }
 
+// Of each task, in their order.
+std::vector<std::string> find_files(const EvalOptions& options, Problems& problems) {
+  std::vector<std::string> names, files;
+  for (const eval::ChosenTask& chosen : options.tasks) names.push_back(chosen.task.name);
+  const eval::DataFiles data(options.data, names, problems);
+  if (options.data.empty()) return files;
+  for (const auto& [set, task] : options.tasks) {
+    // A name that two sets have is SET:NAME here, and its file still NAME.jsonl.
+    std::vector<std::string> others = task.data.files;
+    if (const size_t colon = task.name.find(':'); colon != std::string::npos)
+      others.push_back(task.name.substr(colon + 1) + ".jsonl");
+    files.push_back(data.find(task.name, problems, others));
+  }
+  return files;
+}
+
 }  // namespace
 
 int eval_main(const std::vector<std::string>& arguments) {
   EvalOptions options;
   Problems problems;
   if (!read_eval_options(arguments, options, problems)) return 0;
-  if (options.list_data && options.tasks.empty()) options.tasks = {"all"};
-  std::vector<eval::Task> tasks;
-  if (options.requests.empty()) tasks = eval::choose_tasks(*options.set, options.tasks, problems);
   if (options.list_data) {
     problems.raise();
-    list_data(options, tasks);
+    list_data(options);
     return 0;
   }
-  std::vector<std::string> names, files;
-  for (const eval::Task& task : tasks) names.push_back(task.name);
-  const eval::DataFiles data(options.data, names, problems);
-  if (!options.data.empty())
-    for (const std::string& name : names) files.push_back(data.find(name, problems));
+  const std::vector<std::string> files = find_files(options, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step);
@@ -186,7 +222,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     answer_request_lines(model, options.requests, *options.sequence_length, options.num_threads);
     return 0;
   }
-  const std::vector<eval::PreparedTask> prepared = read_tasks(options, tasks, files);
+  const std::vector<eval::PreparedTask> prepared = read_tasks(options, files);
   if (!options.write_requests.empty()) {
     write_requests(options, prepared, options.write_requests);
     say_what_was_written(options, prepared);

@@ -1,5 +1,7 @@
 #include "eval_options.h"
 
+#include <algorithm>
+
 #include "base/format.h"
 #include "tokenizer_options.h"
 
@@ -11,6 +13,7 @@ enum class DetokenizerChoice { kByPath, kWikitext, kPennTreebank, kNone };
 enum class LayoutChoice { kOfSet, kLmEval2022, kLmEval04 };
 
 struct Choices {
+  std::vector<std::string> tasks;
   SetChoice set = SetChoice::kByTasks;
   DetokenizerChoice detokenizer = DetokenizerChoice::kByPath;
   LayoutChoice layout = LayoutChoice::kOfSet;
@@ -18,15 +21,17 @@ struct Choices {
 
 void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.group("tasks");
-  table.add("--tasks", options.tasks, "tasks of the set, with blanks or commas between them; all for every one")
+  table
+      .add("--tasks", choices.tasks,
+           "tasks, with blanks or commas between them: NAME or SET:NAME; all and SET:all for every one of a set")
       .alias("--task")
       .alias("--task-list")
       .value_name("TASK");
   table.add_choice(
       "--task-set", choices.set,
       {{"infer", SetChoice::kByTasks}, {"bloom-2022", SetChoice::kBloom2022}, {"megatron", SetChoice::kMegatron}},
-      "whose prompts and scores: BLOOM's 28 tasks as lm_eval of 2022 had them, or WIKITEXT103 and LAMBADA of "
-      "Megatron's tasks/main.py; by the names of the tasks unless given");
+      "whose prompts and scores, for names without a set: BLOOM's 28 tasks as lm_eval of 2022 had them, or WIKITEXT103 "
+      "and LAMBADA of Megatron's tasks/main.py; unless given, the first of these that has the name");
   table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
       .alias("--valid-data")
       .value_name("PATH");
@@ -105,12 +110,19 @@ std::vector<std::string> parted(const std::vector<std::string>& words) {
   return names;
 }
 
-void apply(const Choices& choices, EvalOptions& options) {
-  switch (choices.set) {
-    case SetChoice::kByTasks: options.set = &eval::set_with(options.tasks); break;
-    case SetChoice::kBloom2022: options.set = &eval::bloom_2022_set(); break;
-    case SetChoice::kMegatron: options.set = &eval::megatron_set(); break;
+const eval::TaskSet* set_of(SetChoice choice) {
+  switch (choice) {
+    case SetChoice::kByTasks: break;
+    case SetChoice::kBloom2022: return &eval::bloom_2022_set();
+    case SetChoice::kMegatron: return &eval::megatron_set();
   }
+  return nullptr;
+}
+
+void apply(const Choices& choices, EvalOptions& options, Problems& problems) {
+  std::vector<std::string> words = parted(choices.tasks);
+  if (words.empty() && options.list_data) words = {"all"};
+  options.tasks = eval::choose_tasks(words, set_of(choices.set), problems);
   switch (choices.detokenizer) {
     case DetokenizerChoice::kByPath: break;
     case DetokenizerChoice::kWikitext: options.zero_shot.detokenizer = eval::Detokenizer::kWikitext; break;
@@ -118,13 +130,15 @@ void apply(const Choices& choices, EvalOptions& options) {
     case DetokenizerChoice::kNone: options.zero_shot.detokenizer = eval::Detokenizer::kNone; break;
   }
   switch (choices.layout) {
-    case LayoutChoice::kOfSet: options.layout = options.set->layout; break;
+    case LayoutChoice::kOfSet:
+      if (!options.tasks.empty()) options.layout = options.tasks.front().set->layout;
+      break;
     case LayoutChoice::kLmEval2022: options.layout = eval::ResultLayout::kLmEval2022; break;
     case LayoutChoice::kLmEval04: options.layout = eval::ResultLayout::kLmEval04; break;
   }
 }
 
-void check_use(const EvalOptions& options, Problems& problems) {
+void check_use(const EvalOptions& options, bool names_tasks, Problems& problems) {
   const bool writes = !options.write_requests.empty(), reads = !options.read_results.empty();
   if (options.list_data) {
     if (writes || reads) problems.add("--list-data only lists: leave out --write-requests and --read-results");
@@ -134,11 +148,11 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
   if (!options.requests.empty()) {
     if (!asks) problems.add("--requests needs --load: the model that scores them");
-    if (!options.tasks.empty() || writes || reads)
+    if (names_tasks || writes || reads)
       problems.add("--requests is scored by itself: leave out --tasks, --write-requests and --read-results");
     return;
   }
-  if (options.tasks.empty()) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
+  if (!names_tasks) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
   if (options.data.empty()) problems.add("--data is required: the folder of the tasks' files");
   if (asks + writes + reads > 1)
     problems.add("--load, --write-requests and --read-results: one at a time");
@@ -156,19 +170,21 @@ void check_use(const EvalOptions& options, Problems& problems) {
 }
 
 void check_ids(const EvalOptions& options, Problems& problems) {
-  const bool is_megatrons = options.set == &eval::megatron_set(), encodes = !options.tokenizer.type.empty();
+  const eval::TaskSet& megatron = eval::megatron_set();
+  const bool has_megatrons = std::any_of(options.tasks.begin(), options.tasks.end(),
+                                         [&](const eval::ChosenTask&task) { return task.set == &megatron; }),
+             encodes = !options.tokenizer.type.empty();
   if (options.list_data) return;
+  if (has_megatrons && options.limit) problems.add("--limit: ", megatron.name, "'s tasks are read whole");
   if (!options.load.empty()) {
     if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
-    if (is_megatrons && options.limit) problems.add("--limit: ", options.set->name, "'s tasks are read whole");
     return;
   }
-  if (is_megatrons && !encodes)
-    problems.add("--tokenizer-type is required: ", options.set->name, "'s tasks are made of ids");
-  if ((is_megatrons || encodes) && !options.sequence_length)
+  if (has_megatrons && !encodes)
+    problems.add("--tokenizer-type is required: ", megatron.name, "'s tasks are made of ids");
+  if ((has_megatrons || encodes) && !options.sequence_length)
     problems.add("--seq-length is required where requests become ids");
-  if (is_megatrons && options.limit) problems.add("--limit: ", options.set->name, "'s tasks are read whole");
-  if (is_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
+  if (has_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
     problems.add("--overlapping-eval ", options.zero_shot.overlapping_eval, " is more than --seq-length ",
                  *options.sequence_length, ": ids between the windows would count nowhere");
 }
@@ -188,9 +204,8 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   table.stray_words_mean("--tasks");
   table.known_elsewhere({"--num-fewshot"}, "the tasks are asked without examples");
   if (!table.parse(arguments, problems)) return false;
-  options.tasks = parted(options.tasks);
-  apply(choices, options);
-  check_use(options, problems);
+  apply(choices, options, problems);
+  check_use(options, !choices.tasks.empty(), problems);
   check_ids(options, problems);
   return true;
 }

@@ -14,8 +14,8 @@
 namespace espalier {
 
 struct EvalOptions {
-  std::vector<std::string> tasks, data;
-  const eval::TaskSet* set = nullptr;  // that of --task-set, or the one that has the tasks
+  std::vector<eval::ChosenTask> tasks;
+  std::vector<std::string> data;
   std::optional<int64_t> limit, sequence_length;
   bool list_data = false, json = false, log_samples = false;
   text::TokenizerOptions tokenizer;
@@ -24,7 +24,7 @@ struct EvalOptions {
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;
-  eval::ResultLayout layout = eval::ResultLayout::kLmEval2022;
+  eval::ResultLayout layout = eval::ResultLayout::kLmEval2022;  // of the first task's set, unless it is given
   int64_t bootstrap_iters = 100'000;
 };
 

@@ -121,7 +121,7 @@ DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<st
   }
 }
 
-std::string DataFiles::find(const std::string& task, Problems& problems) const {
+std::string DataFiles::find(const std::string& task, Problems& problems, const std::vector<std::string>& others) const {
   if (const auto named = named_.find(task); named != named_.end()) {
     if (!fs::is_regular_file(named->second)) problems.add("--data ", task, "=", named->second, ": no such file");
     return fs::is_regular_file(named->second) ? named->second : "";
@@ -129,14 +129,16 @@ std::string DataFiles::find(const std::string& task, Problems& problems) const {
   for (const std::string& folder : folders_) {
     for (const std::string& ending : kEndings)
       if (const fs::path file = fs::path(folder) / (task + ending); fs::is_regular_file(file)) return file;
+    for (const std::string& name : others)
+      if (const fs::path file = fs::path(folder) / name; fs::is_regular_file(file)) return file;
     if (const fs::path file = fs::path(folder) / (task + ".parquet"); fs::exists(file)) {
       problems.add("task ", task, ": ", how_to_convert_parquet(file, fs::path(folder) / (task + ".jsonl")));
       return "";
     }
   }
-  problems.add("task ", task, ": no ", task, ".jsonl (or .tsv; .gz, .zst and .xz too)",
-               folders_.empty() ? "" : " in " + join(folders_, ", "),
-               "; 'espalier eval --list-data' says what it holds");
+  problems.add(
+      "task ", task, ": no ", others.empty() ? task + ".jsonl (or .tsv; .gz, .zst and .xz too)" : join(others, ", "),
+      folders_.empty() ? "" : " in " + join(folders_, ", "), "; 'espalier eval --list-data' says what it holds");
   return "";
 }
 

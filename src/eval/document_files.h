@@ -31,8 +31,9 @@ class DataFiles {
   // one task.
   DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
 
-  // The file of a task; empty, with what was looked for among the problems, where there is none.
-  std::string find(const std::string& task, Problems& problems) const;
+  // The file of a task, which may have the names `others` in a folder as well; empty, with what was looked for among
+  // the problems, where there is none.
+  std::string find(const std::string& task, Problems& problems, const std::vector<std::string>& others = {}) const;
 
  private:
   std::vector<std::string> folders_;

@@ -1,12 +1,22 @@
 #include "eval/results.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "base/version.h"
 
 namespace espalier::eval {
 namespace {
+
+// In the order of their first sight.
+std::vector<std::string> distinct(const std::vector<std::string>& words) {
+  std::vector<std::string> result;
+  for (const std::string& word : words)
+    if (std::find(result.begin(), result.end(), word) == result.end()) result.push_back(word);
+  return result;
+}
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
@@ -76,8 +86,15 @@ Json results_of_04(const std::vector<TaskResult>& results, const EvaluationFacts
 
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout) {
   Json all = layout == ResultLayout::kLmEval2022 ? results_of_2022(results) : results_of_04(results, facts);
-  all["task_set"] = facts.task_set;
-  all["tokenization"] = name_of(facts.tokenization);
+  ESPALIER_CHECK(facts.sets.size() == results.size(), facts.sets.size(), " sets of ", results.size(), " tasks");
+  std::vector<std::string> names, tokenizations;
+  for (size_t i = 0; i < results.size(); ++i) {
+    names.push_back(facts.sets[i]->name);
+    tokenizations.push_back(name_of(facts.sets[i]->tokenization));
+    all["task_sets"][results[i].prepared->task.name] = facts.sets[i]->name;
+  }
+  all["task_set"] = join(distinct(names), ",");
+  all["tokenization"] = join(distinct(tokenizations), ",");
   all["espalier_version"] = kVersion;
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

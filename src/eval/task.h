@@ -51,10 +51,11 @@ struct Metric {
 
 // What a task reads, and where it is to be had.
 struct TaskData {
-  std::string data_set;             // on the Hugging Face hub: "super_glue boolq"
-  std::string split;                // "validation"
-  int64_t num_documents = 0;        // behind the published numbers; 0: not known
-  std::vector<std::string> fields;  // of a document, as read ("choices.text"); others are left out while reading
+  std::string data_set;                 // on the Hugging Face hub: "super_glue boolq"
+  std::string split;                    // "validation"
+  int64_t num_documents = 0;            // behind the published numbers; 0: not known
+  std::vector<std::string> fields;      // of a document, as read ("choices.text"); others are left out while reading
+  std::vector<std::string> files = {};  // names under which people have it, beside TASK.jsonl and its like
 };
 
 struct Task {
@@ -68,6 +69,7 @@ struct Task {
   bool is_shuffled = false;  // asked in the order of Python's Random(42).shuffle, else in that of the file
   // Why the first documents alone would give wrong values; empty: they do not.
   std::string no_limit_because = "";
+  std::string other_name = "";  // by which it may be asked for as well
 };
 
 // How context and continuation become ids.

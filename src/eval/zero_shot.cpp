@@ -15,6 +15,9 @@
 namespace espalier::eval {
 namespace {
 
+constexpr const char* kStrictLambada = "lambada-strict";
+constexpr const char* kLossMetric = "avg_loss";
+
 constexpr double kLargestExponent = 20;  // upstream's bound, so that a bad model has a perplexity
 
 double bounded_exp(double value) { return std::exp(std::min(kLargestExponent, value)); }
@@ -43,7 +46,7 @@ double sum_of(const Items& items) {
 // `ratio`: ids per word, by which a loss per id becomes one per word.
 std::vector<Metric> perplexity_metrics(double ratio) {
   return {
-      {"avg_loss", false, take_log_likelihood, of_loss("loss", [](double loss) { return loss; })},
+      {kLossMetric, false, take_log_likelihood, of_loss("loss", [](double loss) { return loss; })},
       {"ppl", false, take_log_likelihood, of_loss("perplexity", bounded_exp)},
       {"adjusted_ppl", false, take_log_likelihood,
        of_loss("word_perplexity", [ratio](double loss) { return bounded_exp(loss * ratio); })},
@@ -100,7 +103,6 @@ PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& opti
                            format_counted(num_ids, "id"), "; a perplexity needs two of each"),
                     ExitCode::kBadData);
   PreparedTask prepared;
-  prepared.task.name = kWikitext103;
   prepared.task.metrics = perplexity_metrics(static_cast<double>(num_ids - 1) / static_cast<double>(num_words - 1));
   for (const StreamWindow& window : overlapping_windows(num_ids, options.sequence_length, options.overlapping_eval)) {
     const auto begin = ids.begin() + window.begin, end = ids.begin() + window.end;
@@ -112,9 +114,9 @@ PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& opti
   return prepared;
 }
 
-Question ask_last_word(const Fields& document, const ZeroShotOptions& options) {
+Question ask_last_word(const Fields& document, const ZeroShotOptions& options, bool strict) {
   const std::string text = document.text("text");
-  if (!options.strict_lambada) {
+  if (!strict) {
     std::vector<int32_t> ids = options.tokenizer->encode(text);
     if (ids.size() < 2) document.refuse("field 'text' has fewer than two ids");
     const int32_t last = ids.back();
@@ -128,15 +130,14 @@ Question ask_last_word(const Fields& document, const ZeroShotOptions& options) {
   return ask_ids(options.tokenizer->encode(context), options.tokenizer->encode(" " + word));
 }
 
-PreparedTask prepare_last_words(const std::string& file, const ZeroShotOptions& options) {
+PreparedTask prepare_last_words(const std::string& file, const ZeroShotOptions& options, bool strict) {
   PreparedTask prepared;
-  prepared.task.name = kZeroShotLambada;
   prepared.task.metrics = accuracy_metrics();
   prepared.documents = read_documents(file, {"text"});
   Problems problems;
   for (const Document& document : prepared.documents) {
     try {
-      prepared.questions.push_back(ask_last_word(Fields(document.content, document.place), options));
+      prepared.questions.push_back(ask_last_word(Fields(document.content, document.place), options, strict));
     } catch (const UserError& error) {
       problems.add(error.what());
       if (problems.messages().size() == kMostProblems) break;
@@ -181,24 +182,36 @@ std::vector<StreamWindow> overlapping_windows(int64_t num_ids, int64_t sequence_
 }
 
 std::vector<Task> zero_shot_tasks() {
-  std::vector<Task> tasks(2);
-  tasks[0].name = kWikitext103;
-  tasks[0].data = {"wiki.test.tokens of WikiText-103, or another corpus: text, not JSONL", "test", 0, {}};
-  tasks[1].name = kZeroShotLambada;
-  tasks[1].data = {"lambada_test.jsonl of OpenAI", "test", 5153, {"text"}};
+  const std::vector<std::string> texts = {"lambada_test.jsonl", "lambada.jsonl"};
+  std::vector<Task> tasks(3);
+  tasks[0].name = "WIKITEXT103";
+  tasks[0].other_name = "wikitext103";
+  tasks[0].data = {"wiki.test.tokens of WikiText-103, or another corpus: text, not JSONL",
+                   "test",
+                   0,
+                   {},
+                   {"wikitext103.txt", "wiki.test.tokens", "wikitext-103/wiki.test.tokens"}};
+  tasks[1].name = "LAMBADA";
+  tasks[1].data = {"lambada_test.jsonl of OpenAI", "test", 5153, {"text"}, texts};
+  tasks[2].name = kStrictLambada;
+  tasks[2].data = {"lambada_test.jsonl of OpenAI, as LAMBADA with --strict-lambada", "test", 5153, {"text"}, texts};
   return tasks;
 }
 
-PreparedTask prepare_zero_shot(const std::string& task, const std::string& file, const ZeroShotOptions& options) {
-  return task == kWikitext103 ? prepare_corpus(file, options) : prepare_last_words(file, options);
+PreparedTask prepare_zero_shot(const Task& task, const std::string& file, const ZeroShotOptions& options) {
+  const bool is_corpus = task.data.fields.empty();
+  const bool strict = options.strict_lambada || task.name.ends_with(kStrictLambada);
+  PreparedTask prepared = is_corpus ? prepare_corpus(file, options) : prepare_last_words(file, options, strict);
+  prepared.task.name = task.name;
+  return prepared;
 }
 
 std::string zero_shot_report(const TaskResult& result) {
   const auto figure = [](double value) { return format_printf("%.4E", value); };
   const std::vector<MetricResult>& metrics = result.metrics;
-  const bool is_corpus = result.prepared->task.name == kWikitext103;
+  const bool is_corpus = metrics[0].name == kLossMetric;
   const std::string line =
-      " validation results on " + result.prepared->task.name + " | " +
+      concat(" validation results on ", is_corpus ? "WIKITEXT103" : "LAMBADA", " | ") +
       (is_corpus
            ? concat("avg loss: ", figure(metrics[0].value), " | ppl: ", figure(metrics[1].value),
                     " | adjusted ppl: ", figure(metrics[2].value), " | token ratio: ", repr(metrics[3].value), " |")

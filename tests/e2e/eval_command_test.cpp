@@ -127,6 +127,41 @@ TEST_F(EvalOfARun, TasksAreAskedOfTheModel) {
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(content("r.json")).at("results").at("piqa").at("acc"), right / 2.0);
 }
 
+// Tasks of several sets at once have the numbers that each has alone.
+TEST_F(EvalOfARun, TasksOfSeveralSetsAreAskedAtOnce) {
+  write("data/lambada.jsonl", "{\"text\": \"The president of the United States\"}\n{\"text\": \"A b c\"}\n");
+  write("data/wiki.test.tokens", " = A day = \n It rained , and the end was near .\n");
+  const Outcome mixed = bash(
+      "espalier eval --load run --tasks bloom-2022:lambada,sst,wikitext103,lambada-strict --data data --output "
+      "all.json");
+  ASSERT_EQ(mixed.exit_code, 0) << mixed.errors;
+  const Outcome apart = bash(
+      "set -e; espalier eval --load run --tasks lambada sst --data data --output bloom.json; "
+      "espalier eval --load run --tasks WIKITEXT103 --data data/wiki.test.tokens --output wiki.json; "
+      "espalier eval --load run --tasks LAMBADA --strict-lambada --data data --output strict.json");
+  ASSERT_EQ(apart.exit_code, 0) << apart.errors;
+  const auto results = [&](const char* file) { return nlohmann::json::parse(content(file)).at("results"); };
+  const nlohmann::json all = nlohmann::json::parse(content("all.json"));
+  EXPECT_EQ(all.at("results").at("lambada"), results("bloom.json").at("lambada"));
+  EXPECT_EQ(all.at("results").at("sst"), results("bloom.json").at("sst"));
+  EXPECT_EQ(all.at("results").at("wikitext103"), results("wiki.json").at("WIKITEXT103"));
+  EXPECT_EQ(all.at("results").at("lambada-strict"), results("strict.json").at("LAMBADA"));
+  EXPECT_EQ(all.at("task_set"), "bloom-2022,megatron");
+  EXPECT_EQ(all.at("task_sets").at("wikitext103"), "megatron");
+  for (const char* line : {"validation results on WIKITEXT103", "validation results on LAMBADA", "|lambada|"})
+    EXPECT_NE(mixed.output.find(line), std::string::npos) << line << "\n" << mixed.output;
+  // One name of two sets.
+  const Outcome twins = bash(
+      "espalier eval --load run --tasks bloom-2022:lambada,megatron:LAMBADA,megatron:lambada-strict --data data "
+      "--json");
+  EXPECT_EQ(twins.exit_code, 0) << twins.errors;
+  const Outcome wrong = bash("espalier eval --load run --tasks bloom:lambada,sst:x,bloom-2022:wikitext103 --data data");
+  EXPECT_EQ(wrong.exit_code, 2);
+  for (const char* problem : {"--tasks bloom:lambada: there is no set 'bloom', only bloom-2022 and megatron",
+                              "there is no set 'sst'", "--tasks wikitext103: no task of bloom-2022"})
+    EXPECT_NE(wrong.errors.find(problem), std::string::npos) << problem << "\n" << wrong.errors;
+}
+
 TEST_F(EvalOfARun, WhatAModelCannotBeAskedIsRefused) {
   const Outcome outcome = bash(
       "espalier eval --load run --tasks sst --data data --read-results x; espalier eval --load none --requests x; "
@@ -192,7 +227,7 @@ TEST_F(EvalCommand, EveryProblemIsNamedAndNothingWritten) {
   for (const char* problem :
        {"--results-csv: there are results only with --load or --read-results", "--log-samples needs --results-path",
         "--bootstrap-iters 1: a deviation needs two resamples; use 0 or at least 2",
-        "--tasks piqqa: no task of bloom-2022; did you mean piqa?", "--tasks: sst is named twice",
+        "--tasks piqqa: no task of bloom-2022 or megatron; did you mean piqa?", "--tasks: sst is named twice",
         "task wic: no wic.jsonl (or .tsv; .gz, .zst and .xz too) in data",
         "--seq-length is required where requests become ids", "--vocab-file"})
     EXPECT_NE(wrong.errors.find(problem), std::string::npos) << problem << "\n" << wrong.errors;
