@@ -172,22 +172,6 @@ void read_results(const EvalOptions& options, const std::vector<eval::PreparedTa
   print_results(options, results, json);
 }
 
-// Of each task, in their order.
-std::vector<std::string> find_files(const EvalOptions& options, Problems& problems) {
-  std::vector<std::string> names, files;
-  for (const eval::ChosenTask& chosen : options.tasks) names.push_back(chosen.task.name);
-  const eval::DataFiles data(options.data, names, problems);
-  if (options.data.empty()) return files;
-  for (const auto& [set, task] : options.tasks) {
-    // A name that two sets have is SET:NAME here, and its file still NAME.jsonl.
-    std::vector<std::string> others = task.data.files;
-    if (const size_t colon = task.name.find(':'); colon != std::string::npos)
-      others.push_back(task.name.substr(colon + 1) + ".jsonl");
-    files.push_back(data.find(task.name, problems, others));
-  }
-  return files;
-}
-
 }  // namespace
 
 int eval_main(const std::vector<std::string>& arguments) {
@@ -199,7 +183,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     list_data(options);
     return 0;
   }
-  const std::vector<std::string> files = find_files(options, problems);
+  const std::vector<std::string> files = find_task_files(options.tasks, options.data, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step);

@@ -102,14 +102,6 @@ void add_tokenizer_rows(OptionTable& table, EvalOptions& options, Choices& choic
             "LAMBADA predicts the whole last word, not its last id");
 }
 
-std::vector<std::string> parted(const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const std::string& word : words)
-    for (const std::string& name : split(word, ','))
-      if (!name.empty()) names.push_back(name);
-  return names;
-}
-
 const eval::TaskSet* set_of(SetChoice choice) {
   switch (choice) {
     case SetChoice::kByTasks: break;
@@ -120,7 +112,7 @@ const eval::TaskSet* set_of(SetChoice choice) {
 }
 
 void apply(const Choices& choices, EvalOptions& options, Problems& problems) {
-  std::vector<std::string> words = parted(choices.tasks);
+  std::vector<std::string> words = task_words(choices.tasks);
   if (words.empty() && options.list_data) words = {"all"};
   options.tasks = eval::choose_tasks(words, set_of(choices.set), problems);
   switch (choices.detokenizer) {
@@ -190,6 +182,30 @@ void check_ids(const EvalOptions& options, Problems& problems) {
 }
 
 }  // namespace
+
+std::vector<std::string> task_words(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words)
+    for (const std::string& name : split(word, ','))
+      if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> find_task_files(const std::vector<eval::ChosenTask>& tasks,
+                                         const std::vector<std::string>& data, Problems& problems) {
+  std::vector<std::string> names, files;
+  for (const eval::ChosenTask& chosen : tasks) names.push_back(chosen.task.name);
+  const eval::DataFiles found(data, names, problems);
+  if (data.empty()) return files;
+  for (const auto& [set, task] : tasks) {
+    // A name that two sets have is SET:NAME here, and its file still NAME.jsonl.
+    std::vector<std::string> others = task.data.files;
+    if (const size_t colon = task.name.find(':'); colon != std::string::npos)
+      others.push_back(task.name.substr(colon + 1) + ".jsonl");
+    files.push_back(found.find(task.name, problems, others));
+  }
+  return files;
+}
 
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems) {
   Choices choices;

@@ -28,6 +28,13 @@ struct EvalOptions {
   int64_t bootstrap_iters = 100'000;
 };
 
+// "a,b c" -> a b c
+std::vector<std::string> task_words(const std::vector<std::string>& words);
+
+// The file of each task, in their order, out of the words of --data.
+std::vector<std::string> find_task_files(const std::vector<eval::ChosenTask>& tasks,
+                                         const std::vector<std::string>& data, Problems& problems);
+
 // Adds what is wrong to `problems`; false when help was printed.
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems);
 

@@ -13,6 +13,8 @@
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
 #include "data/token_probe.h"
+#include "eval_options.h"
+#include "families/gpt/config.h"
 #include "family_command.h"
 #include "launch/environment.h"
 #include "memory_check.h"
@@ -72,6 +74,21 @@ Problems check_data(const config::RunConfig& config, const std::vector<std::stri
     }
   }
   return problems;
+}
+
+// That --eval-tasks can be asked when the first checkpoint is saved.
+void check_eval_tasks(const config::RunConfig& config, Problems& problems) {
+  const config::DataConfig& data = config.data;
+  if (data.eval_tasks.empty()) {
+    if (!data.eval_tasks_data.empty()) problems.add("--eval-tasks-data is of --eval-tasks, which is not given");
+    return;
+  }
+  if (config.family != &families::gpt_family())
+    problems.add("--eval-tasks asks models that continue text: train gpt, not train ", config.family->name);
+  if (config.checkpoint.save.empty()) problems.add("--eval-tasks asks saved checkpoints: give --save");
+  if (data.eval_tasks_data.empty())
+    problems.add("--eval-tasks needs --eval-tasks-data: the folder of the tasks' files");
+  find_task_files(eval::choose_tasks(task_words(data.eval_tasks), nullptr, problems), data.eval_tasks_data, problems);
 }
 
 // The resolved options on stdout, what they amount to on stderr.
@@ -158,6 +175,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   if (config.validate_only) signals.reset();  // a check just ends
   const data::DataPlan plan = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
+  check_eval_tasks(config, problems);
   if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
   const Problems of_data = check_data(config, plan.token_files(), tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);

@@ -19,6 +19,20 @@ void add_validation(OptionTable& table, DataConfig& data) {
   table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
       .value_name("true")
       .on_resume(ResumeRule::kFree);
+  table
+      .add("--eval-tasks", data.eval_tasks,
+           "tasks of espalier eval (NAME or SET:NAME) that are asked of each saved checkpoint, beside training")
+      .value_name("TASK")
+      .on_resume(ResumeRule::kFree);
+  table.add("--eval-tasks-data", data.eval_tasks_data, "their files, as --data of espalier eval")
+      .value_name("PATH")
+      .on_resume(ResumeRule::kFree);
+  table.add("--eval-tasks-minutes", data.eval_tasks_minutes, "after which such an evaluation is given up")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table.add("--eval-tasks-threads", data.eval_tasks_threads, "threads of such an evaluation, at the lowest priority")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
   table.add("--skip-train", data.eval_only, "the same as a flag").on_resume(ResumeRule::kFree);
 }
 

@@ -111,6 +111,9 @@ struct DataConfig : data::DataSetOptions {
   bool allow_other_tokenizer = false;  // the data may have been made with another
   int64_t eval_iters = 100, eval_interval = 1000;
   bool eval_only = false;
+  // Tasks of `espalier eval` that are asked of each saved checkpoint, by a process beside the run.
+  std::vector<std::string> eval_tasks, eval_tasks_data;
+  int64_t eval_tasks_minutes = 60, eval_tasks_threads = 1;
 
   // resolved
   // sequence_length, of DataSetOptions, is resolved too

@@ -67,6 +67,12 @@ void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::v
   file_.append(json.dump() + "\n");
 }
 
+void MetricsFile::tasks(int64_t step, const std::vector<TaskFigure>& figures) {
+  OrderedJson json = {{"step", step}};
+  for (const TaskFigure& figure : figures) json["tasks"][figure.task][figure.metric] = figure.value;
+  file_.append(json.dump() + "\n");
+}
+
 bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, const std::string& kind) {
   std::ifstream file(run_folder / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) {

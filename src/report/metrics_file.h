@@ -11,6 +11,12 @@
 
 namespace espalier::report {
 
+// What an evaluation found of one task.
+struct TaskFigure {
+  std::string task, metric;
+  double value = 0;
+};
+
 class MetricsFile {
  public:
   // Appends to <run folder>/metrics.jsonl.
@@ -22,6 +28,8 @@ class MetricsFile {
     std::string name;
     std::vector<NamedLoss> losses;
   };
+  // {"step": N, "tasks": {task: {metric: value}}}; NaN: null.
+  void tasks(int64_t step, const std::vector<TaskFigure>& figures);
   void evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets, bool at_end = false);
 
  private:

@@ -79,6 +79,14 @@ void RunLog::evaluation(const Evaluated& what, const std::vector<MetricsFile::Se
   if (metrics_) metrics_->evaluation(at.step, what.kind, sets, what.at_end);
 }
 
+void RunLog::tasks(int64_t step, const std::vector<TaskFigure>& figures) {
+  std::string line = concat("tasks at iteration ", step, " |");
+  for (const TaskFigure& figure : figures)
+    line += concat(" ", figure.task, " ", figure.metric, ": ", format_printf("%.4f", figure.value), " |");
+  log_info(line);
+  if (metrics_) metrics_->tasks(step, figures);
+}
+
 void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {
   if (writes_ && !folder_.empty()) record_event(folder_, name, step, detail);
 }

@@ -32,6 +32,8 @@ class RunLog {
   };
   void evaluation(const Evaluated& what, const std::vector<MetricsFile::SetLosses>& sets,
                   const TensorBoardLog::Position& at);
+  // Of the checkpoint of that step, which may lie behind the present one.
+  void tasks(int64_t step, const std::vector<TaskFigure>& figures);
   void event(const std::string& name, int64_t step, const std::string& detail);
 
  private:

@@ -19,6 +19,7 @@
 #include "train/replica_check.h"
 #include "train/saving.h"
 #include "train/step_trace.h"
+#include "train/task_evaluations.h"
 
 namespace espalier::train {
 namespace {
@@ -55,7 +56,8 @@ class Loop {
         finite_(job_, log_),
         replicas_(job_, log_),
         saving_(job_, log_),
-        evaluations_(job_, log_) {}
+        evaluations_(job_, log_),
+        tasks_(job_, log_) {}
 
   void run();
   // What is still to be done when the run ends by this error.
@@ -87,8 +89,10 @@ class Loop {
   ReplicaCheck replicas_;
   Saving saving_;
   Evaluations evaluations_;
+  TaskEvaluations tasks_;
   // In the order in which they see a step: what ends a run comes before what saves it.
-  const std::vector<Observer*> observers_ = {&tracing_, &reporting_, &finite_, &replicas_, &saving_, &evaluations_};
+  const std::vector<Observer*> observers_ = {&tracing_, &reporting_,   &finite_, &replicas_,
+                                             &saving_,  &evaluations_, &tasks_};
   bool was_over_ = false;  // nothing was left to train when this run began
 };
 

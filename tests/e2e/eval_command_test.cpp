@@ -162,6 +162,45 @@ TEST_F(EvalOfARun, TasksOfSeveralSetsAreAskedAtOnce) {
     EXPECT_NE(wrong.errors.find(problem), std::string::npos) << problem << "\n" << wrong.errors;
 }
 
+// --eval-tasks: the figures of `eval` on the checkpoint, and a training that is not changed by it.
+TEST_F(EvalOfARun, TheTasksOfARunAreAskedBesideIt) {
+  const std::string
+      tiny = root() + "/tests/data/gpt2-tiny/",
+      train = concat(
+          "espalier train gpt --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 "
+          "--max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --train-iters "
+          "6 --split 100,0,0 --eval-iters 0 --num-threads 1 --save-interval 3 --data-path "
+          "owt_text_document --vocab-file ",
+          tiny, "vocab.json --merge-file ", tiny, "merges.txt ");
+  const Outcome asked = bash(train + "--save asked --eval-tasks sst,piqa --eval-tasks-data data");
+  ASSERT_EQ(asked.exit_code, 0) << asked.errors;
+  ASSERT_EQ(bash(train + "--save plain").exit_code, 0);
+  const Outcome same = bash("espalier checkpoint diff asked/step_00000006 plain/step_00000006");
+  EXPECT_EQ(same.exit_code, 0) << same.output << same.errors;
+  ASSERT_EQ(bash("espalier eval --load plain --tasks sst piqa --data data --output plain.json").exit_code, 0);
+  const nlohmann::json expected = nlohmann::json::parse(content("plain.json")).at("results");
+  nlohmann::json found;  // of the last step
+  std::istringstream lines(content("asked/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const auto record = nlohmann::json::parse(line); record.contains("tasks") && record.at("step") == 6)
+      found = record.at("tasks");
+  EXPECT_EQ(found, expected) << asked.errors;
+  EXPECT_NE(asked.errors.find("tasks at iteration 6 | sst acc: "), std::string::npos) << asked.errors;
+  EXPECT_TRUE(exists("asked/evaluations/step_00000006.json"));
+  const Outcome wrong = bash(train + "--eval-tasks sst,wic,none --eval-tasks-data data");
+  EXPECT_EQ(wrong.exit_code, 2);
+  for (const char* problem :
+       {"--eval-tasks asks saved checkpoints: give --save", "--tasks none: no task of", "task wic: no wic.jsonl"})
+    EXPECT_NE(wrong.errors.find(problem), std::string::npos) << problem << "\n" << wrong.errors;
+  const Outcome broken = bash("echo '{' >data/rte.jsonl; " + train +
+                              "--save broken --eval-tasks rte --eval-tasks-data data; "
+                              "grep '\"evaluation failed\"' broken/events.jsonl");
+  EXPECT_EQ(broken.exit_code, 0) << broken.errors;
+  EXPECT_NE(broken.errors.find("the tasks of --eval-tasks at step 6 have no figures: espalier eval ended with code 65"),
+            std::string::npos)
+      << broken.errors;
+}
+
 TEST_F(EvalOfARun, WhatAModelCannotBeAskedIsRefused) {
   const Outcome outcome = bash(
       "espalier eval --load run --tasks sst --data data --read-results x; espalier eval --load none --requests x; "
