@@ -127,6 +127,7 @@ const std::vector<Command>& commands() {
       {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
+      {"serve", "serve a trained model over HTTP: OpenAI's and Megatron's interfaces", serve_main},
       {"eval", "ask and score the tasks of an evaluation, with the answers of any engine", eval_main},
       {"doctor", "what this machine has for training, what works here and what does not", doctor_main},
       {"completion", "print completion for a shell: completion bash, zsh or fish", completion_main},

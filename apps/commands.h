@@ -52,6 +52,7 @@ int plan_main(const std::vector<std::string>& arguments);
 int submit_main(const std::vector<std::string>& arguments);
 int eval_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
+int serve_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
 int runs_main(const std::vector<std::string>& arguments);
 int doctor_main(const std::vector<std::string>& arguments);

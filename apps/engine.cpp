@@ -11,6 +11,7 @@
 #include "engine_parity.h"
 #include "engine_probe.h"
 #include "engine_score.h"
+#include "engine_serve.h"
 #include "engine_train.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
@@ -26,8 +27,8 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_rank},      {"parity", parity}, {"generate", generate},
-    {"compare-hf", compare_hf}, {"probe", probe},   {"score", score},
+    {"train", train_rank}, {"parity", parity}, {"generate", generate}, {"compare-hf", compare_hf},
+    {"probe", probe},      {"score", score},   {"serve", serve_model},
 };
 
 int dispatch(const Words& words) {

@@ -1,10 +1,11 @@
-# espalier_library(NAME [TORCH] [FOLDERS ...] DEPS ...): the sources of the current folder, and of the named folders below
+# espalier_library(NAME [TORCH|LINKS_TORCH] [FOLDERS ...] DEPS ...): the sources of the current folder, and of the named folders below
 # it, as a static library, and the *_test.cpp beside them as one test program. tests/layering_test.cpp holds the table of
 # who may include whom.
 #
-# Sources and tests are compiled in units (cmake/units.cmake); with TORCH they share the precompiled header.
+# Sources and tests are compiled in units (cmake/units.cmake); with TORCH they share the precompiled header. LINKS_TORCH is
+# for a library that names no tensor and uses one that does: its tests are none of the fast tier.
 function(espalier_library name)
-  cmake_parse_arguments(ARG "TORCH" "" "FOLDERS;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;LINKS_TORCH" "" "FOLDERS;DEPS;LIBS" ${ARGN})
   set(patterns *.cpp internal/*.cpp)
   foreach(folder ${ARG_FOLDERS})
     list(APPEND patterns ${folder}/*.cpp ${folder}/internal/*.cpp)
@@ -43,7 +44,7 @@ function(espalier_library name)
       target_precompile_headers(${target}_test REUSE_FROM espalier_torch_pch)
     endif()
     add_test(NAME ${name} COMMAND ${target}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    if(NOT ARG_TORCH)  # the fast tier: scripts/test --fast
+    if(NOT ARG_TORCH AND NOT ARG_LINKS_TORCH)  # the fast tier: scripts/test --fast
       set_tests_properties(${name} PROPERTIES LABELS fast)
       add_dependencies(espalier_fast_tests ${target}_test)
     endif()

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "web/listener.h"
 
 namespace espalier::web {
 namespace {
@@ -150,13 +151,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class Server::Impl {
  public:
-  Impl(const ServerOptions& options, Handler handler) : acceptor_(context_) {
+  Impl(const ServerOptions& options, Handler handler)
+      : listener_(context_, options.host, options.port, [this](Tcp::socket socket) { take(std::move(socket)); }) {
     shared_.options = options;
     shared_.handler = std::move(handler);
     shared_.workers = &workers_;
     shared_.names = {own_name(), options.host};
-    listen();
-    accept();
     thread_ = std::thread([this] { context_.run(); });
   }
   ~Impl() {
@@ -168,48 +168,20 @@ class Server::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
   const std::string& secret() const { return shared_.secret; }
 
  private:
-  void listen() {
-    const ServerOptions& options = shared_.options;
-    const std::string place = concat(options.host, ":", options.port);
-    beast::error_code error;
-    const auto address = asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
-    if (error)
-      throw UserError(
-          concat("'", options.host, "' is no address to listen at; use 127.0.0.1, 0.0.0.0 or one of this machine"),
-          ExitCode::kUsage);
-    const Tcp::endpoint endpoint(address, static_cast<unsigned short>(options.port));
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error)
-      throw UserError(concat("cannot listen at ", place, ": ", error.message(), "; --port 0 takes any free port"),
-                      ExitCode::kCannotCreate);
-    port_ = acceptor_.local_endpoint().port();
-  }
-
-  void accept() {
-    acceptor_.async_accept([this](beast::error_code error, Tcp::socket socket) {
-      if (!error && shared_.num_connections < shared_.options.most_connections)
-        std::make_shared<Connection>(std::move(socket), shared_)->read();
-      if (!error) return accept();
-      // Out of descriptors: to ask again at once would only burn the core.
-      pause_.expires_after(std::chrono::milliseconds(100));
-      pause_.async_wait([this](beast::error_code) { accept(); });
-    });
+  void take(Tcp::socket socket) {
+    if (shared_.num_connections < shared_.options.most_connections)
+      std::make_shared<Connection>(std::move(socket), shared_)->read();
   }
 
   // In this order: what the context and the workers still hold are connections, which count themselves in `shared_`.
   Shared shared_;
   asio::io_context context_{1};
   asio::thread_pool workers_{1};
-  Tcp::acceptor acceptor_;
-  asio::steady_timer pause_{context_};
-  int port_ = 0;
+  Listener listener_;
   std::thread thread_;
 };
 

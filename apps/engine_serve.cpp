@@ -1,0 +1,124 @@
+#include "engine_serve.h"
+
+#include <ATen/Parallel.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+
+#include "base/log.h"
+#include "base/stop_signals.h"
+#include "base/thread_pool.h"
+#include "base/version.h"
+#include "infer/engine/decoder_model.h"
+#include "infer/load_model.h"
+#include "serve/engine_thread.h"
+#include "serve/service.h"
+#include "serve_options.h"
+
+namespace espalier {
+namespace {
+
+constexpr int64_t kServedPageTokens = 64;
+constexpr int64_t kUsualContext = 2048;  // of a model of any length that does not say what it was trained with
+
+infer::DecoderModelConfig sized_for_serving(const infer::LoadedModel& loaded, const ServeOptions& options) {
+  const models::DecoderShape shape = loaded.model->decoder_shape();
+  const int64_t trained = loaded.config.data.sequence_length;
+  const int64_t learned = shape.max_positions > 0 ? shape.max_positions : trained > 0 ? trained : kUsualContext;
+  const int64_t context = options.max_context.value_or(learned);
+  if (shape.max_positions > 0 && context > shape.max_positions)
+    throw UserError(concat("--max-context ", context, " is more than the ", shape.max_positions,
+                           " positions that the model has learned"),
+                    ExitCode::kUsage);
+  const int64_t bytes = infer::page_bytes(shape, loaded.params->compute_type(), kServedPageTokens);
+  const int64_t of_a_text = (context + kServedPageTokens - 1) / kServedPageTokens;
+  return {.page_tokens = kServedPageTokens,
+          .num_pages = std::max(of_a_text,
+                                std::min((options.kv_cache_megabytes << 20) / bytes, of_a_text * options.max_running)),
+          .max_positions = context};
+}
+
+serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options) {
+  const std::filesystem::path folder = std::filesystem::absolute(options.load).lexically_normal();
+  const std::string name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
+  return {.model_name = options.served_model_name.empty() ? name : options.served_model_name,
+          .fingerprint = concat("espalier-", kVersion, "-step-", loaded.step),
+          .created = static_cast<int64_t>(std::time(nullptr)),
+          .max_texts = options.max_running + options.max_waiting,
+          .max_prompt_tokens = options.max_prompt_tokens.value_or(0),
+          .request_limit = std::chrono::seconds(options.request_seconds),
+          .api_key = options.api_key};
+}
+
+// A connection is a descriptor.
+void allow_descriptors(int64_t num_connections) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto wanted = std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(num_connections) + 256);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Why the engine stood still, said by its own thread.
+class Failure {
+ public:
+  void set(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    why_ = why;
+  }
+  std::string why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string why_;
+};
+
+void serve_until_stopped(infer::Engine& engine, const infer::LoadedModel& loaded, const ServeOptions& options,
+                         const StopSignals& signals) {
+  constexpr auto kLook = std::chrono::milliseconds(20);
+  Failure failure;
+  serve::Desk desk(engine, *loaded.tokenizer, desk_options(loaded, options));
+  serve::Service service(desk, {.host = options.host,
+                                .port = static_cast<int>(options.port),
+                                .most_connections = options.max_connections,
+                                .most_body_bytes = static_cast<uint64_t>(options.max_body_megabytes) << 20});
+  const serve::EngineThread thread(engine, [&](const std::string& why) {
+    service.fail();
+    failure.set(why);
+  });
+  std::printf("http://%s:%d\n", options.host.c_str(), service.port());
+  std::fflush(stdout);
+  log_info("serving ", desk.options.model_name, ", step ", loaded.step, ", of at most ", desk.max_context(),
+           " tokens a text; until SIGTERM or Ctrl-C");
+  while (!signals.received() && failure.why().empty()) std::this_thread::sleep_for(kLook);
+  set_awaited("the texts under way");
+  service.drain();
+  while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);
+  if (!failure.why().empty()) throw UserError("the model failed: " + failure.why());
+}
+
+}  // namespace
+
+int serve_model(const std::vector<std::string>& arguments) {
+  ServeOptions options;
+  if (!read_serve_options(arguments, options)) return 0;
+  const StopSignals signals;
+  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
+  allow_descriptors(options.max_connections);
+  const infer::LoadedModel loaded = infer::load_model(options.load, options.ckpt_step);
+  if (loaded.model == nullptr || loaded.text_ends)
+    throw UserError("only decoders are served: this model has an encoder", ExitCode::kUsage);
+  infer::DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for_serving(loaded, options));
+  infer::Engine engine(model, loaded.tokenizer.get(), {.scheduler = {.max_sequences = options.max_running}});
+  serve_until_stopped(engine, loaded, options, signals);
+  return 0;
+}
+
+}  // namespace espalier

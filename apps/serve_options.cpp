@@ -1,0 +1,76 @@
+#include "serve_options.h"
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/options.h"
+#include "base/thread_pool.h"
+
+namespace espalier {
+namespace {
+
+void add_options(OptionTable& table, ServeOptions& options) {
+  table.group("model");
+  table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--served-model-name", options.served_model_name,
+            "what clients call the model; the folder's name unless given");
+  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
+  table
+      .add("--max-context", options.max_context,
+           "most tokens of a prompt and its text; as many as the model has learned, or was trained with, unless given")
+      .minimum(1);
+  table.add("--kv-cache-mib", options.kv_cache_megabytes, "MiB for keys and values, at least one text's").minimum(1);
+  table.group("address");
+  table.add("--host", options.host, "address to listen at; 0.0.0.0 lets other machines in, without encryption");
+  table.add("--port", options.port, "port to listen at; 0: any free one").minimum(0).maximum(65535);
+  table
+      .add("--api-key-file", options.api_key_file,
+           "file with the key that clients send as 'Authorization: Bearer KEY'; none is asked for unless given")
+      .value_name("FILE");
+  table.group("limits");
+  table.add("--max-running", options.max_running, "texts that are written at once").minimum(1).maximum(4096);
+  table.add("--max-waiting", options.max_waiting, "texts that may wait; more get status 429").minimum(0);
+  table.add("--max-prompt-tokens", options.max_prompt_tokens, "most tokens of a prompt").minimum(1);
+  table.add("--max-body-mib", options.max_body_megabytes, "MiB of a request").minimum(1).maximum(1024);
+  table.add("--max-connections", options.max_connections, "open connections; more are closed at once").minimum(1);
+  table.add("--request-seconds", options.request_seconds, "after which a request is cancelled").minimum(1);
+  table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
+  table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
+  table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
+  table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
+}
+
+std::string key_of(const std::string& file, Problems& problems) {
+  std::string key;
+  try {
+    key = read_file(file);
+  } catch (const UserError& error) {
+    problems.add("--api-key-file: ", error.what());
+    return key;
+  }
+  const std::string blanks = " \t\r\n";
+  key.erase(0, std::min(key.find_first_not_of(blanks), key.size()));
+  key.erase(key.find_last_not_of(blanks) + 1);
+  if (key.empty()) problems.add("--api-key-file ", file, " is empty; write the key into it");
+  if (key.find_first_of(blanks) != std::string::npos)
+    problems.add("--api-key-file ", file, " has more than one word; it holds the key and nothing else");
+  return key;
+}
+
+}  // namespace
+
+bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions& options) {
+  OptionTable table("espalier serve",
+                    "Serves a trained model over HTTP: OpenAI's completions and chats, Megatron's PUT /api, the "
+                    "tokenizer, and metrics for Prometheus. SIGTERM lets what is under way come to its end.");
+  add_options(table, options);
+  Problems problems;
+  if (!table.parse(arguments, problems)) return false;
+  if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
+    problems.add(table.origin("--num-threads"), why);
+  if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
+  problems.raise();
+  return true;
+}
+
+}  // namespace espalier

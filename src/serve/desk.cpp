@@ -1,0 +1,82 @@
+#include "serve/desk.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace espalier::serve {
+namespace {
+
+// Well mixed: equal to no other number of the same start.
+uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+Desk::Desk(infer::Engine& the_engine, const text::Tokenizer& the_tokenizer, DeskOptions the_options)
+    : engine(the_engine), tokenizer(the_tokenizer), options(std::move(the_options)) {
+  std::random_device device;
+  random_ = (uint64_t{device()} << 32) | device();
+}
+
+Desk::~Desk() { pool.join(); }
+
+void Desk::enter(int64_t count) {
+  constexpr int kSoon = 1;
+  if (is_draining_) throw ApiError(503, "the server is ending").retry_after(5);
+  if (count > options.max_texts)
+    throw ApiError(400, concat("the request asks for ", count, " texts; this server makes at most ", options.max_texts,
+                               " at a time"));
+  if (num_texts_.fetch_add(count) + count <= options.max_texts) return;
+  num_texts_ -= count;
+  throw ApiError(429, concat(options.max_texts, " texts are under way or wait already; try again")).retry_after(kSoon);
+}
+
+std::vector<int32_t> Desk::stop_ids() const {
+  std::vector<int32_t> ids;
+  const text::NamedIds named = tokenizer.named_ids();
+  for (const std::optional<int32_t>& id : {tokenizer.eod(), named.eos, named.text_end})
+    if (id && *id < engine.limits().shape.vocab_size && std::find(ids.begin(), ids.end(), *id) == ids.end())
+      ids.push_back(*id);
+  return ids;
+}
+
+int64_t Desk::max_context() const {
+  const infer::BatchModelShape& shape = engine.limits().shape;
+  const int64_t room = shape.num_pages * shape.page_tokens;
+  return shape.max_positions > 0 ? std::min(shape.max_positions, room) : room;
+}
+
+void Desk::check_length(const infer::Request& request) const {
+  const auto size = static_cast<int64_t>(request.prompt_ids.size());
+  if (options.max_prompt_tokens > 0 && size > options.max_prompt_tokens)
+    throw ApiError(400,
+                   concat("the prompt has ", size, " tokens; this server takes at most ", options.max_prompt_tokens),
+                   "prompt", "context_length_exceeded");
+  const int64_t most = max_context() + 1;  // nothing is run after the last token
+  if (size + std::max<int64_t>(request.max_tokens, 1) > most)
+    throw ApiError(
+        400,
+        concat("this model's maximum context length is ", most, " tokens, and the prompt has ", size, " of them with ",
+               request.max_tokens, " to come: shorten the prompt or max_tokens (lm-eval: max_length=", most - 1, ")"),
+        "prompt", "context_length_exceeded");
+}
+
+void Desk::check_model(const std::string& name) const {
+  if (name.empty() || name == options.model_name) return;
+  throw ApiError(404, concat("there is no model '", name.substr(0, 128), "' here, only '", options.model_name, "'"),
+                 "model", "model_not_found");
+}
+
+uint64_t Desk::new_seed() { return mix(random_ + ++last_id_ * 0x9E3779B97F4A7C15ULL); }
+
+std::string Desk::new_id(const std::string& prefix) {
+  return concat(prefix, format_printf("%016llx", static_cast<unsigned long long>(new_seed())));
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,25 @@
+#include "serve/engine_thread.h"
+
+#include <exception>
+
+namespace espalier::serve {
+
+EngineThread::EngineThread(infer::Engine& engine, std::function<void(const std::string&)> failed)
+    : engine_(engine), failed_(std::move(failed)), thread_([this] { run(); }) {}
+
+EngineThread::~EngineThread() {
+  stops_ = true;
+  thread_.join();
+}
+
+void EngineThread::run() {
+  constexpr auto kLook = std::chrono::milliseconds(50);
+  try {
+    while (!stops_)
+      if (!engine_.step()) engine_.wait(kLook);
+  } catch (const std::exception& error) {
+    failed_(error.what());
+  }
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,20 @@
+// GET /v1/models and /v1/models/{id}.
+#include "serve/routes.h"
+
+namespace espalier::serve {
+
+void openai_models(const Call& call) {
+  const nlohmann::ordered_json model = {{"id", call.desk.options.model_name},
+                                        {"object", "model"},
+                                        {"created", call.desk.options.created},
+                                        {"owned_by", "espalier"},
+                                        {"max_model_len", call.desk.max_context() + 1}};
+  const std::string prefix = "/v1/models/";
+  if (call.request.path.starts_with(prefix)) {
+    call.desk.check_model(call.request.path.substr(prefix.size()));
+    return reply_json(call, model);
+  }
+  reply_json(call, {{"object", "list"}, {"data", nlohmann::ordered_json::array({model})}});
+}
+
+}  // namespace espalier::serve

@@ -1,0 +1,93 @@
+// POST /tokenize and /detokenize, GET /tokenizer_info: by these a client works with the server's own tokenizer.
+#include <algorithm>
+#include <map>
+
+#include "serve/fields.h"
+#include "serve/routes.h"
+
+namespace espalier::serve {
+namespace {
+
+// The special tokens that most tokenizers take for plain text, by their names: a client that asks for the id of
+// "<|endoftext|>" means the token.
+std::map<std::string, int32_t> special_names(const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids = tokenizer.special_ids();
+  const text::NamedIds named = tokenizer.named_ids();
+  for (const auto& id : {tokenizer.eod(), named.bos, named.eos, named.pad})
+    if (id) ids.push_back(*id);
+  std::map<std::string, int32_t> names;
+  for (const int32_t id : ids)
+    if (std::string name = tokenizer.id_to_piece(id); !name.empty()) names.insert({std::move(name), id});
+  return names;
+}
+
+std::vector<int32_t> encode_with_specials(const text::Tokenizer& tokenizer, const std::string& text) {
+  const std::map<std::string, int32_t> names = special_names(tokenizer);
+  std::vector<int32_t> ids;
+  const auto encode_part = [&](size_t begin, size_t end) {
+    if (begin == end) return;
+    const std::vector<int32_t> part = tokenizer.encode(std::string_view(text).substr(begin, end - begin));
+    ids.insert(ids.end(), part.begin(), part.end());
+  };
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t found = std::string::npos;
+    const std::pair<const std::string, int32_t>* special = nullptr;
+    for (const auto& name : names) {
+      const size_t at = text.find(name.first, begin);
+      const bool is_longer = special != nullptr && at == found && name.first.size() > special->first.size();
+      if (at == std::string::npos || (at >= found && !is_longer)) continue;
+      found = at;
+      special = &name;
+    }
+    encode_part(begin, std::min(found, text.size()));
+    if (special == nullptr) break;
+    ids.push_back(special->second);
+    begin = found + special->first.size();
+  }
+  return ids;
+}
+
+}  // namespace
+
+void tokenize(const Call& call) {
+  Fields fields(call.request.body);
+  const text::Tokenizer& tokenizer = call.desk.tokenizer;
+  call.desk.check_model(fields.text("model"));
+  const bool has_prompt = fields.find("prompt") != nullptr;
+  const std::string prompt = fields.text("prompt");
+  if (!has_prompt) fields.problem("prompt", "is missing");
+  const bool wants_bos = fields.boolean("add_special_tokens", false);
+  fields.finish();
+  std::vector<int32_t> ids = encode_with_specials(tokenizer, prompt);
+  if (const auto bos = tokenizer.named_ids().bos; wants_bos && bos) ids.insert(ids.begin(), *bos);
+  reply_json(call, {{"count", ids.size()}, {"max_model_len", call.desk.max_context() + 1}, {"tokens", ids}});
+}
+
+void detokenize(const Call& call) {
+  Fields fields(call.request.body);
+  call.desk.check_model(fields.text("model"));
+  if (fields.find("tokens") == nullptr) fields.problem("tokens", "is missing");
+  const std::vector<int32_t> ids = fields.ids("tokens");
+  const int64_t vocab_size = call.desk.tokenizer.vocab_size();
+  if (std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= vocab_size; }))
+    fields.problem("tokens", "has an id that is none of the tokenizer's " + std::to_string(vocab_size));
+  fields.finish();
+  reply_json(call, {{"prompt", call.desk.tokenizer.decode(ids)}});
+}
+
+void tokenizer_info(const Call& call) {
+  const text::Tokenizer& tokenizer = call.desk.tokenizer;
+  const text::NamedIds named = tokenizer.named_ids();
+  nlohmann::ordered_json info = {{"tokenizer", tokenizer.description()}, {"vocab_size", tokenizer.vocab_size()}};
+  const auto tell = [&](const char* name, const std::optional<int32_t>& id) {
+    if (id) info[name] = tokenizer.id_to_piece(*id);
+  };
+  tell("eos_token", named.eos ? named.eos : tokenizer.eod());
+  tell("bos_token", named.bos);
+  tell("pad_token", named.pad);
+  if (const std::string chat = tokenizer.chat_template(); !chat.empty()) info["chat_template"] = chat;
+  reply_json(call, info);
+}
+
+}  // namespace espalier::serve
