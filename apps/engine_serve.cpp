@@ -83,6 +83,7 @@ class Failure {
 void serve_until_stopped(infer::Engine& engine, const infer::LoadedModel& loaded, const ServeOptions& options,
                          const StopSignals& signals) {
   constexpr auto kLook = std::chrono::milliseconds(20);
+  set_awaited("the texts under way");
   Failure failure;
   serve::Desk desk(engine, *loaded.tokenizer, desk_options(loaded, options));
   serve::Service service(desk, {.host = options.host,
@@ -98,7 +99,6 @@ void serve_until_stopped(infer::Engine& engine, const infer::LoadedModel& loaded
   log_info("serving ", desk.options.model_name, ", step ", loaded.step, ", of at most ", desk.max_context(),
            " tokens a text; until SIGTERM or Ctrl-C");
   while (!signals.received() && failure.why().empty()) std::this_thread::sleep_for(kLook);
-  set_awaited("the texts under way");
   service.drain();
   while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);
   if (!failure.why().empty()) throw UserError("the model failed: " + failure.why());

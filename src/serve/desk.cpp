@@ -24,7 +24,21 @@ Desk::Desk(infer::Engine& the_engine, const text::Tokenizer& the_tokenizer, Desk
   random_ = (uint64_t{device()} << 32) | device();
 }
 
-Desk::~Desk() { pool.join(); }
+Desk::~Desk() {
+  pool.stop();
+  pool.join();
+  kept_.clear();  // they have timers of the pool
+}
+
+void Desk::keep(const std::shared_ptr<void>& work) {
+  const std::lock_guard lock(mutex_);
+  kept_.insert(work);
+}
+
+void Desk::let_go(const std::shared_ptr<void>& work) {
+  const std::lock_guard lock(mutex_);
+  kept_.erase(work);
+}
 
 void Desk::enter(int64_t count) {
   constexpr int kSoon = 1;

@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "infer/engine/engine.h"
@@ -45,6 +48,10 @@ class Desk {
   void leave(int64_t count) { num_texts_ -= count; }
   int64_t num_texts() const { return num_texts_; }
 
+  // What works on a request lives until it is let go of, or as long as the desk.
+  void keep(const std::shared_ptr<void>& work);
+  void let_go(const std::shared_ptr<void>& work);
+
   // From now on whoever comes is sent away.
   void drain() { is_draining_ = true; }
   bool is_draining() const { return is_draining_; }
@@ -70,6 +77,8 @@ class Desk {
   std::atomic<bool> is_draining_{false};
   std::atomic<uint64_t> last_id_{0};
   uint64_t random_ = 0;
+  std::mutex mutex_;
+  std::unordered_set<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace espalier::serve

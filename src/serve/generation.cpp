@@ -42,6 +42,7 @@ void Generation::start(Desk& desk, const std::shared_ptr<Answer>& answer, const 
   self->on_event_ = std::move(on_event);
   self->on_end_ = std::move(on_end);
   self->num_open_ = rows.size();
+  desk.keep(self);
   self->submit(std::move(rows));
   self->limit_time();
   // Weak: the connection outlives many requests.
@@ -58,8 +59,10 @@ void Generation::start(Desk& desk, const std::shared_ptr<Answer>& answer, const 
 
 void Generation::submit(std::vector<infer::Request> rows) {
   for (size_t row = 0; row < rows.size(); ++row) {
-    const auto pass_on = [self = shared_from_this(), row](const infer::Event& event) {
-      boost::asio::post(self->strand_, [self, row, event] { self->take(row, event); });
+    // Weak: where the model has failed, the engine keeps its requests longer than the desk is there.
+    const auto pass_on = [weak = weak_from_this(), row](const infer::Event& event) {
+      if (const std::shared_ptr<Generation> self = weak.lock())
+        boost::asio::post(self->strand_, [self, row, event] { self->take(row, event); });
     };
     if (needs_engine(rows[row]))
       requests_.push_back(desk_.engine.submit(std::move(rows[row]), pass_on));
@@ -104,6 +107,7 @@ void Generation::end() {
   if (!is_gone_) on_end_(error_);
   on_event_ = nullptr;  // they hold the answer
   on_end_ = nullptr;
+  desk_.let_go(shared_from_this());
 }
 
 }  // namespace espalier::serve

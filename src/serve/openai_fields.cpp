@@ -82,7 +82,9 @@ OpenAiCall read_openai_fields(Desk& desk, Fields& fields) {
   call.wants_bos = fields.boolean("add_special_tokens", false);
   fields.ignore(
       {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"});
-  fields.refuse("response_format", "is not supported: output cannot be held to a form");
+  const nlohmann::json* const form = fields.find("response_format");
+  if (form == nullptr || *form != nlohmann::json{{"type", "text"}})
+    fields.refuse("response_format", "is not supported: output cannot be held to a form");
   for (const char* const name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar",
                                  "json_schema", "structured_outputs"})
     fields.refuse(name, "is not supported: output cannot be held to a form");

@@ -71,10 +71,7 @@ Connection::Connection(net::ip::tcp::socket socket, std::shared_ptr<ConnectionsC
   ++context_->num_open;
 }
 
-Connection::~Connection() {
-  context_->open.erase(this);
-  --context_->num_open;
-}
+Connection::~Connection() { close(); }
 
 void Connection::start() {
   Error ignored;
@@ -293,6 +290,8 @@ void Connection::drain() {
 void Connection::close() {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  context_->open.erase(this);
+  --context_->num_open;
   timer_.cancel();
   Error ignored;
   socket_.close(ignored);
