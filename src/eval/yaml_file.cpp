@@ -141,6 +141,10 @@ class YamlReader {
 
  private:
   using Places = std::map<std::string, std::string>;
+  struct Anchored {
+    Json value;
+    int64_t num_nodes = 0;
+  };
 
   [[noreturn]] void fail(size_t line, const std::string& what) const {
     throw UserError(concat(name_, ":", line, ": ", what), ExitCode::kBadData);
@@ -161,18 +165,19 @@ class YamlReader {
     if (++num_nodes_ > kMostNodes || depth > kDeepestYaml) fail(event.line(), "nests or repeats too much");
     if (event.type() == YAML_ALIAS_EVENT) return aliased(event);
     const std::string anchor = event.anchor();
+    const int64_t before = num_nodes_ - 1;
     Json value = event.is_scalar() ? scalar(event)
                  : event.is_list() ? read_list(event, depth)
                                    : read_map(event, depth, nullptr);
-    if (!anchor.empty()) anchors_[anchor] = value;
+    if (!anchor.empty()) anchors_[anchor] = {value, num_nodes_ - before};
     return value;
   }
   Json aliased(const YamlEvent& event) {
     const auto found = anchors_.find(event.anchor());
     if (found == anchors_.end()) fail(event.line(), concat("nothing has the anchor &", event.anchor()));
-    num_nodes_ += static_cast<int64_t>(found->second.flatten().size());
+    num_nodes_ += found->second.num_nodes;
     if (num_nodes_ > kMostNodes) fail(event.line(), "nests or repeats too much");
-    return found->second;
+    return found->second.value;
   }
   Json scalar(const YamlEvent& event) const {
     const std::string tag = event.tag();
@@ -212,7 +217,7 @@ class YamlReader {
 
   std::string name_;
   yaml_parser_t parser_{};
-  std::map<std::string, Json> anchors_;
+  std::map<std::string, Anchored> anchors_;
   int64_t num_nodes_ = 0;
 };
 
