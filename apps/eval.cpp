@@ -1,4 +1,5 @@
 // espalier eval: tasks to requests, answers to results. Between them stands the engine, or somebody else's.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -11,8 +12,10 @@
 #include "commands.h"
 #include "eval/request_file.h"
 #include "eval/results.h"
+#include "eval/task_set.h"
 #include "eval_model.h"
 #include "eval_options.h"
+#include "eval_tasks.h"
 #include "print_json.h"
 #include "tokenizer_options.h"
 
@@ -21,104 +24,88 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_data_json(const std::vector<eval::ChosenTask>& tasks) {
-  for (const auto& [set, task] : tasks)
-    print_json(
-        eval::Json{{"task", task.name},
-                   {"task_set", set->name},
-                   {"version", task.version},
-                   {"data_set", task.data.data_set},
-                   {"split", task.data.split},
-                   {"documents", task.data.num_documents == 0 ? eval::Json() : eval::Json(task.data.num_documents)},
-                   {"fields", task.data.fields},
-                   {"files", task.data.files}});
+void print_data_json(const std::vector<EvalTask>& tasks) {
+  for (const auto& [task, of_file, data_name, is_strict, file, examples] : tasks) {
+    eval::Json line = {{"task", task.name},
+                       {"task_set", task.set},
+                       {"version", task.version},
+                       {"data_set", task.data.data_set},
+                       {"split", task.data.split},
+                       {"documents", task.data.num_documents == 0 ? eval::Json() : eval::Json(task.data.num_documents)},
+                       {"fields", task.data.fields},
+                       {"file", data_name + ".jsonl"}};
+    if (of_file && !of_file->fewshot_split.empty() && !of_file->examples_are_tested)
+      line["examples"] = concat(data_name, ".", of_file->fewshot_split, ".jsonl");
+    print_json(line);
+  }
 }
 
 constexpr const char* kAboutFiles =
     "Each task reads TASK.jsonl, an object a line, or TASK.tsv with the names of the fields on its first line, also\n"
     "with .gz, .zst or .xz after it, in the folder that --data names. Data sets of the Hugging Face hub become such a\n"
     "file in Python: datasets.load_dataset('NAME', 'PART', split='SPLIT').to_json('TASK.jsonl', force_ascii=False)\n";
+constexpr const char* kAboutMegatronsFiles = "Each task reads what --data FILE or --data TASK=FILE names.\n";
 
-void list_data(const EvalOptions& options) {
-  if (options.json) return print_data_json(options.tasks);
-  std::string text = kAboutFiles;
-  for (const eval::ChosenTask& chosen : options.tasks) {
-    const eval::TaskData& data = chosen.task.data;
-    text += concat("\n", chosen.task.name, "\n  data    ", data.data_set, ", ", data.split);
+void list_data(const EvalOptions& options, const std::vector<EvalTask>& tasks) {
+  if (options.json) return print_data_json(tasks);
+  const bool all_megatrons =
+      std::all_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.is_megatrons(); });
+  std::string text = all_megatrons ? kAboutMegatronsFiles : kAboutFiles;
+  for (const EvalTask& task : tasks) {
+    const eval::TaskData& data = task.task.data;
+    text += concat("\n", task.task.name, "\n  data    ", data.data_set, ", ", data.split);
     if (data.num_documents != 0) text += ", " + format_counted(data.num_documents, "document");
     text += data.fields.empty() ? "\n" : concat("\n  fields  ", join(data.fields, ", "), "\n");
     if (!data.files.empty())
-      text += concat("  files   ", join(data.files, ", "), ", or --data ", chosen.task.name, "=FILE\n");
+      text += concat("  files   ", join(data.files, ", "), ", or --data ", task.task.name, "=FILE\n");
+    if (!task.of_file) continue;
+    text += concat("  file    ", task.data_name, ".jsonl\n");
+    if (const std::string& split = task.of_file->fewshot_split; !split.empty() && !task.of_file->examples_are_tested)
+      text += concat("  examples ", task.data_name, ".", split, ".jsonl, of the split ", split, "\n");
   }
   std::fputs(text.c_str(), stdout);
 }
 
-eval::PreparedTask read_task(const EvalOptions& options, const eval::ChosenTask& chosen, const std::string& file) {
-  const eval::Task& task = chosen.task;
-  if (chosen.set == &eval::megatron_set()) return eval::prepare_zero_shot(task, file, options.zero_shot);
-  eval::PreparedTask prepared = eval::prepare(task, eval::read_documents(file, task.data.fields), options.limit);
-  const int64_t usual = task.data.num_documents;
-  if (usual != 0 && usual != prepared.num_available)
-    log_warning("task ", task.name, ": '", file, "' has ", format_counted(prepared.num_available, "document"),
-                "; published numbers are of ", format_count(usual));
-  return prepared;
+// What the tasks want of ids, once it is known whose they are.
+void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, Problems& problems) {
+  const bool encodes = !options.tokenizer.type.empty(), asks = !options.load.empty();
+  const bool has_megatrons =
+      std::any_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.is_megatrons(); });
+  if (has_megatrons && options.limit) problems.add("--limit: megatron's tasks are read whole");
+  if (options.num_fewshot && std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.of_file; }))
+    problems.add("--num-fewshot: only tasks of lm-eval-0.4 are asked with examples");
+  if (asks) {
+    if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
+    return;
+  }
+  if (has_megatrons && !encodes) problems.add("--tokenizer-type is required: megatron's tasks are made of ids");
+  if ((has_megatrons || encodes) && !options.sequence_length)
+    problems.add("--seq-length is required where requests become ids");
+  if (has_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
+    problems.add("--overlapping-eval ", options.zero_shot.overlapping_eval, " is more than --seq-length ",
+                 *options.sequence_length, ": ids between the windows would count nowhere");
 }
-
-std::vector<eval::PreparedTask> read_tasks(const EvalOptions& options, const std::vector<std::string>& files) {
-  std::vector<eval::PreparedTask> prepared;
-  Problems problems;
-  ExitCode code = ExitCode::kBadData;
-  for (size_t i = 0; i < options.tasks.size(); ++i) {
-    try {
-      prepared.push_back(read_task(options, options.tasks[i], files[i]));
-    } catch (const UserError& error) {
-      problems.add(error.what());
-      code = error.code();
-    }
-  }
-  problems.raise(code);
-  return prepared;
-}
-
-// One for each way in which context and continuation become ids; none where there is no tokenizer.
-class RequestEncoders {
- public:
-  explicit RequestEncoders(const EvalOptions& options) : options_(options) {}
-
-  eval::RequestEncoder* of(eval::Tokenization tokenization) {
-    const text::Tokenizer* tokenizer = options_.zero_shot.tokenizer;
-    if (tokenizer == nullptr) return nullptr;
-    std::unique_ptr<eval::RequestEncoder>& encoder = encoders_[tokenization];
-    if (encoder == nullptr)
-      encoder = std::make_unique<eval::RequestEncoder>(*tokenizer, tokenization, *tokenizer->eod(),
-                                                       *options_.sequence_length);
-    return encoder.get();
-  }
-  int64_t num_cut() const {
-    int64_t count = 0;
-    for (const auto& [tokenization, encoder] : encoders_) count += encoder->num_cut();
-    return count;
-  }
-
- private:
-  const EvalOptions& options_;
-  std::map<eval::Tokenization, std::unique_ptr<eval::RequestEncoder>> encoders_;
-};
 
 void write_requests(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
-  RequestEncoders encoders(options);
+  std::map<eval::Tokenization, eval::RequestEncoder> encoders;
+  if (const text::Tokenizer* tokenizer = options.zero_shot.tokenizer)
+    for (const auto tokenization : {eval::Tokenization::kSeparate, eval::Tokenization::kJoint})
+      encoders.try_emplace(tokenization, *tokenizer, tokenization, *tokenizer->eod(), *options.sequence_length);
   PendingFile pending(file);
   OutputFile output(pending.temporary());
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    const std::string lines = eval::request_lines(tasks[i], encoders.of(options.tasks[i].set->tokenization));
+  for (const eval::PreparedTask& task : tasks) {
+    const auto encoder = encoders.find(task.task.tokenization);
+    const std::string lines = eval::request_lines(task, encoder == encoders.end() ? nullptr : &encoder->second);
     output.write(lines.data(), lines.size());
   }
   output.sync();
   output.close();
   move_into_place({&pending});
-  if (encoders.num_cut() > 0)
-    log_warning(format_counted(encoders.num_cut(), "request"), " had more ids than --seq-length ",
-                *options.sequence_length, " takes: the beginning of the context is left out");
+  int64_t num_cut = 0;
+  for (const auto& [tokenization, encoder] : encoders) num_cut += encoder.num_cut();
+  if (num_cut > 0)
+    log_warning(format_counted(num_cut, "request"), " had more ids than --seq-length ", *options.sequence_length,
+                " takes: the beginning of the context is left out");
 }
 
 void say_what_was_written(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {
@@ -132,7 +119,6 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 eval::EvaluationFacts facts_of(const EvalOptions& options) {
   eval::EvaluationFacts facts;
-  for (const eval::ChosenTask& task : options.tasks) facts.sets.push_back(task.set);
   facts.model = options.load.empty() ? options.read_results : options.load;
   facts.bootstrap_iters = options.bootstrap_iters;
   facts.limit = options.limit;
@@ -146,15 +132,25 @@ std::string samples_path(const std::string& results_path, const std::string& tas
 }
 
 void print_results(const EvalOptions& options, const std::vector<eval::TaskResult>& results, const std::string& json) {
-  if (options.json) return print_json(eval::Json::parse(json));
-  std::vector<eval::TaskResult> of_harness;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (options.tasks[i].set == &eval::megatron_set())
-      std::fputs(eval::zero_shot_report(results[i]).c_str(), stdout);
-    else
-      of_harness.push_back(results[i]);
+  if (options.json) {
+    print_json(eval::Json::parse(json));
+    return;
   }
-  if (!of_harness.empty()) std::fputs(eval::results_markdown(of_harness).c_str(), stdout);
+  std::vector<eval::TaskResult> others;
+  for (const eval::TaskResult& result : results)
+    if (result.prepared->task.set == eval::megatron_set().name)
+      std::fputs(eval::zero_shot_report(result).c_str(), stdout);
+    else
+      others.push_back(result);
+  if (!others.empty()) std::fputs(eval::results_markdown(others).c_str(), stdout);
+}
+
+eval::ResultLayout layout_of(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks) {
+  if (options.layout) return *options.layout;
+  const bool has_files_tasks = std::any_of(tasks.begin(), tasks.end(), [](const eval::PreparedTask& prepared) {
+    return prepared.task.tokenization == eval::Tokenization::kJoint;
+  });
+  return has_files_tasks ? eval::ResultLayout::kLmEval04 : eval::ResultLayout::kLmEval2022;
 }
 
 void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
@@ -162,7 +158,7 @@ void read_results(const EvalOptions& options, const std::vector<eval::PreparedTa
   std::vector<eval::TaskResult> results;
   for (size_t i = 0; i < tasks.size(); ++i)
     results.push_back(eval::score(tasks[i], answers[i], options.bootstrap_iters));
-  const std::string json = eval::results_json(results, facts_of(options), options.layout);
+  const std::string json = eval::results_json(results, facts_of(options), layout_of(options, tasks));
   if (options.log_samples)
     for (size_t i = 0; i < tasks.size(); ++i)
       write_file_atomically(samples_path(options.results_path, tasks[i].task.name),
@@ -178,12 +174,16 @@ int eval_main(const std::vector<std::string>& arguments) {
   EvalOptions options;
   Problems problems;
   if (!read_eval_options(arguments, options, problems)) return 0;
+  if (options.list_data && options.tasks.empty()) options.tasks = {"all"};
+  std::vector<EvalTask> tasks;
+  if (options.requests.empty()) tasks = choose_eval_tasks(options, problems);
   if (options.list_data) {
     problems.raise();
-    list_data(options);
+    list_data(options, tasks);
     return 0;
   }
-  const std::vector<std::string> files = find_task_files(options.tasks, options.data, problems);
+  check_ids(options, tasks, problems);
+  find_eval_files(options, tasks, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step);
@@ -206,7 +206,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     answer_request_lines(model, options.requests, *options.sequence_length, options.num_threads);
     return 0;
   }
-  const std::vector<eval::PreparedTask> prepared = read_tasks(options, files);
+  const std::vector<eval::PreparedTask> prepared = prepare_eval_tasks(options, tasks);
   if (!options.write_requests.empty()) {
     write_requests(options, prepared, options.write_requests);
     say_what_was_written(options, prepared);

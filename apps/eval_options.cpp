@@ -1,19 +1,16 @@
 #include "eval_options.h"
 
-#include <algorithm>
-
 #include "base/format.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
 namespace {
 
-enum class SetChoice { kByTasks, kBloom2022, kMegatron };
+enum class SetChoice { kByTasks, kBloom2022, kMegatron, kLmEval04 };
 enum class DetokenizerChoice { kByPath, kWikitext, kPennTreebank, kNone };
 enum class LayoutChoice { kOfSet, kLmEval2022, kLmEval04 };
 
 struct Choices {
-  std::vector<std::string> tasks;
   SetChoice set = SetChoice::kByTasks;
   DetokenizerChoice detokenizer = DetokenizerChoice::kByPath;
   LayoutChoice layout = LayoutChoice::kOfSet;
@@ -22,16 +19,25 @@ struct Choices {
 void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.group("tasks");
   table
-      .add("--tasks", choices.tasks,
-           "tasks, with blanks or commas between them: NAME or SET:NAME; all and SET:all for every one of a set")
+      .add("--tasks", options.tasks,
+           "tasks, with blanks or commas between them, each NAME or SET:NAME; all for every one of the set")
       .alias("--task")
       .alias("--task-list")
       .value_name("TASK");
   table.add_choice(
       "--task-set", choices.set,
-      {{"infer", SetChoice::kByTasks}, {"bloom-2022", SetChoice::kBloom2022}, {"megatron", SetChoice::kMegatron}},
-      "whose prompts and scores, for names without a set: BLOOM's 28 tasks as lm_eval of 2022 had them, or WIKITEXT103 "
-      "and LAMBADA of Megatron's tasks/main.py; unless given, the first of these that has the name");
+      {{"infer", SetChoice::kByTasks},
+       {"bloom-2022", SetChoice::kBloom2022},
+       {"megatron", SetChoice::kMegatron},
+       {"lm-eval-0.4", SetChoice::kLmEval04}},
+      "whose prompts and scores, where a name does not say it: BLOOM's 28 tasks as lm_eval of 2022 had them, "
+      "WIKITEXT103 and LAMBADA of Megatron's tasks/main.py, or those of --task-files; by the name unless given");
+  table.add("--task-files", options.task_files, "folder of lm_eval 0.4's task files (lm_eval/tasks), or one file")
+      .alias("--include-path")
+      .value_name("DIR");
+  table.add("--num-fewshot", options.num_fewshot, "examples before each question of lm-eval-0.4's tasks")
+      .minimum(0)
+      .maximum(1000);
   table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
       .alias("--valid-data")
       .value_name("PATH");
@@ -102,19 +108,13 @@ void add_tokenizer_rows(OptionTable& table, EvalOptions& options, Choices& choic
             "LAMBADA predicts the whole last word, not its last id");
 }
 
-const eval::TaskSet* set_of(SetChoice choice) {
-  switch (choice) {
+void apply(const Choices& choices, EvalOptions& options) {
+  switch (choices.set) {
     case SetChoice::kByTasks: break;
-    case SetChoice::kBloom2022: return &eval::bloom_2022_set();
-    case SetChoice::kMegatron: return &eval::megatron_set();
+    case SetChoice::kBloom2022: options.task_set = "bloom-2022"; break;
+    case SetChoice::kMegatron: options.task_set = "megatron"; break;
+    case SetChoice::kLmEval04: options.task_set = "lm-eval-0.4"; break;
   }
-  return nullptr;
-}
-
-void apply(const Choices& choices, EvalOptions& options, Problems& problems) {
-  std::vector<std::string> words = task_words(choices.tasks);
-  if (words.empty() && options.list_data) words = {"all"};
-  options.tasks = eval::choose_tasks(words, set_of(choices.set), problems);
   switch (choices.detokenizer) {
     case DetokenizerChoice::kByPath: break;
     case DetokenizerChoice::kWikitext: options.zero_shot.detokenizer = eval::Detokenizer::kWikitext; break;
@@ -122,15 +122,13 @@ void apply(const Choices& choices, EvalOptions& options, Problems& problems) {
     case DetokenizerChoice::kNone: options.zero_shot.detokenizer = eval::Detokenizer::kNone; break;
   }
   switch (choices.layout) {
-    case LayoutChoice::kOfSet:
-      if (!options.tasks.empty()) options.layout = options.tasks.front().set->layout;
-      break;
+    case LayoutChoice::kOfSet: break;
     case LayoutChoice::kLmEval2022: options.layout = eval::ResultLayout::kLmEval2022; break;
     case LayoutChoice::kLmEval04: options.layout = eval::ResultLayout::kLmEval04; break;
   }
 }
 
-void check_use(const EvalOptions& options, bool names_tasks, Problems& problems) {
+void check_use(const EvalOptions& options, Problems& problems) {
   const bool writes = !options.write_requests.empty(), reads = !options.read_results.empty();
   if (options.list_data) {
     if (writes || reads) problems.add("--list-data only lists: leave out --write-requests and --read-results");
@@ -140,11 +138,11 @@ void check_use(const EvalOptions& options, bool names_tasks, Problems& problems)
   if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
   if (!options.requests.empty()) {
     if (!asks) problems.add("--requests needs --load: the model that scores them");
-    if (names_tasks || writes || reads)
+    if (!options.tasks.empty() || writes || reads)
       problems.add("--requests is scored by itself: leave out --tasks, --write-requests and --read-results");
     return;
   }
-  if (!names_tasks) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
+  if (options.tasks.empty()) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
   if (options.data.empty()) problems.add("--data is required: the folder of the tasks' files");
   if (asks + writes + reads > 1)
     problems.add("--load, --write-requests and --read-results: one at a time");
@@ -161,26 +159,6 @@ void check_use(const EvalOptions& options, bool names_tasks, Problems& problems)
     problems.add("--bootstrap-iters 1: a deviation needs two resamples; use 0 or at least 2");
 }
 
-void check_ids(const EvalOptions& options, Problems& problems) {
-  const eval::TaskSet& megatron = eval::megatron_set();
-  const bool has_megatrons = std::any_of(options.tasks.begin(), options.tasks.end(),
-                                         [&](const eval::ChosenTask&task) { return task.set == &megatron; }),
-             encodes = !options.tokenizer.type.empty();
-  if (options.list_data) return;
-  if (has_megatrons && options.limit) problems.add("--limit: ", megatron.name, "'s tasks are read whole");
-  if (!options.load.empty()) {
-    if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
-    return;
-  }
-  if (has_megatrons && !encodes)
-    problems.add("--tokenizer-type is required: ", megatron.name, "'s tasks are made of ids");
-  if ((has_megatrons || encodes) && !options.sequence_length)
-    problems.add("--seq-length is required where requests become ids");
-  if (has_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
-    problems.add("--overlapping-eval ", options.zero_shot.overlapping_eval, " is more than --seq-length ",
-                 *options.sequence_length, ": ids between the windows would count nowhere");
-}
-
 }  // namespace
 
 std::vector<std::string> task_words(const std::vector<std::string>& words) {
@@ -189,22 +167,6 @@ std::vector<std::string> task_words(const std::vector<std::string>& words) {
     for (const std::string& name : split(word, ','))
       if (!name.empty()) names.push_back(name);
   return names;
-}
-
-std::vector<std::string> find_task_files(const std::vector<eval::ChosenTask>& tasks,
-                                         const std::vector<std::string>& data, Problems& problems) {
-  std::vector<std::string> names, files;
-  for (const eval::ChosenTask& chosen : tasks) names.push_back(chosen.task.name);
-  const eval::DataFiles found(data, names, problems);
-  if (data.empty()) return files;
-  for (const auto& [set, task] : tasks) {
-    // A name that two sets have is SET:NAME here, and its file still NAME.jsonl.
-    std::vector<std::string> others = task.data.files;
-    if (const size_t colon = task.name.find(':'); colon != std::string::npos)
-      others.push_back(task.name.substr(colon + 1) + ".jsonl");
-    files.push_back(found.find(task.name, problems, others));
-  }
-  return files;
 }
 
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems) {
@@ -218,11 +180,10 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   add_result_rows(table, options, choices);
   add_tokenizer_rows(table, options, choices);
   table.stray_words_mean("--tasks");
-  table.known_elsewhere({"--num-fewshot"}, "the tasks are asked without examples");
   if (!table.parse(arguments, problems)) return false;
-  apply(choices, options, problems);
-  check_use(options, !choices.tasks.empty(), problems);
-  check_ids(options, problems);
+  options.tasks = task_words(options.tasks);
+  apply(choices, options);
+  check_use(options, problems);
   return true;
 }
 

@@ -7,15 +7,17 @@
 #include <vector>
 
 #include "base/options.h"
-#include "eval/task_set.h"
+#include "eval/results.h"
 #include "eval/zero_shot.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
 
 struct EvalOptions {
-  std::vector<eval::ChosenTask> tasks;
-  std::vector<std::string> data;
+  std::vector<std::string> tasks, data;
+  std::string task_set;    // of names that do not say theirs; empty: the one that has the task
+  std::string task_files;  // of lm_eval 0.4
+  std::optional<int64_t> num_fewshot;
   std::optional<int64_t> limit, sequence_length;
   bool list_data = false, json = false, log_samples = false;
   text::TokenizerOptions tokenizer;
@@ -24,16 +26,12 @@ struct EvalOptions {
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;
-  eval::ResultLayout layout = eval::ResultLayout::kLmEval2022;  // of the first task's set, unless it is given
+  std::optional<eval::ResultLayout> layout;  // none: by the tasks
   int64_t bootstrap_iters = 100'000;
 };
 
 // "a,b c" -> a b c
 std::vector<std::string> task_words(const std::vector<std::string>& words);
-
-// The file of each task, in their order, out of the words of --data.
-std::vector<std::string> find_task_files(const std::vector<eval::ChosenTask>& tasks,
-                                         const std::vector<std::string>& data, Problems& problems);
 
 // Adds what is wrong to `problems`; false when help was printed.
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems);

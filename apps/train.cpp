@@ -13,7 +13,7 @@
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
 #include "data/token_probe.h"
-#include "eval_options.h"
+#include "eval_tasks.h"
 #include "families/gpt/config.h"
 #include "family_command.h"
 #include "launch/environment.h"
@@ -88,7 +88,12 @@ void check_eval_tasks(const config::RunConfig& config, Problems& problems) {
   if (config.checkpoint.save.empty()) problems.add("--eval-tasks asks saved checkpoints: give --save");
   if (data.eval_tasks_data.empty())
     problems.add("--eval-tasks needs --eval-tasks-data: the folder of the tasks' files");
-  find_task_files(eval::choose_tasks(task_words(data.eval_tasks), nullptr, problems), data.eval_tasks_data, problems);
+  EvalOptions options;
+  options.tasks = task_words(data.eval_tasks);
+  options.data = data.eval_tasks_data;
+  options.task_files = data.eval_tasks_files;
+  std::vector<EvalTask> tasks = choose_eval_tasks(options, problems);
+  find_eval_files(options, tasks, problems);
 }
 
 // The resolved options on stdout, what they amount to on stderr.

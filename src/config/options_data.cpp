@@ -27,6 +27,9 @@ void add_validation(OptionTable& table, DataConfig& data) {
   table.add("--eval-tasks-data", data.eval_tasks_data, "their files, as --data of espalier eval")
       .value_name("PATH")
       .on_resume(ResumeRule::kFree);
+  table.add("--eval-tasks-files", data.eval_tasks_files, "task files of lm-eval-0.4, as --task-files of espalier eval")
+      .value_name("DIR")
+      .on_resume(ResumeRule::kFree);
   table.add("--eval-tasks-minutes", data.eval_tasks_minutes, "after which such an evaluation is given up")
       .minimum(1)
       .on_resume(ResumeRule::kFree);

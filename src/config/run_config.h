@@ -113,6 +113,7 @@ struct DataConfig : data::DataSetOptions {
   bool eval_only = false;
   // Tasks of `espalier eval` that are asked of each saved checkpoint, by a process beside the run.
   std::vector<std::string> eval_tasks, eval_tasks_data;
+  std::string eval_tasks_files;
   int64_t eval_tasks_minutes = 60, eval_tasks_threads = 1;
 
   // resolved

@@ -34,7 +34,7 @@ const std::vector<Task>& bloom_2022_tasks() {
     for (const auto list : {internal::choice_tasks, internal::open_tasks, internal::glue_tasks,
                             internal::superglue_tasks, internal::reading_tasks})
       for (Task& task : std::vector<Task>(list())) all.push_back(std::move(task));
-    for (Task& task : all) task.is_shuffled = true;
+    for (Task& task : all) task.is_shuffled = true, task.set = "bloom-2022";
     std::sort(all.begin(), all.end(), [](const Task& a, const Task& b) { return a.name < b.name; });
     return all;
   }();

@@ -8,6 +8,59 @@
 namespace espalier::eval::internal {
 namespace {
 
+// Without "[header]" and other marks of WikiHow: what stands in brackets, on one line.
+std::string without_brackets(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const size_t open = text.find('[');
+    const size_t end = open == std::string_view::npos ? open : text.find_first_of("]\n", open);
+    if (end == std::string_view::npos) break;
+    if (text[end] == '\n') {
+      kept.append(text.substr(0, open + 1));
+      text.remove_prefix(open + 1);
+      continue;
+    }
+    kept.append(text.substr(0, open));
+    text.remove_prefix(end + 1);
+  }
+  return kept.append(text);
+}
+
+}  // namespace
+
+// One pass: of three blanks two are left.
+std::string hellaswag_text(std::string_view text) {
+  return replace_all(without_brackets(replace_all(strip(text), " [title]", ". ")), "  ", " ");
+}
+
+// What the pattern "[abcd] \) .*?, |e \) .*?$" finds, from its fifth character on, without ", " at the end.
+std::vector<std::string> mathqa_choices(const std::string& options) {
+  std::vector<std::string> choices;
+  for (size_t at = 0; at + 4 <= options.size();) {
+    const char letter = options[at];
+    const bool begins = letter >= 'a' && letter <= 'e' && options.compare(at + 1, 3, " ) ") == 0;
+    size_t end = std::string::npos;
+    if (begins) {
+      const size_t line_end = std::min(options.find('\n', at + 4), options.size());
+      if (letter == 'e') {  // to the end, or to the line feed that ends the text
+        if (line_end + 1 >= options.size()) end = line_end;
+      } else {
+        const size_t comma = options.find(", ", at + 4);
+        if (comma != std::string::npos && comma < line_end) end = comma + 2;
+      }
+    }
+    if (end == std::string::npos) {
+      ++at;
+      continue;
+    }
+    choices.emplace_back(strip_right(std::string_view(options).substr(at + 4, end - at - 4), " ,"));
+    at = end;
+  }
+  return choices;
+}
+
+namespace {
+
 std::string question_and_answer(const std::string& question) { return "Question: " + question + "\nAnswer:"; }
 
 // The choice that a letter names; `letters` in the order of the choices.
@@ -42,29 +95,6 @@ Question headqa(const Fields& document) {
   return ask_choices(question_and_answer(document.text("qtext")), choices, static_cast<size_t>(right - 1));
 }
 
-// Without "[header]" and other marks of WikiHow: what stands in brackets, on one line.
-std::string without_brackets(std::string_view text) {
-  std::string kept;
-  while (!text.empty()) {
-    const size_t open = text.find('[');
-    const size_t end = open == std::string_view::npos ? open : text.find_first_of("]\n", open);
-    if (end == std::string_view::npos) break;
-    if (text[end] == '\n') {
-      kept.append(text.substr(0, open + 1));
-      text.remove_prefix(open + 1);
-      continue;
-    }
-    kept.append(text.substr(0, open));
-    text.remove_prefix(end + 1);
-  }
-  return kept.append(text);
-}
-
-// One pass: of three blanks two are left.
-std::string hellaswag_text(std::string_view text) {
-  return replace_all(without_brackets(replace_all(strip(text), " [title]", ". ")), "  ", " ");
-}
-
 Question hellaswag(const Fields& document) {
   const std::string context = document.text("ctx_a") + " " + capitalize(document.text("ctx_b"));
   std::vector<std::string> choices;
@@ -81,32 +111,6 @@ Question logiqa(const Fields& document) {
   for (size_t i = 0; i < std::min<size_t>(choices.size(), 4); ++i)
     context += std::string(1, static_cast<char>('A' + i)) + ". " + choices[i] + "\n";
   return ask_choices(context + "Answer:", choices, lettered(document, "label", "abcd", choices.size()));
-}
-
-// What the pattern "[abcd] \) .*?, |e \) .*?$" finds, from its fifth character on, without ", " at the end.
-std::vector<std::string> mathqa_choices(const std::string& options) {
-  std::vector<std::string> choices;
-  for (size_t at = 0; at + 4 <= options.size();) {
-    const char letter = options[at];
-    const bool begins = letter >= 'a' && letter <= 'e' && options.compare(at + 1, 3, " ) ") == 0;
-    size_t end = std::string::npos;
-    if (begins) {
-      const size_t line_end = std::min(options.find('\n', at + 4), options.size());
-      if (letter == 'e') {  // to the end, or to the line feed that ends the text
-        if (line_end + 1 >= options.size()) end = line_end;
-      } else {
-        const size_t comma = options.find(", ", at + 4);
-        if (comma != std::string::npos && comma < line_end) end = comma + 2;
-      }
-    }
-    if (end == std::string::npos) {
-      ++at;
-      continue;
-    }
-    choices.emplace_back(strip_right(std::string_view(options).substr(at + 4, end - at - 4), " ,"));
-    at = end;
-  }
-  return choices;
 }
 
 Question mathqa(const Fields& document) {

@@ -5,6 +5,27 @@
 #include "eval/scores.h"
 
 namespace espalier::eval::internal {
+
+std::string begun_small(const Fields& document, const std::string& field) {
+  const std::string text = document.text(field);
+  if (text.empty()) document.refuse("field '" + field + "' is empty");
+  const std::string_view first = slice(text, 0, 1);
+  return lowercase(first) + text.substr(first.size());
+}
+
+// The pronoun is placed by the number of its word, while what follows is cut out of the text by characters.
+std::string wsc_context(const Fields& document) {
+  const std::string text = document.text("text"), pronoun = document.text("span2_text");
+  const std::vector<std::string_view> words = split_words(text);
+  std::string before;
+  for (size_t i = 0; i < std::min(words.size(), static_cast<size_t>(document.integer("span2_index"))); ++i)
+    before.append(i == 0 ? "" : " ").append(words[i]);
+  const std::string_view after = slice(text, num_characters(before) + num_characters(pronoun) + 1);
+  const std::string passage = detokenize_general(before + " *" + pronoun + "*" + std::string(after));
+  return "Passage: " + passage + "\nQuestion: In the passage above, does the pronoun \"*" + pronoun +
+         "*\" refer to \"*" + document.text("span1_text") + "*\"?\nAnswer:";
+}
+
 namespace {
 
 // "yes" and "no", where the label is 1 for yes.
@@ -14,13 +35,6 @@ Question ask_yes_or_no(const std::string& context, const Fields& document) {
 
 Question boolq(const Fields& document) {
   return ask_yes_or_no(document.text("passage") + "\nQuestion: " + document.text("question") + "?\nAnswer:", document);
-}
-
-std::string begun_small(const Fields& document, const std::string& field) {
-  const std::string text = document.text(field);
-  if (text.empty()) document.refuse("field '" + field + "' is empty");
-  const std::string_view first = slice(text, 0, 1);
-  return lowercase(first) + text.substr(first.size());
 }
 
 Question copa(const Fields& document) {
@@ -51,19 +65,7 @@ Question wic(const Fields& document) {
                        document);
 }
 
-// The pronoun is placed by the number of its word, while what follows is cut out of the text by characters.
-Question wsc(const Fields& document) {
-  const std::string text = document.text("text"), pronoun = document.text("span2_text");
-  const std::vector<std::string_view> words = split_words(text);
-  std::string before;
-  for (size_t i = 0; i < std::min(words.size(), static_cast<size_t>(document.integer("span2_index"))); ++i)
-    before.append(i == 0 ? "" : " ").append(words[i]);
-  const std::string_view after = slice(text, num_characters(before) + num_characters(pronoun) + 1);
-  const std::string passage = detokenize_general(before + " *" + pronoun + "*" + std::string(after));
-  return ask_yes_or_no("Passage: " + passage + "\nQuestion: In the passage above, does the pronoun \"*" + pronoun +
-                           "*\" refer to \"*" + document.text("span1_text") + "*\"?\nAnswer:",
-                       document);
-}
+Question wsc(const Fields& document) { return ask_yes_or_no(wsc_context(document), document); }
 
 }  // namespace
 

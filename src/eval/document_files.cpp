@@ -53,11 +53,6 @@ std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-bool is_table(const std::string& file) {
-  const std::string name = fs::path(file).filename();
-  return name.ends_with(".tsv") || name.find(".tsv.") != std::string::npos;
-}
-
 bool is_parquet(const std::string& file) {
   char magic[4] = {};
   std::ifstream(file, std::ios::binary).read(magic, sizeof(magic));
@@ -65,6 +60,11 @@ bool is_parquet(const std::string& file) {
 }
 
 }  // namespace
+
+bool is_table(const std::string& file) {
+  const std::string name = fs::path(file).filename();
+  return name.ends_with(".tsv") || name.find(".tsv.") != std::string::npos;
+}
 
 std::string how_to_convert_parquet(const std::string& file, const std::string& target) {
   return concat(
@@ -106,7 +106,8 @@ DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<st
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     const std::string task = word.substr(0, equals);
-    if (equals != std::string::npos && std::find(tasks.begin(), tasks.end(), task) != tasks.end())
+    const auto is_named = [&](const std::string& name) { return task == name || task.starts_with(name + "."); };
+    if (equals != std::string::npos && std::any_of(tasks.begin(), tasks.end(), is_named))
       named_[task] = word.substr(equals + 1);
     else if (fs::is_directory(word))
       folders_.push_back(word);

@@ -24,11 +24,14 @@ struct Document {
 // that are no document are named together (kBadData).
 std::vector<Document> read_documents(const std::string& file, const std::vector<std::string>& wanted);
 
+// Whether `file` is a table, of which all fields are text.
+bool is_table(const std::string& file);
+
 // Where the files of tasks are: what --data was given.
 class DataFiles {
  public:
-  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv lies; TASK=FILE; or FILE where there is
-  // one task.
+  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv lies; TASK=FILE, or TASK.SPLIT=FILE
+  // for the documents of another split; or FILE where there is one task.
   DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
 
   // The file of a task, which may have the names `others` in a folder as well; empty, with what was looked for among

@@ -55,6 +55,7 @@ TaskResult score(const PreparedTask& prepared, const std::vector<Answers>& answe
     }
     MetricResult& made = result.metrics.emplace_back();
     made.name = metric.name;
+    made.filter = metric.filter;
     made.higher_is_better = metric.higher_is_better;
     made.value = metric.aggregation.value(items);
     if (metric.aggregation.error) made.error = metric.aggregation.error(items, bootstrap_iters);

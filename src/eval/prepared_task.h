@@ -30,7 +30,7 @@ PreparedTask prepare(const Task& task, std::vector<Document> documents, std::opt
 using Answers = std::vector<Answer>;
 
 struct MetricResult {
-  std::string name;
+  std::string name, filter;
   bool higher_is_better = true;
   double value = 0;
   std::optional<double> error;

@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/format.h"
 #include "base/version.h"
 
 namespace espalier::eval {
 namespace {
-
-// In the order of their first sight.
-std::vector<std::string> distinct(const std::vector<std::string>& words) {
-  std::vector<std::string> result;
-  for (const std::string& word : words)
-    if (std::find(result.begin(), result.end(), word) == result.end()) result.push_back(word);
-  return result;
-}
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
@@ -34,20 +25,22 @@ Json results_of_2022(const std::vector<TaskResult>& results) {
 }
 
 Json metrics_of_04(const TaskResult& result) {
-  Json entry = {{"alias", result.prepared->task.name}, {"sample_len", result.prepared->questions.size()}};
+  const Task& task = result.prepared->task;
+  Json entry = {{"alias", task.alias.empty() ? task.name : task.alias},
+                {"sample_len", result.prepared->questions.size()}};
   for (const MetricResult& metric : result.metrics) {
-    entry[metric.name + ",none"] = number_or_null(metric.value);
-    entry[metric.name + "_stderr,none"] = metric.error ? number_or_null(*metric.error) : Json("N/A");
+    entry[metric.name + "," + metric.filter] = number_or_null(metric.value);
+    entry[metric.name + "_stderr," + metric.filter] = metric.error ? number_or_null(*metric.error) : Json("N/A");
   }
   return entry;
 }
 
-Json config_of_04(const TaskResult& result, const EvaluationFacts& facts) {
+Json config_of_04(const TaskResult& result) {
   const Task& task = result.prepared->task;
   Json config = {{"task", task.name}, {"dataset_path", task.data.data_set}, {"split", task.data.split}};
   for (const MetricResult& metric : result.metrics)
     config["metric_list"].push_back({{"metric", metric.name}, {"higher_is_better", metric.higher_is_better}});
-  config["num_fewshot"] = facts.num_fewshot;
+  config["num_fewshot"] = task.num_fewshot;
   config["metadata"] = {{"version", task.version}};
   return config;
 }
@@ -61,9 +54,9 @@ Json results_of_04(const std::vector<TaskResult>& results, const EvaluationFacts
     const std::string& name = result.prepared->task.name;
     all["results"][name] = metrics_of_04(result);
     all["group_subtasks"][name] = Json::array();
-    all["configs"][name] = config_of_04(result, facts);
+    all["configs"][name] = config_of_04(result);
     all["versions"][name] = result.prepared->task.version;
-    all["n-shot"][name] = facts.num_fewshot;
+    all["n-shot"][name] = result.prepared->task.num_fewshot;
     for (const MetricResult& metric : result.metrics)
       all["higher_is_better"][name][metric.name] = metric.higher_is_better;
     all["n-samples"][name] = {{"original", result.prepared->num_available},
@@ -82,19 +75,22 @@ Json results_of_04(const std::vector<TaskResult>& results, const EvaluationFacts
   return all;
 }
 
+// What all tasks share, or else what each has.
+template <class Get>
+Json of_tasks(const std::vector<TaskResult>& results, Get get) {
+  Json each = Json::object();
+  for (const TaskResult& result : results) each[result.prepared->task.name] = get(result.prepared->task);
+  const bool is_shared =
+      std::all_of(each.begin(), each.end(), [&](const Json& value) { return value == *each.begin(); });
+  return is_shared && !each.empty() ? *each.begin() : each;
+}
+
 }  // namespace
 
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout) {
   Json all = layout == ResultLayout::kLmEval2022 ? results_of_2022(results) : results_of_04(results, facts);
-  ESPALIER_CHECK(facts.sets.size() == results.size(), facts.sets.size(), " sets of ", results.size(), " tasks");
-  std::vector<std::string> names, tokenizations;
-  for (size_t i = 0; i < results.size(); ++i) {
-    names.push_back(facts.sets[i]->name);
-    tokenizations.push_back(name_of(facts.sets[i]->tokenization));
-    all["task_sets"][results[i].prepared->task.name] = facts.sets[i]->name;
-  }
-  all["task_set"] = join(distinct(names), ",");
-  all["tokenization"] = join(distinct(tokenizations), ",");
+  all["task_set"] = of_tasks(results, [](const Task& task) { return task.set; });
+  all["tokenization"] = of_tasks(results, [](const Task& task) { return std::string(name_of(task.tokenization)); });
   all["espalier_version"] = kVersion;
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -6,22 +6,24 @@
 #include <vector>
 
 #include "eval/prepared_task.h"
-#include "eval/task_set.h"
 
 namespace espalier::eval {
 
 // What was evaluated, and how: every result file says so.
 struct EvaluationFacts {
-  std::vector<const TaskSet*> sets;  // of each task
-  std::string model;                 // for people: the checkpoint, or the file of answers
+  std::string model;  // for people: the checkpoint, or the file of answers
   int64_t bootstrap_iters = 100'000;
   std::optional<int64_t> limit;
-  int64_t num_fewshot = 0;
   double date = 0;  // seconds since 1970
 };
 
-// In either layout, beside what the harness writes: task_set and tokenization (of several sets with commas between
-// them), and task_sets, the set of each task. A value that is no number is null.
+enum class ResultLayout {
+  kLmEval2022,  // {"results": {task: {metric: value, metric_stderr: value}}, "versions": {task: n}}
+  kLmEval04,    // metrics carry their filter ("acc,none"), beside configs, versions, n-shot, n-samples, ...
+};
+
+// Both with task_set and tokenization (of each task, where they differ) beside what the harness writes. A value that is
+// no number is null.
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout);
 
 // task,metric,value,err,version: a line for each metric, tasks in alphabetical order.

@@ -29,7 +29,6 @@ class Results : public testing::Test {
         {{-1, false}, {-2, false}}, {{-2, false}, {-1, true}}, {{-1, true}, {-1.5, false}}};
     answers_ = {first, first};
     for (size_t i = 0; i < 2; ++i) results_.push_back(score(prepared_[i], answers_[i], 0));
-    facts_.sets = {&bloom_2022_set(), &bloom_2022_set()};
     facts_.model = "answers.jsonl";
     facts_.date = 1700000000.5;
     facts_.limit = 3;

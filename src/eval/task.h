@@ -37,8 +37,10 @@ struct Question {
   std::vector<Request> requests;
   std::vector<std::string> choices;  // as they count for acc_norm: without the blank before them
   size_t gold = 0;                   // the right choice, or the label
+  std::vector<int64_t> golds;        // of lm_eval 0.4, where several may be right, or none that is a choice
   std::string target;                // what a right continuation is
   double reference = 0;              // of metrics that weigh: words, bytes, tokens
+  double bytes = 0;                  // where there are words too
   std::string group, member;         // of metrics that see several documents as one question
 };
 
@@ -47,6 +49,7 @@ struct Metric {
   bool higher_is_better = true;
   std::function<Item(const Question&, std::span<const Answer>)> score;
   Aggregation aggregation;
+  std::string filter = "none";  // the name that lm_eval 0.4 gives it after a comma
 };
 
 // What a task reads, and where it is to be had.
@@ -57,6 +60,10 @@ struct TaskData {
   std::vector<std::string> fields;      // of a document, as read ("choices.text"); others are left out while reading
   std::vector<std::string> files = {};  // names under which people have it, beside TASK.jsonl and its like
 };
+
+// How context and continuation become ids.
+enum class Tokenization { kSeparate, kJoint };
+const char* name_of(Tokenization tokenization);
 
 struct Task {
   std::string name;
@@ -69,11 +76,10 @@ struct Task {
   bool is_shuffled = false;  // asked in the order of Python's Random(42).shuffle, else in that of the file
   // Why the first documents alone would give wrong values; empty: they do not.
   std::string no_limit_because = "";
-  std::string other_name = "";  // by which it may be asked for as well
+  std::string alias = "";  // for tables of results
+  int64_t num_fewshot = 0;
+  std::string set = "";  // whose prompts and numbers these are: "bloom-2022"
+  Tokenization tokenization = Tokenization::kSeparate;
 };
-
-// How context and continuation become ids.
-enum class Tokenization { kSeparate, kJoint };
-const char* name_of(Tokenization tokenization);
 
 }  // namespace espalier::eval

@@ -9,33 +9,21 @@
 
 namespace espalier::eval {
 
-enum class ResultLayout {
-  kLmEval2022,  // {"results": {task: {metric: value, metric_stderr: value}}, "versions": {task: n}}
-  kLmEval04,    // metrics carry their filter ("acc,none"), beside configs, versions, n-shot, n-samples, ...
-};
-
 struct TaskSet {
   std::string name;
-  Tokenization tokenization = Tokenization::kSeparate;
-  ResultLayout layout = ResultLayout::kLmEval2022;
   std::vector<Task> tasks;
 };
 
 const TaskSet& bloom_2022_set();
 const TaskSet& megatron_set();  // zero_shot.h
 
-const std::vector<const TaskSet*>& task_sets();
+// By its name; null where there is none.
+const TaskSet* find_set(const std::string& name);
+// The set that has `task`; null where none has.
+const TaskSet* set_with(const std::string& task);
 
-// `task.name` is what requests and results call it: as it was asked for, with SET: before it where tasks of two sets
-// are asked for by one name.
-struct ChosenTask {
-  const TaskSet* set = nullptr;
-  Task task;
-};
-
-// Words NAME or SET:NAME, where the name "all" stands for every task of a set, in the order given. A name without a set
-// is that of `set`, or without one of the first set that has it, in the order of task_sets(). Names that no set has are
-// named among the problems, with those that are near.
-std::vector<ChosenTask> choose_tasks(const std::vector<std::string>& words, const TaskSet* set, Problems& problems);
+// The tasks of that name: "all" stands for every one. A name that the set does not have is named among the problems,
+// with those that are near.
+std::vector<Task> choose_tasks(const TaskSet& set, const std::string& name, Problems& problems);
 
 }  // namespace espalier::eval

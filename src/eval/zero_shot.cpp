@@ -15,7 +15,6 @@
 namespace espalier::eval {
 namespace {
 
-constexpr const char* kStrictLambada = "lambada-strict";
 constexpr const char* kLossMetric = "avg_loss";
 
 constexpr double kLargestExponent = 20;  // upstream's bound, so that a bad model has a perplexity
@@ -103,6 +102,7 @@ PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& opti
                            format_counted(num_ids, "id"), "; a perplexity needs two of each"),
                     ExitCode::kBadData);
   PreparedTask prepared;
+  prepared.task.name = kWikitext103;
   prepared.task.metrics = perplexity_metrics(static_cast<double>(num_ids - 1) / static_cast<double>(num_words - 1));
   for (const StreamWindow& window : overlapping_windows(num_ids, options.sequence_length, options.overlapping_eval)) {
     const auto begin = ids.begin() + window.begin, end = ids.begin() + window.end;
@@ -114,9 +114,9 @@ PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& opti
   return prepared;
 }
 
-Question ask_last_word(const Fields& document, const ZeroShotOptions& options, bool strict) {
+Question ask_last_word(const Fields& document, const ZeroShotOptions& options) {
   const std::string text = document.text("text");
-  if (!strict) {
+  if (!options.strict_lambada) {
     std::vector<int32_t> ids = options.tokenizer->encode(text);
     if (ids.size() < 2) document.refuse("field 'text' has fewer than two ids");
     const int32_t last = ids.back();
@@ -130,14 +130,15 @@ Question ask_last_word(const Fields& document, const ZeroShotOptions& options, b
   return ask_ids(options.tokenizer->encode(context), options.tokenizer->encode(" " + word));
 }
 
-PreparedTask prepare_last_words(const std::string& file, const ZeroShotOptions& options, bool strict) {
+PreparedTask prepare_last_words(const std::string& file, const ZeroShotOptions& options) {
   PreparedTask prepared;
+  prepared.task.name = kZeroShotLambada;
   prepared.task.metrics = accuracy_metrics();
   prepared.documents = read_documents(file, {"text"});
   Problems problems;
   for (const Document& document : prepared.documents) {
     try {
-      prepared.questions.push_back(ask_last_word(Fields(document.content, document.place), options, strict));
+      prepared.questions.push_back(ask_last_word(Fields(document.content, document.place), options));
     } catch (const UserError& error) {
       problems.add(error.what());
       if (problems.messages().size() == kMostProblems) break;
@@ -182,28 +183,21 @@ std::vector<StreamWindow> overlapping_windows(int64_t num_ids, int64_t sequence_
 }
 
 std::vector<Task> zero_shot_tasks() {
-  const std::vector<std::string> texts = {"lambada_test.jsonl", "lambada.jsonl"};
-  std::vector<Task> tasks(3);
-  tasks[0].name = "WIKITEXT103";
-  tasks[0].other_name = "wikitext103";
+  std::vector<Task> tasks(2);
+  for (Task& task : tasks) task.set = "megatron";
+  tasks[0].name = kWikitext103;
   tasks[0].data = {"wiki.test.tokens of WikiText-103, or another corpus: text, not JSONL",
                    "test",
                    0,
                    {},
                    {"wikitext103.txt", "wiki.test.tokens", "wikitext-103/wiki.test.tokens"}};
-  tasks[1].name = "LAMBADA";
-  tasks[1].data = {"lambada_test.jsonl of OpenAI", "test", 5153, {"text"}, texts};
-  tasks[2].name = kStrictLambada;
-  tasks[2].data = {"lambada_test.jsonl of OpenAI, as LAMBADA with --strict-lambada", "test", 5153, {"text"}, texts};
+  tasks[1].name = kZeroShotLambada;
+  tasks[1].data = {"lambada_test.jsonl of OpenAI", "test", 5153, {"text"}, {"lambada_test.jsonl", "lambada.jsonl"}};
   return tasks;
 }
 
-PreparedTask prepare_zero_shot(const Task& task, const std::string& file, const ZeroShotOptions& options) {
-  const bool is_corpus = task.data.fields.empty();
-  const bool strict = options.strict_lambada || task.name.ends_with(kStrictLambada);
-  PreparedTask prepared = is_corpus ? prepare_corpus(file, options) : prepare_last_words(file, options, strict);
-  prepared.task.name = task.name;
-  return prepared;
+PreparedTask prepare_zero_shot(const std::string& task, const std::string& file, const ZeroShotOptions& options) {
+  return task == kWikitext103 ? prepare_corpus(file, options) : prepare_last_words(file, options);
 }
 
 std::string zero_shot_report(const TaskResult& result) {
@@ -211,7 +205,7 @@ std::string zero_shot_report(const TaskResult& result) {
   const std::vector<MetricResult>& metrics = result.metrics;
   const bool is_corpus = metrics[0].name == kLossMetric;
   const std::string line =
-      concat(" validation results on ", is_corpus ? "WIKITEXT103" : "LAMBADA", " | ") +
+      concat(" validation results on ", is_corpus ? kWikitext103 : kZeroShotLambada, " | ") +
       (is_corpus
            ? concat("avg loss: ", figure(metrics[0].value), " | ppl: ", figure(metrics[1].value),
                     " | adjusted ppl: ", figure(metrics[2].value), " | token ratio: ", repr(metrics[3].value), " |")

@@ -33,13 +33,13 @@ struct StreamWindow {
 };
 std::vector<StreamWindow> overlapping_windows(int64_t num_ids, int64_t sequence_length, int64_t overlapping_eval);
 
-// WIKITEXT103 and LAMBADA, as upstream's --task takes them, also as wikitext103, and lambada-strict. What they read,
-// for
-// --list-data; they cannot be asked: prepare_zero_shot makes their questions.
+// The names of the tasks, as upstream's --task takes them.
+inline constexpr const char* kWikitext103 = "WIKITEXT103";
+inline constexpr const char* kZeroShotLambada = "LAMBADA";
+// What they read, for --list-data. They cannot be asked: prepare_zero_shot makes their questions.
 std::vector<Task> zero_shot_tasks();
 
-// `task`: one of them, by whatever name it was asked for.
-PreparedTask prepare_zero_shot(const Task& task, const std::string& file, const ZeroShotOptions& options);
+PreparedTask prepare_zero_shot(const std::string& task, const std::string& file, const ZeroShotOptions& options);
 
 // Upstream's line, between lines of dashes.
 std::string zero_shot_report(const TaskResult& result);

@@ -13,9 +13,6 @@
 namespace espalier::eval {
 namespace zero_shot_test {
 
-Task wikitext() { return zero_shot_tasks()[0]; }
-Task lambada() { return zero_shot_tasks()[1]; }
-
 namespace fs = std::filesystem;
 
 // Upstream's windows, as its dataset makes and its loss masks them: from i * stride sequence + 1 ids, padded; past the
@@ -84,7 +81,7 @@ class ZeroShotFiles : public testing::Test {
 
 TEST_F(ZeroShotFiles, ACorpusIsMeasuredPerWord) {
   const std::string raw = " = A day = \n \n It rained , and rained .  The end was near\n";
-  const PreparedTask prepared = prepare_zero_shot(wikitext(), written("wiki.test.tokens", raw), options_);
+  const PreparedTask prepared = prepare_zero_shot(kWikitext103, written("wiki.test.tokens", raw), options_);
   // Stripped and split at single blanks: "=", "A", "day", "=", "\n", "\n", "It", "rained", ",", "and", "rained", ".",
   // "", "The", "end", "was", "near".
   const double num_words = 17;
@@ -110,7 +107,7 @@ TEST_F(ZeroShotFiles, ACorpusIsMeasuredPerWord) {
 
 // The text of upstream's formats, with values that can be read off.
 TEST_F(ZeroShotFiles, TheReportIsUpstreams) {
-  PreparedTask prepared = prepare_zero_shot(wikitext(), written("wiki", "a b c d e f g h i"), options_);
+  PreparedTask prepared = prepare_zero_shot(kWikitext103, written("wiki", "a b c d e f g h i"), options_);
   TaskResult result = score(prepared, std::vector<Answers>(prepared.questions.size(), {Answer()}), 2);
   const double values[] = {2.5, 12.1824939607, 4.85165195410e8, 1.25};
   for (size_t i = 0; i < 4; ++i) result.metrics[i].value = values[i];
@@ -120,7 +117,7 @@ TEST_F(ZeroShotFiles, TheReportIsUpstreams) {
   const std::string dashes(line.size() + 1, '-');
   EXPECT_EQ(zero_shot_report(result), dashes + "\n" + line + "\n" + dashes + "\n");
 
-  prepared = prepare_zero_shot(lambada(), written("l", "{\"text\": \"a b\"}\n{\"text\": \"c d\"}\n"), options_);
+  prepared = prepare_zero_shot(kZeroShotLambada, written("l", "{\"text\": \"a b\"}\n{\"text\": \"c d\"}\n"), options_);
   result = score(prepared, {{{-1, true}}, {{-1, false}}}, 2);
   EXPECT_NE(
       zero_shot_report(result).find("\n validation results on LAMBADA | number correct: 1.0000E+00 | total examples: "
@@ -130,7 +127,7 @@ TEST_F(ZeroShotFiles, TheReportIsUpstreams) {
 }
 
 TEST_F(ZeroShotFiles, AVeryBadModelHasAPerplexity) {
-  const PreparedTask prepared = prepare_zero_shot(wikitext(), written("wiki", "a b c d e f g h i"), options_);
+  const PreparedTask prepared = prepare_zero_shot(kWikitext103, written("wiki", "a b c d e f g h i"), options_);
   const TaskResult result = score(prepared, std::vector<Answers>(prepared.questions.size(), {{-1e6, false}}), 2);
   EXPECT_EQ(result.metrics[1].value, std::exp(20.0));
   EXPECT_EQ(result.metrics[2].value, std::exp(20.0));
@@ -140,18 +137,18 @@ TEST_F(ZeroShotFiles, LambadaPredictsTheLastIdOrTheLastWord) {
   const std::string text = "the  dragon saw the unbelievable";
   const std::string file = written("lambada", concat("{\"text\": \"", text, "\"}\n"));
   const std::vector<int32_t> ids = tokenizer_->encode(text);
-  const Request loose = prepare_zero_shot(lambada(), file, options_).questions[0].requests[0];
+  const Request loose = prepare_zero_shot(kZeroShotLambada, file, options_).questions[0].requests[0];
   EXPECT_EQ(loose.continuation_ids, std::vector<int32_t>{ids.back()});
   EXPECT_EQ(loose.context_ids, std::vector<int32_t>(ids.begin(), ids.end() - 1));
   options_.strict_lambada = true;
-  const Request strict = prepare_zero_shot(lambada(), file, options_).questions[0].requests[0];
+  const Request strict = prepare_zero_shot(kZeroShotLambada, file, options_).questions[0].requests[0];
   EXPECT_EQ(strict.continuation_ids, tokenizer_->encode(" unbelievable"));
   EXPECT_GT(strict.continuation_ids.size(), 1u);
   EXPECT_EQ(strict.context_ids, tokenizer_->encode("the  dragon saw the"));
 }
 
 TEST_F(ZeroShotFiles, TooLittleTextIsRefused) {
-  const auto refusal = [&](const Task& task, const std::string& file) {
+  const auto refusal = [&](const char* task, const std::string& file) {
     try {
       prepare_zero_shot(task, file, options_);
     } catch (const UserError& error) {
@@ -159,12 +156,14 @@ TEST_F(ZeroShotFiles, TooLittleTextIsRefused) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(refusal(wikitext(), written("wiki", "a")).find("has 1 word and 1 id; a perplexity needs two of each"),
+  EXPECT_NE(refusal(kWikitext103, written("wiki", "a")).find("has 1 word and 1 id; a perplexity needs two of each"),
             std::string::npos);
-  EXPECT_NE(refusal(wikitext(), written("wiki", "a \xff")).find("byte 3 is no UTF-8"), std::string::npos);
-  EXPECT_NE(refusal(lambada(), written("l", "{\"text\": \"a\"}\n")).find("fewer than two ids"), std::string::npos);
+  EXPECT_NE(refusal(kWikitext103, written("wiki", "a \xff")).find("byte 3 is no UTF-8"), std::string::npos);
+  EXPECT_NE(refusal(kZeroShotLambada, written("l", "{\"text\": \"a\"}\n")).find("fewer than two ids"),
+            std::string::npos);
   options_.strict_lambada = true;
-  EXPECT_NE(refusal(lambada(), written("l", "{\"text\": \"a\"}\n")).find("fewer than two words"), std::string::npos);
+  EXPECT_NE(refusal(kZeroShotLambada, written("l", "{\"text\": \"a\"}\n")).find("fewer than two words"),
+            std::string::npos);
 }
 
 }  // namespace zero_shot_test

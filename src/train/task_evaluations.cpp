@@ -44,7 +44,7 @@ std::vector<report::TaskFigure> figures_of(const fs::path& results) {
   const OrderedJson json = parse_json<OrderedJson>(read_file(results), results.string());
   for (const auto& [task, metrics] : json.at("results").items())
     for (const auto& [metric, value] : metrics.items())
-      if (value.is_number() || value.is_null())
+      if (metric != "sample_len" && (value.is_number() || value.is_null()))
         figures.push_back({task, metric, value.is_null() ? std::nan("") : value.get<double>()});
   return figures;
 }
@@ -83,6 +83,8 @@ void TaskEvaluations::start(int64_t step) {
       eval.command.push_back(name);
       eval.command.insert(eval.command.end(), words->begin(), words->end());
     }
+    if (!config.data.eval_tasks_files.empty())
+      eval.command.insert(eval.command.end(), {"--task-files", config.data.eval_tasks_files});
     eval.variables = variables_outside_of_ranks();
     eval.stdout_to = open_for_output(file(".txt"));
     eval.stderr_to = open_for_output(file(".log"));

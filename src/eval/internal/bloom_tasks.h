@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "eval/task.h"
@@ -16,6 +17,12 @@ std::vector<Task> reading_tasks();  // mc_taco, race
 
 // A blank and a choice after the same context, for each choice.
 Question ask_choices(const std::string& context, std::vector<std::string> choices, size_t gold);
+
+// What the same tasks of other sets need too.
+std::string begun_small(const Fields& document, const std::string& field);
+std::string hellaswag_text(std::string_view text);
+std::vector<std::string> mathqa_choices(const std::string& options);
+std::string wsc_context(const Fields& document);
 
 std::vector<Metric> acc();           // the likeliest choice
 std::vector<Metric> acc_and_norm();  // and by characters

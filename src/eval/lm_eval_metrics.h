@@ -1,0 +1,15 @@
+// The metrics that task files of lm_eval 0.4 name.
+#pragma once
+
+#include <vector>
+
+#include "eval/internal/lm_eval_rules.h"
+#include "eval/task_files.h"
+
+namespace espalier::eval {
+
+// Those of metric_list, or the harness's own of that kind of request, once for each filter. What is not taken is added
+// to `problems`.
+std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, Problems& problems);
+
+}  // namespace espalier::eval
