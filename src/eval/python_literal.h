@@ -1,19 +1,12 @@
-// Values as Python writes and reads them: what templates of task files print, and what is read out of such text again.
-// None, True, False, whole and decimal numbers, strings, lists, tuples (as lists) and dicts with strings for keys are
-// JSON values here.
+// Python's literals (text/python_literal.h) under the names of the tasks.
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "eval/fields.h"
+#include "text/python_literal.h"
 
 namespace espalier::eval {
 
-// ast.literal_eval. A UserError (kBadData) says where it stops being a literal.
-Json parse_literal(std::string_view text);
-
-std::string python_repr(const Json& value);
-std::string python_str(const Json& value);  // repr, but a string is itself
+using text::python::parse_literal;
+using text::python::python_repr;
+using text::python::python_str;
 
 }  // namespace espalier::eval

@@ -5,9 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "eval/fields.h"
+#include "text/python_literal.h"
 
-namespace espalier::eval::internal {
+namespace espalier::text::jinja {
+
+using python::Json;
 
 enum class TemplateOp {
   kValue,
@@ -48,4 +50,4 @@ bool is_equal(const Json& left, const Json& right);
 // value.name or value['name'] of an object.
 const Json& template_attribute(const Json& value, const std::string& name);
 
-}  // namespace espalier::eval::internal
+}  // namespace espalier::text::jinja

@@ -1,15 +1,16 @@
-#include "eval/template.h"
+#include "text/jinja/template.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
-#include "eval/internal/template_node.h"
-#include "eval/python_literal.h"
-#include "eval/python_text.h"
+#include "text/jinja/internal/node.h"
+#include "text/python_literal.h"
+#include "text/python_text.h"
 
-namespace espalier::eval {
-namespace internal {
+namespace espalier::text {
+namespace jinja {
+using namespace python;  // NOLINT(google-build-using-namespace): strings here are those of Python
 namespace {
 
 [[noreturn]] void refuse_operands(const std::string& name, const Json& left, const Json& right) {
@@ -150,7 +151,7 @@ Json evaluate(const TemplateNode& node, const Json& document) {
   return {};
 }
 
-}  // namespace internal
+}  // namespace jinja
 
 namespace {
 
@@ -178,21 +179,21 @@ size_t begin_of_tag(std::string_view text) {
 
 struct Template::Part {
   std::string text;  // before the expression
-  std::optional<internal::TemplateNode> expression;
+  std::optional<jinja::TemplateNode> expression;
 };
 
 Template::~Template() = default;
 Template::Template(Template&&) noexcept = default;
 
 Template::Template(std::string_view text, const std::string& origin) : origin_(origin) {
-  const std::string source = replace_all(replace_all(text, "\r\n", "\n"), "\r", "\n");
+  const std::string source = python::replace_all(python::replace_all(text, "\r\n", "\n"), "\r", "\n");
   std::string_view rest = source;
   bool strips_next = false;
   const auto fail = [&](const std::string& what) { throw UserError(origin + ": " + what, ExitCode::kBadData); };
   for (;;) {
     const size_t open = begin_of_tag(rest);
     std::string_view before = rest.substr(0, open);
-    if (strips_next) before = strip_left(before);
+    if (strips_next) before = python::strip_left(before);
     if (open == std::string_view::npos) {
       parts_.push_back({std::string(before), std::nullopt});
       return;
@@ -203,14 +204,14 @@ Template::Template(std::string_view text, const std::string& origin) : origin_(o
     std::string_view inside = rest.substr(open + 2, close - open - 2);
     if (kind == '%')
       fail(concat("the statement '", rest.substr(open, close + 2 - open), "' of a template is not taken"));
-    if (inside.starts_with('-')) before = strip_right(before);
+    if (inside.starts_with('-')) before = python::strip_right(before);
     if (inside.starts_with('-') || inside.starts_with('+')) inside.remove_prefix(1);
     strips_next = inside.ends_with('-');
     if (strips_next) inside.remove_suffix(1);
     parts_.push_back({std::string(before), std::nullopt});
     if (kind == '{') {
       try {
-        parts_.back().expression = internal::parse_template_expression(inside);
+        parts_.back().expression = jinja::parse_template_expression(inside);
       } catch (const UserError& error) {
         fail(error.what());
       }
@@ -219,13 +220,13 @@ Template::Template(std::string_view text, const std::string& origin) : origin_(o
   }
 }
 
-std::string Template::render(const Json& document) const {
+std::string Template::render(const python::Json& document) const {
   std::string text;
   for (const Part& part : parts_) {
     text += part.text;
     if (!part.expression) continue;
     try {
-      text += python_str(internal::evaluate(*part.expression, document));
+      text += python::python_str(jinja::evaluate(*part.expression, document));
     } catch (const UserError& error) {
       throw UserError(concat(error.what(), " (", origin_, ")"), ExitCode::kBadData);
     }
@@ -233,4 +234,4 @@ std::string Template::render(const Json& document) const {
   return text;
 }
 
-}  // namespace espalier::eval
+}  // namespace espalier::text

@@ -1,11 +1,11 @@
 // Against CPython's repr() and ast.literal_eval().
-#include "eval/python_literal.h"
+#include "text/python_literal.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 
-namespace espalier::eval {
+namespace espalier::text::python {
 namespace python_literal_test {
 
 TEST(PythonLiteral, ValuesArePrintedAsPythonDoes) {
@@ -53,4 +53,4 @@ TEST(PythonLiteral, WhatIsNoneIsRefused) {
 }
 
 }  // namespace python_literal_test
-}  // namespace espalier::eval
+}  // namespace espalier::text::python

@@ -1,4 +1,4 @@
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 #include <utf8proc.h>
 
@@ -9,7 +9,7 @@
 #include "text/unicode_table.h"
 #include "text/utf8.h"
 
-namespace espalier::eval {
+namespace espalier::text::python {
 namespace {
 
 bool is_blank(char32_t code) {
@@ -147,4 +147,4 @@ std::string repr(double value) {
   return text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
-}  // namespace espalier::eval
+}  // namespace espalier::text::python

@@ -4,11 +4,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "eval/internal/template_node.h"
-#include "eval/python_literal.h"
-#include "eval/python_text.h"
+#include "text/jinja/internal/node.h"
+#include "text/python_literal.h"
+#include "text/python_text.h"
 
-namespace espalier::eval::internal {
+namespace espalier::text::jinja {
+using namespace python;  // NOLINT(google-build-using-namespace): strings here are those of Python
 namespace {
 
 using Arguments = std::vector<Json>;
@@ -193,4 +194,4 @@ Json apply_template_filter(const Json& value, const std::string& name, const Arg
   return name == "first" ? list.front() : list.back();
 }
 
-}  // namespace espalier::eval::internal
+}  // namespace espalier::text::jinja

@@ -1,13 +1,13 @@
-#include "eval/python_literal.h"
+#include "text/python_literal.h"
 
 #include <charconv>
 
 #include "base/error.h"
-#include "eval/python_text.h"
+#include "text/python_text.h"
 #include "text/unicode_table.h"
 #include "text/utf8.h"
 
-namespace espalier::eval {
+namespace espalier::text::python {
 namespace {
 
 constexpr int kDeepestLiteral = 32;
@@ -235,4 +235,4 @@ std::string python_repr(const Json& value) {
 
 std::string python_str(const Json& value) { return value.is_string() ? value.get<std::string>() : python_repr(value); }
 
-}  // namespace espalier::eval
+}  // namespace espalier::text::python

@@ -3,10 +3,11 @@
 #include <map>
 
 #include "base/error.h"
-#include "eval/internal/template_node.h"
-#include "eval/python_literal.h"
+#include "text/jinja/internal/node.h"
+#include "text/python_literal.h"
 
-namespace espalier::eval::internal {
+namespace espalier::text::jinja {
+using namespace python;  // NOLINT(google-build-using-namespace): strings here are those of Python
 namespace {
 
 constexpr int kDeepestExpression = 40;
@@ -262,4 +263,4 @@ class ExpressionParser {
 
 TemplateNode parse_template_expression(std::string_view text) { return ExpressionParser(text).parse_all(); }
 
-}  // namespace espalier::eval::internal
+}  // namespace espalier::text::jinja

@@ -1,8 +1,8 @@
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 #include <gtest/gtest.h>
 
-namespace espalier::eval {
+namespace espalier::text::python {
 namespace python_text_test {
 
 using Words = std::vector<std::string_view>;
@@ -67,4 +67,4 @@ TEST(PythonText, NumbersArePrintedAsPythonDoes) {
 }
 
 }  // namespace python_text_test
-}  // namespace espalier::eval
+}  // namespace espalier::text::python

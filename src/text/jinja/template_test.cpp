@@ -1,15 +1,15 @@
 // Expected texts are Jinja2's (3.1.6, StrictUndefined, keep_trailing_newline).
-#include "eval/template.h"
+#include "text/jinja/template.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 
-namespace espalier::eval {
+namespace espalier::text {
 namespace template_test {
 
-const Json& document() {
-  static const Json made = {
+const python::Json& document() {
+  static const python::Json made = {
       {"question", "Who?"},
       {"text", " a b\u00e9 c"},
       {"choices", {{"text", {"x", "it's"}}, {"label", {"A", "B"}}}},
@@ -123,4 +123,4 @@ TEST(Template, WhatADocumentDoesNotHaveIsNamed) {
 }
 
 }  // namespace template_test
-}  // namespace espalier::eval
+}  // namespace espalier::text
