@@ -36,7 +36,15 @@ class EvalTaskChooser {
   EvalTaskChooser(const EvalOptions& options, Problems& problems) : options_(options), problems_(problems) {}
 
   std::vector<EvalTask> choose() {
-    for (const std::string& word : options_.tasks) take(parse_name(word, options_.task_set));
+    for (const std::string& word : options_.tasks) {
+      const QualifiedName name = parse_name(word, options_.task_set);
+      // Names in task files may have a colon of their own.
+      if (const size_t colon = name.task.find(':'); colon != std::string::npos && options_.task_files.empty())
+        problems_.add("--tasks ", word, ": there is no set '", name.task.substr(0, colon),
+                      "', only bloom-2022, megatron and ", kLmEval04Set);
+      else
+        take(name);
+    }
     for (size_t i = 0; i < chosen_.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         if (chosen_[i].task.name == chosen_[j].task.name && chosen_[i].task.set == chosen_[j].task.set)
