@@ -77,7 +77,7 @@ class EvalTaskChooser {
     }
     const eval::TaskSet* set = name.set.empty() ? eval::set_with(name.task) : eval::find_set(name.set);
     const bool has_files = !options_.task_files.empty();
-    if (name.set == kLmEval04Set || (set == nullptr && name.set.empty() && has_files))
+    if (name.set == kLmEval04Set || (set == nullptr && name.set.empty() && has_files && name.task != "all"))
       return take_from_files(name.task);
     if (set == nullptr) set = &eval::bloom_2022_set();
     for (const eval::Task& task : eval::choose_tasks(*set, name.task, problems_))

@@ -190,7 +190,7 @@ std::vector<Task> zero_shot_tasks() {
                    "test",
                    0,
                    {},
-                   {"wikitext103.txt", "wiki.test.tokens", "wikitext-103/wiki.test.tokens"}};
+                   {"wikitext103.txt", "wikitext103.tokens", "wiki.test.tokens", "wikitext-103/wiki.test.tokens"}};
   tasks[1].name = kZeroShotLambada;
   tasks[1].data = {"lambada_test.jsonl of OpenAI", "test", 5153, {"text"}, {"lambada_test.jsonl", "lambada.jsonl"}};
   return tasks;
