@@ -3,10 +3,15 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "eval/internal/bloom_tasks.h"
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 namespace espalier::eval::internal {
 namespace {
+
+using text::python::capitalize;
+using text::python::replace_all;
+using text::python::strip;
+using text::python::strip_right;
 
 // Without "[header]" and other marks of WikiHow: what stands in brackets, on one line.
 std::string without_brackets(std::string_view text) {

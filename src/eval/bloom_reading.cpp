@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "eval/internal/bloom_tasks.h"
-#include "eval/python_text.h"
 #include "eval/scores.h"
+#include "text/python_text.h"
 
 namespace espalier::eval::internal {
 namespace {
+
+using text::python::slice;
 
 Question mc_taco(const Fields& document) {
   const std::string sentence = document.text("sentence"), asked = document.text("question");

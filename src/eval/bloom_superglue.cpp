@@ -1,10 +1,16 @@
 #include "base/error.h"
 #include "eval/detokenizers.h"
 #include "eval/internal/bloom_tasks.h"
-#include "eval/python_text.h"
 #include "eval/scores.h"
+#include "text/python_text.h"
 
 namespace espalier::eval::internal {
+
+using text::python::lowercase;
+using text::python::num_characters;
+using text::python::slice;
+using text::python::split_words;
+using text::python::strip;
 
 std::string begun_small(const Fields& document, const std::string& field) {
   const std::string text = document.text(field);

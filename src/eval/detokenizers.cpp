@@ -1,9 +1,14 @@
 #include "eval/detokenizers.h"
 
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::replace_all;
+using text::python::replace_in_order;
+using text::python::Replacement;
+using text::python::strip;
 
 // Every pair of marks, from the left, without the blanks that its inside begins and ends with. Pairs may span lines.
 std::string close_up(std::string_view text, char opening, char closing) {

@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "eval/internal/document_rule.h"
-#include "eval/python_literal.h"
+#include "text/python_literal.h"
 
 namespace espalier::eval::internal {
 namespace {
+
+using text::python::parse_literal;
 
 constexpr std::string_view kFunctionTag = "!function ";
 
@@ -35,7 +37,7 @@ DocumentRule::DocumentRule(RuleUse use, const Json& config, const std::string& p
   }
   source_ = config.get<std::string>();
   if (!source_.starts_with(kFunctionTag)) {
-    template_ = std::make_shared<const Template>(source_, place);
+    template_ = std::make_shared<const text::Template>(source_, place);
     return;
   }
   function_ = find_function(folder, source_.substr(kFunctionTag.size()));

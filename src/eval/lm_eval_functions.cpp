@@ -7,11 +7,17 @@
 #include "base/format.h"
 #include "eval/detokenizers.h"
 #include "eval/internal/bloom_tasks.h"
-#include "eval/python_literal.h"
-#include "eval/python_text.h"
+#include "text/python_literal.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::capitalize;
+using text::python::count_fields;
+using text::python::parse_literal;
+using text::python::slice;
+using text::python::strip;
 
 size_t class_of(const Fields& fields, const std::string& field, const std::string& letters) {
   const std::string letter(strip(fields.text(field)));

@@ -6,10 +6,12 @@
 #include <set>
 
 #include "base/format.h"
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::num_characters;
 
 using Score = std::function<Item(const Question&, std::span<const Answer>)>;
 

@@ -3,12 +3,18 @@
 
 #include "base/format.h"
 #include "eval/internal/lm_eval_rules.h"
-#include "eval/python_literal.h"
 #include "eval/python_random.h"
-#include "eval/python_text.h"
+#include "text/python_literal.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::count_fields;
+using text::python::python_repr;
+using text::python::python_str;
+using text::python::strip_left;
+using text::python::strip_right;
 
 constexpr uint64_t kSeedOfExamples = 1234;
 constexpr int64_t kNoChoice = -100;  // a gold that is none of the choices

@@ -3,11 +3,13 @@
 #include "base/console.h"
 #include "base/format.h"
 #include "base/sha256.h"
-#include "eval/python_text.h"
 #include "eval/results.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::repr;
 
 Json logged(const Item& item, ItemForm form) {
   switch (form) {

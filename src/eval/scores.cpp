@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::num_characters;
 
 std::vector<double> log_likelihoods(std::span<const Answer> answers) {
   std::vector<double> values;

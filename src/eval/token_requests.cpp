@@ -4,10 +4,12 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "eval/python_text.h"
+#include "text/python_text.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::strip_right;
 
 using Ids = std::vector<int32_t>;
 

@@ -8,12 +8,16 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "eval/detokenizers.h"
-#include "eval/python_text.h"
 #include "eval/scores.h"
+#include "text/python_text.h"
 #include "text/utf8.h"
 
 namespace espalier::eval {
 namespace {
+
+using text::python::repr;
+using text::python::split_words;
+using text::python::strip;
 
 constexpr const char* kLossMetric = "avg_loss";
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "eval/lm_eval_functions.h"
-#include "eval/template.h"
+#include "text/jinja/template.h"
 
 namespace espalier::eval::internal {
 
@@ -32,7 +32,7 @@ class DocumentRule {
   Json constant_;  // null: the template or the function
   bool has_choices_;
   std::string source_;
-  std::shared_ptr<const Template> template_;
+  std::shared_ptr<const text::Template> template_;
   DocumentFunction function_;
 };
 
