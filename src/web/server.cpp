@@ -1,5 +1,6 @@
 #include "web/server.h"
 
+#include <pthread.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <thread>
 
@@ -147,6 +149,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::response_serializer<http::string_body>> serializer_;
 };
 
+// Threads that are started meanwhile take no signals: these are the business of the program's own threads.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 class Server::Impl {
@@ -186,7 +204,10 @@ class Server::Impl {
 };
 
 Server::Server(const ServerOptions& options, Handler handler)
-    : impl_(std::make_shared<Impl>(options, std::move(handler))) {
+    : impl_([&] {
+        const SignalsHeld held;
+        return std::make_shared<Impl>(options, std::move(handler));
+      }()) {
   const std::string host = options.host == "0.0.0.0" || options.host == "::" ? own_name()
                            : options.host.find(':') != std::string::npos     ? "[" + options.host + "]"
                                                                              : options.host;
