@@ -11,6 +11,7 @@ void add_regularization(OptionTable& table, RunConfig& config) {
   table.group("regularization");
   config.family->add_options(table, config.model, FamilyRows::kRegularization);
   table.add("--weight-decay", optimizer.weight_decay, "decoupled; not on biases and layer norms").minimum(0).common();
+  internal::add_weight_decay_ramp(table, config.schedule);
   table.add("--clip-grad", optimizer.clip_grad, "largest norm of the whole gradient; 0: no clipping")
       .minimum(0)
       .common();
@@ -189,70 +190,6 @@ void add_initialization(OptionTable& table, RunConfig& config) {
   internal::add_initialization_inert(table);
 }
 
-void add_learning_rate(OptionTable& table, RunConfig& config) {
-  ScheduleConfig& schedule = config.schedule;
-  table.group("learning rate");
-  table.add("--lr", schedule.lr, "largest learning rate").minimum(0).common().on_resume(ResumeRule::kLearningRate);
-  table.add("--min-lr", schedule.min_lr, "floor of the schedule")
-      .minimum(0)
-      .common()
-      .on_resume(ResumeRule::kLearningRate);
-  table
-      .add_choice(
-          "--lr-decay-style", schedule.lr_decay_style,
-          {{"linear", DecayStyle::kLinear}, {"cosine", DecayStyle::kCosine}, {"constant", DecayStyle::kConstant}},
-          "shape after the warm-up")
-      .common()
-      .refuse_value("inverse-square-root", "use linear, cosine or constant")
-      .refuse_value("WSD", "a decay has one phase: use linear, cosine or constant")
-      .refuse_value("infinite-cosine", "use linear, cosine or constant")
-      .refuse_value("infinite-inv-square-root", "use linear, cosine or constant")
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-decay-iters", schedule.lr_decay_iters, "steps until the floor")
-      .minimum(1)
-      .maximum(1e12)
-      .default_text("the whole run")
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-decay-samples", schedule.lr_decay_samples, "samples until the floor")
-      .minimum(1)
-      .maximum(1e18)
-      .default_text("the whole run")
-      .common()
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
-      .minimum(1)
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-warmup-tokens", schedule.lr_warmup_tokens, "tokens that warm up, instead of the three below")
-      .minimum(0)
-      .maximum(9e18)
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-warmup-fraction", schedule.lr_warmup_fraction, "share of the decay that warms up")
-      .minimum(0)
-      .maximum(1)
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-warmup-iters", schedule.lr_warmup_iters, "steps that warm up")
-      .minimum(0)
-      .maximum(1e12)
-      .common()
-      .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-warmup-samples", schedule.lr_warmup_samples, "samples that warm up")
-      .minimum(0)
-      .maximum(1e18)
-      .common()
-      .on_resume(ResumeRule::kLearningRate);
-  table
-      .add("--override-lr-scheduler", schedule.override_lr_scheduler,
-           "on --load, these options win over the checkpoint's")
-      .alias("--override-opt_param-scheduler")
-      .on_resume(ResumeRule::kFree);
-  table
-      .add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
-           "on --load, the checkpoint's win over these options")
-      .alias("--use-checkpoint-opt_param-scheduler")
-      .on_resume(ResumeRule::kFree);
-  internal::add_learning_rate_inert(table);
-}
-
 void add_checkpointing(OptionTable& table, RunConfig& config) {
   CheckpointConfig& checkpoint = config.checkpoint;
   table.group("checkpointing");
@@ -378,7 +315,7 @@ void add_options(const Family& family, OptionTable& table, RunConfig& config) {
   add_training(table, config);
   add_recompute(table, config);
   add_initialization(table, config);
-  add_learning_rate(table, config);
+  internal::add_learning_rate(table, config);
   add_checkpointing(table, config);
   add_mixed_precision(table, config);
   internal::add_distributed(table, config.grid, config.parallel);

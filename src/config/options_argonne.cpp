@@ -10,10 +10,8 @@ constexpr const char* kOnlyVisionModels = "only vision models read it";
 constexpr const char* kOnlyRetro = "only Retro reads it";
 constexpr const char* kOnlyTeachers = "only distillation reads it";
 constexpr const char* kOnlyFp8 = "only fp8 reads it";
-constexpr const char* kOnlyInfinite = "only the infinite-* decay styles read it, which are refused";
 constexpr const char* kExpertsRefused = "mixture of experts is not built in; leave it out";
 constexpr const char* kBuiltArrays = "index arrays are built from the data; --data-cache-path keeps them";
-constexpr const char* kOnePhase = "a decay has one phase: use --lr-decay-style linear or cosine";
 
 }  // namespace
 
@@ -45,9 +43,6 @@ void add_argonne_model(OptionTable& table) {
 
 void add_argonne_optimizers(OptionTable& table) {
   table.group("regularization");
-  table.add_without_effect("--weight-decay-incr-style", kOne, "weight decay is constant")
-      .choices({"constant"})
-      .refuse_value("*", "weight decay is constant: use --weight-decay");
   for (const char* name :
        {"--sophiag-beta1", "--sophiag-beta2", "--sophiag-rho", "--dshampooadamw-max-preconditioner-dim",
         "--dshampooadamw-precondition-freq", "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps",
@@ -84,17 +79,6 @@ void add_argonne_training(OptionTable& table) {
                      {"--use-dataset-only", kOne, "it serves another trainer; leave it out"},
                      {"--profile-ranks", kList, "use --profile-step-start and --profile-step-end"},
                  });
-  table.group("learning rate");
-  no_effect(table, {
-                       {"--constant-lr", kOne, kOnlyInfinite},
-                       {"--timescale", kOne, kOnlyInfinite},
-                       {"--lr-constant-fraction", kOne, kOnlyInfinite},
-                       {"--lr-cooldown-fraction", kOne, kOnlyInfinite},
-                       {"--lr-constant-tokens", kOne, kOnlyInfinite},
-                       {"--lr-cooldown-tokens", kOne, kOnlyInfinite},
-                       {"--lr_constant_plus_cooldown_frac", kOne, "only --lr_constant_plus_cooldown reads it"},
-                   });
-  refused(table, {{"--lr_constant_plus_cooldown", kFlag, kOnePhase}});
 }
 
 void add_argonne_distributed(OptionTable& table) {

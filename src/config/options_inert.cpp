@@ -49,8 +49,6 @@ void add_regularization_inert(OptionTable& table) {
   refused(table, {
                      {"--use-bnb-optimizer", kFlag,
                       "8-bit Adam is not built in; its embedding layer norm alone is --embed-layernorm"},
-                     {"--start-weight-decay", kOne, "weight decay is constant: use --weight-decay"},
-                     {"--end-weight-decay", kOne, "weight decay is constant: use --weight-decay"},
                  });
 }
 

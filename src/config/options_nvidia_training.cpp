@@ -11,7 +11,6 @@ constexpr const char* kTrace = "--profile-step-start and --profile-step-end writ
 constexpr const char* kOffloadRefused = "offload is not built in; use --recompute-granularity full, or leave it out";
 constexpr const char* kOnlyOffload = "only offload reads it, which is refused";
 constexpr const char* kOnlyFim = "only fill-in-the-middle reads it";
-constexpr const char* kOnlyWsd = "only the WSD decay style reads it, which is refused";
 constexpr const char* kMappedFiles = "token files are memory-mapped and need no such help";
 constexpr const char* kRandom = "randomness is counter-based and has no state";
 constexpr const char* kNoExperiments = "nothing waits after it";
@@ -86,7 +85,6 @@ void add_initialization_rows(OptionTable& table) {
 
 void add_learning_rate_rows(OptionTable& table) {
   table.group("learning rate");
-  no_effect(table, kOne, kOnlyWsd, {"--lr-wsd-decay-style", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples"});
   refused(table, kOne, "all weights have one learning rate; leave it out", {"--decoupled-lr", "--decoupled-min-lr"});
   refused(table, kFlag, "every weight is trained; leave it out", {"--freeze-all-layers"});
 }
@@ -157,10 +155,6 @@ void add_training_values(OptionTable& table) {
   table.add_without_effect("--exit-signal", kOne, kSignals)
       .choices({"SIGTERM", "SIGINT", "SIGUSR1"})
       .refuse_value("*", "SIGTERM, SIGINT and SIGUSR1 save and leave; send one of them");
-  table.group("learning rate");
-  table.add_without_effect("--lr-warmup-init", kOne, "the warm-up begins at 0")
-      .choices({"0", "0.0"})
-      .refuse_value("*", "the warm-up begins at 0; leave it out");
   table.group("mixed precision");
   table.add_without_effect("--output-logit-dtype", kOne, "the loss is always computed in fp32")
       .choices({"fp32"})

@@ -24,10 +24,13 @@ std::string value_of(const OptionTable& table, const std::string& key) {
 
 bool is_set(const OptionTable& table, const std::string& key) { return value_of(table, key) != "(unset)"; }
 
-// Without --lr-decay-* the decay ends with the run, so that the length of the run is part of the schedule.
+// Without --lr-decay-* the decay ends with the run, so that the length of the run is part of the schedule. A list of
+// phases has its own lengths, but for one that takes the rest.
 bool decay_follows_length(const OptionTable& table) {
+  if (is_set(table, "lr_phases")) return value_of(table, "lr_phases").find(":rest") != std::string::npos;
   return !is_set(table, "lr_decay_iters") && !is_set(table, "lr_decay_samples") && !is_set(table, "lr_decay_tokens") &&
-         value_of(table, "lr_decay_style") != "\"constant\"";
+         (value_of(table, "lr_decay_style") != "\"constant\"" ||
+          value_of(table, "lr_constant_plus_cooldown") == "true");
 }
 
 // The row's, but for three that depend on others.
@@ -68,7 +71,7 @@ void check_difference(const OptionDifference& difference, const ResumeFlags& fla
       problems.add(what, ". The shape of a model cannot change: give the checkpoint's value.");
       return;
     case Rule::kLearningRate:
-      if (!flags.override_lr_scheduler && !flags.use_checkpoint_lr_scheduler)
+      if (!flags.override_lr_scheduler && !flags.use_checkpoint_lr_scheduler && !flags.same_rates_so_far)
         problems.add(what,
                      ". Say which counts: --override-lr-scheduler (the command line) or "
                      "--use-checkpoint-lr-scheduler (the checkpoint).");

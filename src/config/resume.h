@@ -27,6 +27,8 @@ struct ResumeFlags {
   std::vector<std::string> overrides;  // --override NAME...
   bool override_lr_scheduler = false;
   bool use_checkpoint_lr_scheduler = false;
+  // The schedules of the checkpoint and of the command line agree up to here (plan::same_until): either may count.
+  bool same_rates_so_far = false;
   bool finetune = false;  // weights only, a new run: nothing but the model has to agree
 };
 

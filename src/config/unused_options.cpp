@@ -78,7 +78,10 @@ void Search::search_recompute() {
 
 void Search::search_schedule() {
   const ScheduleConfig& schedule = config_.schedule;
-  const bool is_constant = schedule.lr_decay_style == DecayStyle::kConstant;
+  const DecayStyle style = schedule.lr_decay_style;
+  const bool cools = schedule.lr_constant_plus_cooldown && style == DecayStyle::kConstant;
+  const bool is_constant = style == DecayStyle::kConstant && !cools && schedule.lr_phases.empty();
+  const bool is_infinite = style == DecayStyle::kInfiniteCosine || style == DecayStyle::kInfiniteInvSquareRoot;
   // A share of the decay that warms up needs its length in any case.
   const bool by_share = schedule.lr_warmup_fraction.has_value();
   const char* const constant = "--lr-decay-style constant does not decay";
@@ -86,6 +89,18 @@ void Search::search_schedule() {
   add_if(is_constant && !by_share, {"--lr-decay-iters", "--lr-decay-samples"}, constant);
   add_if(!is_constant && !by_share && schedule.lr_decay_tokens, {"--lr-decay-iters", "--lr-decay-samples"},
          "--lr-decay-tokens wins");
+  add_if(style != DecayStyle::kWsd, {"--lr-wsd-decay-style", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples"},
+         "only --lr-decay-style WSD reads it");
+  add_if(!cools, {"--lr_constant_plus_cooldown"}, "only --lr-decay-style constant reads it");
+  add_if(!cools, {"--lr_constant_plus_cooldown_frac"}, "only --lr_constant_plus_cooldown reads it");
+  add_if(!is_infinite, {"--constant-lr", "--lr-cooldown-fraction", "--lr-constant-fraction"},
+         "only the infinite-* decay styles read it");
+  add_if(!is_infinite || !schedule.lr_decay_tokens, {"--lr-cooldown-tokens", "--lr-constant-tokens"},
+         is_infinite ? "there is no --lr-decay-tokens" : "only the infinite-* decay styles read it");
+  add_if(style != DecayStyle::kInfiniteInvSquareRoot, {"--timescale"},
+         "only --lr-decay-style infinite-inv-square-root reads it");
+  const bool warms = schedule.warmup_samples > 0 || schedule.lr_warmup_tokens.value_or(0) > 0;
+  add_if(!warms, {"--lr-warmup-init"}, "nothing warms up");
 }
 
 void Search::search_loss_scale() {

@@ -63,6 +63,9 @@ class Optimizer {
   // (nominal / actual number of tokens). Called by all ranks.
   StepResult step(double lr, double grad_factor);
 
+  // From the next step on.
+  void set_weight_decay(double weight_decay) { config_.weight_decay = weight_decay; }
+
   // sqrt of the sum of squares of all master weights of the model. Called by all ranks.
   double params_norm() const;
 

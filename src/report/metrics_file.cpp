@@ -44,6 +44,8 @@ void MetricsFile::step(const StepReport& report) {
   set_if(json, "num_zeros", report.num_zeros);
   set_if(json, "params_norm", report.params_norm);
   json["learning_rate"] = report.learning_rate;
+  json["lr_phase"] = report.lr_phase;
+  set_if(json, "weight_decay", report.weight_decay);
   json["global_batch_size"] = report.global_batch_size;
   set_if(json, "loss_scale", report.loss_scale);
   json["skipped"] = report.skipped;

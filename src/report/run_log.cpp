@@ -42,6 +42,10 @@ RunLog::RunLog(const LoggingConfig& config, const std::string& folder, const Opt
 
 void RunLog::step(const StepReport& report) {
   if (!writes_) return;
+  if (report.lr_phase != lr_phase_) {
+    lr_phase_ = report.lr_phase;
+    log_info("learning rate: phase ", lr_phase_, " from step ", format_count(report.step), " on");
+  }
   line_.add(report);
   if (metrics_) metrics_->step(report);
   if (tensorboard_) tensorboard_->step(report);

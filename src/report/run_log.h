@@ -42,6 +42,7 @@ class RunLog {
   LoggingConfig config_;
   std::string folder_;
   LogLine line_;
+  std::string lr_phase_;  // of the last step
   bool writes_;
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardLog> tensorboard_;

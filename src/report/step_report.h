@@ -27,8 +27,10 @@ struct StepReport {
   int64_t sequence_length = 0;
   int64_t num_ranks = 1, num_replicas = 1;  // of the run; replicas along the data axis
   double step_seconds = 0;
-  double learning_rate = 0;       // of this step
-  double next_learning_rate = 0;  // after the scheduler's step: what Megatron's line prints
+  double learning_rate = 0;            // of this step
+  double next_learning_rate = 0;       // after the scheduler's step: what Megatron's line prints
+  std::string lr_phase;                // in which learning_rate lies: plan::LrSchedule::phase()
+  std::optional<double> weight_decay;  // where it changes with the steps
   std::vector<NamedLoss> losses;
   std::optional<double> loss_scale;  // fp16 only
   std::optional<double> grad_norm, params_norm;

@@ -30,6 +30,7 @@ void TensorBoardLog::step(const StepReport& report) {
   writer_.add_scalar("steps-vs-tokens/y=steps,x=tokens", step, at.consumed_tokens);
   writer_.add_scalar("steps-vs-tokens/y=tokens,x=steps", static_cast<double>(at.consumed_tokens), at.step);
   if (config_.log_learning_rate_to_tensorboard) three("learning-rate/learning-rate", report.next_learning_rate, at);
+  if (report.weight_decay) three("weight-decay/weight-decay", *report.weight_decay, at);
   if (config_.log_batch_size_to_tensorboard) {
     writer_.add_scalar("batch-size/batch-size", static_cast<double>(report.global_batch_size), at.step);
     writer_.add_scalar("batch-size/batch-size vs samples", static_cast<double>(report.global_batch_size),

@@ -156,10 +156,12 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   }
   families::read_saved_run(manifest, checkpoint_->folder().string(), saved, saved_table, problems);
   saved_micro_batch_size_ = saved.training.micro_batch_size;
-  const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
-                                  .override_lr_scheduler = config_.schedule.override_lr_scheduler,
-                                  .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
-                                  .finetune = begins_anew(config_)};
+  const config::ResumeFlags flags{
+      .overrides = config_.checkpoint.overrides,
+      .override_lr_scheduler = config_.schedule.override_lr_scheduler,
+      .use_checkpoint_lr_scheduler = config_.schedule.use_checkpoint_lr_scheduler,
+      .same_rates_so_far = plan::same_until(saved.schedule, config_.schedule, lr_state(manifest.state)),
+      .finetune = begins_anew(config_)};
   const auto differences = config::compare_options(saved_table, table, flags, problems);
   // The padded vocabulary belongs to the model and was fixed when it was created.
   config_.vocabulary.padded_size = manifest.model.padded_vocab_size;

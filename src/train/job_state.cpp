@@ -180,6 +180,12 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
   job.reducer.gather_values();
 }
 
+plan::LrState lr_state(const store::TrainingState& state) {
+  return {.num_samples = state.scheduler_samples,
+          .num_tokens = state.scheduler_tokens,
+          .warmup_tokens = state.scheduler_warmup_tokens};
+}
+
 void restore_numbers(const store::TrainingState& state, const JobState& job) {
   job.position.step = state.step;
   job.position.consumed_samples = state.consumed_train_samples;
@@ -187,9 +193,7 @@ void restore_numbers(const store::TrainingState& state, const JobState& job) {
   job.position.consumed_valid_samples = state.consumed_valid_samples;
   job.position.skipped_steps = state.skipped_steps;
   job.position.nan_steps = state.nan_steps;
-  job.lr.restore({.num_samples = state.scheduler_samples,
-                  .num_tokens = state.scheduler_tokens,
-                  .warmup_tokens = state.scheduler_warmup_tokens});
+  job.lr.restore(lr_state(state));
   job.optimizer.set_num_steps(state.optimizer_steps);
   if (optim::LossScale* scaler = job.optimizer.loss_scaler())
     scaler->restore({state.loss_scale, state.loss_scale_growth_tracker, state.loss_scale_hysteresis_tracker});

@@ -39,6 +39,8 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 // themselves.
 enum class Restore { kWeights, kAll, kAllOfOtherType };
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
+// Where the schedule was.
+plan::LrState lr_state(const store::TrainingState& state);
 // Counters, schedule and loss scale.
 void restore_numbers(const store::TrainingState& state, const JobState& job);
 

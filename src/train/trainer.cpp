@@ -112,6 +112,9 @@ report::StepReport Trainer::step() {
   {
     RECORD_USER_SCOPE("optimizer");
     if (parts_.optimizer.loss_scaler() != nullptr) report.loss_scale = parts_.optimizer.loss_scale();
+    report.lr_phase = parts_.lr.phase();
+    report.weight_decay = parts_.lr.weight_decay();
+    if (report.weight_decay) parts_.optimizer.set_weight_decay(*report.weight_decay);
     const optim::StepResult result =
         parts_.optimizer.step(parts_.lr.lr(), has_targets ? 1.0 : correction(totals[0], report));
     report.learning_rate = result.lr;

@@ -92,7 +92,7 @@ constexpr Completion kCompletions[] = {
     {"tra", "train"},
     {"data ins", "inspect"},
     {"train ", "bert gpt t5"},
-    {"train gpt --lr-warmup-i", "--lr-warmup-iters"},
+    {"train gpt --lr-warmup-it", "--lr-warmup-iters"},
     {"train gpt --lr-decay-style co", "constant cosine"},
     {"launch --nproc-per-n", "--nproc-per-node"},
     {"launch --nproc-per-node 2 tra", "train"},

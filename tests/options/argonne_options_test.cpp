@@ -59,9 +59,6 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
        "--transformer-impl inference_optimized (command line) is not supported: use `espalier generate`"},
       {"--no-pipeline-parallel --pipeline-model-parallel-size 2",
        "--no-pipeline-parallel and --pipeline-model-parallel-size 2 (command line) exclude each other; leave one out"},
-      {"--lr_constant_plus_cooldown",
-       "--lr_constant_plus_cooldown (command line) is not supported: a decay has one phase: use --lr-decay-style "
-       "linear or cosine"},
   });
 }
 

@@ -80,9 +80,7 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
       value("--num-experts 8", "mixture of experts is not built in; leave it out"),
       value("--expert-model-parallel-size 4", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--moe-expert-parallel-size 2", "mixture of experts is not built in; use --tensor-model-parallel-size"),
-      value("--lr-warmup-init 1e-6", "the warm-up begins at 0; leave it out"),
       value("--exp-avg-dtype bf16", "master weights, gradients and moments are fp32; use --zero-stage to divide them"),
-      value("--lr-decay-style WSD", "a decay has one phase: use linear, cosine or constant"),
       value("--optimizer muon", "only AdamW is built in; use --optimizer adam"),
       {kGood + "--profile",
        "--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM takes 10 and "

@@ -37,12 +37,19 @@ class Resolver {
   std::string origin(const char* name) const { return table_.origin(name); }
   int64_t num_layers() const { return config_.family->num_layers(config_.model); }
   bool given(const char* name) const { return table_.find(name)->given(); }
+  // Given, and not only with the value that it has anyhow, as in a saved configuration.
+  bool is_said(const char* name) const {
+    return given(name) && table_.find(name)->values() != table_.find(name)->default_values();
+  }
   void check_sequence_division();
   void check_accumulation();
   void check_chunks();
   void check_partition();
   void check_ramp(int64_t batch, int64_t samples_at_once);
   void check_exclusive_schedule();
+  void check_decay_style();
+  void resolve_phases();
+  void resolve_weight_decay();
 
   RunConfig& config_;
   const OptionTable& table_;

@@ -5,6 +5,8 @@
 
 namespace espalier::config::internal {
 
+void add_learning_rate(OptionTable& table, RunConfig& config);
+void add_weight_decay_ramp(OptionTable& table, ScheduleConfig& schedule);  // in the present group
 void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& parallel);
 void add_zero(OptionTable& table, ParallelConfig& parallel);
 void add_validation(OptionTable& table, DataConfig& data);

@@ -129,25 +129,28 @@ TorchValue MegatronExporter::scheduler() const {
 }
 
 // The scheduler has set it when a step is saved, and DeepSpeed's bf16 optimizer takes it from its groups.
-double MegatronExporter::next_lr() const {
-  if (!config_.schedule.lr) return 0;
+std::optional<plan::LrSchedule> MegatronExporter::schedule_now() const {
+  if (!config_.schedule.lr) return std::nullopt;
   const store::TrainingState& state = manifest().state;
   plan::LrSchedule schedule(config_.schedule);
   schedule.restore({.num_samples = state.scheduler_samples,
                     .num_tokens = state.scheduler_tokens,
                     .warmup_tokens = state.scheduler_warmup_tokens});
-  return schedule.lr();
+  return schedule;
 }
 
 TorchValue MegatronExporter::param_group(const TorchItems& numbers, bool decays) const {
   const config::OptimizerConfig& optimizer = config_.optimizer;
   TorchPairs pairs;
-  put(pairs, "lr", TorchValue::real(next_lr()));
+  const std::optional<plan::LrSchedule> schedule = schedule_now();
+  const double weight_decay =
+      schedule ? schedule->weight_decay().value_or(optimizer.weight_decay) : optimizer.weight_decay;
+  put(pairs, "lr", TorchValue::real(schedule ? schedule->lr() : 0));
   put(pairs, "bias_correction", TorchValue::boolean(true));
   put(pairs, "betas",
       TorchValue::tuple({TorchValue::real(optimizer.adam_beta1), TorchValue::real(optimizer.adam_beta2)}));
   put(pairs, "eps", TorchValue::real(optimizer.adam_eps));
-  put(pairs, "weight_decay", TorchValue::real(decays ? optimizer.weight_decay : 0));
+  put(pairs, "weight_decay", TorchValue::real(decays ? weight_decay : 0));
   put(pairs, "step", number(manifest().state.optimizer_steps));
   put(pairs, "params", TorchValue::list(numbers));
   return TorchValue::dict(pairs);

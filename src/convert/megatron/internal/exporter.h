@@ -44,7 +44,7 @@ class MegatronExporter {
   store::TorchValue tensor_of(const spec::ParamSpec& spec, TensorKind kind, int64_t tensor_rank);
   store::TorchValue step_tensor();  // torch's own Adam keeps its count with every parameter
   store::TorchValue scheduler() const;
-  double next_lr() const;  // of the step after this checkpoint
+  std::optional<plan::LrSchedule> schedule_now() const;  // at the step after this checkpoint
   store::TorchValue param_group(const store::TorchItems& numbers, bool decays) const;
   // A torch optimizer with tensors for each parameter.
   store::TorchValue adam_state(const std::vector<RankParams>& groups, int64_t tensor_rank);

@@ -1,79 +1,10 @@
-// Cross-checks of learning rate, recompute and checkpoint options.
-#include <algorithm>
-#include <cmath>
+// Cross-checks of recompute, data and checkpoint options.
 #include <utility>
 
 #include "base/format.h"
 #include "config/internal/resolver.h"
 
 namespace espalier::config::internal {
-void Resolver::check_exclusive_schedule() {
-  const ScheduleConfig& schedule = config_.schedule;
-  const bool by_iters = config_.training.train_iters.has_value();
-  const char* length = by_iters ? "--train-iters" : "--train-samples";
-  const auto refuse = [&](const char* name, const char* instead) {
-    problems_.add(origin(name), " does not go with ", length, "; use ", instead);
-  };
-  if (by_iters && schedule.lr_decay_samples) refuse("--lr-decay-samples", "--lr-decay-iters");
-  if (by_iters && schedule.lr_warmup_samples > 0) refuse("--lr-warmup-samples", "--lr-warmup-iters");
-  if (!by_iters && schedule.lr_decay_iters) refuse("--lr-decay-iters", "--lr-decay-samples");
-  if (!by_iters && schedule.lr_warmup_iters > 0) refuse("--lr-warmup-iters", "--lr-warmup-samples");
-  const char* warmup = by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
-  if (schedule.lr_warmup_fraction && (by_iters ? schedule.lr_warmup_iters : schedule.lr_warmup_samples) > 0)
-    problems_.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
-}
-
-void Resolver::check_warmup_tokens() {
-  const ScheduleConfig& schedule = config_.schedule;
-  if (!schedule.lr_warmup_tokens) return;
-  for (const auto& [name, is_set] : {std::pair("--lr-warmup-fraction", schedule.lr_warmup_fraction.has_value()),
-                                     std::pair("--lr-warmup-iters", schedule.lr_warmup_iters > 0),
-                                     std::pair("--lr-warmup-samples", schedule.lr_warmup_samples > 0)})
-    if (is_set) problems_.add(origin("--lr-warmup-tokens"), " and ", origin(name), " exclude each other; give one");
-  const int64_t length = std::max<int64_t>(1, config_.data.sequence_length);
-  const int64_t end = schedule.lr_decay_tokens.value_or(schedule.decay_samples * length);
-  if (*schedule.lr_warmup_tokens >= end)
-    problems_.add(origin("--lr-warmup-tokens"), " does not end before the decay does, at ", end, " tokens",
-                  schedule.lr_decay_tokens ? concat(" (", origin("--lr-decay-tokens"), ")") : "", "; use at most ",
-                  end - 1, " or a later end");
-}
-
-void Resolver::resolve_schedule() {
-  ScheduleConfig& schedule = config_.schedule;
-  const TrainingConfig& training = config_.training;
-  if (schedule.override_lr_scheduler && schedule.use_checkpoint_lr_scheduler)
-    problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
-  if (!schedule.lr && !config_.data.eval_only && !config_.plan_only)
-    problems_.add("--lr is required: the largest learning rate, such as 3e-4");
-  if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only, or a plan: no step takes it
-  if (schedule.min_lr > *schedule.lr && given("--lr"))
-    problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
-  if (!training.train_iters && !training.train_samples) {
-    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is told elsewhere
-    return;
-  }
-  check_exclusive_schedule();
-  if (training.num_steps == 0) return;  // after a problem
-  const int64_t batch = *training.global_batch_size;
-  const bool by_iters = training.train_iters.has_value();
-  schedule.decay_samples = by_iters ? schedule.lr_decay_iters.value_or(*training.train_iters) * batch
-                                    : schedule.lr_decay_samples.value_or(*training.train_samples);
-  const double decay = static_cast<double>(schedule.decay_samples);
-  schedule.warmup_samples =
-      static_cast<double>(by_iters ? schedule.lr_warmup_iters * batch : schedule.lr_warmup_samples);
-  if (schedule.lr_warmup_fraction) schedule.warmup_samples = *schedule.lr_warmup_fraction * decay;
-  check_warmup_tokens();
-  if (schedule.warmup_samples < decay) return;
-  const char* warmup = schedule.lr_warmup_fraction ? "--lr-warmup-fraction"
-                       : by_iters                  ? "--lr-warmup-iters"
-                                                   : "--lr-warmup-samples";
-  const char* end = by_iters ? "--lr-decay-iters" : "--lr-decay-samples";
-  const int64_t unit = by_iters ? batch : 1;
-  problems_.add(origin(warmup), " does not end before the decay does, at ", schedule.decay_samples / unit,
-                by_iters ? " steps" : " samples", given(end) ? "" : " (the whole run)", "; use ",
-                schedule.lr_warmup_fraction ? "a share below 1" : concat("at most ", schedule.decay_samples / unit - 1),
-                " or a later ", end);
-}
 
 void Resolver::resolve_recompute() {
   TrainingConfig& training = config_.training;
