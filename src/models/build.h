@@ -36,6 +36,7 @@ struct FamilyRuntime {
   // The run's data sets. Where `options` has a cache, one rank opens them before the others.
   DataSets (*open_data)(const data::DataSetOptions& options, const config::RunConfig& run,
                         const text::Tokenizer& tokenizer) = nullptr;
+  bool labels_are_text = false;  // each in its place, so that losses can be counted by the bytes of that text
   Collate (*collate)(const config::RunConfig& run, const text::Tokenizer& tokenizer) = nullptr;
   // A whole model to generate and score with; null where the family's models cannot.
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;

@@ -26,6 +26,10 @@ struct SampleRow {
 inline constexpr const char* kLastKeys = "last_keys";      // [b, s] int32: tensor::AttentionContext::last_key
 inline constexpr const char* kRowTargets = "row_targets";  // [b] float32: lm_loss() divides each row's losses by it
 
+// [b, s] int64, of evaluations alone: the bytes of text that each label stands for. lm_loss() then gives
+// LossTerm::text_sum.
+inline constexpr const char* kLabelBytes = "label_bytes";
+
 // Rows of one source to a micro-batch in host memory.
 using Collate = std::function<tensor::Batch(const std::vector<SampleRow>& rows)>;
 

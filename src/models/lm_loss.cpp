@@ -24,6 +24,12 @@ pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid
   const auto targets = batch.extra.find(kRowTargets);
   term.row_counts = targets == batch.extra.end() ? batch.loss_mask.sum(1) : targets->second;
   term.count = term.row_counts.sum();
+  if (const auto bytes = batch.extra.find(kLabelBytes); bytes != batch.extra.end()) {
+    const at::Tensor counted = (batch.loss_mask > 0) * bytes->second;  // [b, s]
+    term.text_sum = at::where(of_rank(counted) > 0, losses.per_token, 0).sum(at::kDouble);
+    grid.context.all_reduce(term.text_sum);
+    term.text_bytes = counted.sum(at::kDouble);
+  }
   return term;
 }
 

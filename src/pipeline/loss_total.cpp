@@ -19,6 +19,10 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
     total.num_means += 1;
     total.sum_of_means += sum / count;
   }
+  if (term.text_sum.defined()) {
+    total.text_sum += term.text_sum.item<double>();
+    total.text_bytes += term.text_bytes.item<double>();
+  }
   const at::Tensor row_sums = term.row_sums.to(at::kDouble).cpu(), row_counts = term.row_counts.to(at::kDouble).cpu();
   for (int64_t row = 0; row < row_sums.size(0); ++row) {
     const size_t source = batch.sources.empty() ? 0 : static_cast<size_t>(batch.sources[static_cast<size_t>(row)]);
@@ -30,10 +34,11 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
 
 // Totals as bytes, to travel between processes of one machine type: per total a name, the number of its doubles, and
 // the doubles.
-constexpr size_t kFixedNumbers = 4;
+constexpr size_t kFixedNumbers = 6;
 
 std::vector<double> numbers_of(const LossTotal& total) {
-  std::vector<double> numbers = {total.sum, total.count, total.num_means, total.sum_of_means};
+  std::vector<double> numbers = {total.sum,          total.count,    total.num_means,
+                                 total.sum_of_means, total.text_sum, total.text_bytes};
   for (const LossTotal::Source& source : total.by_source) numbers.insert(numbers.end(), {source.sum, source.count});
   return numbers;
 }
@@ -67,6 +72,8 @@ std::vector<LossTotal> from_bytes(const std::string& text) {
     total.count = numbers.at(1);
     total.num_means = numbers.at(2);
     total.sum_of_means = numbers.at(3);
+    total.text_sum = numbers.at(4);
+    total.text_bytes = numbers.at(5);
     for (size_t i = kFixedNumbers; i + 1 < numbers.size(); i += 2)
       total.by_source.push_back({numbers[i], numbers[i + 1]});
     totals.push_back(std::move(total));
@@ -80,6 +87,8 @@ void add(const LossTotal& from, LossTotal& to) {
   to.count += from.count;
   to.num_means += from.num_means;
   to.sum_of_means += from.sum_of_means;
+  to.text_sum += from.text_sum;
+  to.text_bytes += from.text_bytes;
   to.by_source.resize(std::max(to.by_source.size(), from.by_source.size()));
   for (size_t source = 0; source < from.by_source.size(); ++source) {
     to.by_source[source].sum += from.by_source[source].sum;

@@ -20,6 +20,7 @@ struct LossTotal {
     double sum = 0, count = 0;
   };
   std::vector<Source> by_source;
+  double text_sum = 0, text_bytes = 0;  // LossTerm's
 };
 
 // Adds a micro-batch's losses; `totals` is empty at first.

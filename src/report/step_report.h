@@ -18,6 +18,9 @@ struct NamedLoss {
     double num_tokens = 0;
   };
   std::vector<BySource> by_source;
+  // Of an evaluation of a model of text: the sum of the losses in bits over the UTF-8 bytes of what they predict.
+  // Special ids do not count. The one loss that compares models of different vocabularies.
+  std::optional<double> bits_per_byte = std::nullopt;
 };
 
 struct StepReport {

@@ -68,6 +68,8 @@ void TensorBoardLog::evaluation(const std::string& set_name, const std::vector<N
     const std::string tag = "lm-loss-validation/" + set_name + "/" + loss.name + " validation";
     three(tag, loss.value, at);
     if (config_.log_validation_ppl_to_tensorboard) three(tag + " ppl", perplexity(loss.value), at);
+    if (loss.bits_per_byte)
+      three("lm-loss-validation/" + set_name + "/bits per byte validation", *loss.bits_per_byte, at);
   }
 }
 

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <numbers>
+#include <optional>
+
 #include "base/progress.h"
 #include "train/trainer.h"
 
@@ -10,6 +13,11 @@ namespace {
 // Micro-batches that are read at once: enough to keep every stage busy, few enough for memory and for the progress
 // display.
 int64_t micro_batches_at_once(const dist::Grid& grid) { return 4 * grid.shape.pipeline; }
+
+std::optional<double> bits_per_byte(const pipeline::LossTotal& loss) {
+  if (loss.text_bytes == 0) return std::nullopt;
+  return loss.text_sum / std::numbers::ln2 / loss.text_bytes;
+}
 }  // namespace
 
 std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const EvaluationParts& parts,
@@ -23,7 +31,10 @@ std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const E
   for (int64_t done = 0; done < total;) {
     const int64_t count = std::min(micro_batches_at_once(grid), total - done);
     auto micro_batches = parts.loader.read(what.first_sample + done * samples_each, count, micro_batch_size);
-    for (tensor::Batch& batch : micro_batches) batch = batch.to(grid.device);
+    for (tensor::Batch& batch : micro_batches) {
+      if (parts.bytes_of_ids.defined()) batch.extra[models::kLabelBytes] = parts.bytes_of_ids.index({batch.labels});
+      batch = batch.to(grid.device);
+    }
     const auto schedule = plan::make_forward_schedule(grid.shape.pipeline, count, config.parallel.num_chunks);
     pipeline::add_totals(parts.runner.evaluate(schedule, micro_batches), totals);
     done += count;
@@ -33,7 +44,10 @@ std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const E
   progress.finish();
   std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& loss : totals)
-    losses.push_back({.name = loss.name, .value = mean_loss(loss, config.training.loss_average), .by_source = {}});
+    losses.push_back({.name = loss.name,
+                      .value = mean_loss(loss, config.training.loss_average),
+                      .by_source = {},
+                      .bits_per_byte = bits_per_byte(loss)});
   return losses;
 }
 

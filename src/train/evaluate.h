@@ -1,6 +1,8 @@
 // The loss on held-out sets.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
 #include <vector>
 
@@ -22,6 +24,8 @@ struct EvaluationParts {
   const dist::Grid& grid;
   pipeline::Runner& runner;
   const Loader& loader;
+  // Bytes of text by id (text::bytes_of_ids), int64; undefined: no bits per byte.
+  at::Tensor bytes_of_ids;
 };
 
 // Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off.

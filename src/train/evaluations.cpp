@@ -50,7 +50,8 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   std::vector<report::MetricsFile::SetLosses> sets;
   for (const Loader& loader : loaders) {
     const std::string& name = loader.source().name();
-    sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader}, what, "evaluate " + name)});
+    sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader, job_.bytes_of_ids()}, what,
+                                   "evaluate " + name)});
     if (valid && moment == When::kDuring)
       run.consumed_valid_samples += what.num_iterations * what.num_micro_batches *
                                     job_.config().training.micro_batch_size * job_.grid().shape.data;

@@ -21,6 +21,7 @@
 #include "plan/layout.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
+#include "text/token_bytes.h"
 #include "train/model_setup.h"
 
 namespace espalier::train {
@@ -271,6 +272,16 @@ void Job::build_model() {
                                plan::hardware_flops(model_, plan::num_recomputed_layers(run.recompute, partition))}});
   const double count = static_cast<double>(model_.num_parameters());
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
+}
+
+const at::Tensor& Job::bytes_of_ids() {
+  if (bytes_of_ids_.defined() || !models::runtime_of(*config_.family).labels_are_text) return bytes_of_ids_;
+  const std::vector<int32_t> bytes = text::bytes_of_ids(*tokenizer_);
+  if (bytes.empty()) return bytes_of_ids_;
+  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are no text
+  const auto count = std::min(static_cast<int64_t>(bytes.size()), bytes_of_ids_.size(0));
+  for (int64_t id = 0; id < count; ++id) bytes_of_ids_.mutable_data_ptr<int64_t>()[id] = bytes[static_cast<size_t>(id)];
+  return bytes_of_ids_;
 }
 
 void Job::load_or_initialize() {

@@ -40,6 +40,8 @@ class Job {
   const models::DataSets& data_sets() const { return data_; }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
+  // EvaluationParts::bytes_of_ids of this model and tokenizer.
+  const at::Tensor& bytes_of_ids();
 
   // Starts a save of the present state; it goes on in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
@@ -73,6 +75,7 @@ class Job {
   const dist::Grid& grid_;
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  at::Tensor bytes_of_ids_;                    // once it was asked for
   std::vector<store::ExtraFile> extra_files_;  // of every checkpoint
   std::optional<HeldFolder> held_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from

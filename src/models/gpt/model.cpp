@@ -164,6 +164,7 @@ const FamilyRuntime& gpt_runtime() {
         return std::make_unique<GptModel>(builder, families::gpt_config(run), depths, options);
       },
       .open_data = open_gpt_data,
+      .labels_are_text = true,
       .collate = [](const config::RunConfig& run, const text::Tokenizer& tokenizer) -> Collate {
         return [rules = gpt_row_rules(run, tokenizer)](const std::vector<SampleRow>& rows) {
           return make_gpt_batch(rows, rules);
