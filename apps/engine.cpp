@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 #include "cuda/cuda.h"
 #include "engine_compare_hf.h"
 #include "engine_generate.h"
@@ -43,6 +44,7 @@ int dispatch(const Words& words) {
 
 int main(int argc, char** argv) {
   return espalier::run_main([&] {
+    espalier::open_whereabouts();
     espalier::tensor::install_cpu_allocator();
     try {
       return espalier::dispatch({argv + 1, argv + argc});

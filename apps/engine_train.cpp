@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/shell.h"
 #include "base/stop_signals.h"
+#include "base/whereabouts.h"
 #include "config/run_config.h"
 #include "cuda/cuda.h"
 #include "dist/grid.h"
@@ -145,12 +146,16 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
   if (place.world_size > 1) set_awaited("the other processes, all of which must be there for the run to begin");
-  const dist::Grid grid = make_grid(config, place, signals);
+  const dist::Grid grid = [&] {
+    const WaitsFor waits(Waiting::kOthers, "start", "all ranks");  // with a time limit of its own
+    return make_grid(config, place, signals);
+  }();
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
   say_instruction_set();
   train_from_whole_checkpoint(config, table, command_line_of("train", arguments), grid, place);
+  set_phase(RunPhase::kExit, config.training.num_steps);
   grid.world.barrier();  // nobody's connections close under another
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "launch/environment.h"
 #include "launch/launcher.h"
 #include "launch_page.h"
+#include "report/metrics_file.h"
 
 namespace espalier {
 namespace {
@@ -25,6 +26,9 @@ launch::RankProgram our_program(const Words& words) {
   program.command = {path_beside_this_program(trains ? "espalier-engine" : "espalier")};
   program.command.insert(program.command.end(), words.begin(), words.end());
   program.name = trains ? concat("espalier train ", words[1]) : "espalier " + words[0];
+  program.on_hang = [](const std::string& what, const std::string& run_folder) {
+    if (!run_folder.empty()) report::record_event(run_folder, "hang", -1, what);
+  };
   return program;
 }
 

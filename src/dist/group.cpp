@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 
 namespace espalier::dist {
 namespace {
@@ -34,6 +35,7 @@ void naming_group(const std::string& group, const Function& function) {
 
 struct Pending::State {
   std::string group;
+  const char* operation;
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> keep;
   std::function<void()> deliver;
@@ -44,8 +46,9 @@ Pending::~Pending() = default;
 Pending::Pending(Pending&&) noexcept = default;
 Pending& Pending::operator=(Pending&&) noexcept = default;
 
-Pending::Pending(std::string group, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep)
-    : state_(std::make_unique<State>(State{std::move(group), std::move(work), std::move(keep), {}})) {}
+Pending::Pending(std::string group, const char* operation, c10::intrusive_ptr<c10d::Work> work,
+                 std::vector<at::Tensor> keep)
+    : state_(std::make_unique<State>(State{std::move(group), operation, std::move(work), std::move(keep), {}})) {}
 
 bool Pending::active() const { return state_ != nullptr; }
 
@@ -54,6 +57,7 @@ void Pending::deliver(std::function<void()> deliver) { state_->deliver = std::mo
 void Pending::wait() {
   if (!state_) return;
   const std::unique_ptr<State> state = std::move(state_);
+  const WaitsFor waits(Waiting::kPeers, state->operation, state->group);
   naming_group(state->group, [&] { state->work->wait(); });
   if (state->deliver) state->deliver();
 }
@@ -77,7 +81,7 @@ Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
 template <class Start>
-Pending Group::start(std::vector<at::Tensor> tensors, const Start& start) const {
+Pending Group::start(const char* operation, std::vector<at::Tensor> tensors, const Start& start) const {
   for (const at::Tensor& tensor : tensors)
     ESPALIER_CHECK(tensor.is_contiguous(), "group ", name_, ": strides ", tensor.strides());
   const bool on_device = !tensors.empty() && !tensors[0].is_cpu();
@@ -85,12 +89,12 @@ Pending Group::start(std::vector<at::Tensor> tensors, const Start& start) const 
   ESPALIER_CHECK(backend, "group ", name_, " has no backend for tensors on ", tensors[0].device());
   c10::intrusive_ptr<c10d::Work> work;
   naming_group(name_, [&] { work = start(*backend, tensors); });
-  return Pending(name_, std::move(work), std::move(tensors));
+  return Pending(name_, operation, std::move(work), std::move(tensors));
 }
 
 Pending Group::start_all_reduce(const at::Tensor& values) const {
   if (size() == 1) return {};
-  return start({values},
+  return start("all-reduce", {values},
                [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) { return backend.allreduce(tensors); });
 }
 
@@ -98,7 +102,7 @@ void Group::all_reduce(const at::Tensor& values) const { start_all_reduce(values
 
 void Group::all_reduce_max(const at::Tensor& values) const {
   if (size() == 1) return;
-  start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  start("all-reduce", {values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
     return backend.allreduce(tensors, options);
@@ -126,9 +130,10 @@ Pending Group::start_all_gather_into(const at::Tensor& result, const at::Tensor&
     if (result.const_data_ptr() != part.const_data_ptr()) result.copy_(part.view_as(result));
     return {};
   }
-  return start({result.view({-1}), part.view({-1})}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
-    return backend._allgather_base(tensors[0], tensors[1]);
-  });
+  return start("all-gather", {result.view({-1}), part.view({-1})},
+               [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+                 return backend._allgather_base(tensors[0], tensors[1]);
+               });
 }
 
 at::Tensor Group::reduce_scatter(const at::Tensor& values) const {
@@ -152,16 +157,17 @@ Pending Group::start_reduce_scatter_into(const at::Tensor& part, const at::Tenso
     if (values.const_data_ptr() != part.const_data_ptr()) part.copy_(values.view_as(part));
     return {};
   }
-  return start({part.view({-1}), values.view({-1})}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
-    return backend._reduce_scatter_base(tensors[0], tensors[1]);
-  });
+  return start("reduce-scatter", {part.view({-1}), values.view({-1})},
+               [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+                 return backend._reduce_scatter_base(tensors[0], tensors[1]);
+               });
 }
 
 at::Tensor Group::all_to_all(const at::Tensor& values) const {
   if (size() == 1) return values;
   ESPALIER_CHECK(values.dim() > 0 && values.size(0) == size(), values.sizes(), " over ", size(), " ranks");
   const at::Tensor result = at::empty_like(values);
-  start({result, values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  start("all-to-all", {result, values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     std::vector<int64_t> equal_parts;
     return backend.alltoall_base(tensors[0], tensors[1], equal_parts, equal_parts);
   }).wait();
@@ -170,7 +176,7 @@ at::Tensor Group::all_to_all(const at::Tensor& values) const {
 
 void Group::broadcast(const at::Tensor& values, int64_t root) const {
   if (size() == 1) return;
-  start({values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  start("broadcast", {values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return backend.broadcast(tensors, options);
@@ -179,18 +185,18 @@ void Group::broadcast(const at::Tensor& values, int64_t root) const {
 
 void Group::barrier() const {
   if (size() == 1) return;
-  start({}, [&](c10d::Backend& backend, std::vector<at::Tensor>&) { return backend.barrier(); }).wait();
+  start("barrier", {}, [&](c10d::Backend& backend, std::vector<at::Tensor>&) { return backend.barrier(); }).wait();
 }
 
 Pending Group::start_send(const at::Tensor& values, int64_t peer, int tag) const {
-  return start({values.cpu()}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  return start("send", {values.cpu()}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     return backend.send(tensors, static_cast<int>(peer), tag);
   });
 }
 
 Pending Group::start_receive(const at::Tensor& values, int64_t peer, int tag) const {
   const at::Tensor host = values.is_cpu() ? values : at::empty(values.sizes(), values.scalar_type());
-  Pending pending = start({host}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  Pending pending = start("receive", {host}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     return backend.recv(tensors, static_cast<int>(peer), tag);
   });
   if (!values.is_cpu()) pending.deliver([values, host] { values.copy_(host); });

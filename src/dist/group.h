@@ -24,7 +24,7 @@ namespace espalier::dist {
 class Pending {
  public:
   Pending();  // nothing to wait for
-  Pending(std::string group, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep);
+  Pending(std::string group, const char* operation, c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep);
   ~Pending();
   Pending(Pending&&) noexcept;
   Pending& operator=(Pending&&) noexcept;
@@ -89,7 +89,7 @@ class Group {
 
  private:
   template <class Start>
-  Pending start(std::vector<at::Tensor> tensors, const Start& start) const;
+  Pending start(const char* operation, std::vector<at::Tensor> tensors, const Start& start) const;
 
   std::string name_;
   std::vector<int64_t> ranks_;

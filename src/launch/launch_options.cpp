@@ -27,6 +27,7 @@ struct LaunchFlags {
   std::string master_addr = "127.0.0.1", local_addr, line_prefix = "[${role_name}${local_rank}]:";
   int64_t node_rank = 0, max_restarts = 0, master_port = 29500;
   double monitor_interval = 0.1;
+  double hang_timeout = 5;
   std::optional<double> shutdown_timeout;
   bool standalone = false, module = false, no_python = false, page = false;
   std::string page_host = PageOptions{}.host;
@@ -63,6 +64,10 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.group("failures");
   table.add("--max-restarts", flags.max_restarts, "how often the whole group is started again").minimum(0).common();
   table.add("--monitor-interval", flags.monitor_interval, "seconds between looks at the ranks").minimum(0.001);
+  table
+      .add("--hang-timeout", flags.hang_timeout,
+           "least seconds without progress after which a stopped or sleeping rank is named and killed; 0: never")
+      .minimum(0);
   table
       .add("--shutdown-timeout", flags.shutdown_timeout,
            "seconds from SIGTERM to SIGKILL. Unset: 30 after a failure; a run that is told to stop may save as long as "
@@ -315,6 +320,7 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   options.local_address = flags.local_addr;
   options.max_restarts = flags.max_restarts;
   options.monitor_interval_seconds = flags.monitor_interval;
+  options.hang_timeout_seconds = flags.hang_timeout;
   options.shutdown_timeout_seconds = flags.shutdown_timeout;
   options.redirects = parse_stream_rule("--redirects", flags.redirects, problems);
   options.tee = parse_stream_rule("--tee", flags.tee, problems);

@@ -47,6 +47,7 @@ struct LaunchOptions {
   int master_port = 0;        // MASTER_PORT for programs that are not ours; 0: a free one
   int64_t max_restarts = 0;
   double monitor_interval_seconds = 0.1, join_timeout_seconds = 600, last_call_seconds = 30;
+  double hang_timeout_seconds = 5;                 // HangRules::shortest
   std::optional<double> shutdown_timeout_seconds;  // from a signal to SIGKILL; unset: see Launcher::patience()
   StreamRule redirects, tee;
   std::string log_dir;  // empty: a temporary folder

@@ -18,6 +18,7 @@
 #include "base/sha256.h"
 #include "launch/environment.h"
 #include "launch/error_file.h"
+#include "launch/hang_watch.h"
 #include "launch/internal/round_files.h"
 #include "launch/internal/signals.h"
 #include "launch/internal/socket.h"
@@ -97,7 +98,8 @@ class Launcher {
     }
   }
 
-  std::map<std::string, std::string> variables_of(const Round& round, int64_t local_rank) const {
+  std::map<std::string, std::string> variables_of(const Round& round, int64_t local_rank,
+                                                  const WhereaboutsBoard& board) const {
     std::map<std::string, std::string> variables = process_variables();
     const std::string rank = std::to_string(round.first_rank + local_rank), world = std::to_string(round.world_size);
     const Node& first = round.nodes.front();
@@ -124,6 +126,7 @@ class Launcher {
     for (const auto& [name, value] : own) variables[name] = value;
     if (program_.is_ours) {
       variables["ESPALIER_LAUNCH"] = "1";
+      variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;
     } else if (options_.num_local_ranks > 1) {
       variables.emplace("OMP_NUM_THREADS", "1");  // torchrun's way; our own ranks share the cores
@@ -131,13 +134,13 @@ class Launcher {
     return variables;
   }
 
-  std::vector<Worker> workers_of(const Round& round, OutputPump& pump) const {
+  std::vector<Worker> workers_of(const Round& round, OutputPump& pump, const WhereaboutsBoard& board) const {
     std::vector<Worker> workers;
     for (int64_t local_rank = 0; local_rank < options_.num_local_ranks; ++local_rank) {
       Worker worker;
       worker.rank = round.first_rank + local_rank, worker.local_rank = local_rank;
       worker.command = program_.command;
-      worker.variables = variables_of(round, local_rank);
+      worker.variables = variables_of(round, local_rank, board);
       worker.error_file = files_.error_file(round.number, local_rank);
       files_.open(round.number, worker, pump);
       workers.push_back(std::move(worker));
@@ -158,8 +161,12 @@ class Launcher {
   std::optional<int> run_round(const Round& round) {
     say_start(round);
     OutputPump pump;
-    WorkerGroup group(workers_of(round, pump));
-    const RoundOutcome outcome = watch(group);
+    const WhereaboutsBoard board(options_.num_local_ranks);
+    HangWatch hangs(
+        board, round.first_rank,
+        {.shortest = program_.is_ours ? options_.hang_timeout_seconds : 0, .has_all_ranks = round.nodes.size() == 1});
+    WorkerGroup group(workers_of(round, pump, board));
+    const RoundOutcome outcome = watch(group, hangs);
     if (outcome != RoundOutcome::kDone) stop(group);
     pump.finish();
     if (outcome == RoundOutcome::kDone) return 0;
@@ -169,12 +176,13 @@ class Launcher {
   }
 
   // Until the round is over, a rank fails here, or a signal has ended all ranks.
-  RoundOutcome watch(WorkerGroup& group) {
+  RoundOutcome watch(WorkerGroup& group, HangWatch& hangs) {
     bool reported = false;
     std::optional<Clock::time_point> deadline;
     while (true) {
       if (const auto signal = signals_.wait(options_.monitor_interval_seconds)) pass_on(*signal, group, deadline);
       group.reap();
+      if (const auto hang = hangs.look(group.pids())) end_hang(*hang, group, hangs.run_folder());
       if (group.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
       if (group.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
         deadline = Clock::now() +
@@ -189,6 +197,18 @@ class Launcher {
       if (deadline && Clock::now() >= *deadline) return RoundOutcome::kFailed;
       if (ending_signal_ != 0) say_who_is_awaited(group);
     }
+  }
+
+  // The rank that the others wait for is killed: they hear of it at once, where they would wait for many minutes.
+  void end_hang(const Hang& hang, WorkerGroup& group, const std::string& run_folder) const {
+    const std::string what = hang.is_suspended
+                                 ? concat("all ranks on this machine are stopped: ", hang.text,
+                                          ". Waiting for SIGCONT; SIGTERM twice more within two seconds ends the run.")
+                                 : concat("the run hangs: ", hang.text);
+    log_warning(what);
+    if (program_.on_hang) program_.on_hang(what, run_folder);
+    if (hang.is_suspended) return;
+    for (const size_t culprit : hang.culprits) group.end_hung(culprit, what);
   }
 
   void say_who_is_awaited(const WorkerGroup& group) {

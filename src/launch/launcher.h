@@ -1,6 +1,7 @@
 // espalier launch: starts the ranks of this machine, watches them, and starts the whole group again when one fails.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct RankProgram {
   std::string name;  // in reports: "espalier train gpt"
   bool is_ours =
       true;  // meets in the launcher's rendezvous store; another program gets a free MASTER_PORT for one of its own
+  // Told of a rank that hangs, and where the run keeps its records (empty: nowhere). May be empty.
+  std::function<void(const std::string& what, const std::string& run_folder)> on_hang;
 };
 
 // Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the

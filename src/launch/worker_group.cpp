@@ -132,7 +132,7 @@ void WorkerGroup::start(size_t index) {
   const pid_t pid = fork();
   if (pid == 0) child.run();
   if (pid < 0) throw UserError(concat("cannot start rank ", worker.rank, ": ", std::strerror(errno)));
-  processes_[index] = {pid, true, 0};
+  processes_[index] = {pid, true, 0, ""};
   writer.reset();
   int reason = 0;
   if (read(reader.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason))
@@ -162,6 +162,7 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   failure.time = now_seconds();
+  failure.message = processes_[index].hung;
   if (const auto error = read_error_file(worker.error_file)) {
     failure.error_file = worker.error_file;
     failure.message = error->message;
@@ -190,6 +191,19 @@ bool WorkerGroup::all_well() const {
 void WorkerGroup::send(int signal) const {
   for (const Process& process : processes_)
     if (process.running) kill(-process.pid, signal);
+}
+
+std::vector<pid_t> WorkerGroup::pids() const {
+  std::vector<pid_t> pids;
+  for (const Process& process : processes_) pids.push_back(process.running ? process.pid : -1);
+  return pids;
+}
+
+void WorkerGroup::end_hung(size_t index, const std::string& why) {
+  Process& process = processes_.at(index);
+  if (!process.running) return;
+  process.hung = why;
+  kill(-process.pid, SIGKILL);
 }
 
 void WorkerGroup::stop(int signal, double patience_seconds) {

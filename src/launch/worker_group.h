@@ -45,6 +45,10 @@ class WorkerGroup {
   bool all_well() const;
 
   void send(int signal) const;  // to every rank that runs
+  // By index, -1 for those that have ended.
+  std::vector<pid_t> pids() const;
+  // Kills this rank, which then counts as failed with this message.
+  void end_hung(size_t index, const std::string& why);
   // Sends `signal`, waits at most that long and kills the rest, then everything in the ranks' sessions.
   void stop(int signal, double patience_seconds);
 
@@ -53,6 +57,7 @@ class WorkerGroup {
     pid_t pid = -1;
     bool running = false;
     int status = 0;
+    std::string hung;  // why it was killed
   };
   void start(size_t index);
   void note_end(size_t index, pid_t pid, int status);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 
 namespace espalier::pipeline {
 namespace {
@@ -73,6 +74,7 @@ struct Runner::Step {
       expect(schedule[at]);
       if (at + 1 < schedule.size()) expect(schedule[at + 1]);
       const Action& action = schedule[at];
+      note_progress(action.micro_batch);
       switch (action.kind) {
         case Action::Kind::kForward: forward(action); break;
         case Action::Kind::kBackward: backward(action, factor); break;

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "base/stop_signals.h"
+#include "base/whereabouts.h"
 #include "train/evaluate.h"
 
 namespace espalier::train {
@@ -41,6 +42,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   const std::vector<Loader>& loaders = valid ? job_.valid_loaders() : job_.test_loaders();
   if (loaders.empty()) return;
   set_awaited(concat("the evaluation at ", when));
+  set_phase(RunPhase::kEvaluate, job_.trainer().position().step);
   RunPosition& run = job_.trainer().position();
   Evaluation what{.first_sample = 0,
                   .num_iterations = job_.config().data.eval_iters,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
+#include "base/whereabouts.h"
 #include "report/run_log.h"
 #include "train/evaluations.h"
 #include "train/finite_check.h"
@@ -152,6 +153,7 @@ void Loop::train_step() {
   const int64_t next = position().step + 1;
   set_awaited(concat("step ", next, " of ", config_.training.num_steps,
                      config_.checkpoint.save.empty() ? "" : ", and its checkpoint"));
+  set_phase(RunPhase::kTrain, next);
   for (Observer* observer : observers_) observer->before_step(next);
   const report::StepReport report = job_.trainer().step();
   for (Observer* observer : observers_) observer->after_step(report);
@@ -168,6 +170,7 @@ void Loop::end() {
   evaluations_.after_training();
   saving_.save_at_end();
   if (!was_over_) log_.event("end", position().step, "all steps done");
+  set_phase(RunPhase::kExit, position().step);
   for (Observer* observer : observers_) observer->at_end();
 }
 
@@ -235,6 +238,7 @@ void Loop::stop(const std::string& reason) {
 }
 
 void Loop::save() {
+  set_phase(RunPhase::kSave, position().step);
   // The other way round: a rank that differs from its copies is named, or mended, before its numbers are judged.
   for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer) (*observer)->before_save();
   saving_.save();
@@ -252,9 +256,11 @@ void run(const config::RunConfig& config, const OptionTable& table, const std::s
     log_warning("there is no --save: what is learnt is lost when the run ends");
   const StopSignals signals;
   set_awaited("tokenizer, data and model, before the first step");
+  set_phase(RunPhase::kLoad, 0);
   const Clock::time_point start = Clock::now();
   Job job(config, table, grid);
   // The run is one from here on: its folder stays, and records are written into it.
+  note_run_folder(config.checkpoint.save);
   if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
   Loop loop(job, table, start);
   try {

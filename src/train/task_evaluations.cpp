@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
+#include "base/whereabouts.h"
 #include "launch/environment.h"
 #include "store/run_folder.h"
 
@@ -136,6 +137,7 @@ void TaskEvaluations::at_end() {
   if (job_.grid().rank != 0 || job_.config().data.eval_tasks.empty()) return;
   const StopSignals signals;
   set_awaited("the tasks of --eval-tasks, asked of the last checkpoint; the checkpoint itself is saved");
+  const WaitsFor waits(Waiting::kOthers, "the tasks", "--eval-tasks");
   for (bool last = false; !signals.received();) {
     poll();
     if (running_ == nullptr) {

@@ -1,0 +1,195 @@
+#include "launch/hang_watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "base/format.h"
+#include "launch/internal/host.h"
+#include "launch/internal/number.h"
+
+namespace espalier::launch {
+namespace {
+
+constexpr double kBetweenLooks = 0.25, kAsleepElsewhere = 15, kDisk = 60, kAllWait = 30;
+constexpr int64_t kStretchesToKnow = 100;
+// After a pause of the launcher itself (the machine was suspended) the ranks get all their time again.
+constexpr double kOwnPause = 2;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct ProcessState {
+  char state = 'X';
+  uint64_t cpu_ticks = 0;
+};
+
+// The fields after the name: state, ..., user and system time 12 and 13 of them.
+std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
+  std::ifstream file(stat);
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
+  if (fields.size() < 13) return std::nullopt;
+  return ProcessState{
+      .state = fields[0][0],
+      .cpu_ticks = static_cast<uint64_t>(parse_whole(fields[11]).value_or(0) + parse_whole(fields[12]).value_or(0))};
+}
+
+// Of the process; 'D' if any thread of it waits for a disk.
+ProcessState state_of(pid_t pid) {
+  const std::filesystem::path process = concat("/proc/", pid);
+  ProcessState state = read_state(process / "stat").value_or(ProcessState{});
+  if (state.state == 'T' || state.state == 't') return {'T', state.cpu_ticks};
+  std::error_code error;
+  for (std::filesystem::directory_iterator task(process / "task", error), last; !error && task != last;
+       task.increment(error))
+    if (const auto thread = read_state(task->path() / "stat"); thread && thread->state == 'D') state.state = 'D';
+  return state;
+}
+
+// How long this rank may go without a sign of progress.
+double bound_of(const RankSight& rank, const HangRules& rules) {
+  const Sight& sight = rank.sight;
+  const double usual = 5 * sight.percentile_99, longest = 3 * sight.longest;
+  if (rank.state == 'T') return std::max(rules.shortest, usual);
+  if (sight.waiting == Waiting::kPeers) return std::max({kAllWait, rules.shortest, usual, longest});
+  if (rank.state == 'D') return std::max({kDisk, rules.shortest, usual, longest});
+  const bool is_asleep = rank.seconds_without_cpu >= std::min(rules.shortest, 5.0);
+  if (!is_asleep)
+    return sight.num_stretches < kStretchesToKnow ? std::numeric_limits<double>::infinity()
+                                                  : std::max({kDisk, rules.shortest, usual, longest});
+  const bool works = sight.phase == RunPhase::kTrain || sight.phase == RunPhase::kEvaluate;
+  return std::max({works ? 0 : kAsleepElsewhere, rules.shortest, usual});
+}
+
+const char* state_in_words(const RankSight& rank) {
+  if (rank.state == 'T') return "is stopped (SIGSTOP, or a debugger)";
+  if (rank.sight.waiting == Waiting::kPeers) return "waits for a rank that waits as well";
+  if (rank.state == 'D') return "waits for a disk or a file system";
+  return rank.seconds_without_cpu > 1 ? "sleeps" : "computes without progress";
+}
+
+std::string place_in_words(const Sight& sight) {
+  if (!sight.is_open) return "before it began";
+  std::string text = concat("in phase ", to_string(sight.phase));
+  if (sight.step > 0) text += concat(", step ", format_count(sight.step));
+  if (sight.micro_batch >= 0) text += concat(", micro-batch ", sight.micro_batch);
+  if (sight.waiting != Waiting::kNothing) text += concat(", ", sight.waits_for);
+  return text;
+}
+
+std::string ranks_in_words(const std::vector<int64_t>& ranks) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> texts;
+  for (size_t at = 0; at < std::min(kShown, ranks.size()); ++at) texts.push_back(std::to_string(ranks[at]));
+  if (ranks.size() > kShown) texts.push_back(concat("and ", ranks.size() - kShown, " more"));
+  return concat(ranks.size() == 1 ? "rank " : "ranks ", join(texts, ", "));
+}
+
+// What the others wait for: a line for each operation, with its ranks.
+std::string waiters_in_words(const std::vector<RankSight>& ranks, const std::vector<size_t>& culprits) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> by_operation;
+  for (size_t at = 0; at < ranks.size(); ++at) {
+    const bool is_culprit = std::find(culprits.begin(), culprits.end(), at) != culprits.end();
+    if (is_culprit || ranks[at].pid < 0 || ranks[at].sight.waiting != Waiting::kPeers) continue;
+    const std::string& operation = ranks[at].sight.waits_for;
+    auto found = std::find_if(by_operation.begin(), by_operation.end(),
+                              [&](const auto& entry) { return entry.first == operation; });
+    if (found == by_operation.end()) found = by_operation.insert(by_operation.end(), {operation, {}});
+    found->second.push_back(ranks[at].rank);
+  }
+  std::string text;
+  for (const auto& [operation, waiting] : by_operation)
+    text += concat("; ", ranks_in_words(waiting), waiting.size() == 1 ? " waits" : " wait", " in ", operation);
+  return text;
+}
+
+std::string in_words(const RankSight& rank) {
+  return concat("rank ", rank.rank, " (process ", rank.pid, " on ", internal::host_name(), ") ", state_in_words(rank),
+                " ", place_in_words(rank.sight), ", for ", format_printf("%.1f", rank.seconds_still), " s");
+}
+
+std::vector<size_t> least_advanced(const std::vector<RankSight>& ranks) {
+  std::vector<size_t> least;
+  const auto place = [&](size_t at) { return std::pair(ranks[at].sight.step, ranks[at].sight.progress); };
+  for (size_t at = 0; at < ranks.size(); ++at) {
+    if (!least.empty() && place(at) > place(least.front())) continue;
+    if (!least.empty() && place(at) < place(least.front())) least.clear();
+    least.push_back(at);
+  }
+  return least;
+}
+
+}  // namespace
+
+std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRules& rules) {
+  if (rules.shortest <= 0) return std::nullopt;
+  Hang hang;
+  size_t num_running = 0, num_stopped = 0, num_waiting = 0, num_late = 0;
+  for (size_t at = 0; at < ranks.size(); ++at) {
+    const RankSight& rank = ranks[at];
+    if (rank.pid < 0) continue;
+    ++num_running;
+    const bool is_late = rank.seconds_still >= bound_of(rank, rules);
+    num_stopped += rank.state == 'T';
+    if (rank.sight.waiting == Waiting::kPeers && rank.state != 'T') {
+      ++num_waiting;
+      num_late += is_late;
+    } else if (is_late && rank.sight.waiting != Waiting::kOthers) {
+      hang.culprits.push_back(at);
+    }
+  }
+  hang.is_suspended = num_running > 0 && num_stopped == num_running && hang.culprits.size() == num_running;
+  if (num_stopped == num_running && !hang.is_suspended) return std::nullopt;  // soon all of them will be late
+  if (hang.culprits.empty() && rules.has_all_ranks && num_running > 1 && num_waiting == ranks.size() &&
+      num_late == num_waiting)
+    hang.culprits = least_advanced(ranks);
+  if (hang.culprits.empty()) return std::nullopt;
+  for (const size_t culprit : hang.culprits) hang.text += (hang.text.empty() ? "" : "; ") + in_words(ranks[culprit]);
+  hang.text += waiters_in_words(ranks, hang.culprits);
+  return hang;
+}
+
+HangWatch::HangWatch(const WhereaboutsBoard& board, int64_t first_rank, const HangRules& rules)
+    : board_(board), first_rank_(first_rank), rules_(rules) {}
+
+std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids) {
+  const double now = now_seconds();
+  if (rules_.shortest <= 0 || now - last_look_ < kBetweenLooks) return std::nullopt;
+  if (last_look_ < 0 || now - last_look_ > kOwnPause) memories_.clear();
+  last_look_ = now;
+  if (memories_.empty())
+    memories_.assign(pids.size(), {.progress = 0, .progress_at = now, .cpu_at = now, .cpu_ticks = 0});
+  std::vector<RankSight> ranks(pids.size());
+  for (size_t at = 0; at < pids.size(); ++at) {
+    RankSight& rank = ranks[at];
+    rank.rank = first_rank_ + static_cast<int64_t>(at);
+    rank.pid = pids[at];
+    if (rank.pid < 0) continue;
+    rank.sight = board_.sight(static_cast<int64_t>(at));
+    Memory& memory = memories_[at];
+    if (rank.sight.progress != memory.progress) {
+      memory = {.progress = rank.sight.progress, .progress_at = now, .cpu_at = now, .cpu_ticks = memory.cpu_ticks};
+      continue;
+    }
+    const ProcessState state = state_of(rank.pid);
+    if (state.cpu_ticks != memory.cpu_ticks) memory.cpu_ticks = state.cpu_ticks, memory.cpu_at = now;
+    rank.state = state.state;
+    rank.seconds_still = now - memory.progress_at;
+    rank.seconds_without_cpu = now - memory.cpu_at;
+  }
+  std::optional<Hang> hang = find_hang(ranks, rules_);
+  if (!hang) said_suspended_ = false;
+  if (hang && hang->is_suspended && std::exchange(said_suspended_, true)) return std::nullopt;
+  return hang;
+}
+
+std::string HangWatch::run_folder() const { return board_.sight(0).folder; }
+
+}  // namespace espalier::launch

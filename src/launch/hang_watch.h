@@ -1,0 +1,71 @@
+// Finds the rank that a run hangs at, from what the ranks say of themselves (base/whereabouts.h) and what the kernel
+// says of their processes.
+//
+// Ranks that wait for others are not at fault. Of those that do not wait:
+//   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress)
+//   asleep without a disk's doing, and no processor time used: the same while training or evaluating, else 15 s or so
+//   waiting for a disk or a file system: max(60 s, 5 x the 99th percentile, 3 x the longest stretch so far)
+//   busy: the same, once a hundred stretches are known; never before
+// If all ranks of the run are here and each waits for another, those that have come least far are at fault, after
+// max(30 s, 5 x, 3 x). Where every rank here is stopped, somebody has suspended the run: that is said, once, and
+// nothing is ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/whereabouts.h"
+
+namespace espalier::launch {
+
+struct RankSight {
+  int64_t rank = 0;
+  pid_t pid = -1;  // -1: it has ended
+  Sight sight;
+  char state = 'R';                // of the process, as in /proc; 'T' stopped, 'D' any thread waits for a disk
+  double seconds_still = 0;        // since it made progress; also before it opened its slot
+  double seconds_without_cpu = 0;  // all of its threads
+};
+
+struct Hang {
+  std::vector<size_t> culprits;  // indices into the sights
+  std::string text;              // names rank, process, what it was doing, and who waits for it
+  bool is_suspended = false;     // all ranks here are stopped
+};
+
+struct HangRules {
+  double shortest = 5;        // seconds; 0: nothing is ever found
+  bool has_all_ranks = true;  // no other machine takes part
+};
+
+// Pure: what these sights mean.
+std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRules& rules);
+
+// Looks at the ranks of one round again and again. One thread.
+class HangWatch {
+ public:
+  HangWatch(const WhereaboutsBoard& board, int64_t first_rank, const HangRules& rules);
+  // `pids` by local rank, -1 for those that have ended. Does its work once a quarter of a second at most.
+  std::optional<Hang> look(const std::vector<pid_t>& pids);
+  // Where the run keeps its records; empty while it is not known.
+  std::string run_folder() const;
+
+ private:
+  struct Memory {  // of a rank
+    uint64_t progress = 0;
+    double progress_at = 0, cpu_at = 0;
+    uint64_t cpu_ticks = 0;
+  };
+  const WhereaboutsBoard& board_;
+  int64_t first_rank_;
+  HangRules rules_;
+  std::vector<Memory> memories_;
+  double last_look_ = -1;
+  bool said_suspended_ = false;
+};
+
+}  // namespace espalier::launch

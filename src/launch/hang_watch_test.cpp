@@ -1,0 +1,203 @@
+#include "launch/hang_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+namespace espalier::launch {
+namespace hang_watch_test {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A rank that trains, with 1,000 stretches of about 0.1 s behind it.
+RankSight training(int64_t rank) {
+  RankSight sight;
+  sight.rank = rank;
+  sight.pid = 100 + static_cast<pid_t>(rank);
+  sight.state = 'R';
+  sight.sight = {.is_open = true,
+                 .phase = RunPhase::kTrain,
+                 .step = 17,
+                 .micro_batch = 2,
+                 .waiting = Waiting::kNothing,
+                 .waits_for = "",
+                 .progress = 1000,
+                 .seconds_since = 0,
+                 .folder = "",
+                 .num_stretches = 1000,
+                 .percentile_99 = 0.131,
+                 .longest = 0.4};
+  return sight;
+}
+
+RankSight waiting(int64_t rank, double seconds) {
+  RankSight sight = training(rank);
+  sight.sight.waiting = Waiting::kPeers;
+  sight.sight.waits_for = "all-reduce of data";
+  sight.state = 'S';
+  sight.seconds_still = sight.seconds_without_cpu = seconds;
+  return sight;
+}
+
+RankSight still(int64_t rank, char state, double seconds, double without_cpu) {
+  RankSight sight = training(rank);
+  sight.state = state;
+  sight.seconds_still = seconds;
+  sight.seconds_without_cpu = without_cpu;
+  return sight;
+}
+
+TEST(HangWatch, NamesTheStoppedRankAndWhoWaitsForIt) {
+  const std::vector<RankSight> ranks = {waiting(0, 5), waiting(1, 5.1), still(2, 'T', 5.2, 5.2), waiting(3, 4.9)};
+  const auto hang = find_hang(ranks, {});
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->culprits, std::vector<size_t>{2});
+  EXPECT_FALSE(hang->is_suspended);
+  EXPECT_THAT(hang->text, HasSubstr("rank 2 (process 102 on "));
+  EXPECT_THAT(hang->text, HasSubstr("is stopped (SIGSTOP, or a debugger) in phase train, step 17, micro-batch 2"));
+  EXPECT_THAT(hang->text, HasSubstr("ranks 0, 1, 3 wait in all-reduce of data"));
+}
+
+TEST(HangWatch, WaitsForTheTimeThatIsDue) {
+  EXPECT_FALSE(find_hang({waiting(0, 4.8), still(1, 'T', 4.9, 4.9)}, {}));
+  EXPECT_FALSE(find_hang({waiting(0, 9), still(1, 'T', 9, 9)}, {.shortest = 10, .has_all_ranks = true}));
+  EXPECT_FALSE(find_hang({waiting(0, 900), still(1, 'T', 900, 900)}, {.shortest = 0, .has_all_ranks = true}));
+  RankSight slow = still(1, 'T', 20, 20);
+  slow.sight.percentile_99 = 4.2;  // its stretches are long: 5 x that
+  EXPECT_FALSE(find_hang({waiting(0, 20), slow}, {}));
+  slow.seconds_still = 21.1;
+  EXPECT_TRUE(find_hang({waiting(0, 20), slow}, {}));
+}
+
+TEST(HangWatch, ASleeperIsFoundSoonWhileTrainingAndLaterElsewhere) {
+  EXPECT_TRUE(find_hang({waiting(0, 6), still(1, 'S', 6, 5.5)}, {}));
+  RankSight loading = still(1, 'S', 14, 14);
+  loading.sight.phase = RunPhase::kLoad;
+  EXPECT_FALSE(find_hang({waiting(0, 14), loading}, {}));
+  loading.seconds_still = loading.seconds_without_cpu = 15.1;
+  EXPECT_TRUE(find_hang({waiting(0, 14), loading}, {}));
+}
+
+TEST(HangWatch, ABusyRankAndADiskHaveLongTimes) {
+  EXPECT_FALSE(find_hang({waiting(0, 29), still(1, 'R', 59, 0.1)}, {}));
+  EXPECT_TRUE(find_hang({waiting(0, 61), still(1, 'R', 61, 0.1)}, {}));
+  RankSight young = still(1, 'R', 3000, 0.1);
+  young.sight.num_stretches = 40;  // the first step may take as long as it likes
+  EXPECT_FALSE(find_hang({waiting(0, 3000), young}, {}));
+  RankSight saving = still(1, 'D', 299, 299);
+  saving.sight.longest = 100;
+  EXPECT_FALSE(find_hang({waiting(0, 299), saving}, {}));
+  saving.seconds_still = 301;
+  EXPECT_TRUE(find_hang({waiting(0, 301), saving}, {}));
+}
+
+TEST(HangWatch, WhoWaitsForSomethingElseIsNotAtFault) {
+  RankSight other = waiting(1, 5000);
+  other.sight.waiting = Waiting::kOthers;
+  EXPECT_FALSE(find_hang({waiting(0, 5000), other}, {}));
+}
+
+TEST(HangWatch, WhereAllWaitTheOneThatHasComeLeastFarIsNamed) {
+  std::vector<RankSight> ranks = {waiting(0, 31), waiting(1, 31), waiting(2, 31)};
+  ranks[1].sight.progress = 990;
+  ranks[1].sight.waits_for = "broadcast of tensor";
+  const auto hang = find_hang(ranks, {});
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->culprits, std::vector<size_t>{1});
+  EXPECT_THAT(hang->text, HasSubstr("waits for a rank that waits as well in phase train, step 17, micro-batch 2, "
+                                    "broadcast of tensor"));
+  ranks[2].seconds_still = 29;
+  EXPECT_FALSE(find_hang(ranks, {}));
+  ranks[2].seconds_still = 31;
+  EXPECT_FALSE(find_hang(ranks, {.shortest = 5, .has_all_ranks = false})) << "the culprit is elsewhere";
+}
+
+TEST(HangWatch, ARunThatSomebodySuspendedIsLeftAlone) {
+  const auto hang = find_hang({still(0, 'T', 6, 6), still(1, 'T', 6, 6)}, {});
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->is_suspended);
+  EXPECT_FALSE(find_hang({still(0, 'T', 6, 6), still(1, 'T', 4, 4)}, {}));
+}
+
+TEST(HangWatch, RanksThatHaveEndedAreNotLookedAt) {
+  RankSight gone = still(1, 'T', 100, 100);
+  gone.pid = -1;
+  EXPECT_FALSE(find_hang({waiting(0, 100), gone}, {.shortest = 5, .has_all_ranks = false}));
+}
+
+// A healthy run: stretches of any length up to their longest, waits, sleeps of scheduling; nothing is ever found.
+TEST(HangWatch, AMillionHealthyLooksFindNothing) {
+  std::mt19937 generator(3);
+  std::uniform_real_distribution<double> share(0, 1);
+  for (int look = 0; look < 1'000'000; ++look) {
+    std::vector<RankSight> ranks;
+    const double p99 = 0.001 * std::pow(10.0, 4 * share(generator));  // 1 ms to 10 s
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const double seconds = share(generator) * std::max(p99, 4.9);
+      ranks.push_back(share(generator) < 0.5
+                          ? waiting(rank, seconds)
+                          : still(rank, "RSD"[generator() % 3], seconds, share(generator) * seconds));
+      ranks.back().sight.percentile_99 = p99, ranks.back().sight.longest = 1.2 * p99;
+    }
+    ASSERT_FALSE(find_hang(ranks, {})) << look;
+  }
+}
+
+// Real processes: one that works, one that waits for it, one that is stopped.
+TEST(HangWatch, SeesAStoppedProcess) {
+  const WhereaboutsBoard board(2);
+  std::vector<pid_t> pids;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const std::string variable = board.variable(rank);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      setenv(kWhereaboutsVariable, variable.c_str(), 1);
+      open_whereabouts();
+      note_run_folder("/runs/here");
+      set_phase(RunPhase::kEvaluate, 3);
+      for (int i = 0; i < 6000; ++i) {
+        note_progress(1);
+        if (rank == 1 && i > 20) {
+          const WaitsFor waits(Waiting::kPeers, "barrier", "world");
+          std::this_thread::sleep_for(std::chrono::seconds(60));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      _exit(0);
+    }
+    pids.push_back(pid);
+  }
+  HangWatch watch(board, 6, {.shortest = 1, .has_all_ranks = true});
+  std::optional<Hang> hang;
+  const auto look_for = [&](double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (!hang && std::chrono::steady_clock::now() < end) {
+      hang = watch.look(pids);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  };
+  look_for(2);
+  EXPECT_FALSE(hang);
+  kill(pids[0], SIGSTOP);
+  look_for(60);
+  for (const pid_t pid : pids) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->culprits, std::vector<size_t>{0});
+  EXPECT_THAT(hang->text, HasSubstr("rank 6 (process "));
+  EXPECT_THAT(hang->text, HasSubstr("in phase evaluate, step 3, micro-batch 1"));
+  EXPECT_THAT(hang->text, HasSubstr("rank 7 waits in barrier of world"));
+  EXPECT_EQ(watch.run_folder(), "/runs/here");
+}
+
+}  // namespace hang_watch_test
+}  // namespace espalier::launch
