@@ -22,6 +22,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"report", {"base"}},
     {"web", {"base"}},
     {"data", {"base", "text"}},
+    {"curate", {"data"}},
     {"eval", {"data"}},
     {"plan", {"spec"}},
     {"config", {"spec", "data", "text", "store", "plan", "report"}},
@@ -87,7 +88,7 @@ TEST(Layering, LibrariesIncludeOnlyWhatTheTableAllows) {
 
 TEST(Layering, LibrariesWithoutTorchNameNoTorchHeader) {
   const std::regex torch_header(R"re(^\s*#\s*include\s+<(ATen|c10|torch)/)re");
-  for (const std::string library : {"base", "launch", "text", "spec", "store", "report", "data", "eval", "plan",
+  for (const std::string library : {"base", "launch", "text", "spec", "store", "report", "data", "curate", "eval", "plan",
                                     "config", "families", "convert", "serve"})
     for_each_source("src/" + library, [&](const fs::path& path) {
       std::ifstream file(path);
