@@ -115,6 +115,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"tokenizer", "text to ids and back, what a tokenizer is, and a new one from text", tokenizer_main,
        tokenizer_commands},
+      {"curate", "raw text to the documents of a training mix: clean, filter, deduplicate", curate_main,
+       curate_commands},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
       {"data", "look into token files, check and merge them", data_main, data_commands},
       {"train", "train a model: train gpt OPTIONS", train_main, model_families},

@@ -30,7 +30,7 @@ void add_input_rows(OptionTable& table, PreprocessRequest& request) {
   table.group("input");
   table
       .add("--input", request.work.inputs,
-           "JSONL files, plain or compressed with gzip, zstd or xz; - is standard input")
+           "JSONL files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
       .value_name("FILE")
       .required();
   table.add("--json-keys", request.work.json_keys, "keys whose texts are taken; each gives token files of its own")

@@ -35,7 +35,7 @@ struct TrainRequest {
 void add_rows(OptionTable& table, TrainRequest& request) {
   table.allow_prefixes();
   table.group("input");
-  table.add("--input", request.inputs, "files, plain or compressed with gzip, zstd or xz; - is standard input")
+  table.add("--input", request.inputs, "files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
       .value_name("FILE")
       .required();
   table.add("--json-key", request.json_key, "key of the text in each line of JSON").value_name("KEY");

@@ -15,8 +15,8 @@
 //    ...
 //
 // and a row in the list of its folder (step_kinds.cpp joins these lists). The command line and recipes both come from
-// the rows of options: `espalier curate step short-texts --least 100` and, in a recipe, `[[steps]] name = "short-texts"`
-// with `least = 100`.
+// the rows of options: `espalier curate step short-texts --least 100` and, in a recipe, `[[steps]] name =
+// "short-texts"` with `least = 100`.
 //
 // The result depends on the documents and their order only, never on threads, shards or restarts.
 #pragma once

@@ -1,5 +1,6 @@
 #include "data/input_stream.h"
 
+#include <bzlib.h>
 #include <fcntl.h>
 #include <lzma.h>
 #include <unistd.h>
@@ -99,7 +100,7 @@ class PlainInput : public InputStream {
   std::unique_ptr<RawInput> raw_;
 };
 
-// What the three decoders share: a buffer of compressed bytes and the reports.
+// What the decoders share: a buffer of compressed bytes and the reports.
 class CompressedInput : public InputStream {
  public:
   CompressedInput(std::unique_ptr<RawInput> raw, const char* format)
@@ -262,12 +263,58 @@ class XzInput : public CompressedInput {
   bool at_end_ = false, finished_ = false;
 };
 
-enum class Format { kPlain, kGzip, kZstd, kXz };
+class Bzip2Input : public CompressedInput {
+ public:
+  explicit Bzip2Input(std::unique_ptr<RawInput> raw) : CompressedInput(std::move(raw), "bzip2") { begin_stream(); }
+  ~Bzip2Input() override { BZ2_bzDecompressEnd(&stream_); }
+
+  size_t read(char* bytes, size_t capacity) override {
+    stream_.next_out = bytes;
+    stream_.avail_out = static_cast<unsigned>(std::min<size_t>(capacity, 1u << 30));
+    const unsigned wanted = stream_.avail_out;
+    while (stream_.avail_out == wanted) {
+      // Output that did not fit last time is still inside the decoder and needs no new input.
+      if (stream_.avail_in == 0 && !output_pending_ && !take_more()) {
+        if (inside_stream_) fail_truncated();
+        return 0;
+      }
+      // Streams may be strung together (pbzip2, multistream dumps of wikis).
+      if (!inside_stream_) {
+        BZ2_bzDecompressEnd(&stream_);
+        begin_stream();
+      }
+      const int status = BZ2_bzDecompress(&stream_);
+      inside_stream_ = status != BZ_STREAM_END;
+      output_pending_ = inside_stream_ && stream_.avail_out == 0;
+      if (status == BZ_MEM_ERROR) throw std::bad_alloc();
+      if (status != BZ_OK && status != BZ_STREAM_END) fail_damaged(stream_.avail_in);
+    }
+    return wanted - stream_.avail_out;
+  }
+
+ private:
+  // Keeps what is left of input and output.
+  void begin_stream() {
+    if (BZ2_bzDecompressInit(&stream_, /*verbosity=*/0, /*small=*/0) != BZ_OK) throw std::bad_alloc();
+    inside_stream_ = true;
+  }
+  bool take_more() {
+    const std::string_view more = refill();
+    stream_.next_in = const_cast<char*>(more.data());
+    stream_.avail_in = static_cast<unsigned>(more.size());
+    return !more.empty();
+  }
+
+  bz_stream stream_{};
+  bool inside_stream_ = false, output_pending_ = false;
+};
+
+enum class Format { kPlain, kGzip, kZstd, kXz, kBzip2 };
 
 Format format_of(std::string_view magic, const std::string& name) {
   const auto refuse = [&name](const char* what) {
     throw UserError(
-        concat("'", name, "' is a ", what, " file; JSONL is read plain or compressed with gzip, zstd or xz."),
+        concat("'", name, "' is a ", what, " file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2."),
         ExitCode::kBadData);
   };
   if (magic.starts_with("\x1f\x8b")) return Format::kGzip;
@@ -278,7 +325,7 @@ Format format_of(std::string_view magic, const std::string& name) {
                                          "7zXZ\0",
                                          6)))
     return Format::kXz;
-  if (magic.starts_with("BZh")) refuse("bzip2");
+  if (magic.starts_with("BZh") && magic.size() > 3 && magic[3] >= '1' && magic[3] <= '9') return Format::kBzip2;
   if (magic.starts_with("PK\x03\x04")) refuse("zip");
   if (magic.starts_with("PAR1")) refuse("Parquet");
   return Format::kPlain;
@@ -294,6 +341,7 @@ std::unique_ptr<InputStream> open_input(const std::string& path) {
     case Format::kGzip: return std::make_unique<GzipInput>(std::move(raw));
     case Format::kZstd: return std::make_unique<ZstdInput>(std::move(raw));
     case Format::kXz: return std::make_unique<XzInput>(std::move(raw));
+    case Format::kBzip2: return std::make_unique<Bzip2Input>(std::move(raw));
     case Format::kPlain: break;
   }
   return std::make_unique<PlainInput>(std::move(raw));

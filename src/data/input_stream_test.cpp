@@ -10,6 +10,7 @@
 namespace espalier::data {
 namespace {
 
+using test_files::bzip2ed;
 using test_files::error_of;
 using test_files::gzipped;
 using test_files::TestFolder;
@@ -41,7 +42,8 @@ TEST(InputStream, UnpacksWhatTheFirstBytesTell) {
   write_text(folder / "gzip", gzipped(text));
   write_text(folder / "zstd", zstandard(text));
   write_text(folder / "xz", xzipped(text));
-  for (const char* name : {"plain.gz", "gzip", "zstd", "xz"})
+  write_text(folder / "bzip2", bzip2ed(text));
+  for (const char* name : {"plain.gz", "gzip", "zstd", "xz", "bzip2"})
     for (const size_t capacity : {size_t{333}, size_t{1} << 20})
       EXPECT_TRUE(read_all(folder / name, capacity) == text) << name;
   EXPECT_FALSE(is_compressed(folder / "plain.gz"));
@@ -54,7 +56,9 @@ TEST(InputStream, ReadsFilesStrungTogether) {
   write_text(folder / "zstd", zstandard("one\n") + zstandard("") + zstandard("two\n"));
   write_text(folder / "skippable", std::string("\x50\x2a\x4d\x18\3\0\0\0abc", 11) + zstandard("one\ntwo\n"));
   write_text(folder / "xz", xzipped("one\n") + xzipped("two\n"));
-  for (const char* name : {"gzip", "zstd", "skippable", "xz"}) EXPECT_EQ(read_all(folder / name), "one\ntwo\n") << name;
+  write_text(folder / "bzip2", bzip2ed("one\n") + bzip2ed("") + bzip2ed("two\n"));
+  for (const char* name : {"gzip", "zstd", "skippable", "xz", "bzip2"})
+    EXPECT_EQ(read_all(folder / name), "one\ntwo\n") << name;
 }
 
 TEST(InputStream, ReadsShortAndEmptyFiles) {
@@ -71,7 +75,7 @@ TEST(InputStream, SaysWhereACompressedFileIsCutOff) {
   TestFolder folder;
   const std::string text = sample_text();
   for (const auto& [name, packed] :
-       {std::pair{"gzip", gzipped(text)}, {"zstd", zstandard(text)}, {"xz", xzipped(text)}}) {
+       {std::pair{"gzip", gzipped(text)}, {"zstd", zstandard(text)}, {"xz", xzipped(text)}, {"bzip2", bzip2ed(text)}}) {
     for (const size_t left : {size_t{20}, packed.size() / 2, packed.size() - 1}) {
       write_text(folder / "a", packed.substr(0, left));
       std::string digits = std::to_string(left);
@@ -102,15 +106,20 @@ TEST(InputStream, SaysWhereACompressedFileIsDamaged) {
   write_text(folder / "a", packed);
   EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged xz data at byte ")),
             0u);
+  packed = bzip2ed(sample_text());
+  packed[packed.size() / 2] ^= 0x55;
+  write_text(folder / "a", packed);
+  EXPECT_EQ(error_of([&] { read_all(folder / "a"); }).find(concat("'", folder / "a", "': damaged bzip2 data at byte ")),
+            0u);
 }
 
 TEST(InputStream, RefusesByNameWhatItDoesNotRead) {
   TestFolder folder;
-  for (const auto& [magic, name] : {std::pair{"BZh91AY", "bzip2"}, {"PK\3\4....", "zip"}, {"PAR1....", "Parquet"}}) {
+  for (const auto& [magic, name] : {std::pair{"PK\3\4....", "zip"}, {"PAR1....", "Parquet"}}) {
     write_text(folder / "a", magic);
-    EXPECT_EQ(
-        error_of([&] { open_input(folder / "a"); }),
-        concat("'", folder / "a", "' is a ", name, " file; JSONL is read plain or compressed with gzip, zstd or xz."));
+    EXPECT_EQ(error_of([&] { open_input(folder / "a"); }),
+              concat("'", folder / "a", "' is a ", name,
+                     " file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2."));
   }
   EXPECT_EQ(error_of([&] { open_input(folder / "none"); }),
             concat("cannot open '", folder / "none", "': No such file or directory"));

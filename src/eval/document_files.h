@@ -1,5 +1,5 @@
 // The documents of a task out of a local file: JSONL (an object a line) or a table (.tsv: names of the fields on the
-// first line, no quoting), plain or compressed with gzip, zstd or xz.
+// first line, no quoting), plain or compressed with gzip, zstd, xz or bzip2.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
-// For the tests of this library: what gzip, zstd and xz make of some bytes, written with their own libraries.
+// For the tests of this library: what gzip, zstd, xz and bzip2 make of some bytes, written with their own libraries.
 #pragma once
 
+#include <bzlib.h>
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -37,6 +38,15 @@ inline std::string xzipped(const std::string& bytes) {
   ESPALIER_CHECK(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(bytes.data()),
                                          bytes.size(), reinterpret_cast<uint8_t*>(packed.data()), &size,
                                          packed.size()) == LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+
+inline std::string bzip2ed(const std::string& bytes) {
+  std::string packed(bytes.size() + bytes.size() / 100 + 600, '\0');
+  auto size = static_cast<unsigned>(packed.size());
+  ESPALIER_CHECK(BZ2_bzBuffToBuffCompress(packed.data(), &size, const_cast<char*>(bytes.data()),
+                                          static_cast<unsigned>(bytes.size()), 9, 0, 0) == BZ_OK);
   packed.resize(size);
   return packed;
 }

@@ -1,0 +1,19 @@
+// espalier curate: raw text to the documents of a training mix.
+#include "commands.h"
+#include "curate_commands.h"
+
+namespace espalier {
+
+// In the order in which the help shows them.
+const std::vector<Command>& curate_commands() {
+  static const std::vector<Command> list = {
+      {"step", "one step over JSONL files: curate step NAME --input F... --output G", curate_step_main},
+  };
+  return list;
+}
+
+int curate_main(const std::vector<std::string>& arguments) {
+  return run_subcommand("espalier curate", curate_commands(), arguments);
+}
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// What the commands of `espalier curate` share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "curate/run.h"
+
+namespace espalier {
+
+int curate_run_main(const std::vector<std::string>& arguments);
+int curate_step_main(const std::vector<std::string>& arguments);
+int curate_why_main(const std::vector<std::string>& arguments);
+
+}  // namespace espalier

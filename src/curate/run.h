@@ -1,0 +1,52 @@
+// A line of steps over the documents of some inputs, into outputs.
+//
+// Steps that see all documents first (Pass) cut the line into stages; between two stages, documents wait on disk. With
+// a work folder that stays, every stage leaves its shards there (shard_store.h), and a run that was killed goes on
+// behind the last complete one. The outputs are the same for any number of workers and any number of kills.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "curate/input.h"
+#include "curate/output.h"
+#include "curate/step.h"
+#include "curate/tally.h"
+
+namespace espalier::curate {
+
+struct PlannedStep {
+  std::string name;
+  std::unique_ptr<StepMaker> maker;  // checked
+};
+
+inline constexpr int64_t kShardBytes = int64_t{32} << 20;
+
+struct RunPlan {
+  std::vector<InputSource> sources;
+  std::vector<PlannedStep> steps;
+  int64_t workers = 1, memory_bytes = int64_t{1} << 30;
+  std::filesystem::path work_folder;  // for what lies between stages
+  bool keeps_work = false;            // so that a later run goes on from it; else the folder goes away
+  int64_t shard_bytes = kShardBytes;  // of input; a run that goes on must have the same
+  int64_t most_documents = 0;         // only records with numbers below; 0: all
+};
+
+struct RunResult {
+  InputTally input;
+  std::vector<StepTally> steps;               // as the plan's
+  std::vector<nlohmann::ordered_json> facts;  // of each step that is a pass; else null
+  int64_t num_shards = 0;                     // of each stage, where they are kept
+  double seconds = 0;
+};
+
+// Takes the documents that come through, in order.
+using DocumentTaker = std::function<void(Document&&)>;
+
+RunResult run(const RunPlan& plan, const DocumentTaker& take);
+
+}  // namespace espalier::curate

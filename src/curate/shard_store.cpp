@@ -1,0 +1,128 @@
+#include "curate/shard_store.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/pending_file.h"
+#include "curate/compressed.h"
+
+namespace espalier::curate {
+namespace {
+
+constexpr char kTextKey[] = "espalier:text";  // no key of a record
+
+void append_digest(int64_t number, std::string_view digest, std::string& bytes) {
+  const uint64_t size = digest.size();
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes.append(digest);
+}
+
+ShardSummary shard_summary_of(const nlohmann::ordered_json& json) {
+  ShardSummary summary;
+  summary.next_number = json.at("next_number");
+  summary.input = input_tally_of(json.at("input"));
+  for (const nlohmann::ordered_json& step : json.at("steps")) summary.tallies.push_back(step_tally_of(step));
+  return summary;
+}
+
+}  // namespace
+
+std::string to_line(const FateRecord& fate) {
+  nlohmann::ordered_json line = {{"n", fate.number}, {"s", fate.step}, {"r", fate.reason}};
+  if (fate.value) line["v"] = *fate.value;
+  if (fate.threshold) line["t"] = *fate.threshold;
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+ShardStore::ShardStore(std::filesystem::path folder, size_t num_steps)
+    : folder_(std::move(folder)), num_steps_(num_steps) {
+  std::filesystem::create_directories(folder_);
+  for (std::filesystem::path path; std::filesystem::exists(path = path_of(num_shards(), ".json"));)
+    summaries_.push_back(shard_summary_of(parse_json<nlohmann::ordered_json>(read_file(path), path.string())));
+  pending_.tallies.resize(num_steps_);
+}
+
+std::filesystem::path ShardStore::path_of(int64_t shard, const char* kind) const {
+  return folder_ / (format_printf("%08lld", static_cast<long long>(shard)) + kind);
+}
+
+std::vector<Document> ShardStore::read_documents(int64_t shard) const {
+  const std::filesystem::path path = path_of(shard, ".documents.zst");
+  const std::string text = read_compressed(path);
+  std::vector<Document> documents;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    Document document;
+    const char* const line_end = text.data() + end;
+    const char* const number_end = std::from_chars(text.data() + at, line_end, document.number).ptr;
+    const std::string_view json(number_end + 1, static_cast<size_t>(line_end - number_end - 1));
+    std::string reason;
+    int64_t num_replaced = 0;
+    const int64_t number = document.number;
+    if (!parse_document(json, kTextKey, document, reason, num_replaced))
+      throw UserError(concat("'", path.string(), "', document ", number, ": ", reason), ExitCode::kBadData);
+    documents.push_back(std::move(document));
+    at = end + 1;
+  }
+  return documents;
+}
+
+void ShardStore::feed(int64_t shard, Pass& pass) const {
+  const std::string bytes = read_compressed(path_of(shard, ".digests.zst"));
+  for (size_t at = 0; at < bytes.size();) {
+    int64_t number = 0;
+    uint64_t size = 0;
+    std::memcpy(&number, bytes.data() + at, sizeof number);
+    std::memcpy(&size, bytes.data() + at + sizeof number, sizeof size);
+    at += sizeof number + sizeof size;
+    pass.add(number, std::string_view(bytes).substr(at, size));
+    at += size;
+  }
+}
+
+std::string ShardStore::read_fates(int64_t shard) const { return read_compressed(path_of(shard, ".fates.zst")); }
+
+void ShardStore::add(BlockResult&& block) {
+  has_pending_ = true;
+  pending_.next_number = block.next_number;
+  pending_.input.add(block.input);
+  for (size_t step = 0; step < num_steps_; ++step) pending_.tallies[step].add(block.tallies[step]);
+  pending_input_bytes_ += block.input_bytes;
+  for (size_t index = 0; index < block.documents.size(); ++index) {
+    const Document& document = block.documents[index];
+    documents_ += concat(document.number, " ");
+    append_json(document, kTextKey, documents_);
+    documents_ += '\n';
+    if (!block.digests.empty()) append_digest(document.number, block.digests[index], digests_);
+  }
+  for (const FateRecord& fate : block.fates) fates_ += to_line(fate);
+}
+
+void ShardStore::finish_shard() {
+  const int64_t shard = num_shards();
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const StepTally& tally : pending_.tallies) steps.push_back(to_json(tally));
+  const nlohmann::ordered_json summary = {
+      {"next_number", pending_.next_number}, {"input", to_json(pending_.input)}, {"steps", steps}};
+  PendingFile documents(path_of(shard, ".documents.zst")), digests(path_of(shard, ".digests.zst")),
+      fates(path_of(shard, ".fates.zst")), complete(path_of(shard, ".json"));
+  write_synced(documents, compress(documents_));
+  write_synced(digests, compress(digests_));
+  write_synced(fates, compress(fates_));
+  write_synced(complete, summary.dump() + "\n");
+  move_into_place({&documents, &digests, &fates, &complete});
+  summaries_.push_back(std::move(pending_));
+  pending_ = {};
+  pending_.tallies.resize(num_steps_);
+  has_pending_ = false;
+  pending_input_bytes_ = 0;
+  documents_.clear();
+  digests_.clear();
+  fates_.clear();
+}
+
+}  // namespace espalier::curate

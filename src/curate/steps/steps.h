@@ -1,0 +1,10 @@
+// The steps of this folder: each file has one, or a few that belong together.
+#pragma once
+
+#include "curate/step.h"
+
+namespace espalier::curate {
+
+std::unique_ptr<StepMaker> length_maker();
+
+}  // namespace espalier::curate

@@ -1,0 +1,55 @@
+// What the steps did: counts and samples, added up block by block in the order of the input.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "curate/document.h"
+
+namespace espalier::curate {
+
+// A document that a step changed or dropped.
+struct Sample {
+  int64_t number = 0;
+  std::string reason;         // empty: it was changed
+  std::string before, after;  // the first kSampleBytes from a little before the first difference on
+};
+
+struct StepTally {
+  static constexpr size_t kSamples = 5;  // of each reason, and of changes
+
+  int64_t num_in = 0, num_out = 0, num_changed = 0;
+  int64_t bytes_in = 0, bytes_out = 0;     // of text
+  std::map<std::string, int64_t> dropped;  // by reason
+  std::vector<Sample> samples;
+
+  void note_change(int64_t number, std::string_view before, std::string_view after);
+  void note_drop(const Document& document, std::string_view before, const std::string& reason);
+  void add(const StepTally& later);
+
+ private:
+  bool wants_sample(const std::string& reason) const;
+};
+
+// Records that are no document.
+struct InputTally {
+  static constexpr size_t kKept = 10;
+  int64_t num_records = 0, num_documents = 0, num_replaced = 0;  // U+FFFD in the place of what is no UTF-8
+  int64_t num_malformed = 0;
+  std::vector<std::string> first_malformed;  // "crawl.jsonl:17: ..."
+
+  void note_malformed(std::string description);
+  void add(const InputTally& later);
+};
+
+nlohmann::ordered_json to_json(const StepTally& tally);
+nlohmann::ordered_json to_json(const InputTally& tally);
+// Of what to_json() wrote.
+StepTally step_tally_of(const nlohmann::ordered_json& json);
+InputTally input_tally_of(const nlohmann::ordered_json& json);
+
+}  // namespace espalier::curate
