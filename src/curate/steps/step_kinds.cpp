@@ -5,6 +5,10 @@ namespace espalier::curate {
 
 std::vector<StepKind> text_step_kinds() {
   return {
+      {"language", "tell the language of documents, and keep some of them", language_maker},
+      {"oscar", "OSCAR's modification and filters, as BigScience used them for BLOOM", oscar_maker},
+      {"pii", "mask e-mail addresses, IP addresses, keys and user names, as for BLOOM", pii_maker},
+      {"quality", "keep what a fastText classifier calls good", quality_maker},
       {"length", "drop documents that are too short or too long", length_maker},
   };
 }

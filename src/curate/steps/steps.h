@@ -5,6 +5,10 @@
 
 namespace espalier::curate {
 
+std::unique_ptr<StepMaker> language_maker();
 std::unique_ptr<StepMaker> length_maker();
+std::unique_ptr<StepMaker> oscar_maker();
+std::unique_ptr<StepMaker> pii_maker();
+std::unique_ptr<StepMaker> quality_maker();
 
 }  // namespace espalier::curate

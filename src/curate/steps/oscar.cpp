@@ -1,0 +1,164 @@
+// OSCAR's modification and filters as BigScience used them.
+#include "base/format.h"
+#include "base/log.h"
+#include "curate/language_id.h"
+#include "curate/steps/oscar_filters.h"
+#include "curate/steps/steps.h"
+#include "curate/word_list.h"
+
+namespace espalier::curate {
+namespace {
+
+// What the filters hold a document against. A list or a model that is not there switches its filter off, as upstream.
+struct OscarRules {
+  OscarParameters parameters;
+  std::string language;
+  WordSet stop_words, flagged_words;
+  std::unique_ptr<LanguageIdentifier> identifier;
+};
+
+class OscarStep : public Step {
+ public:
+  explicit OscarStep(const OscarRules& rules) : rules_(rules) {}
+
+  Fate apply(Document& document) const override {
+    const OscarParameters& limits = rules_.parameters;
+    document.text = oscar_modified(document.text, limits);
+    const std::vector<std::string> words = oscar_words(document.text, /*lower_case=*/true);
+    const auto num_words = static_cast<int64_t>(oscar_words(document.text, /*lower_case=*/false).size());
+    if (num_words < limits.least_words) return gone("words", num_words, limits.least_words);
+    if (num_words > limits.most_words) return gone("words", num_words, limits.most_words);
+    const double characters = character_repetition(document.text, limits.character_window);
+    if (characters > limits.most_character_repetition)
+      return gone("character_repetition", characters, limits.most_character_repetition);
+    const double repetition = word_repetition(words, limits.word_window);
+    if (repetition > limits.most_word_repetition)
+      return gone("word_repetition", repetition, limits.most_word_repetition);
+    const double special = special_character_share(document.text);
+    if (special > limits.most_special) return gone("special_characters", special, limits.most_special);
+    return check_lists(document, words);
+  }
+
+ private:
+  template <class Value, class Limit>
+  static Fate gone(const char* reason, Value value, Limit limit) {
+    return Fate::dropped(reason, static_cast<double>(value), static_cast<double>(limit));
+  }
+
+  Fate check_lists(const Document& document, const std::vector<std::string>& words) const {
+    const OscarParameters& limits = rules_.parameters;
+    if (!rules_.stop_words.empty()) {
+      const double share = listed_word_share(words, rules_.stop_words, limits.pairs);
+      if (share < limits.least_stop_words) return gone("stop_words", share, limits.least_stop_words);
+    }
+    if (!rules_.flagged_words.empty()) {
+      const double share = listed_word_share(words, rules_.flagged_words, limits.pairs);
+      if (share > limits.most_flagged_words) return gone("flagged_words", share, limits.most_flagged_words);
+    }
+    if (rules_.identifier != nullptr) {
+      const LanguageGuess guess = rules_.identifier->guess(document.text);
+      if (guess.code != rules_.language) return Fate::dropped("language", guess.score);
+      if (guess.score < limits.least_language_score)
+        return gone("language_score", guess.score, limits.least_language_score);
+    }
+    return Fate::kept();
+  }
+
+  const OscarRules& rules_;
+};
+
+class OscarMaker : public StepMaker {
+ public:
+  void add_rows(OptionTable& table) override {
+    table.add("--language", language_, "whose thresholds are taken; what a document must be in, with --language-model")
+        .value_name("CODE")
+        .required();
+    table.add("--stop-words", stop_words_, "a word a line; without it, the filter of stop words is off")
+        .value_name("FILE");
+    table.add("--flagged-words", flagged_words_, "a word a line; without it, the filter of flagged words is off")
+        .value_name("FILE");
+    table
+        .add("--language-model", language_model_,
+             "a fastText model such as lid.176.bin, or cld2; without it, the filter of languages is off")
+        .value_name("FILE");
+    add_threshold_rows(table);
+  }
+
+  void check(Problems& problems) override {
+    const OscarParameters* parameters = find_oscar_parameters(language_);
+    if (parameters == nullptr) parameters = find_oscar_parameters("default");
+    if (parameters->splits_by_model)
+      problems.add("--language ", language_,
+                   ": its words are the pieces of a SentencePiece model, which this step does not take yet");
+    rules_.parameters = *parameters;
+    rules_.language = language_;
+    if (!stop_words_.empty()) rules_.stop_words = read_word_list(stop_words_, "--stop-words", problems);
+    if (!flagged_words_.empty()) rules_.flagged_words = read_word_list(flagged_words_, "--flagged-words", problems);
+    if (language_model_ == "cld2") {
+      rules_.identifier = cld2_identifier();
+    } else if (!language_model_.empty()) {
+      if (auto model = load_classifier(language_model_, "--language-model", problems))
+        rules_.identifier = model_identifier(std::move(model));
+    }
+    take_thresholds();
+    if (rules_.parameters.least_words > rules_.parameters.most_words)
+      problems.add("--least-words ", rules_.parameters.least_words, " is more than --most-words ",
+                   rules_.parameters.most_words);
+  }
+
+  std::unique_ptr<Step> make_step() const override {
+    std::vector<std::string> off;
+    if (rules_.stop_words.empty()) off.emplace_back("stop words (--stop-words)");
+    if (rules_.flagged_words.empty()) off.emplace_back("flagged words (--flagged-words)");
+    if (rules_.identifier == nullptr) off.emplace_back("language (--language-model)");
+    off.emplace_back("perplexity (the step of that name)");
+    log_info("oscar: filters that are off: ", join(off, ", "));
+    return std::make_unique<OscarStep>(rules_);
+  }
+
+ private:
+  void add_threshold_rows(OptionTable& table) {
+    const std::string own = "the language's";
+    const auto share = [&](const char* name, std::optional<double>& target, const char* help) {
+      table.add(name, target, help).minimum(0).maximum(1).default_text(own);
+    };
+    table.add("--least-words", least_words_, "drop documents of fewer words").minimum(0).default_text(own);
+    table.add("--most-words", most_words_, "drop documents of more words").minimum(0).default_text(own);
+    table.add("--longest-word", longest_word_, "take longer words out of the text").minimum(1).default_text(own);
+    share("--most-character-repetition", most_character_repetition_, "share of the commonest stretches of characters");
+    share("--most-word-repetition", most_word_repetition_, "share of stretches of words that occur more than once");
+    share("--most-special", most_special_, "share of special characters");
+    share("--least-stop-words", least_stop_words_, "share of stop words");
+    share("--most-flagged-words", most_flagged_words_, "share of flagged words");
+    share("--least-language-score", least_language_score_, "how sure the language must be");
+  }
+
+  void take_thresholds() {
+    const auto take = [](const auto& given, auto& value) {
+      if (given) value = *given;
+    };
+    OscarParameters& parameters = rules_.parameters;
+    take(least_words_, parameters.least_words);
+    take(most_words_, parameters.most_words);
+    if (longest_word_) parameters.removes_long_words = true;
+    take(longest_word_, parameters.longest_word);
+    take(most_character_repetition_, parameters.most_character_repetition);
+    take(most_word_repetition_, parameters.most_word_repetition);
+    take(most_special_, parameters.most_special);
+    take(least_stop_words_, parameters.least_stop_words);
+    take(most_flagged_words_, parameters.most_flagged_words);
+    take(least_language_score_, parameters.least_language_score);
+  }
+
+  std::string language_, stop_words_, flagged_words_, language_model_;
+  std::optional<int64_t> least_words_, most_words_, longest_word_;
+  std::optional<double> most_character_repetition_, most_word_repetition_, most_special_, least_stop_words_,
+      most_flagged_words_, least_language_score_;
+  OscarRules rules_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepMaker> oscar_maker() { return std::make_unique<OscarMaker>(); }
+
+}  // namespace espalier::curate
