@@ -43,7 +43,7 @@ Json stage_json(const plan::RunPlan& plan, int64_t stage) {
 Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
   const plan::RunShape& run = plan.run;
   const spec::GridShape& grid = run.grid;
-  const auto each = plan::parameter_bytes(run.precision, run.zero_stage, run.num_sharers());
+  const auto each = plan::parameter_bytes(run.precision, run.zero_stage, run.num_sharers(), *run.optimizer);
   const double samples = static_cast<double>(run.global_batch_size);
   Json stages = Json::array();
   for (int64_t stage = 0; stage < plan.partition.num_stages; ++stage) stages.push_back(stage_json(plan, stage));

@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "kernels/activation.h"
-#include "kernels/adam.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
+#include "kernels/optimizer_update.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 
@@ -216,20 +216,28 @@ void embedding_bench(const Bench& bench) {
       [&] { at::embedding_dense_backward(dy, ids.t(), kVocabulary, -1, false); });
 }
 
-void adam_bench(const Bench& bench) {
+// Every optimizer beside ATen's AdamW, whatever it computes.
+void optimizer_bench(const Bench& bench) {
   const at::Tensor master = at::randn({bench.rows, bench.columns}), m = at::zeros_like(master),
                    v = at::zeros_like(master);
   const at::Tensor grad = at::randn({bench.rows, bench.columns});
   const at::Tensor value = bench.type == at::kFloat ? master : master.to(bench.type);
   at::Tensor step = at::ones({});
-  const double bytes =
-      4.0 * 7 * static_cast<double>(master.numel()) + (bench.type == at::kFloat ? 0 : bench.tensors(1));
-  bench.compare(
-      "adam_step", bytes, [&] { adam_step(master, m, v, grad, value, {.lr = 1e-4, .weight_decay = 0.1, .step = 10}); },
-      [&] {
-        at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
-        if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
-      });
+  for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
+    OptimizerTensors tensors{.master = master.clone(), .states = {}, .grad = grad.clone(), .value = value};
+    if (bench.type == at::kFloat) tensors.value = tensors.master;
+    for (size_t state = 0; state < kind.states.size(); ++state) tensors.states.push_back(at::zeros_like(master));
+    const double bytes = 4.0 * static_cast<double>((3 + 2 * kind.states.size()) * master.numel()) +
+                         (bench.type == at::kFloat ? 0 : bench.tensors(1));
+    const spec::OptimizerConstants constants = kind.constants({}, {.lr = 1e-4, .weight_decay = 0.1, .number = 10});
+    bench.compare(
+        kind.is_variant ? (kind.name() + " variant").c_str() : kind.name().c_str(), bytes,
+        [&] { optimizer_update(kind, tensors, constants); },
+        [&] {
+          at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
+          if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
+        });
+  }
   bench.compare(
       "sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { sum_of_squares(grad); },
       [&] { grad.norm().item<float>(); });
@@ -260,7 +268,7 @@ int main(int argc, char** argv) {
       dropout_bench(bench, 0);
       column_sums_bench(bench);
       if (columns == 768) embedding_bench(bench);
-      adam_bench(bench);
+      optimizer_bench(bench);
     }
   }
   return 0;

@@ -10,6 +10,7 @@
 #include "base/literal.h"
 #include "base/log.h"
 #include "config/internal/deepspeed_keys.h"
+#include "spec/optimizer.h"
 
 namespace espalier::config {
 namespace {
@@ -309,7 +310,11 @@ void Reader::read_zero() {
 void Reader::read_optimizer() {
   if (const auto type = text_at("optimizer.type")) {
     if (*type != "Adam" && *type != "AdamW" && *type != "adam" && *type != "adamw")
-      problems_.add(file_, ": optimizer.type ", *type, " is not supported: only AdamW is built in; use Adam or AdamW");
+      problems_.add(file_, ": optimizer.type ", *type,
+                    " is not supported: use Adam or AdamW, or leave the block out and give --optimizer");
+    else if (given("--optimizer") && config_.optimizer.optimizer != spec::OptimizerType::kAdam)
+      problems_.add(file_, ": optimizer.type ", *type, " and ", table_.origin("--optimizer"),
+                    " contradict each other; leave one out");
   }
   use_number("optimizer.params.lr", "--lr");
   use_number("optimizer.params.eps", "--adam-eps");

@@ -109,7 +109,7 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"gradient_predivide_factor", kNoEffect, kSummed},
     {"disable_allgather", kNoEffect, kExchangeBuckets},
     {"sparse_gradients", kRefusedIfOn, "gradients are dense; leave it out"},
-    {"zero_allow_untested_optimizer", kNoEffect, "AdamW works with every stage"},
+    {"zero_allow_untested_optimizer", kNoEffect, "every optimizer works with every stage"},
     {"zero_force_ds_cpu_optimizer", kNoEffect, "the optimizer runs where the parameters are"},
     {"aio", kNoEffect, "nothing is offloaded to disks"},
     {"amp", kRefusedIfOn, "use --bf16 or --fp16"},

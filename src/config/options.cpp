@@ -10,39 +10,14 @@ void add_regularization(OptionTable& table, RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   table.group("regularization");
   config.family->add_options(table, config.model, FamilyRows::kRegularization);
-  table.add("--weight-decay", optimizer.weight_decay, "decoupled; not on biases and layer norms").minimum(0).common();
+  table.add("--weight-decay", optimizer.weight_decay, "decoupled (SGD: of the gradient); not on biases and layer norms")
+      .minimum(0)
+      .common();
   internal::add_weight_decay_ramp(table, config.schedule);
   table.add("--clip-grad", optimizer.clip_grad, "largest norm of the whole gradient; 0: no clipping")
       .minimum(0)
       .common();
-  table.add("--adam-beta1", optimizer.adam_beta1, "decay of the first moment").minimum(0).maximum(1);
-  table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
-  table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
-  Option& names = table.add_choice(
-      "--optimizer", optimizer.optimizer,
-      {{"adam", OptimizerType::kAdam}, {"adamw", OptimizerType::kAdam}, {"apex.adam", OptimizerType::kAdam}}, "AdamW");
-  for (const char* other : {"sgd",
-                            "apex.sgd",
-                            "adam8bit",
-                            "adamwschedulefree",
-                            "ds.fusedlamb",
-                            "ds.onebitlamb",
-                            "galoreadamw",
-                            "galoreadamw8bit",
-                            "galoreadamw8bitperlayer",
-                            "ipex.fusedlamb",
-                            "ipex.lamb",
-                            "dshampooadamw",
-                            "sgdschedulefree",
-                            "sophiag",
-                            "adopt",
-                            "muon",
-                            "muonclip",
-                            "dist_muon",
-                            "adaptive_muon",
-                            "lion",
-                            "soap"})
-    names.refuse_value(other, "only AdamW is built in; use --optimizer adam");
+  internal::add_optimizer(table, optimizer);
   internal::add_regularization_inert(table);
 }
 

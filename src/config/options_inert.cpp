@@ -42,7 +42,6 @@ void add_network_size_inert(OptionTable& table) {
 
 void add_regularization_inert(OptionTable& table) {
   no_effect(table, {
-                       {"--sgd-momentum", kOne, "only SGD reads it"},
                        {"--cpu-optimizer", kFlag, "the optimizer runs where the parameters are"},
                        {"--cpu_torch_adam", kFlag, "the optimizer runs where the parameters are"},
                    });

@@ -40,11 +40,12 @@ void Resolver::resolve_length() {
 
 void Resolver::resolve_model() {
   config_.family->resolve({config_, table_, problems_}, config_.model);
-  for (const char* name : {"--adam-beta1", "--adam-beta2"}) {
-    const double beta =
-        std::string(name) == "--adam-beta1" ? config_.optimizer.adam_beta1 : config_.optimizer.adam_beta2;
-    if (beta >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
-  }
+  const spec::OptimizerSettings& optimizer = config_.optimizer;
+  const std::pair<const char*, double> forgetting[] = {{"--adam-beta1", optimizer.adam_beta1},
+                                                       {"--adam-beta2", optimizer.adam_beta2},
+                                                       {"--sgd-momentum", optimizer.sgd_momentum}};
+  for (const auto& [name, share] : forgetting)
+    if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
   const TokenizerConfig& tokenizer = config_.tokenizer;
   if (tokenizer.pad_vocab_size_to && *tokenizer.pad_vocab_size_to % tokenizer.make_vocab_size_divisible_by != 0) {
     const int64_t divisor = tokenizer.make_vocab_size_divisible_by;
@@ -300,6 +301,7 @@ plan::RunShape run_shape(const RunConfig& config) {
           .zero_stage = parallel.zero_stage,
           .zero_reason = parallel.zero_reason,
           .grad_reduce_type = parallel.grad_reduce_type,
+          .optimizer = &spec::optimizer_kind(config.optimizer),
           .sequence_length = config.data.sequence_length,
           .micro_batch_size = training.micro_batch_size,
           .global_batch_size = *training.global_batch_size,

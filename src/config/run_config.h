@@ -25,6 +25,7 @@
 #include "plan/run_shape.h"
 #include "report/logging_config.h"
 #include "spec/grid.h"
+#include "spec/optimizer_settings.h"
 #include "spec/vocabulary.h"
 #include "text/tokenizer.h"
 
@@ -37,13 +38,13 @@ using plan::Recompute;
 using plan::ScheduleConfig;
 using plan::ScheduleKind;
 using report::LoggingConfig;
+using spec::OptimizerType;
 
 enum class LossAverage { kToken, kMicroBatch };
 enum class RecomputeGranularity { kNone, kSelective, kFull };
 enum class RecomputeMethod { kUniform, kBlock };
 enum class SampleOrder { kMegatron };
 enum class DataloaderType { kSingle, kCyclic };
-enum class OptimizerType { kAdam };
 enum class ReplicaPolicy { kStop, kRepair };
 enum class DistributedBackend { kNccl, kGloo };
 enum class Device { kAuto, kCpu, kCuda };
@@ -90,10 +91,7 @@ struct TrainingConfig {
   std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
 };
 
-struct OptimizerConfig {
-  OptimizerType optimizer = OptimizerType::kAdam;
-  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
-  double weight_decay = 0.01;
+struct OptimizerConfig : spec::OptimizerSettings {
   double clip_grad = 1.0;            // 0: no clipping
   std::optional<double> loss_scale;  // fp16: constant scale; unset or 0: dynamic
   double initial_loss_scale = 4294967296.0, min_loss_scale = 1.0;

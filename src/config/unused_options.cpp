@@ -1,7 +1,10 @@
 #include "config/unused_options.h"
 
+#include <set>
+
 #include "base/format.h"
 #include "config/family.h"
+#include "spec/optimizer.h"
 
 namespace espalier::config {
 namespace {
@@ -22,6 +25,7 @@ class Search {
     search_training();
     search_recompute();
     search_schedule();
+    search_optimizer();
     search_loss_scale();
     search_folders();
     search_parallel();
@@ -39,6 +43,7 @@ class Search {
   void search_training();
   void search_recompute();
   void search_schedule();
+  void search_optimizer();
   void search_loss_scale();
   void search_folders();
   void search_parallel();
@@ -101,6 +106,15 @@ void Search::search_schedule() {
          "only --lr-decay-style infinite-inv-square-root reads it");
   const bool warms = schedule.warmup_samples > 0 || schedule.lr_warmup_tokens.value_or(0) > 0;
   add_if(!warms, {"--lr-warmup-init"}, "nothing warms up");
+}
+
+void Search::search_optimizer() {
+  const spec::OptimizerKind& chosen = spec::optimizer_kind(config_.optimizer);
+  std::set<std::string> seen;
+  for (const spec::OptimizerKind& kind : spec::optimizer_kinds())
+    for (const char* option : kind.options)
+      if (seen.insert(option).second)
+        add_if(!chosen.reads(option), {option}, concat("--optimizer ", chosen.name(), " does not read it"));
 }
 
 void Search::search_loss_scale() {

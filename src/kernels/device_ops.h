@@ -12,17 +12,22 @@
 
 #include <cstdint>
 
+namespace espalier::spec {
+struct OptimizerConstants;
+struct OptimizerKind;
+}  // namespace espalier::spec
+
 namespace espalier::kernels {
 
 enum class ActivationFunction;
 struct ActivationBackward;
 struct ActivationForward;
-struct AdamStep;
 struct AttentionGradients;
 struct AttentionProblem;
 struct CrossEntropyBackward;
 struct CrossEntropyInput;
 struct DropoutSite;
+struct OptimizerTensors;
 struct QkNormBackward;
 struct QkNormForward;
 struct RmsNormBackward;
@@ -104,9 +109,9 @@ class DeviceOps {
   virtual at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                             const CrossEntropyBackward& backward) const = 0;
 
-  // kernels/adam.h
-  virtual void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-                         const at::Tensor& grad, const at::Tensor& value, const AdamStep& step) const = 0;
+  // kernels/optimizer_update.h
+  virtual void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
+                                const spec::OptimizerConstants& constants) const = 0;
   virtual double sum_of_squares(const at::Tensor& values) const = 0;
   virtual int64_t count_zeros(const at::Tensor& values) const = 0;
   virtual bool all_finite(const at::Tensor& values) const = 0;

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "kernels/activation.h"
-#include "kernels/adam.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
+#include "kernels/optimizer_update.h"
 #include "kernels/qk_norm.h"
 #include "kernels/reference_test.h"
 #include "kernels/rms_norm.h"
@@ -43,7 +43,23 @@ void expect_same_bits(const at::Tensor& actual, const at::Tensor& expected, cons
       << what << " " << actual.sizes() << " " << actual.scalar_type();
 }
 
-// Every result of a chain of all ops and an update.
+// Master, states and value of each optimizer after an update whose state is the square of the gradient.
+std::vector<at::Tensor> updated_by_all(const tensor::Param& param) {
+  std::vector<at::Tensor> results;
+  for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
+    OptimizerTensors tensors{.master = param.value.to(at::kFloat, false, true),
+                             .states = {},
+                             .grad = param.grad.clone(),
+                             .value = at::empty_like(param.value)};
+    for (size_t state = 0; state < kind.states.size(); ++state) tensors.states.push_back(param.grad.pow(2));
+    optimizer_update(kind, tensors, kind.constants({}, {.lr = 0.1, .weight_decay = 0.1, .number = 2}));
+    for (const at::Tensor& tensor : {tensors.master, tensors.grad, tensors.value}) results.push_back(tensor);
+    for (const at::Tensor& state : tensors.states) results.push_back(state);
+  }
+  return results;
+}
+
+// Every result of a chain of all ops and updates.
 std::vector<at::Tensor> run_all(CpuIsa isa, at::ScalarType type, int64_t hidden) {
   const ForceCpuIsa force(isa);
   const std::vector<int64_t> samples = {3, 4, 70};
@@ -60,9 +76,8 @@ std::vector<at::Tensor> run_all(CpuIsa isa, at::ScalarType type, int64_t hidden)
   y.backward(random({17, 3, hidden}, type, 6));
   std::vector<at::Tensor> results = {x, normalized, tanh, erf, y};
   for (TestParam* param : {&table, &weight, &bias, &gelu_bias, &add_bias}) {
-    const at::Tensor master = param->param.value.to(at::kFloat, false, true), m = at::zeros_like(master), v = m.clone();
-    adam_step(master, m, v, param->param.grad, param->param.value, {.lr = 0.1, .weight_decay = 0.1, .step = 1});
-    for (const at::Tensor& tensor : {param->param.grad, master, m, v, param->param.value}) results.push_back(tensor);
+    results.push_back(param->param.grad);
+    for (const at::Tensor& tensor : updated_by_all(param->param)) results.push_back(tensor);
     results.push_back(at::full({1}, sum_of_squares(param->param.grad), at::kDouble));
   }
   return results;
@@ -178,7 +193,8 @@ TEST(RowKernels, RoundingToTheShortTypesIsThatOfATen) {
     const ForceCpuIsa force(isa);
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
       const at::Tensor value = at::zeros({master.numel()}, type);
-      adam_step(master, zeros.clone(), zeros.clone(), zeros, value, {.lr = 0});
+      const spec::OptimizerKind& adam = spec::optimizer_kind(spec::OptimizerType::kAdam);
+      optimizer_update(adam, {master, {zeros.clone(), zeros.clone()}, zeros, value}, adam.constants({}, {.lr = 0}));
       expect_same_bits(at::nan_to_num(value, 77), at::nan_to_num(master.to(type), 77), cpu_isa_name(isa));
     }
   }

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/adam.h"
+#include "kernels/optimizer_update.h"
 
 namespace espalier::optim {
 namespace {
@@ -24,13 +24,19 @@ at::Tensor part_of(const at::Tensor& whole, const dist::OwnedPiece& piece) {
 
 Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid,
                      dist::GradReducer* reducer)
-    : config_(config), grid_(grid), reducer_(reducer), master_is_value_(params.compute_type() == at::kFloat) {
+    : config_(config),
+      kind_(spec::optimizer_kind(config.settings)),
+      grid_(grid),
+      reducer_(reducer),
+      master_is_value_(params.compute_type() == at::kFloat) {
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
   const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
   for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
     const auto shape = piece.value.sizes();
-    states_.push_back({piece, master_is_value_ ? piece.value : at::zeros(shape, fp32), at::zeros(shape, fp32),
-                       at::zeros(shape, fp32), counts_here(*piece.param->spec, grid)});
+    std::vector<at::Tensor> states;
+    for (size_t state = 0; state < kind_.states.size(); ++state) states.push_back(at::zeros(shape, fp32));
+    states_.push_back({piece, master_is_value_ ? piece.value : at::zeros(shape, fp32), std::move(states),
+                       counts_here(*piece.param->spec, grid)});
   }
 }
 
@@ -96,17 +102,12 @@ StepResult Optimizer::step(double lr, double grad_factor) {
 
 void Optimizer::update(double lr, double grad_scale) {
   ++num_steps_;
-  kernels::AdamStep step{.lr = lr,
-                         .beta1 = config_.beta1,
-                         .beta2 = config_.beta2,
-                         .epsilon = config_.epsilon,
-                         .weight_decay = 0,
-                         .step = num_steps_,
-                         .grad_scale = grad_scale};
+  spec::OptimizerStep step{.lr = lr, .weight_decay = 0, .number = num_steps_, .grad_scale = grad_scale};
   for (State& state : states_) {
     const dist::OwnedPiece& piece = state.piece;
-    step.weight_decay = piece.param->spec->weight_decay ? config_.weight_decay : 0;
-    kernels::adam_step(state.master, state.exp_avg, state.exp_avg_sq, piece.grad, piece.value, step);
+    step.weight_decay = piece.param->spec->weight_decay ? config_.settings.weight_decay : 0;
+    kernels::optimizer_update(kind_, {state.master, state.states, piece.grad, piece.value},
+                              kind_.constants(config_.settings, step));
   }
 }
 
@@ -123,8 +124,7 @@ void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit)
       visit({state.piece.param, kind, values, state.piece.begin, state.piece.end});
     };
     if (!master_is_value_) show("master", state.master);
-    show("exp_avg", state.exp_avg);
-    show("exp_avg_sq", state.exp_avg_sq);
+    for (size_t at = 0; at < kind_.states.size(); ++at) show(kind_.states[at].name, state.states[at]);
   }
 }
 

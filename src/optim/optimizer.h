@@ -1,13 +1,13 @@
-// The optimizer: fp32 master weights and moments, global-norm clip, overflow check.
+// The optimizer: fp32 master weights and its state, global-norm clip, overflow check.
 //
 // On many ranks each updates the pieces of parameters that it owns (ZeRO; all of them without it) and then gives the
 // new values to the others. The norm counts every element of the model once: what is replicated over tensor ranks on
 // the first of them, a copy of a tied parameter never. It is the same to the last bit on every rank, as are the
 // decisions to clip and to skip.
 //
-// One step: gradients (fp32 sums, multiplied by the loss scale and by 1/nominal tokens) -> norm -> clip -> AdamW on the
-// master weights -> rounded weights for the next forward pass. Clipping follows Megatron: the factor is
-// max_norm / (norm + 1e-6), used when below 1.
+// One step: gradients (fp32 sums, multiplied by the loss scale and by 1/nominal tokens) -> norm -> clip -> update of
+// the master weights (spec/optimizers/) -> rounded weights for the next forward pass. Clipping follows Megatron: the
+// factor is max_norm / (norm + 1e-6), used when below 1.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,12 +21,13 @@
 #include "dist/grid.h"
 #include "dist/reduce.h"
 #include "optim/loss_scale.h"
+#include "spec/optimizer.h"
 #include "tensor/param_set.h"
 
 namespace espalier::optim {
 
 struct OptimizerConfig {
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
+  spec::OptimizerSettings settings;
   double clip_grad = 1.0;  // 0: no clipping, and no norm is reported
   bool count_zeros = false;
   std::optional<LossScaleConfig> loss_scale;  // fp16 only
@@ -42,7 +43,7 @@ struct StepResult {
 // fp32 state of elements [begin, end) of a parameter's local tensor.
 struct StatePiece {
   const tensor::Param* param = nullptr;
-  std::string kind;   // "master", "exp_avg" or "exp_avg_sq"
+  std::string kind;   // "master", or the name of a spec::StateTensor
   at::Tensor values;  // the parameter's shape where it is whole, else [end - begin]
   int64_t begin = 0, end = 0;
 };
@@ -64,7 +65,7 @@ class Optimizer {
   StepResult step(double lr, double grad_factor);
 
   // From the next step on.
-  void set_weight_decay(double weight_decay) { config_.weight_decay = weight_decay; }
+  void set_weight_decay(double weight_decay) { config_.settings.weight_decay = weight_decay; }
 
   // sqrt of the sum of squares of all master weights of the model. Called by all ranks.
   double params_norm() const;
@@ -74,14 +75,16 @@ class Optimizer {
   int64_t num_steps() const { return num_steps_; }
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
+  const spec::OptimizerKind& kind() const { return kind_; }
   // State that this rank owns, by parameter. Under fp32 training the master is the value itself and is not visited.
   void visit_state(const std::function<void(const StatePiece&)>& visit);
 
  private:
   struct State {
     dist::OwnedPiece piece;
-    at::Tensor master, exp_avg, exp_avg_sq;
-    bool counts = false;  // in norms of the whole model
+    at::Tensor master;
+    std::vector<at::Tensor> states;  // in the order of OptimizerKind::states
+    bool counts = false;             // in norms of the whole model
   };
   // Of the gradient as accumulated.
   struct Measures {
@@ -92,6 +95,7 @@ class Optimizer {
   void update(double lr, double grad_scale);
 
   OptimizerConfig config_;
+  const spec::OptimizerKind& kind_;
   dist::Grid grid_;
   dist::GradReducer* reducer_;
   bool master_is_value_;

@@ -32,7 +32,7 @@ void set_values(tensor::ParamSet& params, Optimizer& optimizer, double value, do
 // The first update of Adam with bias correction moves by lr * g / (|g| + epsilon), whatever the size of g.
 TEST(Optimizer, FirstStepMovesByTheRateAndDecaysOnlyMatrices) {
   tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
-  Optimizer optimizer(params, {.weight_decay = 0.5, .clip_grad = 0}, dist::single_process());
+  Optimizer optimizer(params, {.settings = {.weight_decay = 0.5}, .clip_grad = 0}, dist::single_process());
   set_values(params, optimizer, 2.0, 0.25);
   const StepResult result = optimizer.step(/*lr=*/0.125, /*grad_factor=*/1);
   EXPECT_FALSE(result.grad_norm.has_value());
@@ -42,7 +42,7 @@ TEST(Optimizer, FirstStepMovesByTheRateAndDecaysOnlyMatrices) {
 
 TEST(Optimizer, NormIsOfTheScaledGradientAndClippingScalesTheMoments) {
   tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
-  Optimizer optimizer(params, {.beta1 = 0.5, .clip_grad = 1.0}, dist::single_process());
+  Optimizer optimizer(params, {.settings = {.adam_beta1 = 0.5}, .clip_grad = 1.0}, dist::single_process());
   set_values(params, optimizer, 0, 3.0);
   const StepResult result = optimizer.step(0.1, /*grad_factor=*/0.5);
   const double norm = 1.5 * std::sqrt(28.0);  // 21 + 7 elements of 1.5
@@ -57,7 +57,7 @@ TEST(Optimizer, NormIsOfTheScaledGradientAndClippingScalesTheMoments) {
 
 TEST(Optimizer, BfloatWeightsAreRoundedFromTheMaster) {
   tensor::ParamSet params(two_specs(), {}, at::kBFloat16, true);
-  Optimizer optimizer(params, {.weight_decay = 0, .clip_grad = 0}, dist::single_process());
+  Optimizer optimizer(params, {.settings = {.weight_decay = 0}, .clip_grad = 0}, dist::single_process());
   set_values(params, optimizer, 1.0, 1.0);
   for (int step = 0; step < 3; ++step)
     optimizer.step(1e-3, 1);  // 1 - 0.001 rounds back to 1 in bf16: the master must not

@@ -17,12 +17,14 @@ struct ParameterBytes {
   double total() const { return weights + gradients + optimizer; }
 };
 
-// Ours: weights in the compute type, gradients in fp32, the optimizer's two moments in fp32 and, unless the weights are
-// fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays whole all the same.
-ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers);
+// Ours: weights in the compute type, gradients in fp32, the optimizer's state (AdamW: two moments in fp32) and, unless
+// the weights are fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays
+// whole all the same.
+ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers,
+                               const spec::OptimizerKind& optimizer = spec::optimizer_kind(spec::OptimizerType::kAdam));
 
-// As Megatron's table of its distributed optimizer counts: the same, except that fp16 has fp16 gradients and their fp32
-// copy with the optimizer (20 bytes, or 4 + 16 / d).
+// As Megatron's table of its distributed optimizer counts, with AdamW: the same, except that fp16 has fp16 gradients
+// and their fp32 copy with the optimizer (20 bytes, or 4 + 16 / d).
 ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers);
 
 // One rank of a pipeline stage, the first along the tensor axis (no other holds more).
@@ -52,7 +54,7 @@ struct MemoryPlan {
 // Of a run with a known vocabulary.
 MemoryPlan plan_memory(const RunShape& run, const Partition& partition, ProductKind products);
 
-// A checkpoint: weights in the compute type, and fp32 master weights and moments; each parameter once.
+// A checkpoint: weights in the compute type, fp32 master weights and the optimizer's state; each parameter once.
 double checkpoint_bytes(const RunShape& run);
 double checkpoint_weight_bytes(const RunShape& run);  // without the optimizer's
 // The same as Megatron-DeepSpeed writes it: both pipeline stages that hold a tied embedding write their copy.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,6 +22,7 @@
 #include "plan/layout.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
+#include "spec/optimizer.h"
 #include "text/token_bytes.h"
 #include "train/model_setup.h"
 
@@ -64,9 +66,34 @@ std::optional<data::CyclicLayout> cyclic_layout(const config::DataConfig& config
   return data::CyclicLayout{.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]};
 }
 
-bool has_optimizer_state(const store::Manifest& manifest) {
-  return std::any_of(manifest.tensors.begin(), manifest.tensors.end(),
-                     [](const store::StoredTensor& tensor) { return tensor.name.ends_with(".exp_avg"); });
+// What the optimizers' tensors are called after their parameters: "exp_avg".
+std::set<std::string> stored_states(const store::Manifest& manifest) {
+  std::set<std::string> names;
+  for (const store::StoredTensor& tensor : manifest.tensors)
+    if (!store::is_weight(tensor)) names.insert(tensor.name.substr(tensor.name.rfind('.') + 1));
+  names.erase("master");
+  return names;
+}
+
+// That the checkpoint holds the state of the run's optimizer, whatever --override has let differ.
+void check_optimizer_state(const store::Manifest& manifest, const config::RunConfig& config, Problems& problems) {
+  const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
+  std::set<std::string> wanted;
+  for (const spec::StateTensor& state : kind.states) wanted.insert(state.name);
+  const std::set<std::string> stored = stored_states(manifest);
+  if (stored == wanted) return;
+  const std::string where =
+      concat("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step, " holds ");
+  const auto list = [](const std::set<std::string>& names) {
+    return names.empty() ? "nothing" : join({names.begin(), names.end()}, ", ");
+  };
+  if (stored.empty())
+    problems.add(where,
+                 "weights and no optimizer state, as an imported model does. Give --finetune to begin at "
+                 "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
+  else
+    problems.add(where, list(stored), " for each parameter, and --optimizer ", kind.name(), " keeps ", list(wanted),
+                 ". Give --no-load-optim to go on at that step with a fresh optimizer.");
 }
 
 // Of a checkpoint the weights count: it is a beginning, or to be evaluated.
@@ -168,10 +195,7 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config_.vocabulary.padded_size = manifest.model.padded_vocab_size;
   config::check_model(manifest.model, model_facts(config_), problems);
   config::check_tokenizer(manifest, extra_files_, flags, problems);
-  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim && !has_optimizer_state(manifest))
-    problems.add("--load ", config_.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
-                 " holds weights and no optimizer state, as an imported model does. Give --finetune to begin at "
-                 "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
+  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim) check_optimizer_state(manifest, config_, problems);
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", config::to_table(differences));
   problems.raise();
   if (config::uses_saved_schedule(differences)) config_.schedule = saved.schedule;

@@ -78,15 +78,16 @@ at::Tensor host_destination(const at::Tensor& values) {
   return values.is_cpu() ? values : at::empty(values.sizes(), at::TensorOptions().dtype(values.scalar_type()));
 }
 
-bool is_moment(const OwnedTensor& tensor) {
-  return tensor.name.ends_with(".exp_avg") || tensor.name.ends_with(".exp_avg_sq");
+bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
+  const std::string& parameter = tensor.param->spec->name;
+  return tensor.name.size() > parameter.size() && kind.has_state(tensor.name.substr(parameter.size() + 1));
 }
 
-// kAll: what this rank owns of everything; kSome: of the moments alone.
+// kAll: what this rank owns of everything; kSome: of the optimizer's state but the masters.
 void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt::LoadedCheckpoint::Part part) {
   std::vector<OwnedTensor> tensors = owned_tensors(job);
   if (part == ckpt::LoadedCheckpoint::Part::kSome)
-    std::erase_if(tensors, [](const OwnedTensor& tensor) { return !is_moment(tensor); });
+    std::erase_if(tensors, [&](const OwnedTensor& tensor) { return !is_state(tensor, job.optimizer.kind()); });
   std::vector<ckpt::TensorRequest> requests;
   for (const OwnedTensor& tensor : tensors)
     requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, job.params.shard())});

@@ -26,7 +26,7 @@ struct JobState {
 // Of the kernels and of libtorch, with the variables that lower it: "amx; libtorch AVX512".
 std::string instruction_set();
 
-// Weights in the compute type, master weights and moments in fp32, by group of layers.
+// Weights in the compute type, master weights and the optimizer's state in fp32, by group of layers.
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
 
 // The numbers of the state: counters, schedule and loss scale; the same on every rank.

@@ -16,10 +16,7 @@ at::ScalarType compute_type(plan::Precision precision) {
 
 optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
   const config::OptimizerConfig& from = config.optimizer;
-  optim::OptimizerConfig to{.beta1 = from.adam_beta1,
-                            .beta2 = from.adam_beta2,
-                            .epsilon = from.adam_eps,
-                            .weight_decay = from.weight_decay,
+  optim::OptimizerConfig to{.settings = from,
                             .clip_grad = from.clip_grad,
                             .count_zeros = config.logging.log_num_zeros_in_grad,
                             .loss_scale = {}};

@@ -1,11 +1,11 @@
 // Every op on the device under test against the CPU's kernels, which their own tests compare with formulas: results and
 // gradients, fp32 and bf16, awkward sizes. Random masks and Adam must be equal to the bit.
-#include "kernels/adam.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/linear_cross_entropy.h"
+#include "kernels/optimizer_update.h"
 #include "tests/cuda/agreement.h"
 
 namespace espalier::cuda_test {
@@ -123,22 +123,29 @@ TEST(DeviceOps, CrossEntropyWithABiasAgrees) {
           16);
 }
 
-TEST(DeviceOps, AdamIsTheCpusToTheBit) {
+TEST(DeviceOps, UpdatesOfOptimizersAreTheCpusToTheBit) {
   for (const auto type : kTypes) {
-    const auto run = [&](at::Device device) -> Tensors {
-      const at::Tensor master = random({1000}, at::kFloat, 1).to(device),
-                       grad = random({1000}, at::kFloat, 2).to(device);
-      const at::Tensor exp_avg = random({1000}, at::kFloat, 3).to(device);
-      const at::Tensor exp_avg_sq = random({1000}, at::kFloat, 4).abs().to(device);
-      const at::Tensor value = type == at::kFloat ? master : at::empty({1000}, master.options().dtype(type));
-      const kernels::AdamStep step{.lr = 1e-3, .weight_decay = 0.1, .step = 3, .grad_scale = 0.5};
-      kernels::adam_step(master, exp_avg, exp_avg_sq, grad, value, step);
-      return {master.cpu(), exp_avg.cpu(), exp_avg_sq.cpu(), value.cpu()};
-    };
-    const Tensors expected = run(at::kCPU);
-    const UseDevice use;
-    const Tensors actual = run(device_under_test());
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(actual[i], expected[i])) << type << " " << i;
+    for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
+      const auto run = [&](at::Device device) -> Tensors {
+        kernels::OptimizerTensors tensors{.master = random({1000}, at::kFloat, 1).to(device),
+                                          .states = {},
+                                          .grad = random({1000}, at::kFloat, 2).to(device),
+                                          .value = {}};
+        tensors.value = type == at::kFloat ? tensors.master : at::empty({1000}, tensors.master.options().dtype(type));
+        for (size_t state = 0; state < kind.states.size(); ++state)
+          tensors.states.push_back(random({1000}, at::kFloat, 3 + static_cast<int>(state)).abs().to(device));
+        kernels::optimizer_update(
+            kind, tensors, kind.constants({}, {.lr = 1e-3, .weight_decay = 0.1, .number = 3, .grad_scale = 0.5}));
+        Tensors results = {tensors.master.cpu(), tensors.grad.cpu(), tensors.value.cpu()};
+        for (const at::Tensor& state : tensors.states) results.push_back(state.cpu());
+        return results;
+      };
+      const Tensors expected = run(at::kCPU);
+      const UseDevice use;
+      const Tensors actual = run(device_under_test());
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(at::equal(actual[i], expected[i])) << kind.name() << " " << type << " " << i;
+    }
   }
 }
 

@@ -102,7 +102,7 @@ std::string difference(Shared& shared, Whole& whole) {
 bool near(double actual, double expected) { return std::abs(actual - expected) <= 1e-12 * std::abs(expected); }
 
 std::string check_steps(const Grid& grid, const Case& c, at::ScalarType type) {
-  const OptimizerConfig config{.weight_decay = 0.1, .clip_grad = 1.0, .count_zeros = true};
+  const OptimizerConfig config{.settings = {.weight_decay = 0.1}, .clip_grad = 1.0, .count_zeros = true};
   Whole whole(c, type, config);
   Shared shared(grid, c, type, config);
   std::string norms;

@@ -157,7 +157,7 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
       {R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})",
        "F: zero_optimization.offload_optimizer is not supported: offload is not built in; leave it out"},
       {R"({"optimizer": {"type": "OneBitAdam"}})",
-       "F: optimizer.type OneBitAdam is not supported: only AdamW is built in; use Adam or AdamW"},
+       "F: optimizer.type OneBitAdam is not supported: use Adam or AdamW, or leave the block out and give --optimizer"},
       {R"({"optimizer": {"params": {"adam_w_mode": false}}})",
        "F: optimizer.params.adam_w_mode false is not supported: weight decay is decoupled"},
       {R"({"optimizer": {"params": {"betas": [0.9]}}})",

@@ -81,7 +81,7 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
       value("--expert-model-parallel-size 4", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--moe-expert-parallel-size 2", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--exp-avg-dtype bf16", "master weights, gradients and moments are fp32; use --zero-stage to divide them"),
-      value("--optimizer muon", "only AdamW is built in; use --optimizer adam"),
+      value("--optimizer muon", "no update of whole matrices is built in; use --optimizer adam"),
       {kGood + "--profile",
        "--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM takes 10 and "
        "12"},

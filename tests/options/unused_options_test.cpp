@@ -53,6 +53,17 @@ TEST(UnusedOptions, OfTheLossScaleAreNamed) {
   });
 }
 
+TEST(UnusedOptions, OfOtherOptimizersAreNamed) {
+  expect_unused({
+      {"--sgd-momentum 0.5", {"--sgd-momentum 0.5 (command line) has no effect: --optimizer adam does not read it"}},
+      {"--optimizer sgd --sgd-momentum 0.5", {}},
+      {"--optimizer sgd --adam-beta1 0.5 --adam-beta2 0.5 --adam-eps 1e-6",
+       {"--adam-beta1 0.5 (command line) has no effect: --optimizer sgd does not read it",
+        "--adam-beta2 0.5 (command line) has no effect: --optimizer sgd does not read it",
+        "--adam-eps 1e-06 (command line) has no effect: --optimizer sgd does not read it"}},
+  });
+}
+
 TEST(UnusedOptions, OfScheduleStartAndFoldersAreNamed) {
   const std::string constant = " (command line) has no effect: --lr-decay-style constant does not decay";
   expect_unused({

@@ -75,7 +75,7 @@ class SmallTrainer {
         runner_({stage_.get()}, grid_.pipeline, params_.grad_queue()),
         reducer_(params_, reducer_grid(),
                  {.sequence_parallel = sequence_parallel && mistake != Mistake::kNormGradientsNotReduced}),
-        optimizer_(params_, {.weight_decay = 0.1, .clip_grad = clip()}, optimizer_grid(), &reducer_) {
+        optimizer_(params_, {.settings = {.weight_decay = 0.1}, .clip_grad = clip()}, optimizer_grid(), &reducer_) {
     params_.initialize(5, [&](tensor::Param& param, const at::Tensor& fp32) { optimizer_.set_master(param, fp32); });
   }
 

@@ -7,6 +7,8 @@ namespace espalier::config::internal {
 
 void add_learning_rate(OptionTable& table, RunConfig& config);
 void add_weight_decay_ramp(OptionTable& table, ScheduleConfig& schedule);  // in the present group
+// Which optimizer, and what only some of them read.
+void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer);
 void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& parallel);
 void add_zero(OptionTable& table, ParallelConfig& parallel);
 void add_validation(OptionTable& table, DataConfig& data);

@@ -10,6 +10,7 @@
 #include "convert/partial_folder.h"
 #include "families/registry.h"
 #include "plan/lr_schedule.h"
+#include "spec/optimizer.h"
 #include "spec/shard.h"
 #include "store/torch_file_writer.h"
 
@@ -96,6 +97,11 @@ void MegatronExporter::check_layout() const {
     problems.add(
         "DeepSpeed keeps the loss scaler of fp16 as an object of its own class, which this program does not "
         "write: use --format megatron, or --no-save-optim for the weights alone");
+  if (const spec::OptimizerKind& kind = spec::optimizer_kind(config_.optimizer);
+      request_.with_optimizer && kind.type != spec::OptimizerType::kAdam)
+    problems.add("the checkpoint's optimizer is ", kind.name(),
+                 ", whose state no file of the other programs is made for here: use --no-save-optim for the weights "
+                 "alone");
   problems.raise();
 }
 

@@ -70,6 +70,24 @@ TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
                    tokens * hidden * 2 / 4);
 }
 
+// Weights, fp32 gradients, fp32 masters in bf16, and 4 bytes for each tensor that the optimizer keeps.
+TEST(Memory, BytesFollowTheOptimizer) {
+  struct Case {
+    const char* flags;
+    double fp32, bf16;
+  };
+  for (const Case& one :
+       {Case{"", 16, 18}, Case{"--optimizer sgd ", 12, 14}, Case{"--optimizer sgd --sgd-momentum 0 ", 8, 10}}) {
+    for (const bool bf16 : {false, true}) {
+      const RunShape run = resolved_shape(kSmall + one.flags + (bf16 ? "--bf16" : ""));
+      const double bytes = bf16 ? one.bf16 : one.fp32, count = static_cast<double>(run.model.num_parameters());
+      EXPECT_DOUBLE_EQ(parameter_bytes(run.precision, 0, 1, *run.optimizer).total(), bytes) << one.flags;
+      EXPECT_DOUBLE_EQ(checkpoint_bytes(run), count * (bytes - 4)) << "no gradients: " << one.flags;
+      EXPECT_NEAR(plan_of(run).stages[0].optimizer / count, bytes - 4 - (bf16 ? 2 : 4), 0.01) << "but for padding";
+    }
+  }
+}
+
 TEST(Memory, EarlierStagesHoldMoreMicroBatches) {
   const RunShape run = resolved_shape(kSmall + "--pipeline-model-parallel-size 3 --global-batch-size 16", 3);
   const MemoryPlan plan = plan_of(run);

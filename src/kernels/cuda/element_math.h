@@ -7,11 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define ESPALIER_ANYWHERE __host__ __device__ inline
-#else
-#define ESPALIER_ANYWHERE inline
-#endif
+#include "spec/anywhere.h"
 
 namespace espalier::cuda {
 
@@ -101,22 +97,21 @@ struct Identity {
   ESPALIER_ANYWHERE static float derivative(float) { return 1; }
 };
 
-struct AdamValues {
-  float master, exp_avg, exp_avg_sq;
+// One lane of what the optimizers compute with (spec/optimizers/), where the CPU has sixteen.
+struct Lane {
+  float x;
+  ESPALIER_ANYWHERE static Lane all(float value) { return {value}; }
 };
-// Constants: any struct with the names of AdamElements (kernels/internal/row_kernels.h). The same operations in the
-// same order as adam_rows.h.
-template <class Constants>
-ESPALIER_ANYWHERE AdamValues adam_update(const Constants& by, const AdamValues& old, float grad) {
-  const float g = grad * by.grad_scale;
-  AdamValues now;
-  now.exp_avg = fmaf(by.beta1, old.exp_avg, by.one_minus_beta1 * g);
-  now.exp_avg_sq = fmaf(by.beta2, old.exp_avg_sq, by.one_minus_beta2 * (g * g));
-  const float direction = (now.exp_avg * by.correction1) / (sqrtf(now.exp_avg_sq * by.correction2) + by.epsilon);
-  const float update = fmaf(by.weight_decay, old.master, direction);
-  now.master = fmaf(-by.lr, update, old.master);
-  return now;
-}
+ESPALIER_ANYWHERE Lane operator+(Lane a, Lane b) { return {a.x + b.x}; }
+ESPALIER_ANYWHERE Lane operator-(Lane a, Lane b) { return {a.x - b.x}; }
+ESPALIER_ANYWHERE Lane operator*(Lane a, Lane b) { return {a.x * b.x}; }
+ESPALIER_ANYWHERE Lane operator/(Lane a, Lane b) { return {a.x / b.x}; }
+ESPALIER_ANYWHERE Lane fma(Lane a, Lane b, Lane c) { return {fmaf(a.x, b.x, c.x)}; }
+ESPALIER_ANYWHERE Lane sqrt(Lane a) { return {sqrtf(a.x)}; }
+// b when either is NaN.
+ESPALIER_ANYWHERE Lane max(Lane a, Lane b) { return {a.x > b.x ? a.x : b.x}; }
+ESPALIER_ANYWHERE Lane min(Lane a, Lane b) { return {a.x < b.x ? a.x : b.x}; }
+ESPALIER_ANYWHERE Lane select_positive(Lane x, Lane yes, Lane no) { return {x.x > 0 ? yes.x : no.x}; }
 
 // Exponents of a softmax are to base 2.
 inline constexpr float kLog2E = 1.44269504088896340736f;

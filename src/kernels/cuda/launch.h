@@ -14,9 +14,9 @@ struct CUstream_st;
 namespace espalier::cuda {
 
 using Stream = CUstream_st*;
-using kernels::AdamElements;
 using kernels::AttentionGradients;
 using kernels::AttentionProblem;
+using kernels::OptimizerElements;
 
 enum class Element { kFloat, kBFloat16, kHalf };
 
@@ -135,7 +135,8 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
 
 // ---- optimizer
 
-void adam(Element type, const AdamElements& args, int64_t count, Stream stream);
+void optimizer_update(spec::OptimizerType optimizer, Element type, const OptimizerElements& args, int64_t count,
+                      Stream stream);
 
 enum class Measure { kSquares, kZeros, kNotFinite };
 inline constexpr int64_t kMeasureParts = 512;

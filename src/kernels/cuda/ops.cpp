@@ -13,8 +13,8 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/dropout.h"
-#include "kernels/internal/adam_constants.h"
 #include "kernels/internal/drop_threshold.h"
+#include "kernels/internal/optimizer_elements.h"
 
 namespace espalier::cuda {
 namespace {
@@ -320,16 +320,12 @@ class CudaOps : public kernels::DeviceOps {
     return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
   }
 
-  void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-                 const at::Tensor& grad, const at::Tensor& value, const kernels::AdamStep& step) const override {
-    if (master.numel() == 0) return;
-    AdamElements args = kernels::adam_constants(step);
-    args.master = master.mutable_data_ptr<float>();
-    args.exp_avg = exp_avg.mutable_data_ptr<float>();
-    args.exp_avg_sq = exp_avg_sq.mutable_data_ptr<float>();
-    args.grad = grad.const_data_ptr<float>();
-    args.value = value.const_data_ptr() == master.const_data_ptr() ? nullptr : value.mutable_data_ptr();
-    adam(element_of(value), args, master.numel(), current_stream());
+  void optimizer_update(const spec::OptimizerKind& kind, const kernels::OptimizerTensors& tensors,
+                        const spec::OptimizerConstants& constants) const override {
+    const int64_t count = tensors.master.numel();
+    if (count == 0) return;
+    cuda::optimizer_update(kind.type, element_of(tensors.value), kernels::optimizer_elements(tensors, constants), count,
+                           current_stream());
   }
 
   double sum_of_squares(const at::Tensor& values) const override { return measured(Measure::kSquares, values); }

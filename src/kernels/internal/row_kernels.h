@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "spec/optimizer_element.h"
+
 namespace espalier::kernels {
 
 // Storage of the two short types. Bits only: conversions belong to the vectors.
@@ -136,13 +138,15 @@ struct DropoutRows {
   float scale;
 };
 
-struct AdamElements {
+struct OptimizerElements {
   float* master;
-  float* exp_avg;
-  float* exp_avg_sq;
+  float* states[spec::kMaxOptimizerStates];  // as many as the optimizer has
   const float* grad;
   void* value;  // nullptr: the master is the value
-  float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, correction1, correction2, epsilon, weight_decay, grad_scale;
+  spec::OptimizerConstants constants;
+};
+struct OptimizerKernels {
+  void (*of[spec::kNumOptimizers])(const OptimizerElements&, int64_t first, int64_t last);  // by OptimizerType
 };
 
 // One row of a block of fp32 logits, as a product left them: they are first rounded to the compute type.
@@ -200,7 +204,7 @@ struct TypedRowKernels {
   void (*rotate_pairs)(const RotaryRows&, int64_t first, int64_t last);
   ActivationKernels activations[kActivationFunctions];  // in the order of ActivationFunction
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
-  void (*adam)(const AdamElements&, int64_t first, int64_t last);
+  OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
   void (*append_to_pages)(const PagedAttention&, int64_t first, int64_t last);
   // Of `count` tokens (1 or kPagedTile) of one sequence from `first` on, and one query head.

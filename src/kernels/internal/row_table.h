@@ -2,9 +2,9 @@
 #pragma once
 
 #include "kernels/internal/activation_rows.h"
-#include "kernels/internal/adam_rows.h"
 #include "kernels/internal/dropout_rows.h"
 #include "kernels/internal/layer_norm_rows.h"
+#include "kernels/internal/optimizer_rows.h"
 #include "kernels/internal/paged_attention_rows.h"
 #include "kernels/internal/rms_norm_rows.h"
 #include "kernels/internal/rotary_rows.h"
@@ -35,7 +35,7 @@ constexpr TypedRowKernels typed_row_kernels() {
                           activation_kernels<V, T, Relu<V>>(), activation_kernels<V, T, SquaredRelu<V>>(),
                           activation_kernels<V, T, Silu<V>>(), activation_kernels<V, T, Identity<V>>()},
           .dropout = dropout_rows<V, T>,
-          .adam = adam_elements<V, T>,
+          .update = optimizer_kernels<V, T>(spec::Optimizers()),
           .row_product = row_product<V, T>,
           .append_to_pages = append_to_pages<T>,
           .paged_attention = paged_attention<V, T>,

@@ -1,19 +1,35 @@
-// Adam and the measures of gradients.
+// Updates of optimizers, and the measures of gradients.
 #include "kernels/cuda/element_math.h"
 #include "kernels/cuda/elements.cuh"
+#include "spec/optimizers/list.h"
 
 namespace espalier::cuda {
 namespace {
 
-template <class T>
-__global__ void adam_kernel(AdamElements args, int64_t count) {
+template <class Optimizer, class T>
+__global__ void update_kernel(OptimizerElements args, int64_t count) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
-  const AdamValues now = adam_update(args, {args.master[i], args.exp_avg[i], args.exp_avg_sq[i]}, args.grad[i]);
-  args.master[i] = now.master;
-  args.exp_avg[i] = now.exp_avg;
-  args.exp_avg_sq[i] = now.exp_avg_sq;
-  if (args.value != nullptr) store(static_cast<T*>(args.value) + i, now.master);
+  typename Optimizer::Constants by;
+  memcpy(&by, &args.constants, sizeof(by));
+  spec::OptimizerElement<Lane> element;
+  element.weight = {args.master[i]};
+  for (int state = 0; state < Optimizer::kNumStates; ++state) element.states[state] = {args.states[state][i]};
+  element.grad = {args.grad[i]};
+  Optimizer::update(element, by);
+  for (int state = 0; state < Optimizer::kNumStates; ++state) args.states[state][i] = element.states[state].x;
+  args.master[i] = element.weight.x;
+  if (args.value != nullptr) store(static_cast<T*>(args.value) + i, element.weight.x);
+}
+
+template <class T, class... Optimizer>
+void launch_update(spec::OptimizerList<Optimizer...>, spec::OptimizerType which, const OptimizerElements& args,
+                   int64_t count, Stream stream) {
+  const auto launch_if = [&](spec::OptimizerType type, auto kernel) {
+    if (type == which)
+      launch("optimizer_update", kernel, {num_blocks(count, kThreads), kThreads, 0, stream}, args, count);
+  };
+  (launch_if(Optimizer::kType, update_kernel<Optimizer, T>), ...);
 }
 
 __device__ double measured(Measure what, float value) {
@@ -43,9 +59,10 @@ __global__ void finish_kernel(const double* partials, double* result) {
 
 }  // namespace
 
-void adam(Element type, const AdamElements& args, int64_t count, Stream stream) {
+void optimizer_update(spec::OptimizerType optimizer, Element type, const OptimizerElements& args, int64_t count,
+                      Stream stream) {
   with_element(type, [&](auto element) {
-    launch("adam", adam_kernel<decltype(element)>, {num_blocks(count, kThreads), kThreads, 0, stream}, args, count);
+    launch_update<decltype(element)>(spec::Optimizers(), optimizer, args, count, stream);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/adam.h"
+#include "kernels/optimizer_update.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/device_ops.h"
-#include "kernels/internal/adam_constants.h"
+#include "kernels/internal/optimizer_elements.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -41,24 +41,21 @@ Result total(const at::Tensor& values, Result (*measure)(const float*, int64_t))
 
 }  // namespace
 
-void adam_step(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-               const at::Tensor& grad, const at::Tensor& value, const AdamStep& step) {
-  for (const at::Tensor* tensor : {&master, &exp_avg, &exp_avg_sq, &grad}) {
-    check_fp32(*tensor);
-    ESPALIER_CHECK(tensor->numel() == master.numel(), tensor->numel(), " elements for ", master.numel());
-  }
+void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
+                      const spec::OptimizerConstants& constants) {
+  const auto& [master, states, grad, value] = tensors;
+  ESPALIER_CHECK(states.size() == kind.states.size(), states.size(), " states for ", kind.name());
+  const auto check = [&](const at::Tensor& tensor) {
+    check_fp32(tensor);
+    ESPALIER_CHECK(tensor.numel() == master.numel(), tensor.numel(), " elements for ", master.numel());
+  };
+  for (const at::Tensor* tensor : {&master, &grad}) check(*tensor);
+  for (const at::Tensor& state : states) check(state);
   ESPALIER_CHECK(value.is_contiguous() && value.numel() == master.numel(), value.numel(), " values for ",
                  master.numel());
-  ESPALIER_CHECK(step.step >= 1, "step ", step.step);
-  if (const DeviceOps* device = device_ops(master))
-    return device->adam_step(master, exp_avg, exp_avg_sq, grad, value, step);
-  AdamElements args = adam_constants(step);
-  args.master = master.data_ptr<float>();
-  args.exp_avg = exp_avg.data_ptr<float>();
-  args.exp_avg_sq = exp_avg_sq.data_ptr<float>();
-  args.grad = grad.const_data_ptr<float>();
-  args.value = value.const_data_ptr() == master.const_data_ptr() ? nullptr : value.data_ptr();
-  const auto kernel = row_kernels(value.scalar_type()).adam;
+  if (const DeviceOps* device = device_ops(master)) return device->optimizer_update(kind, tensors, constants);
+  OptimizerElements args = optimizer_elements(tensors, constants);
+  const auto kernel = row_kernels(value.scalar_type()).update.of[static_cast<int>(kind.type)];
   at::parallel_for(0, master.numel(), kGrain, [&](int64_t first, int64_t last) { kernel(args, first, last); });
 }
 

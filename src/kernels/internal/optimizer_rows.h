@@ -1,31 +1,35 @@
-// Adam, sums, and the measures of gradients.
+// Updates of optimizers, sums, and the measures of gradients.
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
 #include "kernels/internal/vector_loops.h"
+#include "spec/optimizers/list.h"
 
 namespace espalier::kernels {
 
-template <class V, class T>
-void adam_elements(const AdamElements& args, int64_t first, int64_t last) {
-  const V beta1 = V::all(args.beta1), beta2 = V::all(args.beta2);
-  const V one_minus_beta1 = V::all(args.one_minus_beta1), one_minus_beta2 = V::all(args.one_minus_beta2);
-  const V correction1 = V::all(args.correction1), correction2 = V::all(args.correction2);
-  const V minus_lr = V::all(-args.lr), epsilon = V::all(args.epsilon), decay = V::all(args.weight_decay);
-  const V scale = V::all(args.grad_scale);
-  for_each_vector<V>(last - first, [&](int64_t offset, auto lanes) {
+// One pass over memory.
+template <class V, class T, class Optimizer>
+void update_elements(const OptimizerElements& args, int64_t first, int64_t last) {
+  typename Optimizer::Constants by;
+  __builtin_memcpy(&by, &args.constants, sizeof(by));
+  for_each_vector<V>(last - first, [&, by](int64_t offset, auto lanes) {
     const int64_t i = first + offset;
-    const V g = lanes.load(args.grad + i) * scale;
-    const V m = fma(beta1, lanes.load(args.exp_avg + i), one_minus_beta1 * g);
-    const V v = fma(beta2, lanes.load(args.exp_avg_sq + i), one_minus_beta2 * (g * g));
-    const V p = lanes.load(args.master + i);
-    const V update = fma(decay, p, (m * correction1) / (sqrt(v * correction2) + epsilon));
-    const V next = fma(minus_lr, update, p);
-    lanes.store(args.exp_avg + i, m);
-    lanes.store(args.exp_avg_sq + i, v);
-    lanes.store(args.master + i, next);
-    if (args.value != nullptr) lanes.store(static_cast<T*>(args.value) + i, next);
+    spec::OptimizerElement<V> element;
+    element.weight = lanes.load(args.master + i);
+    for (int state = 0; state < Optimizer::kNumStates; ++state)
+      element.states[state] = lanes.load(args.states[state] + i);
+    element.grad = lanes.load(args.grad + i);
+    Optimizer::update(element, by);
+    for (int state = 0; state < Optimizer::kNumStates; ++state)
+      lanes.store(args.states[state] + i, element.states[state]);
+    lanes.store(args.master + i, element.weight);
+    if (args.value != nullptr) lanes.store(static_cast<T*>(args.value) + i, element.weight);
   });
+}
+
+template <class V, class T, class... Optimizer>
+constexpr OptimizerKernels optimizer_kernels(spec::OptimizerList<Optimizer...>) {
+  return {{update_elements<V, T, Optimizer>...}};
 }
 
 // The loops below leave vectorisation to the compiler: sixteen running sums, added in order at the end, so that the

@@ -1,4 +1,4 @@
-#include "kernels/adam.h"
+#include "kernels/optimizer_update.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -12,10 +12,16 @@
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {
-namespace adam_test {
+namespace optimizer_update_test {
 
 using reference::expect_within;
 using reference::random;
+
+struct AdamStep {
+  double lr = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  int64_t step = 1;
+  double grad_scale = 1;
+};
 
 struct State {
   State(int64_t count, at::ScalarType type)
@@ -24,7 +30,14 @@ struct State {
         exp_avg_sq(random({count}, at::kFloat, 3, 0.1).pow(2)),
         grad(random({count}, at::kFloat, 4)),
         value(type == at::kFloat ? master : at::zeros({count}, type)) {}
-  void step(const AdamStep& step) { adam_step(master, exp_avg, exp_avg_sq, grad, value, step); }
+  void step(const AdamStep& step) {
+    const spec::OptimizerKind& adam = spec::optimizer_kind(spec::OptimizerType::kAdam);
+    const spec::OptimizerSettings settings{
+        .adam_beta1 = step.beta1, .adam_beta2 = step.beta2, .adam_eps = step.epsilon};
+    const spec::OptimizerStep numbers{
+        .lr = step.lr, .weight_decay = step.weight_decay, .number = step.step, .grad_scale = step.grad_scale};
+    optimizer_update(adam, {master, {exp_avg, exp_avg_sq}, grad, value}, adam.constants(settings, numbers));
+  }
   at::Tensor master, exp_avg, exp_avg_sq, grad, value;
 };
 
@@ -156,5 +169,5 @@ TEST(GradientMeasures, OneBadElementAnywhereIsFound) {
 INSTANTIATE_TEST_SUITE_P(ShortTypes, AdamRoundingTest, testing::Values(at::kBFloat16, at::kHalf));
 INSTANTIATE_TEST_SUITE_P(ComputeTypes, AdamTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
 
-}  // namespace adam_test
+}  // namespace optimizer_update_test
 }  // namespace espalier::kernels

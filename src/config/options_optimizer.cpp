@@ -1,0 +1,61 @@
+// --optimizer and the rows that only some optimizers read.
+#include "config/internal/rows.h"
+#include "spec/optimizer.h"
+
+namespace espalier::config::internal {
+namespace {
+
+constexpr const char* kFp32Moments = "moments are fp32; use --optimizer adam, with --zero-stage 1 to divide them";
+constexpr const char* kNoLamb = "use --optimizer adam";
+constexpr const char* kNoScheduleFree = "use --optimizer adam";
+constexpr const char* kNoPreconditioner = "no preconditioner is built in; use --optimizer adam";
+constexpr const char* kNoProjection =
+    "gradients are not projected; use --optimizer adam, with --zero-stage 1 to divide its state";
+constexpr const char* kNoMuon = "no update of whole matrices is built in; use --optimizer adam";
+
+struct Refusal {
+  const char* name;
+  const char* use_instead;
+};
+constexpr Refusal kRefusals[] = {
+    {"adam8bit", kFp32Moments},
+    {"adamwschedulefree", kNoScheduleFree},
+    {"sgdschedulefree", kNoScheduleFree},
+    {"ds.fusedlamb", kNoLamb},
+    {"ds.onebitlamb", kNoLamb},
+    {"ipex.fusedlamb", kNoLamb},
+    {"ipex.lamb", kNoLamb},
+    {"galoreadamw", kNoProjection},
+    {"galoreadamw8bit", kNoProjection},
+    {"galoreadamw8bitperlayer", kNoProjection},
+    {"dshampooadamw", kNoPreconditioner},
+    {"soap", kNoPreconditioner},
+    {"sophiag",
+     "its estimate of the curvature needs backward passes on labels drawn from the model, which are not built in; use "
+     "--optimizer adam"},
+    {"adopt", "use --optimizer adam"},
+    {"lion", "use --optimizer adam"},
+    {"muon", kNoMuon},
+    {"muonclip", kNoMuon},
+    {"dist_muon", kNoMuon},
+    {"adaptive_muon", kNoMuon},
+};
+
+}  // namespace
+
+void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
+  table.add("--adam-beta1", optimizer.adam_beta1, "decay of the first moment").minimum(0).maximum(1);
+  table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
+  table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
+  table.add("--sgd-momentum", optimizer.sgd_momentum, "decay of SGD's momentum; 0: none is kept").minimum(0).maximum(1);
+  std::vector<std::pair<std::string, spec::OptimizerType>> names;
+  for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
+    if (kind.is_variant) continue;
+    for (const char* spelling : kind.spellings) names.emplace_back(spelling, kind.type);
+  }
+  Option& row = table.add_choice("--optimizer", optimizer.optimizer, names,
+                                 "adam: AdamW; sgd: SGD with momentum (docs/optimizers.md says which to take)");
+  for (const Refusal& refusal : kRefusals) row.refuse_value(refusal.name, refusal.use_instead);
+}
+
+}  // namespace espalier::config::internal

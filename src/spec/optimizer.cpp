@@ -1,0 +1,66 @@
+#include "spec/optimizer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "spec/optimizers/list.h"
+
+namespace espalier::spec {
+namespace {
+
+constexpr double kFp32Bytes = 4;
+
+template <class Optimizer>
+OptimizerConstants constants_of(const OptimizerSettings& settings, const OptimizerStep& step) {
+  const typename Optimizer::Constants numbers = Optimizer::constants(settings, step);
+  OptimizerConstants constants;
+  static_assert(sizeof(numbers) <= sizeof(constants));
+  std::memcpy(constants.values, &numbers, sizeof(numbers));
+  return constants;
+}
+
+template <class Optimizer>
+OptimizerKind kind_of() {
+  OptimizerKind kind{.type = Optimizer::kType,
+                     .spellings = {std::begin(Optimizer::kSpellings), std::end(Optimizer::kSpellings)},
+                     .is_variant = Optimizer::kIsVariant,
+                     .options = {std::begin(Optimizer::kOptions), std::end(Optimizer::kOptions)},
+                     .states = {},
+                     .constants = constants_of<Optimizer>};
+  for (int state = 0; state < Optimizer::kNumStates; ++state) kind.states.push_back(Optimizer::kStates[state]);
+  return kind;
+}
+
+template <class... Optimizer>
+std::vector<OptimizerKind> kinds_of(OptimizerList<Optimizer...>) {
+  return {kind_of<Optimizer>()...};
+}
+
+}  // namespace
+
+bool OptimizerKind::reads(const std::string& option) const {
+  return std::any_of(options.begin(), options.end(), [&](const char* one) { return option == one; });
+}
+
+bool OptimizerKind::has_state(const std::string& name) const {
+  return std::any_of(states.begin(), states.end(), [&](const StateTensor& state) { return name == state.name; });
+}
+
+const std::vector<OptimizerKind>& optimizer_kinds() {
+  static const std::vector<OptimizerKind> kinds = kinds_of(Optimizers());
+  return kinds;
+}
+
+const OptimizerKind& optimizer_kind(OptimizerType type) { return optimizer_kinds()[static_cast<size_t>(type)]; }
+
+const OptimizerKind& optimizer_kind(const OptimizerSettings& settings) {
+  const bool is_plain = settings.optimizer == OptimizerType::kSgd && settings.sgd_momentum == 0;
+  return optimizer_kind(is_plain ? OptimizerType::kPlainSgd : settings.optimizer);
+}
+
+double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights) {
+  return kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights ? 0 : 1));
+}
+
+}  // namespace espalier::spec

@@ -1,0 +1,45 @@
+// What the files of spec/optimizers/ are made of: how one element of a weight is updated.
+//
+// Plain header: the units compiled for one instruction set include it, and the CUDA kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/anywhere.h"
+#include "spec/optimizer_settings.h"
+
+namespace espalier::spec {
+
+// In the order of spec/optimizers/list.h.
+enum class OptimizerType : int { kAdam, kSgd, kPlainSgd };
+inline constexpr int kNumOptimizers = 3;
+
+// A tensor that an optimizer keeps for each parameter, with an element for each of its; fp32, zeros at the start.
+struct StateTensor {
+  const char* name;  // in checkpoints after the parameter's: "layers.0.mlp.dense_h_to_4h.weight.exp_avg"
+};
+inline constexpr int kMaxOptimizerStates = 2;
+
+// What an update depends on beside settings, gradient and state.
+struct OptimizerStep {
+  double lr = 0;
+  double weight_decay = 0;  // of the parameter
+  int64_t number = 1;       // of the update; 1 for the first
+  double grad_scale = 1;    // multiplies the gradient before use (clipping, loss scale, token count)
+};
+
+// The numbers of one step in fp32: the Constants of an optimizer, as bytes.
+inline constexpr int kMaxOptimizerConstants = 16;
+struct OptimizerConstants {
+  float values[kMaxOptimizerConstants] = {};
+};
+
+// V: sixteen floats of one instruction set, or one of the GPU's.
+template <class V>
+struct OptimizerElement {
+  V weight;  // the fp32 master
+  V states[kMaxOptimizerStates];
+  V grad;
+};
+
+}  // namespace espalier::spec

@@ -1,0 +1,16 @@
+// All optimizers. One more is a file beside this, a line here, and its name in OptimizerType.
+#pragma once
+
+#include "spec/optimizers/adam.h"
+#include "spec/optimizers/sgd.h"
+
+namespace espalier::spec {
+
+template <class... Optimizer>
+struct OptimizerList {
+  static constexpr int kSize = sizeof...(Optimizer);
+};
+using Optimizers = OptimizerList<Adam, Sgd, PlainSgd>;
+static_assert(Optimizers::kSize == kNumOptimizers);
+
+}  // namespace espalier::spec

@@ -1,0 +1,84 @@
+// Every optimizer in every kind of layout: the same training as one process, the same bits on resume, and checkpoints
+// from one layout to another.
+#include <cmath>
+
+#include "families/gpt/config.h"
+#include "tests/parallel/parity_runs.h"
+
+namespace espalier::test {
+namespace {
+
+struct OptimizerChoice {
+  const char* name;
+  const char* flags;
+};
+void PrintTo(const OptimizerChoice& value, std::ostream* out) { *out << value.name; }
+
+constexpr OptimizerChoice kOptimizers[] = {
+    {"sgd", "--optimizer sgd --lr 0.1"},
+    {"sgd_without_momentum", "--optimizer sgd --sgd-momentum 0 --lr 0.1"},
+};
+
+class OptimizerLayouts : public ::testing::TestWithParam<OptimizerChoice> {
+ protected:
+  OptimizerLayouts() { write_token_files(folder_ / "data", 300, 11); }
+
+  Words run_flags() const {
+    return tiny_run(folder_ / "data") +
+           split_blanks(
+               "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32"
+               " --make-vocab-size-divisible-by 1 --pad-vocab-size-to 5003 --micro-batch-size 1 --num-threads 1"
+               " --global-batch-size 8 --train-samples 64 --lr-decay-samples 64 --eval-iters 0 --log-level error") +
+           split_blanks(GetParam().flags);
+  }
+  void run(const std::string& layout_text, const std::string& save, const Words& more) const {
+    const plan::Layout layout = plan::parse_layout(layout_text);
+    const Words words =
+        run_flags() + plan::layout_flags(layout, 4) + Words{"--save", folder_ / save, "--save-interval", "1000"} + more;
+    dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
+      train(words, grid);
+      return std::string();
+    });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(OptimizerLayouts, TrainTheSameModelAsOneProcess) {
+  const auto run = [&](const char* layout) { return parity_run(families::gpt_family(), run_flags(), layout); };
+  const train::ParityRun one = run("tp1");
+  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
+  for (const char* layout : {"tp2", "tp2sp", "pp2", "dp2", "dp2zero1", "dp2zero2", "dp2zero3", "tp2pp2dp2zero1"})
+    expect_same_training(layout, run(layout), one);
+}
+
+TEST_P(OptimizerLayouts, ResumeToTheBit) {
+  for (const char* layout : {"tp1", "tp2dp2zero1", "dp2zero3"}) {
+    SCOPED_TRACE(layout);
+    const std::string straight = concat(layout, "/straight"), stopped = concat(layout, "/stopped");
+    run(layout, straight, {"--bf16"});
+    run(layout, stopped, {"--bf16", "--exit-interval", "5"});
+    run(layout, stopped, {"--bf16", "--load", folder_ / stopped});
+    EXPECT_EQ(different_tensors(folder_ / (straight + "/step_00000008"), folder_ / (stopped + "/step_00000008")),
+              Words());
+  }
+}
+
+TEST_P(OptimizerLayouts, GoOnInAnotherLayout) {
+  run("tp1", "one", {});
+  run("tp2pp2", "many", {"--exit-interval", "3"});
+  run("dp2zero2", "many", {"--load", folder_ / "many", "--exit-interval", "6"});
+  run("tp2sp", "many", {"--load", folder_ / "many"});
+  const auto one = step_records(folder_ / "one"), many = step_records(folder_ / "many");
+  ASSERT_EQ(one.size(), 8u);
+  ASSERT_EQ(many.size(), one.size());
+  for (size_t step = 0; step < one.size(); ++step)
+    EXPECT_NEAR(many[step].at("lm_loss").get<double>() / one[step].at("lm_loss").get<double>(), 1, 1e-6)
+        << "step " << step + 1;
+}
+
+INSTANTIATE_TEST_SUITE_P(, OptimizerLayouts, ::testing::ValuesIn(kOptimizers),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace espalier::test
