@@ -163,7 +163,12 @@ int curate_step_main(const std::vector<std::string>& arguments) {
   // Without a name: what all steps have in common.
   StepRequest request;
   request.workers = num_usable_cores();
-  OptionTable table("espalier curate step NAME", "One step of data curation over JSONL files; " + step_names());
+  std::vector<std::string> names;
+  for (const curate::StepKind& kind : curate::step_kinds()) names.emplace_back(kind.name);
+  OptionTable table(
+      "espalier curate step",
+      "One step of data curation over JSONL files. Its name comes first, and its own options are told by " +
+          std::string("curate step NAME --help. The steps are ") + join(names, ", ") + ".");
   add_rows(table, request, nullptr);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;

@@ -95,6 +95,10 @@ void check(const InputSource& source, const std::string& option, Problems& probl
     problems.add(option, " names standard input (-) more than once");
 }
 
+Option& add_format_row(OptionTable& table, InputSource& source) {
+  return table.add_choice("--format", source.format, {{"jsonl", InputFormat::kJsonl}}, "what the files hold");
+}
+
 int64_t total_input_bytes(const std::vector<InputSource>& sources) {
   int64_t total = 0;
   for (const InputSource& source : sources) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "curate/document.h"
 
 namespace espalier::curate {
@@ -68,6 +69,9 @@ bool read_record(const InputSource& source, std::string_view record, Document& d
 
 // Files that do not exist or cannot be read, folders in place of files.
 void check(const InputSource& source, const std::string& option, Problems& problems);
+
+// --format, for commands and recipes.
+Option& add_format_row(OptionTable& table, InputSource& source);
 
 // On disk, of all files; 0 where one has no size (standard input).
 int64_t total_input_bytes(const std::vector<InputSource>& sources);

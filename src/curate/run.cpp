@@ -1,5 +1,6 @@
 #include "curate/run.h"
 
+#include <chrono>
 #include <functional>
 
 #include "base/format.h"
@@ -42,11 +43,11 @@ class Run {
   }
 
   RunResult operator()() {
-    const Progress watch("curate", 0, Progress::Unit::kBytes);
+    const auto start = std::chrono::steady_clock::now();
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
-    if (plan_.keeps_work) hand_over();
+    if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
-    result_.seconds = watch.seconds();
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(result_);
   }
 
@@ -131,6 +132,8 @@ class Run {
         store != nullptr && store->num_shards() > 0 ? store->summary(store->num_shards() - 1).next_number : 0;
     const auto next = [&](RawBlock& block) {
       while (reader.next(block)) {
+        if (result_.files.empty() || result_.files.back().name != block.file || block.first_line == 1)
+          result_.files.push_back({block.file, block.first_number});
         if (plan_.most_documents > 0 && block.first_number >= plan_.most_documents) return false;
         if (plan_.most_documents > 0 &&
             block.first_number + static_cast<int64_t>(block.records.size()) > plan_.most_documents)
@@ -206,6 +209,16 @@ class Run {
 };
 
 }  // namespace
+
+std::vector<ShardStore> open_shards(const RunPlan& plan) {
+  std::vector<std::unique_ptr<Step>> steps;
+  for (const PlannedStep& step : plan.steps) steps.push_back(step.maker->make_step());
+  std::vector<ShardStore> stores;
+  for (const StageRange& range : cut(steps))
+    stores.emplace_back(plan.work_folder / concat("stage-", stores.size()),
+                        static_cast<size_t>(range.end_step - range.first_step));
+  return stores;
+}
 
 RunResult run(const RunPlan& plan, const DocumentTaker& take) { return Run(plan, take)(); }
 

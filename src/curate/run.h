@@ -14,6 +14,7 @@
 
 #include "curate/input.h"
 #include "curate/output.h"
+#include "curate/shard_store.h"
 #include "curate/step.h"
 #include "curate/tally.h"
 
@@ -40,13 +41,22 @@ struct RunResult {
   InputTally input;
   std::vector<StepTally> steps;               // as the plan's
   std::vector<nlohmann::ordered_json> facts;  // of each step that is a pass; else null
-  int64_t num_shards = 0;                     // of each stage, where they are kept
+  struct File {
+    std::string name;
+    int64_t first_number = 0;
+  };
+  std::vector<File> files;  // in the order of the input
+  int64_t num_shards = 0;   // of each stage, where they are kept
   double seconds = 0;
 };
 
-// Takes the documents that come through, in order.
+// Takes the documents that come through, in order; where the work is kept, it may be empty: they lie in the shards of
+// the last stage.
 using DocumentTaker = std::function<void(Document&&)>;
 
 RunResult run(const RunPlan& plan, const DocumentTaker& take);
+
+// The shards that run() left, of each stage.
+std::vector<ShardStore> open_shards(const RunPlan& plan);
 
 }  // namespace espalier::curate

@@ -104,19 +104,21 @@ class OscarMaker : public StepMaker {
     if (rules_.parameters.least_words > rules_.parameters.most_words)
       problems.add("--least-words ", rules_.parameters.least_words, " is more than --most-words ",
                    rules_.parameters.most_words);
+    if (problems.empty()) say_what_is_off();
   }
 
-  std::unique_ptr<Step> make_step() const override {
+  std::unique_ptr<Step> make_step() const override { return std::make_unique<OscarStep>(rules_); }
+
+ private:
+  void say_what_is_off() const {
     std::vector<std::string> off;
     if (rules_.stop_words.empty()) off.emplace_back("stop words (--stop-words)");
     if (rules_.flagged_words.empty()) off.emplace_back("flagged words (--flagged-words)");
     if (rules_.identifier == nullptr) off.emplace_back("language (--language-model)");
     off.emplace_back("perplexity (the step of that name)");
     log_info("oscar: filters that are off: ", join(off, ", "));
-    return std::make_unique<OscarStep>(rules_);
   }
 
- private:
   void add_threshold_rows(OptionTable& table) {
     const std::string own = "the language's";
     const auto share = [&](const char* name, std::optional<double>& target, const char* help) {

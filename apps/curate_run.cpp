@@ -1,0 +1,80 @@
+// espalier curate RECIPE.toml: sources, steps and outputs of a recipe; and what became of a document.
+#include <cstdio>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/pending_file.h"
+#include "curate/fates.h"
+#include "curate/mix.h"
+#include "curate_commands.h"
+
+namespace espalier {
+namespace {
+
+struct RecipeRequest {
+  std::vector<std::string> recipe;
+  bool dry_run = false, overwrite = false, json = false;
+  int64_t sample = 10000;
+  std::optional<int64_t> workers;
+};
+
+void say_result(const curate::Recipe& recipe, const curate::MixResult& mix, const std::vector<std::string>& names,
+                bool dry_run) {
+  log_info(dry_run ? "of the first " : "", format_count(mix.run.input.num_records), " records, ",
+           format_count(mix.run.input.num_documents), " were documents, in ", format_duration(mix.run.seconds));
+  for (size_t index = 0; index < names.size(); ++index) {
+    const curate::StepTally& tally = mix.run.steps[index];
+    std::string reasons;
+    for (const auto& [reason, count] : tally.dropped)
+      reasons += concat(reasons.empty() ? ": " : ", ", reason, " ", format_count(count));
+    log_info("  ", names[index], ": ", format_count(tally.num_in), " in, ", format_count(tally.num_out), " out, ",
+             format_count(tally.num_changed), " changed", reasons.empty() ? "" : "; dropped", reasons);
+  }
+  for (const curate::GroupTally& group : mix.groups)
+    log_info(dry_run ? "  would write " : "  wrote ", group.name, ": ", format_count(group.num_documents),
+             " documents, ", format_bytes(static_cast<double>(group.bytes)),
+             group.num_tokens < 0 ? "" : concat(", ", format_count(group.num_tokens), " tokens"));
+  if (!dry_run) log_info("the report is ", recipe.output.folder, "/report.md");
+}
+
+}  // namespace
+
+int curate_run_main(const std::vector<std::string>& arguments) {
+  RecipeRequest request;
+  OptionTable table("espalier curate run", "Carries out a recipe: sources, steps and outputs in one TOML file.");
+  table.positional("RECIPE", request.recipe, "the recipe (docs/curation.md)", 1, 1);
+  table.add("--dry-run", request.dry_run, "write nothing: what the recipe would do with the first records");
+  table.add("--sample", request.sample, "records that --dry-run reads").minimum(1);
+  table.add("--workers", request.workers, "threads, in the place of the recipe's").minimum(1).maximum(4096);
+  table.add("--overwrite", request.overwrite, "begin anew, in the place of a finished curation or of other work");
+  table.add("--json", request.json, "the report as JSON on standard output");
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  problems.raise();
+  curate::Recipe recipe = curate::read_recipe(request.recipe.front(), problems);
+  if (!request.dry_run && problems.empty()) check_folder(recipe, request.overwrite, problems);
+  problems.raise();
+
+  clean_up_when_interrupted();
+  if (request.workers) recipe.workers = *request.workers;
+  std::vector<std::string> names;
+  for (const curate::PlannedStep& step : recipe.steps) names.push_back(step.name);
+  const curate::MixResult mix = request.dry_run ? try_mix(recipe, request.sample) : make_mix(recipe);
+  say_result(recipe, mix, names, request.dry_run);
+  if (request.json) std::puts(mix.report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  return 0;
+}
+
+int curate_why_main(const std::vector<std::string>& arguments) {
+  std::vector<std::string> folder;
+  std::string document;
+  OptionTable table("espalier curate why", "What became of one document of a finished curation.");
+  table.positional("FOLDER", folder, "the folder of the recipe's output", 1, 1);
+  table.add("--document", document, "a number as in the report, or FILE:LINE of an input").value_name("X").required();
+  if (!table.parse(arguments)) return 0;
+  for (const std::string& sentence : curate::explain_fate(folder.front(), document)) std::puts(sentence.c_str());
+  return 0;
+}
+
+}  // namespace espalier

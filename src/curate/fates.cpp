@@ -1,0 +1,121 @@
+#include "curate/fates.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "curate/compressed.h"
+
+namespace espalier::curate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::filesystem::path shard_file(const std::filesystem::path& folder, size_t shard) {
+  return folder / (format_printf("%08zu", shard) + ".zst");
+}
+
+// Of a line that begins with {"n":
+int64_t number_of(std::string_view line) {
+  int64_t number = -1;
+  std::from_chars(line.data() + std::string_view("{\"n\":").size(), line.data() + line.size(), number);
+  return number;
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+int64_t number_of_place(const Json& index, const std::string& document) {
+  if (const std::optional<int64_t> number = whole_number(document)) return *number;
+  const size_t colon = document.rfind(':');
+  const std::optional<int64_t> line =
+      colon == std::string::npos ? std::nullopt : whole_number(std::string_view(document).substr(colon + 1));
+  if (!line || *line < 1)
+    throw UserError(concat("--document ", document, ": expected a number from 0, or FILE:LINE"), ExitCode::kUsage);
+  const std::string file = document.substr(0, colon);
+  const Json& files = index.at("files");
+  for (size_t at = 0; at < files.size(); ++at) {
+    if (files[at].at("file") != file) continue;
+    const int64_t number = files[at].at("first_number").get<int64_t>() + *line - 1;
+    if (at + 1 == files.size() || number < files[at + 1].at("first_number")) return number;
+    throw UserError(
+        concat("--document ", document, ": the file had ",
+               files[at + 1].at("first_number").get<int64_t>() - files[at].at("first_number").get<int64_t>(), " lines"),
+        ExitCode::kUsage);
+  }
+  throw UserError(concat("--document ", document, ": no input was called ", file), ExitCode::kUsage);
+}
+
+std::string sentence_of(const Json& fate, const Json& index) {
+  if (fate.contains("o")) {
+    const Json& output = index.at("outputs").at(fate.at("o").get<size_t>());
+    return concat("stayed: line ", fate.at("l").get<int64_t>(), " of ", output.get<std::string>());
+  }
+  const int step = fate.at("s");
+  if (step < 0) return concat("was no document: ", fate.at("r").get<std::string>());
+  std::string text =
+      concat("dropped by step ", step + 1, ", ", index.at("steps").at(static_cast<size_t>(step)).get<std::string>(),
+             ": ", fate.at("r").get<std::string>());
+  if (fate.contains("v")) text += " " + format_shortest(fate.at("v").get<double>());
+  if (fate.contains("t")) text += ", against " + format_shortest(fate.at("t").get<double>());
+  return text;
+}
+
+}  // namespace
+
+std::string place_line(int64_t number, size_t output, int64_t line) {
+  return concat("{\"n\":", number, ",\"o\":", output, ",\"l\":", line, "}\n");
+}
+
+FateWriter::FateWriter(std::filesystem::path folder) : folder_(std::move(folder)) {
+  std::filesystem::create_directories(folder_);
+}
+
+void FateWriter::write_shard(const std::string& lines, int64_t next_number) {
+  std::vector<std::string> sorted = split(lines, '\n');
+  std::erase(sorted, "");
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
+  write_file_atomically(shard_file(folder_, ends_.size()), compress(join(sorted, "\n") + "\n"));
+  ends_.push_back(next_number);
+}
+
+void FateWriter::finish(const RunPlan& plan, const RunResult& result, const std::vector<GroupTally>& groups) {
+  Json steps = Json::array(), outputs = Json::array(), files = Json::array();
+  for (const PlannedStep& step : plan.steps) steps.push_back(step.name);
+  for (const GroupTally& group : groups) outputs.push_back(group.file);
+  for (const RunResult::File& file : result.files)
+    files.push_back({{"file", file.name}, {"first_number", file.first_number}});
+  const Json index = {{"steps", steps}, {"outputs", outputs}, {"files", files}, {"shard_ends", ends_}};
+  write_file_atomically(folder_ / "index.json", index.dump(1) + "\n");
+}
+
+std::vector<std::string> explain_fate(const std::filesystem::path& folder, const std::string& document) {
+  const std::filesystem::path fates = folder / "fates";
+  if (!std::filesystem::exists(fates / "index.json"))
+    throw UserError(concat("'", folder.string(), "' holds no finished curation: there is no fates/index.json"),
+                    ExitCode::kMissingInput);
+  const Json index = parse_json<Json>(read_file(fates / "index.json"), (fates / "index.json").string());
+  const int64_t number = number_of_place(index, document);
+  const std::vector<int64_t> ends = index.at("shard_ends");
+  const size_t shard = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), number) - ends.begin());
+  if (shard == ends.size())
+    throw UserError(concat("--document ", document, ": there were ", format_count(ends.empty() ? 0 : ends.back()),
+                           " records, numbered from 0"),
+                    ExitCode::kUsage);
+  std::vector<std::string> sentences;
+  for (const std::string& line : split(read_compressed(shard_file(fates, shard)), '\n'))
+    if (!line.empty() && number_of(line) == number)
+      sentences.push_back(concat("document ", number, " ", sentence_of(Json::parse(line), index)));
+  if (sentences.empty()) sentences.push_back(concat("document ", number, " was cut into pieces of which none stayed"));
+  return sentences;
+}
+
+}  // namespace espalier::curate

@@ -1,0 +1,273 @@
+#include "curate/recipe.h"
+
+#include <glob.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/thread_pool.h"
+
+namespace espalier::curate {
+namespace {
+
+int64_t line_of(const toml::node& node) { return static_cast<int64_t>(node.source().begin.line); }
+
+// The keys of a table as a text of its own, each in the line where the recipe has it, so that messages name that line.
+std::string with_lines(const toml::table& table, const std::set<std::string>& without) {
+  struct Row {
+    int64_t line;
+    std::string text;
+  };
+  std::vector<Row> rows;
+  for (const auto& [key, node] : table) {
+    if (without.contains(std::string(key.str()))) continue;
+    std::ostringstream text;
+    text << toml::table{{key.str(), node}};
+    std::string words = text.str();
+    std::replace(words.begin(), words.end(), '\n', ' ');
+    rows.push_back({static_cast<int64_t>(key.source().begin.line), words});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.line < b.line; });
+  std::string all;
+  int64_t line = 1;
+  for (const Row& row : rows) {
+    for (; line < row.line; ++line) all += '\n';
+    all += row.text + "\n";
+    ++line;
+  }
+  return all;
+}
+
+class RecipeReader {
+ public:
+  RecipeReader(const std::string& file, Problems& problems) : problems_(problems) { recipe_.file = file; }
+
+  Recipe read() {
+    toml::table table;
+    try {
+      recipe_.content = read_file(recipe_.file);
+      table = toml::parse(recipe_.content, recipe_.file);
+    } catch (const toml::parse_error& error) {
+      problems_.add(recipe_.file, ":", error.source().begin.line, ": not TOML: ", std::string(error.description()));
+      return std::move(recipe_);
+    } catch (const UserError& error) {
+      problems_.add(error.what());
+      return std::move(recipe_);
+    }
+    recipe_.workers = num_usable_cores();
+    for (const auto& [key, node] : table) check_top(std::string(key.str()), node);
+    read_output(table);
+    read_run(table);
+    read_list(table, "source", [this](const toml::table& source) { read_source(source); });
+    read_list(table, "step", [this](const toml::table& step) { read_step(step); });
+    if (recipe_.sources.empty() && problems_.empty())
+      problems_.add(recipe_.file, ": there is no [[source]] with files");
+    return std::move(recipe_);
+  }
+
+ private:
+  std::string at(const toml::node& node) const { return concat(recipe_.file, ":", line_of(node)); }
+
+  void check_top(const std::string& key, const toml::node& node) {
+    const std::vector<std::string> known = {"output", "run", "source", "step"};
+    if (std::find(known.begin(), known.end(), key) != known.end()) return;
+    const std::vector<std::string> near = nearest_names(key, known);
+    problems_.add(at(node), ": unknown table ", key, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
+                  "; a recipe has [output], [run], [[source]] and [[step]]");
+  }
+
+  // What the table says, into the rows; all problems, those of required rows too, say where.
+  void read_rows(const toml::table& table, const std::string& what, OptionTable& rows,
+                 const std::set<std::string>& without) {
+    Problems found;
+    rows.say_notes(false);
+    rows.parse_toml(with_lines(table, without), recipe_.file, found);
+    rows.parse({}, found);
+    for (const std::string& message : found.messages()) add(table, what, message);
+  }
+  void add(const toml::table& table, const std::string& what, const std::string& message) {
+    if (message.starts_with(recipe_.file))
+      problems_.add(message);
+    else
+      problems_.add(at(table), ", ", what, ": ", message);
+  }
+
+  void read_output(const toml::table& table) {
+    const toml::node* node = table.get("output");
+    if (node == nullptr || !node->is_table()) {
+      problems_.add(recipe_.file, ": there is no [output] with a folder");
+      return;
+    }
+    OutputPlan& output = recipe_.output;
+    OptionTable rows("recipe", "");
+    rows.add("--folder", output.folder, "where all output goes").required();
+    rows.add("--by", output.by, "key whose value names the file of a document");
+    rows.add("--compression", output.compression, "of JSONL").choices({"none", "gz", "zst", "xz", "bz2"});
+    rows.add("--tokenizer", output.tokenizer, "file or folder; writes token files beside the JSONL");
+    rows.add_truth("--append-eod", output.append_eod, "end every document with the end-of-document token");
+    read_rows(*node->as_table(), "[output]", rows, {});
+    if (output.tokenizer.empty()) return;
+    try {
+      recipe_.tokenizer = text::open_tokenizer(output.tokenizer);
+      if (output.append_eod && !recipe_.tokenizer->eod())
+        problems_.add(at(*node), ", [output]: ", recipe_.tokenizer->description(),
+                      " has no end-of-document token; write append_eod = false");
+    } catch (const UserError& error) {
+      problems_.add(at(*node), ", [output]: tokenizer: ", error.what());
+    }
+  }
+
+  void read_run(const toml::table& table) {
+    const toml::node* node = table.get("run");
+    if (node == nullptr) return;
+    if (!node->is_table()) {
+      problems_.add(at(*node), ": run is no table; write [run]");
+      return;
+    }
+    std::string memory = "1GiB", shard = "32MiB";
+    OptionTable rows("recipe", "");
+    rows.add("--workers", recipe_.workers, "threads").minimum(1).maximum(4096);
+    rows.add("--memory", memory, "what a step that must see all documents may hold");
+    rows.add("--shard", shard, "input between two points that an interrupted run goes on from");
+    read_rows(*node->as_table(), "[run]", rows, {});
+    take_bytes(*node, "memory", memory, recipe_.memory_bytes);
+    take_bytes(*node, "shard", shard, recipe_.shard_bytes);
+  }
+
+  void take_bytes(const toml::node& node, const char* key, const std::string& text, int64_t& bytes) {
+    const std::optional<int64_t> amount = parse_bytes(text);
+    if (amount && *amount > 0)
+      bytes = *amount;
+    else
+      problems_.add(at(node), ", [run]: ", key, " ", text, ": expected an amount such as 512MiB");
+  }
+
+  template <class Read>
+  void read_list(const toml::table& table, const std::string& name, Read read) {
+    const toml::node* node = table.get(name);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr) {
+      problems_.add(at(*node), ": [", name, "] stands for a list; write [[", name, "]]");
+      return;
+    }
+    for (const toml::node& element : *list)
+      if (const toml::table* one = element.as_table())
+        read(*one);
+      else
+        problems_.add(at(element), ": ", name, " holds what is no table");
+  }
+
+  void read_source(const toml::table& table) {
+    InputSource source;
+    OptionTable rows("recipe", "");
+    rows.add("--name", source.name, "for the report; documents carry it under the key source").required();
+    rows.add("--files", source.files, "files, * and ? stand for any; a folder stands for all files in it").required();
+    rows.add("--text-key", source.text_key, "key of a record whose text is taken");
+    add_format_row(rows, source);
+    const std::string what = concat("[[source]] ", table["name"].value_or(std::string("without a name")));
+    read_rows(table, what, rows, {"metadata"});
+    source.metadata.push_back({"source", nlohmann::json(source.name).dump()});
+    if (const toml::node* metadata = table.get("metadata")) read_metadata(*metadata, source);
+    source.files = expand(source.files, table, what);
+    Problems found;
+    check(source, "file", found);
+    for (const std::string& message : found.messages()) add(table, what, message);
+    for (const std::string& file : source.files)
+      if (file == "-") add(table, what, "standard input cannot be read again after an interruption; name files");
+    for (const InputSource& other : recipe_.sources)
+      if (other.name == source.name) add(table, what, "there are two sources of this name");
+    recipe_.sources.push_back(std::move(source));
+  }
+
+  void read_metadata(const toml::node& node, InputSource& source) {
+    if (!node.is_table()) {
+      problems_.add(at(node), ": metadata is no table; write metadata = { licence = \"...\" }");
+      return;
+    }
+    for (const auto& [key, value] : *node.as_table()) {
+      std::ostringstream json;
+      if (value.is_string())
+        json << nlohmann::json(value.as_string()->get()).dump();
+      else if (value.is_integer())
+        json << value.as_integer()->get();
+      else if (value.is_boolean())
+        json << (value.as_boolean()->get() ? "true" : "false");
+      else
+        problems_.add(at(node), ": metadata ", std::string(key.str()),
+                      " is neither text, a whole number, true nor false");
+      source.metadata.push_back({std::string(key.str()), json.str()});
+    }
+  }
+
+  // In the order of names, as a shell has it.
+  std::vector<std::string> expand(const std::vector<std::string>& patterns, const toml::table& table,
+                                  const std::string& what) {
+    std::vector<std::string> files;
+    for (const std::string& pattern : patterns) {
+      std::error_code error;
+      if (std::filesystem::is_directory(pattern, error)) {
+        const size_t before = files.size();
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(pattern, error))
+          if (entry.is_regular_file(error)) files.push_back(entry.path().string());
+        std::sort(files.begin() + static_cast<int64_t>(before), files.end());
+        if (files.size() == before) add(table, what, concat("folder ", pattern, " holds no file"));
+      } else if (pattern.find_first_of("*?[") == std::string::npos) {
+        files.push_back(pattern);
+      } else {
+        glob_t found{};
+        if (::glob(pattern.c_str(), 0, nullptr, &found) != 0) add(table, what, concat("no file is called ", pattern));
+        for (size_t index = 0; index < found.gl_pathc; ++index) files.emplace_back(found.gl_pathv[index]);
+        ::globfree(&found);
+      }
+    }
+    return files;
+  }
+
+  void read_step(const toml::table& table) {
+    const std::string name = table["name"].value_or(std::string());
+    const StepKind* kind = find_step_kind(name);
+    if (kind == nullptr) {
+      std::vector<std::string> names;
+      for (const StepKind& known : step_kinds()) names.emplace_back(known.name);
+      const std::vector<std::string> near = nearest_names(name, names);
+      problems_.add(
+          at(table), ": [[step]] ", name.empty() ? "without a name" : concat("name = \"", name, "\": no such step"),
+          near.empty() ? "" : "; did you mean " + join(near, " or ") + "?", "; the steps are ", join(names, ", "));
+      return;
+    }
+    std::unique_ptr<StepMaker> maker = kind->make();
+    OptionTable rows("recipe", "");
+    maker->add_rows(rows);
+    const std::string what = concat("[[step]] ", name);
+    const size_t before = problems_.messages().size();
+    read_rows(table, what, rows, {"name"});
+    if (problems_.messages().size() == before) {
+      Problems found;
+      maker->check(found);
+      for (const std::string& message : found.messages()) add(table, what, message);
+    }
+    recipe_.steps.push_back({name, std::move(maker)});
+  }
+
+  Problems& problems_;
+  Recipe recipe_;
+};
+
+}  // namespace
+
+std::string Recipe::fingerprint() const {
+  std::string facts = content;
+  for (const InputSource& source : sources)
+    for (const std::string& file : source.files) facts += concat("\n", file, " ", file_size_bytes(file));
+  return hex64(hash64(facts));
+}
+
+Recipe read_recipe(const std::string& file, Problems& problems) { return RecipeReader(file, problems).read(); }
+
+}  // namespace espalier::curate

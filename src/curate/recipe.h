@@ -1,0 +1,51 @@
+// A recipe: sources, steps and outputs of a curation in one TOML file.
+//
+//   [output]
+//   folder = "mix"
+//   by = "language"                 # a file for each value of this key
+//   tokenizer = "bloom/tokenizer.json"
+//   [[source]]
+//   name = "crawl"
+//   files = ["crawl/*.jsonl.zst"]
+//   metadata = { licence = "CC0" }
+//   [[step]]
+//   name = "language"
+//   keep = ["en", "fr"]
+//
+// The keys of a step are the options of `espalier curate step NAME`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "curate/run.h"
+#include "text/tokenizer.h"
+
+namespace espalier::curate {
+
+struct OutputPlan {
+  std::string folder;
+  std::string by;                    // key whose value names the file of a document; empty: one file, "documents"
+  std::string compression = "none";  // none, gz, zst, xz, bz2
+  std::string tokenizer;             // path; empty: no token files
+  bool append_eod = true;
+};
+
+struct Recipe {
+  std::string file, content;
+  std::vector<InputSource> sources;
+  std::vector<PlannedStep> steps;
+  OutputPlan output;
+  int64_t workers = 1, memory_bytes = int64_t{1} << 30, shard_bytes = kShardBytes;
+  std::unique_ptr<text::Tokenizer> tokenizer;  // null without output.tokenizer
+
+  // Of the text and of the sizes of the inputs: work of one recipe is not gone on with by another.
+  std::string fingerprint() const;
+};
+
+// Adds all that is wrong, with file and line; reads what the steps need. The recipe is whole only if nothing was added.
+Recipe read_recipe(const std::string& file, Problems& problems);
+
+}  // namespace espalier::curate
