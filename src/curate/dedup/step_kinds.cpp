@@ -1,8 +1,13 @@
 // The steps of this folder, in the order of the help.
-#include "curate/step.h"
+#include "curate/dedup/dedup.h"
 
 namespace espalier::curate {
 
-std::vector<StepKind> dedup_step_kinds() { return {}; }
+std::vector<StepKind> dedup_step_kinds() {
+  return {
+      {"exact", "drop documents, URLs, lines or paragraphs that occur again", exact_maker},
+      {"minhash", "drop near-duplicates by MinHash signatures", minhash_maker},
+  };
+}
 
 }  // namespace espalier::curate

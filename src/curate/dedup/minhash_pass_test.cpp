@@ -1,0 +1,182 @@
+#include <map>
+#include <random>
+#include <set>
+
+#include "curate/dedup/minhash.h"
+#include "curate/internal/dedup_fixture.h"
+
+namespace espalier::curate {
+namespace {
+
+using test::run_pass_over;
+
+std::string random_words(std::mt19937& random, int count) {
+  std::string text;
+  for (int word = 0; word < count; ++word) text += concat(word == 0 ? "" : " ", "w", random() % 100000);
+  return text;
+}
+
+TEST(MinHashPass, KeepsTheLowestNumberOfPlantedClusters) {
+  std::mt19937 random(7);
+  std::vector<std::string> texts, expected;
+  for (int text = 0; text < 300; ++text) {
+    texts.push_back(random_words(random, 200));
+    expected.push_back(texts.back());
+  }
+  for (int copy = 0; copy < 100; ++copy)
+    texts.push_back(texts[static_cast<size_t>(copy % 40)] + (copy % 2 ? "." : " end"));
+  for (const char* setting : {"words", "characters", "openwebtext"})
+    for (const int64_t memory : {1 << 10, 1 << 26})
+      for (const int workers : {1, 3}) {
+        const test::PassOutcome outcome =
+            run_pass_over("minhash", concat("setting = \"", setting, "\""), texts, workers, memory);
+        EXPECT_TRUE(outcome.texts == expected) << setting << ": " << outcome.texts.size();
+        EXPECT_EQ(outcome.tally.dropped, (std::map<std::string, int64_t>{{"duplicate", 100}}));
+        EXPECT_EQ(outcome.facts["clusters"], 40);
+        EXPECT_EQ(outcome.facts["largest"][0], (nlohmann::ordered_json{{"kept", 0}, {"documents", 4}}));
+      }
+}
+
+TEST(MinHashPass, ThresholdsCompareTheTextsThemselves) {
+  std::mt19937 random(8);
+  const std::string text = random_words(random, 400);
+  // One word in the middle differs: 5 of 396 runs, a similarity of 391 / 401.
+  const std::string near = text.substr(0, text.size() / 2) + "X" + text.substr(text.size() / 2);
+  EXPECT_EQ(run_pass_over("minhash", "threshold = 0.97", {text, near}).texts.size(), 1u);
+  EXPECT_EQ(run_pass_over("minhash", "threshold = 0.98", {text, near}).texts.size(), 2u);
+  EXPECT_EQ(run_pass_over("minhash", "threshold = 1.0", {text, text, near, text}).numbers,
+            (std::vector<int64_t>{0, 2}));
+}
+
+// The pipeline's own steps over its buckets, with lists of Python's kind: the lowest number is the main document.
+TEST(MinHashPass, OpenWebTextEqualsAPlainRestatement) {
+  std::mt19937 random(9);
+  std::vector<std::string> texts;
+  for (int family = 0; family < 12; ++family) {
+    const std::string base = random_words(random, 60);
+    for (int member = 0; member < 6; ++member) {
+      std::string text = base;
+      for (int edit = 0; edit < member * 2; ++edit) text[random() % text.size()] = 'z';
+      texts.push_back(text);
+    }
+  }
+  for (const char* odd : {"", "a", "abcde", "abcde", "      ", "      ", "\xc3\xbc\xc3\xbc\xc3\xbc"})
+    texts.emplace_back(odd);
+  const auto set_of = [](const std::string& text) {  // ASCII, but for the last
+    std::set<std::string> set;
+    for (size_t at = 0; at + 5 < text.size() && text[0] != '\xc3'; ++at) set.insert(text.substr(at, 5));
+    return set;
+  };
+  const WindowMinHash minhash(openwebtext_seeds());
+  std::vector<size_t> least(texts.size());
+  for (size_t text = 0; text < texts.size(); ++text) least[text] = text;
+  std::vector<std::pair<size_t, size_t>> joined;
+  for (size_t band = 0; band < 10; ++band) {
+    std::map<std::vector<uint32_t>, std::vector<size_t>> buckets;
+    for (size_t text = 0; text < texts.size(); ++text) {
+      const std::vector<uint32_t> values = minhash(texts[text]);
+      buckets[{values.begin() + static_cast<int64_t>(band * 10), values.begin() + static_cast<int64_t>(band * 10 + 10)}]
+          .push_back(text);
+    }
+    for (auto [key, bucket] : buckets)
+      while (bucket.size() > 1) {
+        const size_t main = bucket.front();
+        std::vector<size_t> rest;
+        for (size_t at = 1; at < bucket.size(); ++at) {
+          const auto a = set_of(texts[main]), b = set_of(texts[bucket[at]]);
+          std::vector<std::string> both;
+          std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+          const double divisor = static_cast<double>(a.size() + b.size() - both.size());
+          const double similarity = divisor == 0 ? 0 : static_cast<double>(both.size()) / divisor;
+          if (similarity > 0.5) {
+            if (similarity >= 0.7) joined.emplace_back(main, bucket[at]);
+          } else {
+            rest.push_back(bucket[at]);
+          }
+        }
+        bucket = rest;
+      }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [a, b] : joined) {
+      const size_t to = std::min(least[a], least[b]);
+      changed |= least[a] != to || least[b] != to;
+      least[a] = least[b] = to;
+    }
+  }
+  std::vector<int64_t> kept;
+  for (size_t text = 0; text < texts.size(); ++text)
+    if (least[text] == text) kept.push_back(static_cast<int64_t>(text));
+  ASSERT_LT(kept.size(), texts.size() - 10);
+  ASSERT_GT(kept.size(), 20u);
+  for (const int64_t memory : {1 << 10, 1 << 26})
+    EXPECT_EQ(run_pass_over("minhash", "setting = \"openwebtext\"", texts, 2, memory).numbers, kept);
+}
+
+TEST(MinHashPass, TakesOddSizesAndTextsWithoutWords) {
+  for (const size_t count : {0, 1, 7, 33}) {
+    const std::vector<std::string> blanks(count, " \n\t ");
+    EXPECT_EQ(run_pass_over("minhash", "", blanks).texts.size(), count);  // without a word: like none
+    EXPECT_EQ(run_pass_over("minhash", "setting = \"openwebtext\"", blanks).texts.size(), count);
+    const std::vector<std::string> same(count, "one");
+    EXPECT_EQ(run_pass_over("minhash", "", same).texts.size(), std::min<size_t>(1, count));
+  }
+}
+
+TEST(MinHashPass, FindsAHundredThousandPlantedDuplicatesInLittleMemory) {
+  std::mt19937 random(10);
+  std::vector<std::string> texts;
+  for (int text = 0; text < 20000; ++text) texts.push_back(random_words(random, 8));
+  for (int copy = 0; copy < 100000; ++copy) texts.push_back(texts[random() % 20000]);
+  const test::PassOutcome outcome = run_pass_over("minhash", "bands = 4\nrows = 4", texts, 2, 1 << 20);
+  EXPECT_EQ(outcome.texts.size(), 20000u);
+  EXPECT_EQ(outcome.tally.dropped.at("duplicate"), 100000);
+}
+
+TEST(MinHashPass, RefusesOptionsThatDoNotBelongTogether) {
+  const std::string problems =
+      test::problems_of("minhash", "setting = \"openwebtext\"\nbands = 9\nseed = 2\nthreshold = 2");
+  EXPECT_NE(problems.find("--bands 9 x --rows 10 is 90: the setting openwebtext has 100 values"), std::string::npos);
+  EXPECT_NE(problems.find("--seed 2: the seeds of openwebtext are fixed"), std::string::npos);
+  EXPECT_NE(problems.find("--threshold 2: expected 0 to 1"), std::string::npos);
+}
+
+TEST(ExactPass, KeepsTheFirstOfEqualDocuments) {
+  const std::vector<std::string> texts{"a", "b", "a", "", " ", "", "b ", "a"};
+  for (const int64_t memory : {0, 1 << 20})
+    EXPECT_EQ(run_pass_over("exact", "", texts, 2, memory).numbers, (std::vector<int64_t>{0, 1, 3, 4, 6}));
+  EXPECT_EQ(run_pass_over("exact", "keep = \"none\"", texts).numbers, (std::vector<int64_t>{1, 4, 6}));
+  EXPECT_EQ(run_pass_over("exact", "times = 3", texts).numbers, (std::vector<int64_t>{0, 1, 3, 4, 5, 6}));
+  std::vector<std::string> many, expected;
+  for (int text = 0; text < 120000; ++text) many.push_back(concat("text ", text % 20000));
+  const test::PassOutcome outcome = run_pass_over("exact", "", many, 2, 1 << 16);
+  EXPECT_TRUE(outcome.texts == (std::vector<std::string>{many.begin(), many.begin() + 20000}));
+  EXPECT_EQ(outcome.facts, (nlohmann::ordered_json{{"compared", 120000}, {"distinct", 20000}, {"duplicates", 100000}}));
+}
+
+TEST(ExactPass, RemovesRepeatedLinesAndParagraphs) {
+  EXPECT_EQ(run_pass_over("exact", "unit = \"line\"", {"a\nb\n\na\nc", " b \nd\n", "a\nb", "e\na"}).texts,
+            (std::vector<std::string>{"a\nb\n\nc", "d\n", "e"}));
+  EXPECT_EQ(run_pass_over("exact", "unit = \"line\"\nkeep = \"none\"\ntimes = 3\nleast_characters = 2",
+                          {"menu\nx\none", "menu\nx\ntwo", "menu\nx\ntwo", "menu"})
+                .texts,
+            (std::vector<std::string>{"x\none", "x\ntwo", "x\ntwo"}));
+  EXPECT_EQ(run_pass_over("exact", "unit = \"paragraph\"", {"a\nb\n\n\nc", "c\n\na\n\na\nb\n\nd"}).texts,
+            (std::vector<std::string>{"a\nb\n\n\nc", "a\n\nd"}));
+}
+
+TEST(ExactPass, ComparesUrls) {
+  const test::TestFolder folder;
+  test::write_text(folder / "in",
+                   "{\"text\": \"1\", \"url\": \"https://A.org/x?q=1\"}\n{\"text\": \"2\", \"url\": "
+                   "\"http://u@a.org:80/x#y\"}\n{\"text\": \"3\"}\n{\"text\": \"4\", \"url\": 5}\n{\"text\": "
+                   "\"5\", \"url\": \"https://A.org/x?q=1\"}\n");
+  EXPECT_EQ(test::run_pass("exact", "unit = \"url\"", folder / "in", folder / "work").numbers,
+            (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(test::run_pass("exact", "unit = \"url\"\nhost_and_path = true", folder / "in", folder / "work").numbers,
+            (std::vector<int64_t>{0, 2, 3}));
+}
+
+}  // namespace
+}  // namespace espalier::curate
