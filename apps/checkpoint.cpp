@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "checkpoint_average.h"
 #include "checkpoint_hf.h"
 #include "checkpoint_inspect.h"
 #include "checkpoint_megatron.h"
@@ -163,6 +164,7 @@ const std::vector<Command>& checkpoint_commands() {
       {"inspect", "state, sizes and tensors of a checkpoint", checkpoint_inspect_main},
       {"verify", "read everything and compare the checksums", verify_main},
       {"diff", "compare two checkpoints to the bit", diff_main},
+      {"average", "the mean of the weights of several checkpoints", average_checkpoints_main},
       {"prune", "remove old checkpoints of a run", prune_checkpoints_main},
       {"import-hf", "a Hugging Face folder as a run to generate with or finetune", import_hf_main},
       {"export-hf", "a checkpoint as a Hugging Face folder", export_hf_main},

@@ -1,0 +1,71 @@
+#include "checkpoint_average.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "print_json.h"
+#include "store/average.h"
+#include "store/run_folder.h"
+
+namespace espalier {
+namespace {
+
+// A run folder, or nothing of it.
+void check_target(const std::string& save, Problems& problems) {
+  std::error_code error;
+  if (std::filesystem::exists(save, error) && !std::filesystem::is_empty(save, error))
+    problems.add("--save ", save, " exists; give a new folder");
+}
+
+std::vector<double> read_weights(const std::vector<std::string>& words, size_t num_folders, Problems& problems) {
+  std::vector<double> weights;
+  for (const std::string& word : words) {
+    char* end = nullptr;
+    const double weight = std::strtod(word.c_str(), &end);
+    if (word.empty() || *end != 0 || !std::isfinite(weight) || weight <= 0)
+      problems.add("--weights: '", word, "' is not a number above 0");
+    weights.push_back(weight);
+  }
+  if (!words.empty() && words.size() != num_folders)
+    problems.add("--weights: ", words.size(), " for ", num_folders, " checkpoints; give one for each");
+  return weights;
+}
+
+}  // namespace
+
+int average_checkpoints_main(const std::vector<std::string>& arguments) {
+  std::vector<std::string> folders, weights;
+  std::string save;
+  bool json = false;
+  OptionTable table("espalier checkpoint average",
+                    "Writes the mean of the weights of several checkpoints of one model, in fp32 and without optimizer "
+                    "state: to evaluate, to export, or to train from with --load and --finetune.");
+  table.positional("FOLDER", folders, "run folders (newest complete steps) or step folders", 2, 1000);
+  table.add("--save", save, "new run folder; the mean becomes its only step").required();
+  table.add("--weights", weights, "how much each checkpoint counts; equal unless given").value_name("W");
+  table.add("--json", json, "one JSON object: the new folder and what it was made of");
+  if (!table.parse(arguments)) return 0;
+  Problems problems;
+  check_target(save, problems);
+  store::AverageRequest request{
+      .step_folders = {}, .weights = read_weights(weights, folders.size(), problems), .run_folder = save};
+  problems.raise();
+  for (const std::string& folder : folders)
+    request.step_folders.push_back(store::find_checkpoint(folder, std::nullopt, /*save=*/"")->folder);
+  const std::filesystem::path written = store::write_average(request);
+  log_info("saved the mean of ", folders.size(), " checkpoints to ", written.string());
+  if (!json) return 0;
+  nlohmann::ordered_json object = {{"step_folder", written.string()}};
+  for (const auto& folder : request.step_folders) object["of"].push_back(folder.string());
+  if (!request.weights.empty()) object["weights"] = request.weights;
+  print_json(object);
+  return 0;
+}
+
+}  // namespace espalier
