@@ -5,10 +5,14 @@
 
 namespace espalier::curate {
 
+std::unique_ptr<StepMaker> c4_maker();
+std::unique_ptr<StepMaker> catalogue_maker();
+std::unique_ptr<StepMaker> gopher_maker();
 std::unique_ptr<StepMaker> language_maker();
 std::unique_ptr<StepMaker> length_maker();
 std::unique_ptr<StepMaker> oscar_maker();
 std::unique_ptr<StepMaker> pii_maker();
 std::unique_ptr<StepMaker> quality_maker();
+std::unique_ptr<StepMaker> sentences_maker();
 
 }  // namespace espalier::curate
