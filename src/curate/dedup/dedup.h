@@ -7,5 +7,6 @@ namespace espalier::curate {
 
 std::unique_ptr<StepMaker> exact_maker();
 std::unique_ptr<StepMaker> minhash_maker();
+std::unique_ptr<StepMaker> ngrams_maker();
 
 }  // namespace espalier::curate

@@ -7,6 +7,7 @@ std::vector<StepKind> dedup_step_kinds() {
   return {
       {"exact", "drop documents, URLs, lines or paragraphs that occur again", exact_maker},
       {"minhash", "drop near-duplicates by MinHash signatures", minhash_maker},
+      {"ngrams", "cut the texts of evaluations out of documents", ngrams_maker},
   };
 }
 
