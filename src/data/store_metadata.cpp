@@ -46,6 +46,12 @@ StoreMetadata metadata_of(const Json& json) {
   return metadata;
 }
 
+// Upstream's preprocess has no --vocab-extra-ids and its pretrain_t5 has: all ids in the files mean the same.
+bool lacks_sentinels_only(const TokenizerFacts& facts, const text::Tokenizer& tokenizer) {
+  const auto without = text::fingerprint_without_sentinels(tokenizer, facts.vocab_size);
+  return without && hex64(*without) == facts.fingerprint;
+}
+
 }  // namespace
 
 TokenizerFacts TokenizerFacts::of(const text::Tokenizer& tokenizer) {
@@ -123,7 +129,7 @@ std::vector<std::string> describe_other_tokenizers(const std::vector<std::string
     const std::optional<StoreMetadata> metadata = read_metadata(*files);
     if (!metadata || !metadata->tokenizer) continue;
     if (!own) own = TokenizerFacts::of(tokenizer);
-    if (metadata->tokenizer->same_as(*own)) continue;
+    if (metadata->tokenizer->same_as(*own) || lacks_sentinels_only(*metadata->tokenizer, tokenizer)) continue;
     lines.push_back(concat("'", prefix, "' was made with another tokenizer: ", metadata->tokenizer->description, " (",
                            metadata->tokenizer->vocab_size, " ids, fingerprint ", metadata->tokenizer->fingerprint,
                            "); this is ", own->description, " (", own->vocab_size, " ids, fingerprint ",

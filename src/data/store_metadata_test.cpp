@@ -84,6 +84,20 @@ TEST(StoreMetadata, NamesTheDataOfAnotherTokenizer) {
   EXPECT_EQ(lines[0].find("'" + bad + "' was made with another tokenizer: "), 0u) << lines[0];
 }
 
+TEST(StoreMetadata, SentinelsBehindTheOtherIdsMakeNoOtherTokenizer) {
+  TestFolder folder;
+  text::TokenizerOptions options;
+  options.type = "BertWordPieceLowerCase";
+  options.vocab_file = "tests/data/megatron_tokenizers/bert_lower/vocab.txt";
+  const std::string without = preprocessed(folder, "without", *text::load_tokenizer(options));
+  options.extra_ids = 3;
+  const std::string with = preprocessed(folder, "with", *text::load_tokenizer(options));
+  EXPECT_TRUE(describe_other_tokenizers({without, with}, *text::load_tokenizer(options)).empty());
+  options.type = "BertWordPieceCase";
+  EXPECT_EQ(describe_other_tokenizers({without, with}, *text::load_tokenizer(options)).size(), 2u);
+  EXPECT_EQ(describe_other_tokenizers({without}, *tiny_tokenizer()).size(), 1u);
+}
+
 TEST(StoreMetadata, MergedSetsKeepTheTokenizerTheyShare) {
   TestFolder folder;
   const std::string a = preprocessed(folder, "a", *tiny_tokenizer()), b = preprocessed(folder, "b", *tiny_tokenizer());

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/error.h"
 #include "base/hash.h"
 
 namespace espalier::text {
@@ -27,11 +28,8 @@ constexpr const char* kProbe =
     "\xe0\xa6\xac\xe0\xa6\xbe\xe0\xa6\x82\xe0\xa6\xb2\xe0\xa6\xbe "
     "\xf0\x9f\x98\x80\xf0\x9f\x87\xab\xf0\x9f\x87\xb7 e\xcc\x81 \xef\xac\x81\n";
 
-}  // namespace
-
-uint64_t fingerprint(const Tokenizer& tokenizer) {
+uint64_t fingerprint_of(const Tokenizer& tokenizer, int64_t vocab_size) {
   Hasher hasher;
-  const int64_t vocab_size = tokenizer.vocab_size();
   hasher.update(&vocab_size, sizeof vocab_size);
   for (int64_t id = 0; id < vocab_size; ++id) {
     const std::string piece = tokenizer.id_to_piece(static_cast<int32_t>(id));
@@ -43,6 +41,18 @@ uint64_t fingerprint(const Tokenizer& tokenizer) {
   const std::vector<int32_t> ids = tokenizer.encode(kProbe);
   hasher.update(ids.data(), ids.size() * sizeof(int32_t));
   return hasher.digest();
+}
+
+}  // namespace
+
+uint64_t fingerprint(const Tokenizer& tokenizer) { return fingerprint_of(tokenizer, tokenizer.vocab_size()); }
+
+std::optional<uint64_t> fingerprint_without_sentinels(const Tokenizer& tokenizer, int64_t num_ids) {
+  const int64_t all = tokenizer.vocab_size();
+  if (num_ids < 0 || num_ids >= all) return std::nullopt;
+  for (int64_t id = num_ids; id < all; ++id)
+    if (tokenizer.id_to_piece(static_cast<int32_t>(id)) != concat("<extra_id_", id - num_ids, ">")) return std::nullopt;
+  return fingerprint_of(tokenizer, num_ids);
 }
 
 }  // namespace espalier::text

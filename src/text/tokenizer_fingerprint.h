@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "text/tokenizer.h"
 
@@ -14,5 +15,9 @@ namespace espalier::text {
 
 // Some hundredths of a second for 250,000 ids.
 uint64_t fingerprint(const Tokenizer& tokenizer);
+
+// Of the tokenizer as it is with `num_ids` ids, where those from there on are <extra_id_0>, <extra_id_1>, ... and no
+// others (--vocab-extra-ids adds them behind all others); else nothing.
+std::optional<uint64_t> fingerprint_without_sentinels(const Tokenizer& tokenizer, int64_t num_ids);
 
 }  // namespace espalier::text
