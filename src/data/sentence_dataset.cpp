@@ -183,6 +183,7 @@ SentenceDataSets SentenceDataSets::open(const DataSetOptions& data, const Senten
   samples.check(problems);
   if (problems.empty()) check_sentences(plan, samples, problems);
   problems.raise();
+  if (const std::string caution = samples.caution(); !caution.empty()) warn_once(caution);
   ESPALIER_CHECK(data.sequence_length == samples.sequence_length && data.seed >= 0 &&
                  data.seed <= std::numeric_limits<uint32_t>::max());
   SentenceDatasetBuilder builder(data, samples, plan.split);

@@ -450,6 +450,20 @@ TEST_F(SmallSentences, RoomThatDoesNotSufficeIsRefusedWithTheNumbers) {
             std::string::npos);
 }
 
+TEST(SentenceSampleOptionsOfT5, SayWhatMayEndARun) {
+  SentenceSampleOptions samples{.model = SentenceModel::kT5, .sequence_length = 66, .decoder_sequence_length = 16};
+  samples.vocabulary.sentinels.resize(7);  // of 64 tokens 9 are masked: 7 runs are many
+  EXPECT_NE(samples.caution().find("With a decoder of 16 tokens (--decoder-seq-length) the run ends"),
+            std::string::npos)
+      << samples.caution();
+  samples.decoder_sequence_length = 17;
+  EXPECT_EQ(samples.caution(), "");
+  samples.vocabulary.sentinels.resize(6);
+  EXPECT_NE(samples.caution().find("With 6 sentinels (--vocab-extra-ids) the run ends"), std::string::npos);
+  samples.model = SentenceModel::kBert;
+  EXPECT_EQ(samples.caution(), "");
+}
+
 TEST_F(SmallSentences, AnIdBeyondTheVocabularyIsRefusedWithItsPlace) {
   write("other", {{{6, 7}, {8, 300}}});
   const SentenceDataSets sets = open({"other"});

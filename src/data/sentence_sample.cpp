@@ -176,6 +176,22 @@ void SentenceSampleOptions::check(Problems& problems) const {
                  "; 3 sentinels for 10 masked tokens are usual");
 }
 
+std::string SentenceSampleOptions::caution() const {
+  if (model != SentenceModel::kT5) return "";
+  // Runs have several tokens; few samples have more of them than this, and how many is known when they are read.
+  const auto most_masked = static_cast<int64_t>(mask_probability * static_cast<double>(max_length()));
+  const int64_t many_runs = std::min(most_masked, most_masked / 2 + 3);
+  std::vector<std::string> scarce;
+  if (static_cast<int64_t>(vocabulary.sentinels.size()) < many_runs)
+    scarce.push_back(concat(vocabulary.sentinels.size(), " sentinels (--vocab-extra-ids)"));
+  if (decoder_sequence_length < 1 + many_runs + most_masked)
+    scarce.push_back(concat("a decoder of ", decoder_sequence_length, " tokens (--decoder-seq-length)"));
+  if (scarce.empty()) return "";
+  return concat("a sample may leave out ", most_masked, " tokens in ", many_runs, " runs, or in rare cases more. With ",
+                join(scarce, " and "), " the run ends when it reads one that needs more; ", many_runs,
+                " sentinels and ", 1 + many_runs + most_masked, " tokens are on the safe side");
+}
+
 std::string SentenceSampleOptions::description() const {
   std::string text = name_of(model);
   text += concat(" of ", sequence_length);

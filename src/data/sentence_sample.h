@@ -40,6 +40,8 @@ struct SentenceSampleOptions {
 
   // Lengths and shares that make no sample.
   void check(Problems& problems) const;
+  // What may end a run at some sample of T5 (too few sentinels, too short a decoder), or nothing.
+  std::string caution() const;
   // "T5 of 128 and 64 tokens, 15 % masked, ...": all that decides a sample beside the sentences.
   std::string description() const;
 };
