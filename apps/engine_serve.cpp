@@ -17,6 +17,7 @@
 #include "serve/engine_thread.h"
 #include "serve/service.h"
 #include "serve_options.h"
+#include "text/chat_template.h"
 
 namespace espalier {
 namespace {
@@ -41,6 +42,20 @@ infer::DecoderModelConfig sized_for_serving(const infer::LoadedModel& loaded, co
           .max_positions = context};
 }
 
+// Of --chat-template, else of the tokenizer; null where neither has one.
+serve::RenderChat chat_renderer(const text::Tokenizer& tokenizer, const ServeOptions& options) {
+  const bool is_given = !options.chat_template.empty();
+  const std::string source = is_given ? options.chat_template_text : tokenizer.chat_template();
+  if (source.empty()) return nullptr;
+  try {
+    const auto chat = std::make_shared<const text::ChatTemplate>(
+        source, is_given ? options.chat_template : tokenizer.chat_template_origin(), tokenizer);
+    return [chat](const nlohmann::ordered_json& messages, bool adds) { return chat->render(messages, adds); };
+  } catch (const UserError& error) {
+    throw UserError(concat(error.what(), "; another template can be given with --chat-template FILE"), error.code());
+  }
+}
+
 serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options) {
   const std::filesystem::path folder = std::filesystem::absolute(options.load).lexically_normal();
   const std::string name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
@@ -50,7 +65,8 @@ serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOpt
           .max_texts = options.max_running + options.max_waiting,
           .max_prompt_tokens = options.max_prompt_tokens.value_or(0),
           .request_limit = std::chrono::seconds(options.request_seconds),
-          .api_key = options.api_key};
+          .api_key = options.api_key,
+          .render_chat = chat_renderer(*loaded.tokenizer, options)};
 }
 
 // A connection is a descriptor.

@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "text/chat_template.h"
 
 namespace espalier {
 namespace {
@@ -14,6 +15,10 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
   table.add("--served-model-name", options.served_model_name,
             "what clients call the model; the folder's name unless given");
+  table
+      .add("--chat-template", options.chat_template,
+           "Jinja template of /v1/chat/completions; the tokenizer's own unless given")
+      .value_name("FILE");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
@@ -38,6 +43,18 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
+}
+
+// Read here, so that what is wrong with it is told with all the rest.
+std::string template_of(const std::string& file, Problems& problems) {
+  try {
+    const std::string read = read_file(file);
+    const text::ChatTemplate tried(read, file, *text::load_tokenizer({.type = "NullTokenizer", .vocab_size = 1}));
+    return read;
+  } catch (const UserError& error) {
+    problems.add("--chat-template: ", error.what());
+    return "";
+  }
 }
 
 std::string key_of(const std::string& file, Problems& problems) {
@@ -69,6 +86,7 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
   if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
+  if (!options.chat_template.empty()) options.chat_template_text = template_of(options.chat_template, problems);
   problems.raise();
   return true;
 }

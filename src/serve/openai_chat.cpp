@@ -78,8 +78,11 @@ ChatCall read_chat(Desk& desk, const std::string& body) {
   fields.find("messages");
   fields.finish();
   if (!desk.options.render_chat)
-    throw ApiError(400, "this tokenizer has no chat template, so messages cannot become a text; use /v1/completions",
-                   "messages", "no_chat_template");
+    throw ApiError(
+        400,
+        "this model's tokenizer has no chat template, so messages cannot become a text: give one with espalier "
+        "serve --chat-template FILE, or use /v1/completions",
+        "messages", "no_chat_template");
   call.text = desk.options.render_chat(read_messages(fields), adds_prompt);
   call.request.num_alternatives = std::min(call.num_top, desk.engine.limits().shape.vocab_size);
   call.id = desk.new_id("chatcmpl-");
@@ -167,7 +170,7 @@ class ChatAnswer {
 void openai_chat(const Call& call) {
   ChatCall wanted = read_chat(call.desk, call.request.body);
   infer::Request request = wanted.request;
-  request.prompt_ids = call.desk.tokenizer.encode(wanted.text);
+  request.prompt_ids = call.desk.tokenizer.encode_marked(wanted.text);
   if (request.prompt_ids.empty()) throw ApiError(400, "the chat template makes an empty text of messages", "messages");
   const auto num_prompt = static_cast<int64_t>(request.prompt_ids.size());
   if (request.max_tokens < 0) request.max_tokens = std::max<int64_t>(call.desk.max_context() + 1 - num_prompt, 1);

@@ -1,55 +1,10 @@
 // POST /tokenize and /detokenize, GET /tokenizer_info: by these a client works with the server's own tokenizer.
 #include <algorithm>
-#include <map>
 
 #include "serve/fields.h"
 #include "serve/routes.h"
 
 namespace espalier::serve {
-namespace {
-
-// The special tokens that most tokenizers take for plain text, by their names: a client that asks for the id of
-// "<|endoftext|>" means the token.
-std::map<std::string, int32_t> special_names(const text::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids = tokenizer.special_ids();
-  const text::NamedIds named = tokenizer.named_ids();
-  for (const auto& id : {tokenizer.eod(), named.bos, named.eos, named.pad})
-    if (id) ids.push_back(*id);
-  std::map<std::string, int32_t> names;
-  for (const int32_t id : ids)
-    if (std::string name = tokenizer.id_to_piece(id); !name.empty()) names.insert({std::move(name), id});
-  return names;
-}
-
-std::vector<int32_t> encode_with_specials(const text::Tokenizer& tokenizer, const std::string& text) {
-  const std::map<std::string, int32_t> names = special_names(tokenizer);
-  std::vector<int32_t> ids;
-  const auto encode_part = [&](size_t begin, size_t end) {
-    if (begin == end) return;
-    const std::vector<int32_t> part = tokenizer.encode(std::string_view(text).substr(begin, end - begin));
-    ids.insert(ids.end(), part.begin(), part.end());
-  };
-  size_t begin = 0;
-  while (begin < text.size()) {
-    size_t found = std::string::npos;
-    const std::pair<const std::string, int32_t>* special = nullptr;
-    for (const auto& name : names) {
-      const size_t at = text.find(name.first, begin);
-      const bool is_longer = special != nullptr && at == found && name.first.size() > special->first.size();
-      if (at == std::string::npos || (at >= found && !is_longer)) continue;
-      found = at;
-      special = &name;
-    }
-    encode_part(begin, std::min(found, text.size()));
-    if (special == nullptr) break;
-    ids.push_back(special->second);
-    begin = found + special->first.size();
-  }
-  return ids;
-}
-
-}  // namespace
-
 void tokenize(const Call& call) {
   Fields fields(call.request.body);
   const text::Tokenizer& tokenizer = call.desk.tokenizer;
@@ -59,7 +14,7 @@ void tokenize(const Call& call) {
   if (!has_prompt) fields.problem("prompt", "is missing");
   const bool wants_bos = fields.boolean("add_special_tokens", false);
   fields.finish();
-  std::vector<int32_t> ids = encode_with_specials(tokenizer, prompt);
+  std::vector<int32_t> ids = tokenizer.encode_marked(prompt);
   if (const auto bos = tokenizer.named_ids().bos; wants_bos && bos) ids.insert(ids.begin(), *bos);
   reply_json(call, {{"count", ids.size()}, {"max_model_len", call.desk.max_context() + 1}, {"tokens", ids}});
 }

@@ -64,11 +64,14 @@ std::string_view strip_right(std::string_view text, std::string_view characters)
 std::vector<std::string_view> split_words(std::string_view text) {
   std::vector<std::string_view> words;
   for (text = strip_left(text); !text.empty(); text = strip_left(text)) {
-    const size_t end = walk(text, [](size_t, char32_t code) { return !is_blank(code); });
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(end);
+    words.push_back(first_word(text));
+    text.remove_prefix(words.back().size());
   }
   return words;
+}
+
+std::string_view first_word(std::string_view text) {
+  return text.substr(0, walk(text, [](size_t, char32_t code) { return !is_blank(code); }));
 }
 
 size_t count_fields(std::string_view text) {
@@ -123,6 +126,15 @@ std::string lowercase(std::string_view text) {
     return true;
   });
   return lower;
+}
+
+std::string uppercase(std::string_view text) {
+  std::string upper;
+  walk(text, [&](size_t, char32_t code) {
+    text::append_utf8(static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code))), upper);
+    return true;
+  });
+  return upper;
 }
 
 std::string capitalize(std::string_view text) {

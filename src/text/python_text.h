@@ -17,6 +17,7 @@ std::string_view strip(std::string_view text);
 std::string_view strip_right(std::string_view text, std::string_view characters);  // rstrip(characters), ASCII
 
 std::vector<std::string_view> split_words(std::string_view text);  // split()
+std::string_view first_word(std::string_view text);                // up to a blank
 // re.split(r"\s+", text): an empty field where the text begins or ends with a blank.
 size_t count_fields(std::string_view text);
 
@@ -30,9 +31,10 @@ struct Replacement {
 };
 std::string replace_in_order(std::string_view text, std::span<const Replacement> replacements);
 
-// lower() and capitalize(), character by character: a final sigma is as any other, and what has several capitals ("ß")
-// stays.
+// lower(), upper() and capitalize(), character by character: a final sigma is as any other, and what has several
+// capitals ("ß") stays.
 std::string lowercase(std::string_view text);
+std::string uppercase(std::string_view text);
 std::string capitalize(std::string_view text);
 
 std::string repr(double value);  // as Python prints a float: "0.1", "1.0", "1e-05", "100000.0", "nan"
