@@ -529,5 +529,17 @@ TEST_F(SmallSentences, AKeptMapIsReadAgainAndADamagedOneBuiltAgain) {
   EXPECT_NE(rows(), built);
 }
 
+// The template of a tokenizer.json stands around the whole text, as transformers has it.
+TEST(EncodeWithSentinels, ATokenizerThatFindsThemGetsTheTextAsAWhole) {
+  text::TokenizerOptions options;
+  options.type = "PretrainedFromHF";
+  options.name_or_path = "tests/data/megatron_tokenizers/hf_bert";
+  options.extra_ids = 2;
+  const auto tokenizer = text::load_tokenizer(options);
+  const auto id = [&](const char* piece) { return tokenizer->piece_to_id(piece).value(); };
+  EXPECT_EQ(encode_with_sentinels(*tokenizer, "a<extra_id_1> b <extra_id_0>"),
+            (std::vector<int32_t>{id("[CLS]"), id("a"), id("<extra_id_1>"), id("b"), id("<extra_id_0>"), id("[CLS]")}));
+}
+
 }  // namespace sentence_dataset_test
 }  // namespace espalier::data

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/format.h"
+#include "text/finds_in_text.h"
 
 namespace espalier::data {
 namespace {
@@ -67,7 +68,7 @@ std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std
     const size_t end = text.find('>', at);
     if (end == std::string_view::npos) break;
     const auto sentinel = tokenizer.piece_to_id(text.substr(at, end + 1 - at));
-    if (!sentinel) continue;
+    if (!sentinel || text::finds_in_text(tokenizer, *sentinel)) continue;
     append(text.substr(done, at - done));
     ids.push_back(*sentinel);
     done = end + 1;

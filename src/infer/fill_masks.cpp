@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/build.h"
+#include "text/finds_in_text.h"
 
 namespace espalier::infer {
 namespace {
@@ -38,14 +39,38 @@ MarkedText split_at(const std::vector<Marker>& markers, const std::string& text)
   return result;
 }
 
-std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const MarkedText& text, const text::NamedIds& named) {
-  std::vector<int32_t> ids = {*named.cls};
+std::vector<int32_t> ids_between(const text::Tokenizer& tokenizer, const MarkedText& text) {
+  std::vector<int32_t> ids;
   const std::unique_ptr<text::Encoder> encoder = tokenizer.new_encoder();
   for (size_t piece = 0; piece < text.pieces.size(); ++piece) {
     encoder->encode(text.pieces[piece], ids);
     if (piece < text.markers.size()) ids.push_back(text.markers[piece]);
   }
-  ids.push_back(*named.sep);
+  return ids;
+}
+
+// A tokenizer.json may have a template that puts CLS and SEP around a text.
+bool puts_ends_around(const text::Tokenizer& tokenizer, const text::NamedIds& named) {
+  const std::vector<int32_t> around = tokenizer.encode("");
+  return !around.empty() && around.front() == *named.cls && around.back() == *named.sep;
+}
+
+// A tokenizer that finds its special tokens gets the prompt as a whole, since its template is for a whole text.
+std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string& prompt, const MarkedText& text,
+                            const text::NamedIds& named) {
+  std::vector<int32_t> ids =
+      text::finds_in_text(tokenizer, *named.mask) ? tokenizer.encode(prompt) : ids_between(tokenizer, text);
+  if (!puts_ends_around(tokenizer, named)) {
+    ids.insert(ids.begin(), *named.cls);
+    ids.push_back(*named.sep);
+  }
+  const auto masks_of = [&](const std::vector<int32_t>& found) {
+    return std::count(found.begin(), found.end(), *named.mask);
+  };
+  if (masks_of(ids) != masks_of(text.markers))
+    throw UserError(concat("the tokenizer finds ", masks_of(ids), " of the ", masks_of(text.markers), " masks of '",
+                           prompt, "': put blanks around each"),
+                    ExitCode::kUsage);
   return ids;
 }
 
@@ -96,7 +121,7 @@ std::vector<FilledMasks> fill_masks(const LoadedModel& loaded, const std::vector
 
   std::vector<FilledMasks> results;
   for (size_t row = 0; row < prompts.size(); ++row) {
-    Generated tokens{ids_of(tokenizer, texts[row], named), {}, {}};
+    Generated tokens{ids_of(tokenizer, prompts[row], texts[row], named), {}, {}};
     const at::Tensor logits = models::runtime_of(*loaded.config.family)
                                   .masked_logits(nn::LayerBuilder{*loaded.params, dist::single_process()},
                                                  loaded.config, at::tensor(tokens.prompt_ids, at::kLong))

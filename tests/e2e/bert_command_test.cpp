@@ -260,6 +260,24 @@ TEST_F(BertConversion, MasksAreFilledIn) {
       << outcome.errors;
 }
 
+// transformers' BertTokenizer finds [MASK] and [SEP] and puts its template around the whole prompt.
+TEST_F(BertConversion, ATokenizerWithATemplateGivesAPromptTheSameIds) {
+  train("");
+  const std::string prompt = "'A [MASK] b[SEP]c[MASK]'";
+  const Outcome outcome = bash(concat(
+      "set -e; espalier checkpoint export-hf --load run --output hf -- --openai-gelu 2>/dev/null; espalier train bert",
+      shape(),
+      "--data-path owt_text_sentence --train-iters 1 --save other --save-interval 1 --allow-other-tokenizer "
+      "--tokenizer-type PretrainedFromHF --tokenizer-name-or-path hf >/dev/null 2>&1; for run in run other; do "
+      "espalier generate --load $run --greedy --json --prompt ",
+      prompt, "; done"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  std::istringstream lines(outcome.output.substr(outcome.output.find("{\"prompt\"")));
+  std::string ours, theirs;
+  std::getline(lines, ours), std::getline(lines, theirs);
+  EXPECT_EQ(nlohmann::json::parse(ours).at("prompt_ids"), nlohmann::json::parse(theirs).at("prompt_ids"));
+}
+
 TEST_F(BertConversion, WhatOtherModelsCanIsRefusedByName) {
   train("");
   const Outcome outcome = bash(
