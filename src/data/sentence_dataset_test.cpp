@@ -425,6 +425,20 @@ TEST_F(SmallSentences, WhatMakesNoSampleIsToldInOneGo) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
 }
 
+TEST_F(SmallSentences, SamplesOfWhichNoTokenIsEverMaskedAreRefused) {
+  for (const auto& [model, length] : {std::pair(SentenceModel::kBert, 13), std::pair(SentenceModel::kT5, 14)}) {
+    samples_.model = model;
+    samples_.decoder_sequence_length = 16;
+    samples_.mask_probability = 0.99 / length;
+    EXPECT_NE(error_of([&] {
+                open({"a"});
+              }).find(concat("of the ", length, " tokens of a sample (--seq-length 16) is less than one token")),
+              std::string::npos);
+    samples_.mask_probability = 1.01 / length;
+    EXPECT_NO_THROW(open({"a"}));
+  }
+}
+
 TEST_F(SmallSentences, DocumentsThatMakeNoSampleAreCounted) {
   write("none", {{}, {{6}}, {{6}, std::vector<int32_t>(513, 7)}});
   EXPECT_NE(

@@ -167,9 +167,17 @@ void SentenceSampleOptions::check(Problems& problems) const {
     problems.add("--mask-prob ", format_shortest(mask_probability), ": expected a share above 0, up to 1");
   if (!(short_probability >= 0 && short_probability <= 1))
     problems.add("--short-seq-prob ", format_shortest(short_probability), ": expected a share from 0 to 1");
-  if (model != SentenceModel::kT5 || sequence_length < shortest || decoder_sequence_length <= 0) return;
-  // Of a full sample: what begins, one sentinel at least, the masked tokens.
-  const auto needed = 2 + static_cast<int64_t>(mask_probability * static_cast<double>(max_length()));
+  if (sequence_length < shortest || !(mask_probability > 0)) return;
+  // Upstream never masks more than this share of a full sample, rounded down.
+  const auto most_masked = static_cast<int64_t>(mask_probability * static_cast<double>(max_length()));
+  if (most_masked == 0)
+    problems.add("--mask-prob ", format_shortest(mask_probability), " of the ", max_length(),
+                 " tokens of a sample (--seq-length ", sequence_length,
+                 ") is less than one token: none would ever be masked. Use ",
+                 format_shortest(std::ceil(100.0 / static_cast<double>(max_length())) / 100),
+                 " or more, or longer samples");
+  if (model != SentenceModel::kT5 || decoder_sequence_length <= 0) return;
+  const int64_t needed = 2 + most_masked;  // with what begins, and one sentinel at least
   if (decoder_sequence_length < needed)
     problems.add("--decoder-seq-length ", decoder_sequence_length, ": a sample of --seq-length ", sequence_length,
                  " with --mask-prob ", format_shortest(mask_probability), " needs at least ", needed,

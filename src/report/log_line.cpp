@@ -72,7 +72,7 @@ std::string LogLine::take_by_source() {
   return line;
 }
 
-double perplexity(double loss) { return std::exp(std::min(20.0, loss)); }
+double perplexity(double loss) { return std::exp(std::min(loss, 20.0)); }  // NaN stays NaN
 
 std::string evaluation_block(const std::string& set_name, const std::string& when,
                              const std::vector<NamedLoss>& losses) {

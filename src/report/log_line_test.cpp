@@ -160,5 +160,10 @@ TEST(EvaluationBlock, CutsThePerplexityAtALossOfTwenty) {
       << block;
 }
 
+TEST(EvaluationBlock, HasNoPerplexityOfALossThatIsNoNumber) {
+  EXPECT_TRUE(std::isnan(perplexity(std::nan(""))));
+  EXPECT_EQ(perplexity(0.0), 1.0);
+}
+
 }  // namespace log_line_test
 }  // namespace espalier::report

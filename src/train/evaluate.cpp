@@ -43,11 +43,13 @@ std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const E
   totals = pipeline::combine_losses(totals, grid);
   progress.finish();
   std::vector<report::NamedLoss> losses;
-  for (const pipeline::LossTotal& loss : totals)
+  for (const pipeline::LossTotal& loss : totals) {
+    if (totals.size() > 1 && loss.count == 0) continue;  // a term without targets in these samples, as in a step
     losses.push_back({.name = loss.name,
                       .value = mean_loss(loss, config.training.loss_average),
                       .by_source = {},
                       .bits_per_byte = bits_per_byte(loss)});
+  }
   return losses;
 }
 
