@@ -279,6 +279,22 @@ uint64_t hash_of_sample(int64_t number, const nlohmann::json& sample) {
   return hasher.digest();
 }
 
+TEST_F(T5Command, AnImportWhoseDecoderBeginsOtherwiseIsRefused) {
+  const Outcome outcome = bash(concat(
+      "set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+      "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 --position-embedding-type relative "
+      "--normalization rmsnorm --disable-bias-linear --unscaled-attention-scores --scale-tied-logits --activation relu "
+      ">/dev/null 2>&1; espalier checkpoint export-hf --load run --output hf; espalier checkpoint import-hf --input hf "
+      "--save same; sed -i 's/\"decoder_start_token_id\": [0-9]*/\"decoder_start_token_id\": 7/' hf/config.json; "
+      "espalier checkpoint import-hf --input hf --save other; echo not refused"));
+  EXPECT_EQ(outcome.exit_code, 65) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("decoder_start_token_id: 7 is not supported: a decoder begins with "),
+            std::string::npos)
+      << outcome.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "work/same/model.toml"));
+  EXPECT_FALSE(fs::exists(folder_ / "work/other/model.toml"));
+}
+
 TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {
   const Outcome outcome = bash(concat(
       "set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -19,6 +21,7 @@
 #include "store/run_folder.h"
 #include "store/step_writer.h"
 #include "store/weight_folder.h"
+#include "text/tokenizer.h"
 
 namespace espalier::convert {
 namespace {
@@ -142,6 +145,30 @@ void write_step(const fs::path& run_folder, const store::Manifest& manifest,
   progress.finish();
 }
 
+// BOS, or PAD, as data::SentenceVocabulary has it; nothing where the tokenizer cannot be read (which is noted).
+std::optional<int32_t> decoder_begin(const text::TokenizerOptions& options, const fs::path& folder) {
+  try {
+    const text::NamedIds named = text::load_tokenizer(text::moved_to(options, folder))->named_ids();
+    return named.bos ? named.bos : named.pad;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// transformers reads from config.json what a decoder begins with; here it follows from the tokenizer.
+void check_decoder_start(const std::string& config_text, const fs::path& folder,
+                         const text::TokenizerOptions& tokenizer) {
+  constexpr const char *kKey = "decoder_start_token_id", *kHasEncoder = "is_encoder_decoder";
+  const nlohmann::json config = nlohmann::json::parse(config_text);
+  if (!config.contains(kKey) || config.value(kHasEncoder, nlohmann::json()) != true) return;
+  const std::optional<int32_t> begin = decoder_begin(tokenizer, folder);
+  if (!begin || config[kKey].is_null() || config[kKey] == *begin) return;
+  throw UserError(concat((folder / "config.json").string(), ": ", kKey, ": ", config[kKey].dump(),
+                         " is not supported: a decoder begins with ", *begin,
+                         " here, the BOS that its tokenizer names, or where it names none, PAD"),
+                  ExitCode::kBadData);
+}
+
 }  // namespace
 
 ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder) {
@@ -161,6 +188,7 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   const FoundTokenizer tokenizer =
       find_tokenizer(options.input, rows, fs::absolute(options.save) / step / "tokenizer", codec.run_tokenizer);
   report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());
+  check_decoder_start(config_text, options.input, tokenizer.options);
   config.vocabulary = {.size = tokenizer.vocab_size, .padded_size = padded_rows(options, tokenizer.num_rows)};
   if (tokenizer.num_rows > rows)
     report.notes.push_back(concat(format_count(tokenizer.num_rows - rows), " rows of zeros are added for pieces that ",
