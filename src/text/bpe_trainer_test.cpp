@@ -117,6 +117,21 @@ TEST(BpeTrainer, BothTypesOfTokenizerLoadTheFilesAndKeepEveryByte) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(BpeTrainer, SpecialTokensWithBertsNamesAreNamed) {
+  const std::filesystem::path folder = testing::TempDir() + concat("espalier_bpe_bert_", ::getpid());
+  std::filesystem::create_directories(folder);
+  const TrainedBpe bpe = train({one_of_each_language()},
+                               {.vocab_size = 300, .special_tokens = {"[PAD]", "[CLS]", "[SEP]", "[MASK]", "<end>"}});
+  TokenizerWriter(PieceRule::kGpt2, folder).write(bpe, "<end>");
+  const NamedIds named = load_tokenizer({.type = "PretrainedFromHF", .name_or_path = folder})->named_ids();
+  EXPECT_EQ(named.pad, 0);
+  EXPECT_EQ(named.cls, 1);
+  EXPECT_EQ(named.sep, 2);
+  EXPECT_EQ(named.mask, 3);
+  EXPECT_EQ(named.eos, 4);
+  std::filesystem::remove_all(folder);
+}
+
 // Words that share letters, so that counts meet and part.
 Documents random_documents(size_t count) {
   std::mt19937 draw(3);

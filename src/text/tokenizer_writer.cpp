@@ -1,7 +1,9 @@
 #include "text/tokenizer_writer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 namespace espalier::text {
 namespace {
@@ -88,9 +90,15 @@ std::string merges_txt(const TrainedBpe& bpe) {
   return text;
 }
 
-std::string config_json(const std::string& eod) {
+// The names that transformers has for BERT's tokens.
+constexpr std::pair<const char*, const char*> kNamedTokens[] = {
+    {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};
+
+std::string config_json(const std::string& eod, const std::vector<std::string>& special_tokens) {
   ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   if (!eod.empty()) config["eos_token"] = eod;
+  for (const auto& [name, token] : kNamedTokens)
+    if (std::find(special_tokens.begin(), special_tokens.end(), token) != special_tokens.end()) config[name] = token;
   return config.dump(2) + "\n";
 }
 
@@ -107,7 +115,7 @@ TokenizerWriter::TokenizerWriter(PieceRule rule, const std::filesystem::path& fo
 }
 
 void TokenizerWriter::write(const TrainedBpe& bpe, const std::string& eod) {
-  std::vector<std::string> contents = {tokenizer_json(bpe, rule_), config_json(eod)};
+  std::vector<std::string> contents = {tokenizer_json(bpe, rule_), config_json(eod, bpe.special_tokens)};
   if (rule_ == PieceRule::kGpt2) contents.insert(contents.end(), {vocab_json(bpe), merges_txt(bpe)});
   std::vector<PendingFile*> all;
   for (size_t at = 0; at < files_.size(); ++at) {

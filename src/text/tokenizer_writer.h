@@ -11,7 +11,8 @@
 namespace espalier::text {
 
 // The files of a tokenizer in `folder`: tokenizer.json; tokenizer_config.json, which names the end-of-document token
-// (none if `eod` is empty) for transformers and for load_hf_tokenizer; and for PieceRule::kGpt2, the only rule that
+// (none if `eod` is empty) and BERT's tokens ([PAD], [CLS], [SEP], [MASK]) where
+// they are special tokens, for transformers and for load_hf_tokenizer; and for PieceRule::kGpt2, the only rule that
 // their readers know, vocab.json and merges.txt.
 std::vector<std::filesystem::path> tokenizer_files_written(PieceRule rule, const std::filesystem::path& folder);
 
