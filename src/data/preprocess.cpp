@@ -334,6 +334,10 @@ void check(const PreprocessOptions& options, const text::Tokenizer* tokenizer, P
 }
 
 PreprocessSummary preprocess(const PreprocessOptions& options, const text::Tokenizer& tokenizer) {
+  if (options.split_sentences && tokenizer.encodes_any_text() && !tokenizer.encode("").empty())
+    log_warning(tokenizer.description(), " puts special tokens around every sentence, as in Megatron: '",
+                tokenizer.decode(tokenizer.encode("")), "'. Samples of BERT and T5 get their own; without a ",
+                "post_processor in tokenizer.json, or with BertWordPiece*, sentences have none");
   const std::vector<InputSlice> slices = slices_of_shard(options.inputs, options.shard);
   Progress progress("preprocess", total_bytes(options.inputs, slices), Progress::Unit::kBytes);
   OrderedWriter writer(options, tokenizer);
