@@ -121,6 +121,9 @@ int sample_main(OptionTable& table, SentenceRequest& request, const std::vector<
   if (!table.parse(arguments, problems)) return 0;
   parse_num_samples(shown, problems);
   request.samples.sequence_length = shown.data.sequence_length;
+  // As training has it.
+  if (shown.tokenizer.type.empty() && !shown.tokenizer.vocab_file.empty())
+    shown.tokenizer.type = "BertWordPieceLowerCase";
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (!shown.tokenizer.type.empty())
     tokenizer = load_tokenizer(shown.tokenizer, problems);

@@ -313,6 +313,16 @@ TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {
     EXPECT_EQ(record("run", step).at("sample_hash"), hex64(sums[static_cast<size_t>(step - 1)])) << "step " << step;
 }
 
+TEST_F(T5Command, SamplesAreReadWithBertsVocabularyUnlessToldOtherwise) {
+  const std::string sample = concat(
+      " && espalier data sample t5 --json --data-path owt_text_sentence --seq-length 64 --decoder-seq-length 32 ",
+      "--vocab-extra-ids 100 --vocab-file ", vocabulary());
+  const Outcome outcome = bash(concat(preprocess("owt", "--split-sentences"), "true", sample, " >by_default", sample,
+                                      " --tokenizer-type BertWordPieceLowerCase >named; cmp by_default named"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(read_file(folder_ / "work/named"), "");
+}
+
 TEST_F(T5Command, ATokenizerWithoutSpecialTokensIsRefused) {
   ASSERT_EQ(bash(preprocess("../owt", "--split-sentences")).exit_code, 0);
   const Outcome outcome =
