@@ -50,8 +50,12 @@ TEST(Repeats, AreAllWindowsThatOccurredBeforeForAnySizeOfShards) {
         EXPECT_EQ(found, expected[text]) << "text " << text << " of " << count << ", " << repeats.num_shards()
                                          << " shards";
       }
-      if (memory == 1 << 22) EXPECT_EQ(repeats.num_shards(), 1);
-      if (memory == 0 && count == 200) EXPECT_GT(repeats.num_shards(), 50);
+      if (memory == 1 << 22) {
+        EXPECT_EQ(repeats.num_shards(), 1);
+      }
+      if (memory == 0 && count == 200) {
+        EXPECT_GT(repeats.num_shards(), 50);
+      }
     }
   }
 }
