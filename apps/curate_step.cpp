@@ -16,6 +16,7 @@ namespace espalier {
 namespace {
 
 struct StepRequest {
+  curate::InputSource source;
   std::vector<std::string> inputs;
   std::string output, report, text_key = "text", memory = "1GiB", temporary_folder;
   int64_t workers = 1;
@@ -24,11 +25,10 @@ struct StepRequest {
 
 void add_rows(OptionTable& table, StepRequest& request, curate::StepMaker* maker) {
   table.group("input and output");
-  table
-      .add("--input", request.inputs,
-           "JSONL files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
+  table.add("--input", request.inputs, "files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
       .value_name("FILE")
       .required();
+  add_format_row(table, request.source);
   table
       .add("--output", request.output,
            "the documents that stay, as JSONL; compressed where the name ends in .gz, .zst, .xz or .bz2")
@@ -124,7 +124,9 @@ int run_step(const curate::StepKind& kind, const std::vector<std::string>& argum
   add_rows(table, request, &maker);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  plan.sources = {{.files = request.inputs, .text_key = request.text_key}};
+  request.source.files = request.inputs;
+  request.source.text_key = request.text_key;
+  plan.sources = {request.source};
   check(request, plan.sources.front(), problems);
   maker.check(problems);
   problems.raise();

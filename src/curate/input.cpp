@@ -5,28 +5,30 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "curate/input/html_text.h"
+#include "curate/input/warc.h"
 #include "data/input_check.h"
+#include "data/input_stream.h"
 #include "data/record_reader.h"
+#include "text/utf8.h"
 
 namespace espalier::curate {
 namespace {
 constexpr int64_t kInputBlockBytes = int64_t{1} << 20;
-}
 
-// The records of one source's files.
-class InputReader::FileReader {
+// Lines of files.
+class LineSource : public SourceReader {
  public:
-  FileReader(const InputSource& source, size_t index)
-      : source_(source),
-        index_(index),
-        records_(source.files, data::slices_of_shard(source.files, data::Shard{}), kInputBlockBytes) {}
+  explicit LineSource(const InputSource& source)
+      : source_(source), records_(source.files, data::slices_of_shard(source.files, data::Shard{}), kInputBlockBytes) {}
 
-  bool next(RawBlock& block) {
+  bool next(RawBlock& block) override {
     data::RecordBlock read;
     const size_t file = file_;
     if (!records_.next(read)) return false;
     file_ = read.file;
-    if (read.first_byte == 0) data::refuse_other_formats(read, source_.files[read.file]);
+    if (read.first_byte == 0 && source_.format == InputFormat::kJsonl)
+      data::refuse_other_formats(read, source_.files[read.file]);
     if (read.file != file || read.first_byte == 0) next_line_ = 1;
     block.bytes = std::move(read.bytes);
     block.records.clear();
@@ -34,7 +36,6 @@ class InputReader::FileReader {
     for (std::string_view record; cursor.next(record);)
       block.records.push_back({static_cast<size_t>(record.data() - block.bytes.data()), record.size()});
     if (read.skipped_bytes > 0) block.records = {{0, 0}};
-    block.source = index_;
     block.file = source_.files[read.file];
     block.first_line = next_line_;
     block.input_bytes = read.input_bytes;
@@ -45,11 +46,115 @@ class InputReader::FileReader {
 
  private:
   const InputSource& source_;
-  size_t index_;
   data::RecordReader records_;
   size_t file_ = 0;
   int64_t next_line_ = 1;
 };
+
+// Whole files.
+class FileSource : public SourceReader {
+ public:
+  explicit FileSource(const InputSource& source) : source_(source) {}
+
+  bool next(RawBlock& block) override {
+    if (next_file_ == source_.files.size()) return false;
+    block.file = source_.files[next_file_++];
+    block.first_line = 1;
+    block.bytes.clear();
+    block.skipped_bytes = 0;
+    const std::unique_ptr<data::InputStream> stream = data::open_input(block.file);
+    std::string part(size_t{1} << 18, '\0');
+    while (const size_t got = stream->read(part.data(), part.size())) {
+      const auto size = static_cast<int64_t>(block.bytes.size() + got);
+      if (size > data::kMaxRecordBytes) {
+        block.bytes.clear();
+        block.skipped_bytes = size;
+        break;
+      }
+      block.bytes.append(part, 0, got);
+    }
+    block.input_bytes = stream->consumed_bytes();
+    block.records = {{0, block.bytes.size()}};
+    return true;
+  }
+
+ private:
+  const InputSource& source_;
+  size_t next_file_ = 0;
+};
+
+// Records of WARC files.
+class WarcSource : public SourceReader {
+ public:
+  explicit WarcSource(const InputSource& source) : source_(source) {}
+
+  bool next(RawBlock& block) override {
+    block.bytes.clear();
+    block.records.clear();
+    block.skipped_bytes = 0;
+    while (block.records.empty()) {
+      if (reader_ == nullptr) {
+        if (next_file_ == source_.files.size()) return false;
+        reader_ = std::make_unique<WarcReader>(source_.files[next_file_++]);
+        next_record_ = 1;
+        consumed_ = 0;
+      }
+      block.file = source_.files[next_file_ - 1];
+      block.first_line = next_record_;
+      bool ended = false;
+      while (!ended && static_cast<int64_t>(block.bytes.size()) < kInputBlockBytes) {
+        const size_t begin = block.bytes.size();
+        if (reader_->next(block.bytes))
+          block.records.push_back({begin, block.bytes.size() - begin});
+        else
+          ended = true;
+      }
+      block.input_bytes = reader_->consumed_bytes() - consumed_;
+      consumed_ += block.input_bytes;
+      next_record_ += static_cast<int64_t>(block.records.size());
+      if (ended) reader_.reset();
+    }
+    return true;
+  }
+
+ private:
+  const InputSource& source_;
+  size_t next_file_ = 0;
+  std::unique_ptr<WarcReader> reader_;
+  int64_t next_record_ = 1, consumed_ = 0;
+};
+
+std::unique_ptr<SourceReader> open_source(const InputSource& source) {
+  switch (source.format) {
+    case InputFormat::kJsonl:
+    case InputFormat::kLines: return std::make_unique<LineSource>(source);
+    case InputFormat::kText:
+    case InputFormat::kHtml: return std::make_unique<FileSource>(source);
+    case InputFormat::kWarc: break;
+  }
+  return std::make_unique<WarcSource>(source);
+}
+
+// By the kind of the source.
+bool read_text(const InputSource& source, std::string_view record, Document& document, std::string& reason,
+               int64_t& num_replaced) {
+  std::string storage;
+  HtmlPage page;
+  switch (source.format) {
+    case InputFormat::kJsonl: return parse_document(record, source.text_key, document, reason, num_replaced);
+    case InputFormat::kWarc: return read_warc_record(record, document, reason, num_replaced);
+    case InputFormat::kHtml:
+      if (!read_html(record, "", page, reason)) return false;
+      document.text = std::move(page.text);
+      if (!page.title.empty()) document.metadata.set("title", page.title);
+      return true;
+    case InputFormat::kLines:
+    case InputFormat::kText: break;
+  }
+  document.text = text::repair_utf8(record, storage, num_replaced);
+  return true;
+}
+}  // namespace
 
 InputReader::InputReader(const std::vector<InputSource>& sources) : sources_(sources) {}
 InputReader::~InputReader() = default;
@@ -58,24 +163,29 @@ bool InputReader::next(RawBlock& block) {
   for (;;) {
     if (reader_ == nullptr) {
       if (next_source_ == sources_.size()) return false;
-      reader_ = std::make_unique<FileReader>(sources_[next_source_], next_source_);
+      reader_ = open_source(sources_[next_source_]);
       ++next_source_;
     }
     if (reader_->next(block)) break;
     reader_.reset();
   }
+  block.source = next_source_ - 1;
   block.first_number = next_number_;
   next_number_ += static_cast<int64_t>(block.records.size());
   return true;
 }
 
-bool read_record(const InputSource& source, std::string_view record, Document& document, std::string& reason,
-                 int64_t& num_replaced) {
+bool read_record(const InputSource& source, const RawBlock& block, size_t index, Document& document,
+                 std::string& reason, int64_t& num_replaced) {
+  const std::string_view record = block.record(index);
   if (record.find_first_not_of(" \t") == std::string_view::npos) {
-    reason = "The line is blank";
+    const bool is_file = source.format == InputFormat::kText || source.format == InputFormat::kHtml;
+    reason = is_file ? "The file is empty" : "The line is blank";
     return false;
   }
-  if (!parse_document(record, source.text_key, document, reason, num_replaced)) return false;
+  if (!read_text(source, record, document, reason, num_replaced)) return false;
+  if (source.format == InputFormat::kText || source.format == InputFormat::kHtml)
+    document.metadata.set("file", block.file);
   for (const Metadata::Member& member : source.metadata) document.metadata.set_json(member.key, member.json);
   return true;
 }
@@ -96,7 +206,15 @@ void check(const InputSource& source, const std::string& option, Problems& probl
 }
 
 Option& add_format_row(OptionTable& table, InputSource& source) {
-  return table.add_choice("--format", source.format, {{"jsonl", InputFormat::kJsonl}}, "what the files hold");
+  return table.add_choice(
+      "--format", source.format,
+      {{"jsonl", InputFormat::kJsonl},
+       {"lines", InputFormat::kLines},
+       {"text", InputFormat::kText},
+       {"html", InputFormat::kHtml},
+       {"warc", InputFormat::kWarc}},
+      "what the files hold: JSON lines; a document a line; one a file, as text or as a web page; or "
+      "WARC and WET");
 }
 
 int64_t total_input_bytes(const std::vector<InputSource>& sources) {

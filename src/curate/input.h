@@ -17,7 +17,13 @@
 
 namespace espalier::curate {
 
-enum class InputFormat { kJsonl };
+enum class InputFormat {
+  kJsonl,
+  kLines,  // a line is a document
+  kText,   // a file is one
+  kHtml,   // a file is a page
+  kWarc,   // WET too
+};
 
 // Files that are read alike.
 struct InputSource {
@@ -47,7 +53,15 @@ struct RawBlock {
   }
 };
 
-// One thread reads; the blocks depend on the files only.
+// The records of one source. One thread reads; the blocks depend on the files only.
+class SourceReader {
+ public:
+  virtual ~SourceReader() = default;
+  // Sets all of the block but numbers and source; false at the end.
+  virtual bool next(RawBlock& block) = 0;
+};
+
+// Of all sources, numbered.
 class InputReader {
  public:
   explicit InputReader(const std::vector<InputSource>& sources);
@@ -56,16 +70,15 @@ class InputReader {
   bool next(RawBlock& block);
 
  private:
-  class FileReader;
   const std::vector<InputSource>& sources_;
-  std::unique_ptr<FileReader> reader_;
+  std::unique_ptr<SourceReader> reader_;
   size_t next_source_ = 0;
   int64_t next_number_ = 0;
 };
 
-// The document of a record, with its number. False, with the reason, where there is none. Any thread.
-bool read_record(const InputSource& source, std::string_view record, Document& document, std::string& reason,
-                 int64_t& num_replaced);
+// The document of a record. False, with the reason, where there is none. Any thread.
+bool read_record(const InputSource& source, const RawBlock& block, size_t index, Document& document,
+                 std::string& reason, int64_t& num_replaced);
 
 // Files that do not exist or cannot be read, folders in place of files.
 void check(const InputSource& source, const std::string& option, Problems& problems);

@@ -47,8 +47,8 @@ BlockResult Stage::process(const std::vector<InputSource>& sources, const RawBlo
     Document document;
     document.number = block.first_number + static_cast<int64_t>(index);
     std::string reason;
-    const bool is_document = block.skipped_bytes == 0 && read_record(sources[block.source], block.record(index),
-                                                                     document, reason, result.input.num_replaced);
+    const bool is_document = block.skipped_bytes == 0 && read_record(sources[block.source], block, index, document,
+                                                                     reason, result.input.num_replaced);
     if (is_document) {
       ++result.input.num_documents;
       process(std::move(document), 0, result);
