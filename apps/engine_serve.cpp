@@ -18,6 +18,7 @@
 #include "serve/service.h"
 #include "serve_options.h"
 #include "text/chat_template.h"
+#include "text/chat_tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -49,7 +50,7 @@ serve::RenderChat chat_renderer(const text::Tokenizer& tokenizer, const ServeOpt
   if (source.empty()) return nullptr;
   try {
     const auto chat = std::make_shared<const text::ChatTemplate>(
-        source, is_given ? options.chat_template : tokenizer.chat_template_origin(), tokenizer);
+        source, is_given ? options.chat_template : text::chat_template_origin(tokenizer), tokenizer);
     return [chat](const nlohmann::ordered_json& messages, bool adds) { return chat->render(messages, adds); };
   } catch (const UserError& error) {
     throw UserError(concat(error.what(), "; another template can be given with --chat-template FILE"), error.code());

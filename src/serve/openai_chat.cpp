@@ -5,6 +5,7 @@
 #include "serve/openai_fields.h"
 #include "serve/routes.h"
 #include "serve/token_names.h"
+#include "text/chat_tokenizer.h"
 
 namespace espalier::serve {
 namespace {
@@ -170,7 +171,7 @@ class ChatAnswer {
 void openai_chat(const Call& call) {
   ChatCall wanted = read_chat(call.desk, call.request.body);
   infer::Request request = wanted.request;
-  request.prompt_ids = call.desk.tokenizer.encode_marked(wanted.text);
+  request.prompt_ids = text::encode_marked(call.desk.tokenizer, wanted.text);
   if (request.prompt_ids.empty()) throw ApiError(400, "the chat template makes an empty text of messages", "messages");
   const auto num_prompt = static_cast<int64_t>(request.prompt_ids.size());
   if (request.max_tokens < 0) request.max_tokens = std::max<int64_t>(call.desk.max_context() + 1 - num_prompt, 1);

@@ -3,6 +3,7 @@
 
 #include "serve/fields.h"
 #include "serve/routes.h"
+#include "text/chat_tokenizer.h"
 
 namespace espalier::serve {
 void tokenize(const Call& call) {
@@ -14,7 +15,7 @@ void tokenize(const Call& call) {
   if (!has_prompt) fields.problem("prompt", "is missing");
   const bool wants_bos = fields.boolean("add_special_tokens", false);
   fields.finish();
-  std::vector<int32_t> ids = tokenizer.encode_marked(prompt);
+  std::vector<int32_t> ids = text::encode_marked(tokenizer, prompt);
   if (const auto bos = tokenizer.named_ids().bos; wants_bos && bos) ids.insert(ids.begin(), *bos);
   reply_json(call, {{"count", ids.size()}, {"max_model_len", call.desk.max_context() + 1}, {"tokens", ids}});
 }

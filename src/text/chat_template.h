@@ -1,7 +1,7 @@
 // The text that a conversation becomes before a model continues it: what apply_chat_template of transformers gives
 // (docs/chat-templates.md).
 //
-//   const ChatTemplate chat(tokenizer.chat_template(), tokenizer.chat_template_origin(), tokenizer);
+//   const ChatTemplate chat(tokenizer.chat_template(), chat_template_origin(tokenizer), tokenizer);
 //   chat.render({{{"role", "user"}, {"content", "Hello"}}}, true);
 #pragma once
 

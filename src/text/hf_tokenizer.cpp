@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "text/chat_tokenizer.h"
 #include "text/internal/added_tokens.h"
 #include "text/internal/bert_words.h"
 #include "text/internal/byte_level.h"
@@ -27,10 +28,6 @@ using namespace internal;
 
 constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                        "chat_template.jinja"};
-
-struct ChatTemplateText {
-  std::string text, origin;
-};
 
 // Everything that a tokenizer.json says. Immutable once read.
 struct HfParts {
@@ -137,7 +134,7 @@ class HfEncoder final : public Encoder {
   std::string repaired_, prefixed_;
 };
 
-class HfTokenizer final : public Tokenizer {
+class HfTokenizer final : public Tokenizer, public AddsSpecialTokens {
  public:
   HfTokenizer(std::filesystem::path file, HfParts parts, int64_t extra_ids)
       : file_(std::move(file)), parts_(std::move(parts)), extra_ids_(extra_ids) {
@@ -148,7 +145,7 @@ class HfTokenizer final : public Tokenizer {
 
   std::unique_ptr<Encoder> new_encoder() const override { return std::make_unique<HfEncoder>(parts_); }
 
-  std::vector<int32_t> encode_marked(std::string_view text) const override {
+  std::vector<int32_t> encode_bare(std::string_view text) const override {
     std::vector<int32_t> ids;
     HfEncoder(parts_).encode_bare(text, ids);
     return ids;
@@ -190,9 +187,8 @@ class HfTokenizer final : public Tokenizer {
     }
     return {.text = content.dump(1) + "\n", .why_not = "", .notes = {}};
   }
-  std::string chat_template() const override { return chat_template_.text; }
-  std::string chat_template_origin() const override { return chat_template_.origin; }
-  void set_chat_template(ChatTemplateText found) { chat_template_ = std::move(found); }
+  std::string chat_template() const override { return chat_template_; }
+  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
 
   std::string id_to_piece(int32_t id) const override {
     const auto added = parts_.added.by_id().find(id);
@@ -242,7 +238,7 @@ class HfTokenizer final : public Tokenizer {
   HfParts parts_;
   int64_t extra_ids_ = 0, vocab_size_ = 0;
   NamedIds named_;
-  ChatTemplateText chat_template_;
+  std::string chat_template_;
 };
 
 std::optional<JsonPart> optional_part(const JsonPart& file, const char* key) {
@@ -277,20 +273,19 @@ std::string content_of(const char* key, const std::filesystem::path& path) {
 }
 
 // chat_template.jinja, or "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}.
-ChatTemplateText find_chat_template(const std::filesystem::path& folder) {
+std::string find_chat_template(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "chat_template.jinja", config_file = folder / "tokenizer_config.json";
-  if (std::filesystem::exists(file)) return {read_file(file), file.string()};
-  if (!std::filesystem::exists(config_file)) return {};
+  if (std::filesystem::exists(file)) return read_file(file);
+  if (!std::filesystem::exists(config_file)) return "";
   const nlohmann::json config = read_json_file(config_file);
   const JsonPart part(config, config_file.string());
-  if (!part.has("chat_template")) return {};
-  const std::string origin = config_file.string() + ": chat_template";
-  if (config.at("chat_template").is_string()) return {part.text("chat_template"), origin};
+  if (!part.has("chat_template")) return "";
+  if (config.at("chat_template").is_string()) return part.text("chat_template");
   for (size_t i = 0; i < part.list("chat_template").size(); ++i) {
     const JsonPart named = part.element("chat_template", i);
-    if (named.text("name") == "default") return {named.text("template"), origin};
+    if (named.text("name") == "default") return named.text("template");
   }
-  return {};
+  return "";
 }
 
 std::optional<int32_t> eos_id_of_generation(const std::filesystem::path& path) {

@@ -80,14 +80,10 @@ class Tokenizer {
   // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that
   // transformers calls "default" where there are several).
   virtual std::string chat_template() const { return ""; }
-  // Where that template is written, for complaints.
-  virtual std::string chat_template_origin() const { return ""; }
   // The files it was made from, to be copied beside a checkpoint: (name, absolute path).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 
   std::vector<int32_t> encode(std::string_view text) const;
-  // The ids of a text in which special tokens stand by their names, as a chat template writes them; none is added.
-  virtual std::vector<int32_t> encode_marked(std::string_view text) const;
 };
 
 // The text that `ids` add after `context`, special tokens skipped. Alone they may give another: the first piece of a

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "text/chat_tokenizer.h"
 #include "text/internal/base64.h"
 #include "text/internal/chars_map.h"
 #include "text/internal/grapheme.h"
@@ -132,10 +133,33 @@ TEST_F(TokenizerFiles, ChatTemplatesAreReadAndKept) {
       folder_ / "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool", "template": "T"}, {"name": "default", "template": "D"}]})");
   EXPECT_EQ(open_tokenizer(folder_)->chat_template(), "D");
+  EXPECT_EQ(chat_template_origin(*open_tokenizer(folder_)),
+            (folder_ / "tokenizer_config.json").string() + ": chat_template");
   write_file_atomically(folder_ / "chat_template.jinja", "{{ messages }}");
   const auto tokenizer = open_tokenizer(folder_);
   EXPECT_EQ(tokenizer->chat_template(), "{{ messages }}");
+  EXPECT_EQ(chat_template_origin(*tokenizer), (folder_ / "chat_template.jinja").string());
   EXPECT_THAT(tokenizer->files(), testing::Contains(testing::Pair("chat_template.jinja", testing::_)));
+}
+
+// A chat template writes special tokens by their names, and the begin of a text too: nothing is added to it.
+TEST(EncodeMarked, FindsSpecialTokensAndAddsNone) {
+  const auto llama3 =
+      load_tokenizer({.type = "PretrainedFromHF", .name_or_path = "tests/data/tokenizers/llama3/tokenizer.json"});
+  const int32_t bos = llama3->piece_to_id("<s>").value();
+  const std::vector<int32_t> added = llama3->encode("<s>Hello, you"), marked = encode_marked(*llama3, "<s>Hello, you");
+  EXPECT_EQ(marked[0], bos);
+  EXPECT_NE(marked[1], bos);
+  EXPECT_EQ(std::vector<int32_t>(added.begin() + 1, added.end()), marked);
+  EXPECT_EQ(added[0], bos);
+  const std::string folder = "tests/data/gpt2-tiny/";
+  const auto gpt2 = load_tokenizer(
+      {.type = "GPT2BPETokenizer", .vocab_file = folder + "vocab.json", .merge_file = folder + "merges.txt"});
+  std::vector<int32_t> wanted = gpt2->encode("One");
+  wanted.push_back(gpt2->eod().value());
+  for (const int32_t id : gpt2->encode(" two")) wanted.push_back(id);
+  EXPECT_EQ(encode_marked(*gpt2, "One<|endoftext|> two"), wanted);
+  EXPECT_EQ(encode_marked(*gpt2, ""), std::vector<int32_t>());
 }
 
 // Wherever a text is cut between ids, what comes after continues what stood before.

@@ -28,6 +28,16 @@ SHAPE = ["--num-layers", "2", "--hidden-size", "48", "--num-attention-heads", "4
          "--train-iters", "30", "--save-interval", "30", "--data-path", "owt_text_document", "--save", "run"]
 CLIENTS = {"openai1": ["openai==1.109.1"], "openai2": ["openai==2.54.0"], "openai3": ["openai==3.54.0"],
            "lm-eval": ["-r", str(HERE / "requirements-serving.txt")]}
+TEMPLATE = """{% if messages[0].role == 'system' %}
+    {{ raise_exception('no system here') }}
+{% endif %}
+{% for message in messages %}
+{{ message.role }}: {{ message.content }}
+{% endfor %}
+{% if add_generation_prompt %}
+assistant:
+{%- endif %}
+"""
 PAIRS = [("The president", " said that"), ("In the year 2016,", " the company"), ("x", " y z"),
          ("Caf\u00e9 \u20ac5 \U0001f600", " and more"), ("One\nTwo\n", "Three"), ("The president of the", " United States")]
 
@@ -82,17 +92,17 @@ def client_openai(url, facts):
         sys.exit("a text beyond the model's length was taken")
     except openai.BadRequestError as error:
         same("code", error.code, "context_length_exceeded")
-    messages = [{"role": "user", "content": "Hello"}]
-    if not facts["chats"]:
-        try:
-            client.chat.completions.create(model=model, messages=messages)
-            sys.exit("a chat without a template was taken")
-        except openai.BadRequestError as error:
-            same("code", error.code, "no_chat_template")
-        return
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
     chat = client.chat.completions.create(model=model, messages=messages, max_tokens=5, temperature=0, logprobs=True,
                                           top_logprobs=2)
     same("role", chat.choices[0].message.role, "assistant")
+    plain = client.completions.create(model=model, prompt="user: Hello\nassistant:", max_tokens=5, temperature=0)
+    same("chat", (chat.choices[0].message.content, chat.usage), (plain.choices[0].text, plain.usage))
+    try:
+        client.chat.completions.create(model=model, messages=[{"role": "system", "content": "x"}])
+        sys.exit("what the template raises was passed over")
+    except openai.BadRequestError as error:
+        same("what the template raises", error.body["message"], "no system here")
     same("scores", len(chat.choices[0].logprobs.content), chat.usage.completion_tokens)
     parts = list(client.chat.completions.create(model=model, messages=messages, max_tokens=5, temperature=0, stream=True))
     same("chat's stream", "".join(p.choices[0].delta.content or "" for p in parts), chat.choices[0].message.content)
@@ -129,10 +139,11 @@ def client_lm_eval(url, facts):
     gguf = get_model("gguf")(base_url=url)
     same("gguf", gguf.loglikelihood(ask("loglikelihood", [PAIRS[place] for place in kept])),
          [wanted[place] for place in kept])
-    if facts["chats"]:
-        chat = get_model("local-chat-completions")(model="run", base_url=url + "/v1/chat/completions", max_gen_toks=5)
-        message = json.dumps([{"role": "user", "content": "Hello"}])
-        same("chat", isinstance(chat.generate_until(ask("generate_until", [(message, {"until": ["\n"]})]))[0], str), True)
+    from lm_eval.models.api_models import JsonChatStr
+    chat = get_model("local-chat-completions")(model="run", base_url=url + "/v1/chat/completions", max_gen_toks=5)
+    message = JsonChatStr(json.dumps([{"role": "user", "content": "Hello"}]))
+    text = chat.generate_until(ask("generate_until", [(message, {"until": ["\n\n\n"], "temperature": 0})]))[0]
+    same("local-chat-completions", facts["chat"].startswith(text) and text != "", True)
 
 
 # ---- the server and what is compared with
@@ -146,8 +157,11 @@ def prepare(folder):
     scores = run([ESPALIER, "eval", "--load", "run", "--requests", "requests.jsonl", "--num-threads", "1"], folder)
     generated = run([ESPALIER, "generate", "--load", "run", "--prompt", "The president", "--tokens-to-generate", "12",
                      "--greedy", "--json", "--num-threads", "1"], folder)
+    answered = run([ESPALIER, "generate", "--load", "run", "--prompt", "user: Hello\nassistant:", "--tokens-to-generate",
+                    "5", "--greedy", "--json", "--num-threads", "1"], folder)
+    (folder / "chat.jinja").write_text(TEMPLATE)
     return {"scores": [json.loads(line) for line in scores.splitlines()], "generate": json.loads(generated),
-            "long": "The president said that the company had more. " * 40, "chats": False}
+            "long": "The president said that the company had more. " * 40, "chat": json.loads(answered)["text"]}
 
 
 def environment(folder, name):
@@ -190,7 +204,8 @@ def main():
         folder = pathlib.Path(name)
         facts = prepare(folder)
         (folder / "facts.json").write_text(json.dumps(facts))
-        server = subprocess.Popen([ESPALIER, "serve", "--load", "run", "--port", "0", "--num-threads", "1"], cwd=folder,
+        server = subprocess.Popen([ESPALIER, "serve", "--load", "run", "--port", "0", "--num-threads", "1",
+                                   "--chat-template", "chat.jinja"], cwd=folder,
                                   stdout=subprocess.PIPE, text=True)
         try:
             url = server.stdout.readline().strip()
