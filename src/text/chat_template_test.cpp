@@ -182,24 +182,24 @@ TEST(ChatTemplate, WhatATemplateMayTakeIsBounded) {
   const std::string nested =
       "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
       "{% endfor %}{% endfor %}{% endfor %}";
-  EXPECT_THAT(chat_refusal(nested), testing::HasSubstr("the template takes more than"));
   EXPECT_THAT(chat_refusal(nested, {.steps = 1000}),
               testing::MatchesRegex("the template takes more than 1... steps .*"));
   const std::string doubled =
       "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
-  EXPECT_THAT(chat_refusal(doubled, {.steps = 1 << 30}),
-              testing::MatchesRegex("the template takes more than 671..... bytes .*"));
+  EXPECT_THAT(chat_refusal(doubled, {.steps = 1 << 30, .memory = size_t{1} << 20}),
+              testing::MatchesRegex("the template takes more than 10..... bytes .*"));
   EXPECT_THAT(chat_refusal("{% set a = 'a,' * 2 %}"), testing::HasSubstr("has no meaning"));
+  const TemplateLimits small = {.steps = 100'000, .memory = size_t{4} << 20};
   const std::string big =
-      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(18) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(15) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
   for (const char* use :
        {"ns.x.replace('a', ns.x)", "ns.x.split('a')|join(ns.x)", "ns.x|list|list|list|list|list", "ns.x.split('a')",
         "range(9999)|map('string')|map('replace', '1', ns.x)|list", "range(99999)|select('in', ns.x)|list"})
-    EXPECT_THAT(chat_refusal(big + "{{ " + use + " }}"),
+    EXPECT_THAT(chat_refusal(big + "{{ " + use + " }}", small),
                 testing::AnyOf(testing::HasSubstr("too much memory"), testing::HasSubstr("takes more than")))
         << use;
   EXPECT_THAT(chat_refusal("{% macro m(x) %}{{ m(x) }}{% endmacro %}{{ m(1) }}"), testing::HasSubstr("too deep"));
-  EXPECT_THAT(chat_refusal("{{ range(10000000000)|length }}"), testing::HasSubstr("takes more than"));
+  EXPECT_THAT(chat_refusal("{{ range(10000000000)|length }}", small), testing::HasSubstr("takes more than"));
   EXPECT_THAT(chat_refusal("{{ strftime_now('%5000d') }}"), testing::HasSubstr("too long"));
   EXPECT_THAT(
       chat_refusal("{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = [ns.x] %}{% endfor %}"),
