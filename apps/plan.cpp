@@ -8,6 +8,7 @@
 #include "family_command.h"
 #include "plan/flops.h"
 #include "plan_request.h"
+#include "spec/optimizer.h"
 
 namespace espalier {
 namespace {

@@ -53,7 +53,7 @@ void add_argonne_optimizers(OptionTable& table) {
   table.add_without_effect("--muon-nesterov", kList, kOtherOptimizer);
   no_effect(table, {
                        {"--ds_fused_adam", kFlag, "the optimizer is always fused"},
-                       {"--schedulefree-for-each", kFlag, kOtherOptimizer},
+                       {"--schedulefree-for-each", kFlag, "kernels are always fused"},
                    });
 }
 

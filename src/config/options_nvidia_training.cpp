@@ -37,7 +37,7 @@ void add_regularization_rows(OptionTable& table) {
   no_effect(table, kFlag, kOtherOptimizer, {"--muon-no-split-qkv", "--muon-use-syrk"});
   no_effect(table, kOne, kOtherOptimizer,
             {"--muon-scale-mode", "--muon-fp32-matmul-prec", "--muon-coefficient-type", "--muon-num-ns-steps",
-             "--muon-tp-mode", "--muon-extra-scale-factor", "--muon-scalar-optimizer", "--lion-beta1", "--lion-beta2"});
+             "--muon-tp-mode", "--muon-extra-scale-factor", "--muon-scalar-optimizer"});
   refused(table, kOne, "biases and norms do not decay; leave it out", {"--no-weight-decay-cond-type"});
 }
 

@@ -6,8 +6,8 @@ namespace espalier::config::internal {
 namespace {
 
 constexpr const char* kFp32Moments = "moments are fp32; use --optimizer adam, with --zero-stage 1 to divide them";
-constexpr const char* kNoLamb = "use --optimizer adam";
-constexpr const char* kNoScheduleFree = "use --optimizer adam";
+constexpr const char* kOtherLamb =
+    "its bounds of the ratio of norms are not built in; use --optimizer lamb, which has none";
 constexpr const char* kNoPreconditioner = "no preconditioner is built in; use --optimizer adam";
 constexpr const char* kNoProjection =
     "gradients are not projected; use --optimizer adam, with --zero-stage 1 to divide its state";
@@ -19,12 +19,10 @@ struct Refusal {
 };
 constexpr Refusal kRefusals[] = {
     {"adam8bit", kFp32Moments},
-    {"adamwschedulefree", kNoScheduleFree},
-    {"sgdschedulefree", kNoScheduleFree},
-    {"ds.fusedlamb", kNoLamb},
-    {"ds.onebitlamb", kNoLamb},
-    {"ipex.fusedlamb", kNoLamb},
-    {"ipex.lamb", kNoLamb},
+    {"ds.fusedlamb", kOtherLamb},
+    {"ds.onebitlamb", "gradients are not compressed to a bit; use --optimizer lamb"},
+    {"ipex.fusedlamb", "LAMB is always fused; use --optimizer lamb"},
+    {"ipex.lamb", "use --optimizer lamb"},
     {"galoreadamw", kNoProjection},
     {"galoreadamw8bit", kNoProjection},
     {"galoreadamw8bitperlayer", kNoProjection},
@@ -32,9 +30,7 @@ constexpr Refusal kRefusals[] = {
     {"soap", kNoPreconditioner},
     {"sophiag",
      "its estimate of the curvature needs backward passes on labels drawn from the model, which are not built in; use "
-     "--optimizer adam"},
-    {"adopt", "use --optimizer adam"},
-    {"lion", "use --optimizer adam"},
+     "--optimizer lion"},
     {"muon", kNoMuon},
     {"muonclip", kNoMuon},
     {"dist_muon", kNoMuon},
@@ -48,13 +44,17 @@ void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
   table.add("--adam-beta2", optimizer.adam_beta2, "decay of the second moment").minimum(0).maximum(1);
   table.add("--adam-eps", optimizer.adam_eps, "added to the root of the second moment").minimum(0);
   table.add("--sgd-momentum", optimizer.sgd_momentum, "decay of SGD's momentum; 0: none is kept").minimum(0).maximum(1);
+  table.add("--lion-beta1", optimizer.lion_beta1, "share of Lion's momentum in the direction whose sign is taken")
+      .minimum(0)
+      .maximum(1);
+  table.add("--lion-beta2", optimizer.lion_beta2, "decay of Lion's momentum").minimum(0).maximum(1);
   std::vector<std::pair<std::string, spec::OptimizerType>> names;
   for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
     if (kind.is_variant) continue;
     for (const char* spelling : kind.spellings) names.emplace_back(spelling, kind.type);
   }
   Option& row = table.add_choice("--optimizer", optimizer.optimizer, names,
-                                 "adam: AdamW; sgd: SGD with momentum (docs/optimizers.md says which to take)");
+                                 "adam: AdamW; the others are described, and compared, in docs/optimizers.md");
   for (const Refusal& refusal : kRefusals) row.refuse_value(refusal.name, refusal.use_instead);
 }
 

@@ -10,6 +10,7 @@
 #include "config/resolving.h"
 #include "plan/batch_ramp.h"
 #include "plan/stage_params.h"
+#include "spec/optimizer.h"
 
 namespace espalier::config {
 namespace internal {
@@ -43,9 +44,15 @@ void Resolver::resolve_model() {
   const spec::OptimizerSettings& optimizer = config_.optimizer;
   const std::pair<const char*, double> forgetting[] = {{"--adam-beta1", optimizer.adam_beta1},
                                                        {"--adam-beta2", optimizer.adam_beta2},
-                                                       {"--sgd-momentum", optimizer.sgd_momentum}};
+                                                       {"--sgd-momentum", optimizer.sgd_momentum},
+                                                       {"--lion-beta1", optimizer.lion_beta1},
+                                                       {"--lion-beta2", optimizer.lion_beta2}};
   for (const auto& [name, share] : forgetting)
     if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
+  if (spec::optimizer_kind(optimizer).averages && config_.schedule.lr_decay_style != DecayStyle::kConstant)
+    problems_.add(origin("--optimizer"),
+                  " averages the weights where others let the learning rate decay; use "
+                  "--lr-decay-style constant");
   const TokenizerConfig& tokenizer = config_.tokenizer;
   if (tokenizer.pad_vocab_size_to && *tokenizer.pad_vocab_size_to % tokenizer.make_vocab_size_divisible_by != 0) {
     const int64_t divisor = tokenizer.make_vocab_size_divisible_by;

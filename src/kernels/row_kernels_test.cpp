@@ -50,7 +50,7 @@ std::vector<at::Tensor> updated_by_all(const tensor::Param& param) {
     OptimizerTensors tensors{.master = param.value.to(at::kFloat, false, true),
                              .states = {},
                              .grad = param.grad.clone(),
-                             .value = at::empty_like(param.value)};
+                             .value = at::zeros_like(param.value)};
     for (size_t state = 0; state < kind.states.size(); ++state) tensors.states.push_back(param.grad.pow(2));
     optimizer_update(kind, tensors, kind.constants({}, {.lr = 0.1, .weight_decay = 0.1, .number = 2}));
     for (const at::Tensor& tensor : {tensors.master, tensors.grad, tensors.value}) results.push_back(tensor);

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "kernels/optimizer_update.h"
@@ -20,15 +22,28 @@ bool counts_here(const spec::ParamSpec& spec, const dist::Grid& grid) {
 at::Tensor part_of(const at::Tensor& whole, const dist::OwnedPiece& piece) {
   return whole.reshape({-1}).narrow(0, piece.begin, piece.end - piece.begin).view(piece.value.sizes());
 }
+
+// What a parameter of several stages has on one of them is meant for all; where it is a copy there are zeros.
+void add_up_shared(const dist::Grid::Shared& shared, tensor::ParamSet& params, std::vector<double>& squares) {
+  std::map<std::string, size_t> places;  // in the same order on all stages
+  for (const tensor::Param& param : params.params())
+    if (param.spec->stages == shared.stages) places[param.spec->name] = 2 * static_cast<size_t>(params.index_of(param));
+  std::vector<double> values;
+  for (const auto& [name, at] : places) values.insert(values.end(), {squares[at], squares[at + 1]});
+  values = shared.group.sum(values);
+  auto value = values.begin();
+  for (const auto& [name, at] : places) squares[at] = *value++, squares[at + 1] = *value++;
+}
 }  // namespace
 
 Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid,
                      dist::GradReducer* reducer)
-    : config_(config),
+    : params_(params),
+      config_(config),
       kind_(spec::optimizer_kind(config.settings)),
       grid_(grid),
       reducer_(reducer),
-      master_is_value_(params.compute_type() == at::kFloat) {
+      master_is_value_(params.compute_type() == at::kFloat && !kind_.averages) {
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
   const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
   for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
@@ -44,14 +59,39 @@ void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
   for (State& state : states_) {
     if (state.piece.param != &param) continue;
     state.master.copy_(part_of(fp32, state.piece));
+    for (size_t at = 0; at < kind_.states.size(); ++at)
+      if (kind_.states[at].start == spec::StateTensor::Start::kWeights) state.states[at].copy_(state.master);
     if (!master_is_value_) state.piece.value.copy_(state.master);
   }
 }
 
 void Optimizer::publish() {
-  if (!master_is_value_)
-    for (State& state : states_) state.piece.value.copy_(state.master);
+  write_values();
   if (reducer_ != nullptr) reducer_->gather_values();
+}
+
+void Optimizer::use_mean(bool use) {
+  if (!kind_.averages) return;
+  if (!use) return publish();
+  for (State& state : states_) state.piece.value.copy_(state.master);
+  if (reducer_ != nullptr) reducer_->gather_values();
+}
+
+at::Tensor Optimizer::value_to_save(size_t piece) const {
+  const State& state = states_[piece];
+  return kind_.averages ? state.master.to(state.piece.value.scalar_type()) : state.piece.value;
+}
+
+// A mean's are those of an update that moves nothing, whatever its gradient: the same arithmetic, to the bit.
+void Optimizer::write_values() {
+  if (master_is_value_) return;
+  const spec::OptimizerConstants still = kind_.constants(config_.settings, {.number = 0, .grad_scale = 0});
+  for (State& state : states_) {
+    if (kind_.averages)
+      kernels::optimizer_update(kind_, {state.master, state.states, state.master, state.piece.value}, still);
+    else
+      state.piece.value.copy_(state.master);
+  }
 }
 
 // In double, in the order of ranks: the same bits everywhere.
@@ -103,11 +143,52 @@ StepResult Optimizer::step(double lr, double grad_factor) {
 void Optimizer::update(double lr, double grad_scale) {
   ++num_steps_;
   spec::OptimizerStep step{.lr = lr, .weight_decay = 0, .number = num_steps_, .grad_scale = grad_scale};
+  if (kind_.averages) step.share = next_share(lr);
   for (State& state : states_) {
     const dist::OwnedPiece& piece = state.piece;
     step.weight_decay = piece.param->spec->weight_decay ? config_.settings.weight_decay : 0;
     kernels::optimizer_update(kind_, {state.master, state.states, piece.grad, piece.value},
                               kind_.constants(config_.settings, step));
+  }
+  if (kind_.scales_by_norms) apply_directions(lr);
+}
+
+double Optimizer::next_share(double lr) {
+  mean_.largest_lr = std::max(mean_.largest_lr, lr);
+  const double weight = mean_.largest_lr * mean_.largest_lr;
+  mean_.weight += weight;
+  return mean_.weight > 0 ? weight / mean_.weight : 0;
+}
+
+// Of each parameter's norm to that of the direction in its gradient, over all ranks that hold parts of it; 1 where
+// either is zero and for what does not decay. The same bits on all ranks that hold the parameter.
+std::vector<double> Optimizer::norm_ratios() const {
+  const size_t count = params_.params().size();
+  std::vector<double> squares(2 * count);
+  for (const State& state : states_) {
+    const spec::ParamSpec& spec = *state.piece.param->spec;
+    const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
+    if (!spec.weight_decay || spec.is_copy || (replicated && grid_.position.tensor > 0)) continue;
+    const size_t at = 2 * static_cast<size_t>(params_.index_of(*state.piece.param));
+    squares[at] += kernels::sum_of_squares(state.master);
+    squares[at + 1] += kernels::sum_of_squares(state.piece.grad);
+  }
+  if (reducer_ != nullptr && reducer_->is_sharded()) squares = grid_.gradient.sum(squares);
+  squares = grid_.tensor.sum(squares);
+  for (const dist::Grid::Shared& shared : grid_.shared) add_up_shared(shared, params_, squares);
+  std::vector<double> ratios(count, 1.0);
+  for (size_t at = 0; at < count; ++at)
+    if (squares[2 * at] > 0 && squares[2 * at + 1] > 0) ratios[at] = std::sqrt(squares[2 * at] / squares[2 * at + 1]);
+  return ratios;
+}
+
+void Optimizer::apply_directions(double lr) {
+  const std::vector<double> ratios = norm_ratios();
+  const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
+  for (State& state : states_) {
+    const double ratio = ratios[static_cast<size_t>(params_.index_of(*state.piece.param))];
+    kernels::optimizer_update(plain, {state.master, {}, state.piece.grad, state.piece.value},
+                              plain.constants(config_.settings, {.lr = lr * ratio}));
   }
 }
 

@@ -57,8 +57,14 @@ class Optimizer {
 
   // Gives a parameter its fp32 value (all of its local tensor), of which the optimizer keeps and rounds what it owns.
   void set_master(const tensor::Param& param, const at::Tensor& fp32);
-  // Rounds every master weight into its parameter's value, on all ranks. Called by all of them.
+  // Rounds every master weight into its parameter's value, on all ranks; of optimizers that average, the weights at
+  // which gradients are taken. Called by all of them.
   void publish();
+  // Where the optimizer averages (spec::OptimizerKind), gives all ranks the mean to evaluate with, or takes it back.
+  // Called by all of them; nothing happens elsewhere.
+  void use_mean(bool use);
+  // What a checkpoint holds as the value of a piece of the reducer: of optimizers that average, the mean.
+  at::Tensor value_to_save(size_t piece) const;
 
   // `grad_factor`: what the accumulated gradients still have to be multiplied by, apart from the loss scale
   // (nominal / actual number of tokens). Called by all ranks.
@@ -76,7 +82,15 @@ class Optimizer {
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
   const spec::OptimizerKind& kind() const { return kind_; }
-  // State that this rank owns, by parameter. Under fp32 training the master is the value itself and is not visited.
+  // The mean of optimizers that average: the largest learning rate so far, and the sum of the squares that those were.
+  struct MeanState {
+    double largest_lr = 0, weight = 0;
+  };
+  const MeanState& mean_state() const { return mean_; }
+  void set_mean_state(const MeanState& mean) { mean_ = mean; }
+
+  // State that this rank owns, by parameter. A master that is the value itself (fp32, no mean) is not
+  // visited.
   void visit_state(const std::function<void(const StatePiece&)>& visit);
 
  private:
@@ -93,7 +107,12 @@ class Optimizer {
   Measures measure() const;
   std::vector<double> sum_over_model(std::vector<double> values) const;
   void update(double lr, double grad_scale);
+  void write_values();
+  double next_share(double lr);
+  std::vector<double> norm_ratios() const;
+  void apply_directions(double lr);
 
+  tensor::ParamSet& params_;
   OptimizerConfig config_;
   const spec::OptimizerKind& kind_;
   dist::Grid grid_;
@@ -102,6 +121,7 @@ class Optimizer {
   std::vector<State> states_;
   std::optional<LossScale> loss_scale_;
   int64_t num_steps_ = 0;
+  MeanState mean_;
 };
 
 }  // namespace espalier::optim

@@ -2,7 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "optim/optimizer.h"
@@ -44,11 +47,75 @@ void torch_adamw(Reference& one, const at::Tensor& grad, const Step& step) {
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 
+// Algorithm 2 of the paper.
+void paper_lion(Reference& one, const at::Tensor& grad, const Step& step) {
+  const at::Tensor& m = one.kept[0];
+  const at::Tensor direction = at::sign(0.95 * m + 0.05 * grad);
+  one.weight = one.weight - step.lr * (direction + one.weight_decay * one.weight);
+  one.kept[0] = 0.98 * m + 0.02 * grad;
+}
+
+// Algorithm 2 of the paper, phi the identity.
+void paper_lamb(Reference& one, const at::Tensor& grad, const Step& step) {
+  const double t = static_cast<double>(step.number);
+  one.kept[0] = 0.9 * one.kept[0] + 0.1 * grad;
+  one.kept[1] = 0.999 * one.kept[1] + 0.001 * grad * grad;
+  const at::Tensor r = one.kept[0] / (1 - std::pow(0.9, t)) / ((one.kept[1] / (1 - std::pow(0.999, t))).sqrt() + 1e-8);
+  const at::Tensor direction = r + one.weight_decay * one.weight;
+  const double ratio = one.weight_decay > 0 ? (one.weight.norm() / direction.norm()).item<double>() : 1;
+  one.weight = one.weight - step.lr * ratio * direction;
+}
+
+// Algorithm 2 of the paper, with the clipping and the decoupled decay of its authors' code.
+void paper_adopt(Reference& one, const at::Tensor& grad, const Step& step) {
+  if (step.number == 1) {
+    one.kept[1] = grad * grad;
+    return;
+  }
+  const double bound = std::pow(static_cast<double>(step.number - 1), 0.25);
+  one.weight = one.weight * (1 - step.lr * one.weight_decay);
+  const at::Tensor normalized = (grad / one.kept[1].sqrt().clamp_min(1e-6)).clamp(-bound, bound);
+  one.kept[0] = 0.9 * one.kept[0] + 0.1 * normalized;
+  one.weight = one.weight - step.lr * one.kept[0];
+  one.kept[1] = 0.9999 * one.kept[1] + 0.0001 * grad * grad;
+}
+
+// As the authors' package has it: y is kept, and x follows from it. kept: y, z, v; and c's sums.
+Restatement schedule_free(bool adam) {
+  return [adam, largest = std::map<void*, double>(), sums = std::map<void*, double>()](
+             Reference& one, const at::Tensor& grad, const Step& step) mutable {
+    at::Tensor &y = one.kept[0], &z = one.kept[1], &v = one.kept[2];
+    if (step.number == 1) y = one.weight.clone(), z = one.weight.clone();
+    largest[&one] = std::max(largest[&one], step.lr);
+    const double weight = largest[&one] * largest[&one];
+    sums[&one] += weight;
+    const double share = weight / sums[&one];
+    at::Tensor direction = grad;
+    if (adam) {
+      v = 0.95 * v + 0.05 * grad * grad;
+      direction = grad / ((v / (1 - std::pow(0.95, static_cast<double>(step.number)))).sqrt() + 1e-8);
+    }
+    direction = direction + one.weight_decay * y;
+    y = y + share * (z - y) + step.lr * (0.9 * (1 - share) - 1) * direction;
+    z = z - step.lr * direction;
+    one.weight = y + (1 - 1 / 0.9) * (z - y);  // the mean
+  };
+}
+
 std::vector<OptimizerCase> cases() {
+  using spec::OptimizerType;
   return {
       {"adam", {.adam_beta2 = 0.95}, 2, torch_adamw},
-      {"sgd", {.optimizer = spec::OptimizerType::kSgd}, 1, torch_sgd(0.9)},
-      {"sgd_without_momentum", {.optimizer = spec::OptimizerType::kSgd, .sgd_momentum = 0}, 1, torch_sgd(0)},
+      {"sgd", {.optimizer = OptimizerType::kSgd}, 1, torch_sgd(0.9)},
+      {"sgd_without_momentum", {.optimizer = OptimizerType::kSgd, .sgd_momentum = 0}, 1, torch_sgd(0)},
+      {"lion", {.optimizer = OptimizerType::kLion}, 1, paper_lion},
+      {"lamb", {.optimizer = OptimizerType::kLamb}, 2, paper_lamb},
+      {"adopt", {.optimizer = OptimizerType::kAdopt, .adam_beta2 = 0.9999, .adam_eps = 1e-6}, 2, paper_adopt},
+      {"adamwschedulefree",
+       {.optimizer = OptimizerType::kAdamScheduleFree, .adam_beta2 = 0.95},
+       3,
+       schedule_free(true)},
+      {"sgdschedulefree", {.optimizer = OptimizerType::kSgdScheduleFree}, 3, schedule_free(false)},
   };
 }
 
@@ -95,8 +162,10 @@ TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
       one.step(references[at], (grad.to(at::kDouble) * 0.5).contiguous(), {lr, step});
     }
     optimizer.step(lr, 0.5);
+    optimizer.use_mean(true);
     for (size_t at = 0; at < references.size(); ++at)
       ASSERT_LE(distance(params.params()[at].value, references[at].weight), 1e-6) << "step " << step;
+    optimizer.use_mean(false);
   }
 }
 

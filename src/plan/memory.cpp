@@ -7,6 +7,7 @@
 
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
+#include "spec/optimizer.h"
 
 namespace espalier::plan {
 namespace {

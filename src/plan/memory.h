@@ -21,7 +21,7 @@ struct ParameterBytes {
 // the weights are fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays
 // whole all the same.
 ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers,
-                               const spec::OptimizerKind& optimizer = spec::optimizer_kind(spec::OptimizerType::kAdam));
+                               const spec::OptimizerKind& optimizer = spec::adamw());
 
 // As Megatron's table of its distributed optimizer counts, with AdamW: the same, except that fp16 has fp16 gradients
 // and their fp32 copy with the optimizer (20 bytes, or 4 + 16 / d).

@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "plan/flops.h"
 #include "plan/run_plan.h"
+#include "spec/optimizer.h"
 
 namespace espalier::plan {
 namespace {

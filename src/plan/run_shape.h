@@ -9,7 +9,7 @@
 #include "plan/schedule.h"
 #include "spec/grid.h"
 #include "spec/model_spec.h"
-#include "spec/optimizer.h"
+#include "spec/optimizer_settings.h"
 
 namespace espalier::plan {
 
@@ -34,7 +34,7 @@ struct RunShape {
   int64_t zero_stage = 0;
   std::string zero_reason;  // why it is not what was asked for; empty where it is
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
-  const spec::OptimizerKind* optimizer = &spec::optimizer_kind(spec::OptimizerType::kAdam);
+  const spec::OptimizerKind* optimizer = &spec::adamw();
   int64_t sequence_length = 0;
   int64_t micro_batch_size = 0, global_batch_size = 0;
   std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples

@@ -25,6 +25,8 @@ OptimizerKind kind_of() {
   OptimizerKind kind{.type = Optimizer::kType,
                      .spellings = {std::begin(Optimizer::kSpellings), std::end(Optimizer::kSpellings)},
                      .is_variant = Optimizer::kIsVariant,
+                     .averages = Optimizer::kAverages,
+                     .scales_by_norms = Optimizer::kScalesByNorms,
                      .options = {std::begin(Optimizer::kOptions), std::end(Optimizer::kOptions)},
                      .states = {},
                      .constants = constants_of<Optimizer>};
@@ -52,6 +54,8 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
   return kinds;
 }
 
+const OptimizerKind& adamw() { return optimizer_kind(OptimizerType::kAdam); }
+
 const OptimizerKind& optimizer_kind(OptimizerType type) { return optimizer_kinds()[static_cast<size_t>(type)]; }
 
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings) {
@@ -60,7 +64,7 @@ const OptimizerKind& optimizer_kind(const OptimizerSettings& settings) {
 }
 
 double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights) {
-  return kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights ? 0 : 1));
+  return kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights && !kind.averages ? 0 : 1));
 }
 
 }  // namespace espalier::spec

@@ -13,7 +13,11 @@ struct OptimizerKind {
   OptimizerType type = OptimizerType::kAdam;
   std::vector<const char*> spellings;  // of --optimizer; config.toml holds the first
   bool is_variant = false;             // of the type with the same spellings, chosen by another setting
-  std::vector<const char*> options;    // that only some optimizers read, and this one does
+  // The master is a mean that is evaluated and exported; gradients are taken at other weights. It is kept in fp32 too.
+  bool averages = false;
+  // The update leaves a direction in the gradient, which is scaled by the norm of the whole parameter (LAMB).
+  bool scales_by_norms = false;
+  std::vector<const char*> options;  // that only some optimizers read, and this one does
   std::vector<StateTensor> states;
   OptimizerConstants (*constants)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 
@@ -28,8 +32,8 @@ const OptimizerKind& optimizer_kind(OptimizerType type);
 // What the settings choose.
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings);
 
-// Bytes that an optimizer keeps for a parameter's element: its state and, unless the weights are fp32 themselves, the
-// fp32 master.
+// Bytes that an optimizer keeps for a parameter's element: its state and the fp32 master, unless that is the
+// fp32 weights themselves.
 double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights);
 
 }  // namespace espalier::spec

@@ -11,12 +11,14 @@
 namespace espalier::spec {
 
 // In the order of spec/optimizers/list.h.
-enum class OptimizerType : int { kAdam, kSgd, kPlainSgd };
-inline constexpr int kNumOptimizers = 3;
+enum class OptimizerType : int { kAdam, kSgd, kPlainSgd, kLion, kLamb, kAdopt, kAdamScheduleFree, kSgdScheduleFree };
+inline constexpr int kNumOptimizers = 8;
 
-// A tensor that an optimizer keeps for each parameter, with an element for each of its; fp32, zeros at the start.
+// A tensor that an optimizer keeps for each parameter, with an element for each of its; fp32.
 struct StateTensor {
+  enum class Start { kZeros, kWeights };
   const char* name;  // in checkpoints after the parameter's: "layers.0.mlp.dense_h_to_4h.weight.exp_avg"
+  Start start = Start::kZeros;
 };
 inline constexpr int kMaxOptimizerStates = 2;
 
@@ -24,8 +26,9 @@ inline constexpr int kMaxOptimizerStates = 2;
 struct OptimizerStep {
   double lr = 0;
   double weight_decay = 0;  // of the parameter
-  int64_t number = 1;       // of the update; 1 for the first
+  int64_t number = 1;       // of the update; 1 for the first, 0: of a mean, nothing moves and the value is written
   double grad_scale = 1;    // multiplies the gradient before use (clipping, loss scale, token count)
+  double share = 0;         // of this step in the mean of all (OptimizerKind::averages)
 };
 
 // The numbers of one step in fp32: the Constants of an optimizer, as bytes.
@@ -40,6 +43,12 @@ struct OptimizerElement {
   V weight;  // the fp32 master
   V states[kMaxOptimizerStates];
   V grad;
+  V value;  // that the forward pass uses, where it is not the master
+};
+
+// What most optimizers are.
+struct OptimizerTraits {
+  static constexpr bool kIsVariant = false, kAverages = false, kScalesByNorms = false;
 };
 
 }  // namespace espalier::spec

@@ -4,6 +4,8 @@
 namespace espalier::spec {
 
 enum class OptimizerType : int;  // spec/optimizer_element.h; 0 is AdamW
+struct OptimizerKind;            // spec/optimizer.h
+const OptimizerKind& adamw();
 
 struct OptimizerSettings {
   OptimizerType optimizer{};

@@ -58,7 +58,9 @@ std::string text_json(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 // Members that the first checkpoints of this format do not have; they are left at their default then.
-bool may_be_missing(const std::string& name) { return name == "transport" || name == "instruction_set"; }
+bool may_be_missing(const std::string& name) {
+  return name == "transport" || name == "instruction_set" || name == "mean_largest_lr" || name == "mean_weight";
+}
 
 // Members that the first checkpoints of this format have, and that nothing ever read.
 bool is_obsolete(const std::string& name) { return name == "run_id" || name == "counts" || name == "sums"; }
@@ -67,7 +69,8 @@ template <class Struct>
 Json encode_struct(const Struct& value) {
   Json object = Json::object();
   Struct::visit_fields(value, [&](const char* name, const auto& field) {
-    if (Json text = encode(field); !may_be_missing(name) || text != Json("")) object[name] = std::move(text);
+    const std::remove_cvref_t<decltype(field)> absent{};
+    if (!may_be_missing(name) || field != absent) object[name] = encode(field);
   });
   return object;
 }

@@ -77,7 +77,9 @@ struct TrainingState {
   int64_t scheduler_tokens = 0;
   int64_t scheduler_warmup_tokens = 0;
   int64_t optimizer_steps = 0;  // steps that changed the weights: Adam's bias correction
-  int64_t skipped_steps = 0;    // of the whole run, by overflow
+  // Of optimizers that average (schedule-free ones): the largest learning rate so far, and the sum of its squares.
+  double mean_largest_lr = 0, mean_weight = 0;
+  int64_t skipped_steps = 0;  // of the whole run, by overflow
   int64_t nan_steps = 0;
   // Loss scaler of fp16; scale 1 elsewhere.
   double loss_scale = 1;
@@ -103,6 +105,8 @@ struct TrainingState {
     visit("scheduler_tokens", self.scheduler_tokens);
     visit("scheduler_warmup_tokens", self.scheduler_warmup_tokens);
     visit("optimizer_steps", self.optimizer_steps);
+    visit("mean_largest_lr", self.mean_largest_lr);
+    visit("mean_weight", self.mean_weight);
     visit("skipped_steps", self.skipped_steps);
     visit("nan_steps", self.nan_steps);
     visit("loss_scale", self.loss_scale);

@@ -50,6 +50,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   // Each set goes on where its last evaluation ended, as Megatron's iterators do.
   if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
   std::vector<report::MetricsFile::SetLosses> sets;
+  job_.optimizer().use_mean(true);
   for (const Loader& loader : loaders) {
     const std::string& name = loader.source().name();
     sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader, job_.bytes_of_ids()}, what,
@@ -58,6 +59,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
       run.consumed_valid_samples += what.num_iterations * what.num_micro_batches *
                                     job_.config().training.micro_batch_size * job_.grid().shape.data;
   }
+  job_.optimizer().use_mean(false);
   const RunPosition& at = job_.trainer().position();
   log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets,
                   {at.step, at.consumed_samples, at.consumed_tokens});

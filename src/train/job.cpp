@@ -347,7 +347,10 @@ void Job::load_or_initialize() {
       numbers.loss_scale_hysteresis_tracker = fresh.loss_scale_hysteresis_tracker;
     }
     restore_numbers(numbers, state());
-    if (weights_only) optimizer_->set_num_steps(0);
+    if (weights_only) {
+      optimizer_->set_num_steps(0);
+      optimizer_->set_mean_state({});
+    }
   }
   newest_saved_ = finetune ? std::nullopt : std::optional(saved.step);
   log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,

@@ -49,11 +49,16 @@ void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const
   found->pieces.push_back({.param_begin = range.begin, .shard_begin = begin, .count = range.count()});
 }
 
-// Weights and optimizer state; a parameter's pieces are one tensor.
-std::vector<OwnedTensor> owned_tensors(const JobState& job) {
+// Weights and optimizer state; a parameter's pieces are one tensor. To be filled the weights are the pieces' values.
+enum class Purpose { kSave, kFill };
+std::vector<OwnedTensor> owned_tensors(const JobState& job, Purpose purpose) {
   std::vector<OwnedTensor> weights, state;
-  for (const dist::OwnedPiece& piece : job.reducer.pieces())
-    add_piece(weights, piece.param->spec->name, piece.param, piece.value, {piece.begin, piece.end});
+  const std::vector<dist::OwnedPiece>& pieces = job.reducer.pieces();
+  for (size_t at = 0; at < pieces.size(); ++at) {
+    const dist::OwnedPiece& piece = pieces[at];
+    const at::Tensor values = purpose == Purpose::kSave ? job.optimizer.value_to_save(at) : piece.value;
+    add_piece(weights, piece.param->spec->name, piece.param, values, {piece.begin, piece.end});
+  }
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
     add_piece(state, piece.param->spec->name + "." + piece.kind, piece.param, piece.values, {piece.begin, piece.end});
   });
@@ -85,7 +90,7 @@ bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
 
 // kAll: what this rank owns of everything; kSome: of the optimizer's state but the masters.
 void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt::LoadedCheckpoint::Part part) {
-  std::vector<OwnedTensor> tensors = owned_tensors(job);
+  std::vector<OwnedTensor> tensors = owned_tensors(job, Purpose::kFill);
   if (part == ckpt::LoadedCheckpoint::Part::kSome)
     std::erase_if(tensors, [&](const OwnedTensor& tensor) { return !is_state(tensor, job.optimizer.kind()); });
   std::vector<ckpt::TensorRequest> requests;
@@ -102,6 +107,14 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt
   }
 }
 
+// To all ranks. The weights of a mean's run are not those at which gradients are taken: these follow from the state.
+void publish_restored(const JobState& job) {
+  if (job.optimizer.kind().averages)
+    job.optimizer.publish();
+  else
+    job.reducer.gather_values();
+}
+
 }  // namespace
 
 std::string instruction_set() {
@@ -113,7 +126,7 @@ std::string instruction_set() {
 
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
   std::vector<ckpt::TensorToSave> tensors;
-  for (const OwnedTensor& tensor : owned_tensors(job)) {
+  for (const OwnedTensor& tensor : owned_tensors(job, Purpose::kSave)) {
     const spec::ParamSpec& spec = *tensor.param->spec;
     if (spec.is_copy) continue;
     const std::string& group = job.model.depths[static_cast<size_t>(spec.depth)].name;
@@ -136,6 +149,8 @@ store::TrainingState run_numbers(const JobState& job) {
   state.scheduler_tokens = lr.num_tokens;
   state.scheduler_warmup_tokens = lr.warmup_tokens;
   state.optimizer_steps = job.optimizer.num_steps();
+  state.mean_largest_lr = job.optimizer.mean_state().largest_lr;
+  state.mean_weight = job.optimizer.mean_state().weight;
   if (optim::LossScale* scaler = job.optimizer.loss_scaler()) {
     state.loss_scale = scaler->state().scale;
     state.loss_scale_growth_tracker = scaler->state().growth_tracker;
@@ -165,7 +180,7 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
   using Part = ckpt::LoadedCheckpoint::Part;
   if (what == Restore::kAll) {
     restore_owned(checkpoint, job, Part::kAll);
-    job.reducer.gather_values();
+    publish_restored(job);
     return;
   }
   // The compute type may differ here: the master weights are the truth, where there are any.
@@ -178,7 +193,7 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
     job.optimizer.set_master(param, fp32);
   }
   if (what == Restore::kAllOfOtherType) restore_owned(checkpoint, job, Part::kSome);
-  job.reducer.gather_values();
+  publish_restored(job);
 }
 
 plan::LrState lr_state(const store::TrainingState& state) {
@@ -196,6 +211,7 @@ void restore_numbers(const store::TrainingState& state, const JobState& job) {
   job.position.nan_steps = state.nan_steps;
   job.lr.restore(lr_state(state));
   job.optimizer.set_num_steps(state.optimizer_steps);
+  job.optimizer.set_mean_state({.largest_lr = state.mean_largest_lr, .weight = state.mean_weight});
   if (optim::LossScale* scaler = job.optimizer.loss_scaler())
     scaler->restore({state.loss_scale, state.loss_scale_growth_tracker, state.loss_scale_hysteresis_tracker});
 }

@@ -131,7 +131,7 @@ TEST(DeviceOps, UpdatesOfOptimizersAreTheCpusToTheBit) {
                                           .states = {},
                                           .grad = random({1000}, at::kFloat, 2).to(device),
                                           .value = {}};
-        tensors.value = type == at::kFloat ? tensors.master : at::empty({1000}, tensors.master.options().dtype(type));
+        tensors.value = type == at::kFloat ? tensors.master : at::zeros({1000}, tensors.master.options().dtype(type));
         for (size_t state = 0; state < kind.states.size(); ++state)
           tensors.states.push_back(random({1000}, at::kFloat, 3 + static_cast<int>(state)).abs().to(device));
         kernels::optimizer_update(

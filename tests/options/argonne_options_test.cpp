@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "spec/optimizer.h"
 #include "tests/support/gpt_options.h"
 
 namespace espalier::config {
@@ -54,7 +55,24 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
       {"--distributed-backend=hccl",
        "--distributed-backend hccl (command line) is not supported: HCCL is not built in; use gloo"},
       {"--optimizer ipex.fusedlamb",
-       "--optimizer ipex.fusedlamb (command line) is not supported: use --optimizer adam"},
+       "--optimizer ipex.fusedlamb (command line) is not supported: LAMB is always fused; use --optimizer lamb"},
+      {"--optimizer ds.fusedlamb",
+       "--optimizer ds.fusedlamb (command line) is not supported: its bounds of the ratio of norms are not built in; "
+       "use "
+       "--optimizer lamb, which has none"},
+      {"--optimizer sophiag",
+       "--optimizer sophiag (command line) is not supported: its estimate of the curvature needs backward passes on "
+       "labels drawn from the model, which are not built in; use --optimizer lion"},
+      {"--optimizer adam8bit",
+       "--optimizer adam8bit (command line) is not supported: moments are fp32; use --optimizer adam, with "
+       "--zero-stage "
+       "1 to divide them"},
+      {"--optimizer adamwschedulefree",
+       "--optimizer adamwschedulefree (command line) averages the weights where others let the learning rate decay; "
+       "use "
+       "--lr-decay-style constant"},
+      {"--optimizer lion --lion-beta1 1",
+       "--lion-beta1 1.0 (command line) never forgets; use a number below 1, such as 0.9 or 0.999"},
       {"--transformer-impl inference_optimized",
        "--transformer-impl inference_optimized (command line) is not supported: use `espalier generate`"},
       {"--no-pipeline-parallel --pipeline-model-parallel-size 2",

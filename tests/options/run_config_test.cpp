@@ -253,8 +253,8 @@ TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
       {kGood + "--ckpt-step 5", "--ckpt-step 5 (command line) needs --load: the folder to load from"},
       {kGood + "--finetune", "--finetune (command line) needs --load: the folder to load from"},
       {kGood + "--override sead", "--override sead names no option; did you mean seed?"},
-      {kGood + "--optimizer sgd",
-       "--optimizer sgd (command line) is not supported: only AdamW is built in; use --optimizer adam"},
+      {kGood + "--optimizer soap",
+       "--optimizer soap (command line) is not supported: no preconditioner is built in; use --optimizer adam"},
   });
 }
 

@@ -57,6 +57,10 @@ TEST(UnusedOptions, OfOtherOptimizersAreNamed) {
   expect_unused({
       {"--sgd-momentum 0.5", {"--sgd-momentum 0.5 (command line) has no effect: --optimizer adam does not read it"}},
       {"--optimizer sgd --sgd-momentum 0.5", {}},
+      {"--optimizer lion --lion-beta1 0.9 --lion-beta2 0.99", {}},
+      {"--optimizer lamb --adam-beta1 0.5 --lion-beta2 0.99",
+       {"--lion-beta2 0.99 (command line) has no effect: --optimizer lamb does not read it"}},
+      {"--optimizer adamwschedulefree --lr-decay-style constant --adam-beta1 0.5", {}},
       {"--optimizer sgd --adam-beta1 0.5 --adam-beta2 0.5 --adam-eps 1e-6",
        {"--adam-beta1 0.5 (command line) has no effect: --optimizer sgd does not read it",
         "--adam-beta2 0.5 (command line) has no effect: --optimizer sgd does not read it",

@@ -17,6 +17,11 @@ void PrintTo(const OptimizerChoice& value, std::ostream* out) { *out << value.na
 constexpr OptimizerChoice kOptimizers[] = {
     {"sgd", "--optimizer sgd --lr 0.1"},
     {"sgd_without_momentum", "--optimizer sgd --sgd-momentum 0 --lr 0.1"},
+    {"lion", "--optimizer lion --lr 1e-4"},
+    {"lamb", "--optimizer lamb --lr 1e-3"},
+    {"adopt", "--optimizer adopt --lr 1e-3 --adam-beta2 0.9999 --adam-eps 1e-6"},
+    {"adamwschedulefree", "--optimizer adamwschedulefree --lr 1e-3 --lr-decay-style constant"},
+    {"sgdschedulefree", "--optimizer sgdschedulefree --lr 0.1 --lr-decay-style constant"},
 };
 
 class OptimizerLayouts : public ::testing::TestWithParam<OptimizerChoice> {

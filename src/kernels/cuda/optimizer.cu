@@ -18,8 +18,13 @@ __global__ void update_kernel(OptimizerElements args, int64_t count) {
   element.grad = {args.grad[i]};
   Optimizer::update(element, by);
   for (int state = 0; state < Optimizer::kNumStates; ++state) args.states[state][i] = element.states[state].x;
+  if constexpr (Optimizer::kScalesByNorms) {
+    args.grad[i] = element.grad.x;
+    return;
+  }
   args.master[i] = element.weight.x;
-  if (args.value != nullptr) store(static_cast<T*>(args.value) + i, element.weight.x);
+  if constexpr (!Optimizer::kAverages) element.value = element.weight;
+  if (args.value != nullptr) store(static_cast<T*>(args.value) + i, element.value.x);
 }
 
 template <class T, class... Optimizer>

@@ -13,7 +13,7 @@ inline OptimizerElements optimizer_elements(const OptimizerTensors& tensors,
   const at::Tensor &master = tensors.master, &value = tensors.value;
   OptimizerElements elements{.master = master.mutable_data_ptr<float>(),
                              .states = {},
-                             .grad = tensors.grad.const_data_ptr<float>(),
+                             .grad = tensors.grad.mutable_data_ptr<float>(),
                              .value = nullptr,
                              .constants = constants};
   for (size_t state = 0; state < tensors.states.size(); ++state)

@@ -22,8 +22,13 @@ void update_elements(const OptimizerElements& args, int64_t first, int64_t last)
     Optimizer::update(element, by);
     for (int state = 0; state < Optimizer::kNumStates; ++state)
       lanes.store(args.states[state] + i, element.states[state]);
+    if constexpr (Optimizer::kScalesByNorms) {
+      lanes.store(args.grad + i, element.grad);
+      return;
+    }
     lanes.store(args.master + i, element.weight);
-    if (args.value != nullptr) lanes.store(static_cast<T*>(args.value) + i, element.weight);
+    if constexpr (!Optimizer::kAverages) element.value = element.weight;
+    if (args.value != nullptr) lanes.store(static_cast<T*>(args.value) + i, element.value);
   });
 }
 

@@ -141,7 +141,7 @@ struct DropoutRows {
 struct OptimizerElements {
   float* master;
   float* states[spec::kMaxOptimizerStates];  // as many as the optimizer has
-  const float* grad;
+  float* grad;  // written by those that scale by norms, which write nothing else but states
   void* value;  // nullptr: the master is the value
   spec::OptimizerConstants constants;
 };

@@ -9,9 +9,8 @@
 
 namespace espalier::spec {
 
-struct Adam {
+struct Adam : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kAdam;
-  static constexpr bool kIsVariant = false;
   static constexpr const char* kSpellings[] = {"adam", "adamw", "apex.adam"};
   static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps"};
   static constexpr int kNumStates = 2;
@@ -35,14 +34,19 @@ struct Adam {
             .grad_scale = static_cast<float>(step.grad_scale)};
   }
 
+  // Without decay; moves the moments on.
   template <class V>
-  ESPALIER_ANYWHERE static void update(OptimizerElement<V>& element, const Constants& by) {
+  ESPALIER_ANYWHERE static V direction(OptimizerElement<V>& element, const Constants& by) {
     V &m = element.states[0], &v = element.states[1];
-    const V g = element.grad * V::all(by.grad_scale), p = element.weight;
+    const V g = element.grad * V::all(by.grad_scale);
     m = fma(V::all(by.beta1), m, V::all(by.one_minus_beta1) * g);
     v = fma(V::all(by.beta2), v, V::all(by.one_minus_beta2) * (g * g));
-    const V direction = (m * V::all(by.correction1)) / (sqrt(v * V::all(by.correction2)) + V::all(by.epsilon));
-    element.weight = fma(V::all(-by.lr), fma(V::all(by.weight_decay), p, direction), p);
+    return (m * V::all(by.correction1)) / (sqrt(v * V::all(by.correction2)) + V::all(by.epsilon));
+  }
+  template <class V>
+  ESPALIER_ANYWHERE static void update(OptimizerElement<V>& element, const Constants& by) {
+    const V p = element.weight;
+    element.weight = fma(V::all(-by.lr), fma(V::all(by.weight_decay), p, direction(element, by)), p);
   }
 };
 

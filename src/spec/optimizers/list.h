@@ -2,6 +2,10 @@
 #pragma once
 
 #include "spec/optimizers/adam.h"
+#include "spec/optimizers/adopt.h"
+#include "spec/optimizers/lamb.h"
+#include "spec/optimizers/lion.h"
+#include "spec/optimizers/schedule_free.h"
 #include "spec/optimizers/sgd.h"
 
 namespace espalier::spec {
@@ -10,7 +14,7 @@ template <class... Optimizer>
 struct OptimizerList {
   static constexpr int kSize = sizeof...(Optimizer);
 };
-using Optimizers = OptimizerList<Adam, Sgd, PlainSgd>;
+using Optimizers = OptimizerList<Adam, Sgd, PlainSgd, Lion, Lamb, Adopt, AdamScheduleFree, SgdScheduleFree>;
 static_assert(Optimizers::kSize == kNumOptimizers);
 
 }  // namespace espalier::spec

@@ -6,9 +6,8 @@
 
 namespace espalier::spec {
 
-struct Sgd {
+struct Sgd : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kSgd;
-  static constexpr bool kIsVariant = false;
   static constexpr const char* kSpellings[] = {"sgd", "apex.sgd"};
   static constexpr const char* kOptions[] = {"--sgd-momentum"};
   static constexpr int kNumStates = 1;
