@@ -64,6 +64,21 @@ class FirstMaker : public StepMaker {
   }
 };
 
+// Cuts every text into its letters.
+class SplitStep : public Step {
+ public:
+  Fate apply(Document& document) const override {
+    std::vector<Document> pieces;
+    for (const char letter : document.text)
+      pieces.push_back({document.number, std::string(1, letter), document.metadata});
+    return Fate::split(std::move(pieces));
+  }
+};
+class SplitMaker : public StepMaker {
+ public:
+  std::unique_ptr<Step> make_step() const override { return std::make_unique<SplitStep>(); }
+};
+
 struct Outcome {
   std::vector<std::string> texts;
   std::vector<int64_t> numbers;
@@ -77,6 +92,8 @@ Outcome run_over(const std::vector<std::string>& files, int64_t workers, const s
   for (const char step : steps) {
     if (step == 'F')
       plan.steps.push_back({"first", std::make_unique<FirstMaker>()});
+    else if (step == 'S')
+      plan.steps.push_back({"split", std::make_unique<SplitMaker>()});
     else
       plan.steps.push_back({"letter", std::make_unique<LetterMaker>(step)});
   }
@@ -164,6 +181,15 @@ TEST(CurateRun, NamesTheRecordsThatAreNoDocument) {
   EXPECT_EQ(first[0], (folder / "in") + ":2: Expecting value");
   EXPECT_EQ(first[1], (folder / "in") + ":3: The line is blank");
   EXPECT_EQ(first[2].substr(0, (folder / "in").size() + 4), (folder / "in") + ":4: ");
+}
+
+TEST(CurateRun, PiecesGoThroughTheStepsThatFollow) {
+  TestFolder folder;
+  write_text(folder / "in", "{\"text\": \"ab\"}\n{\"text\": \"\"}\n{\"text\": \"c\"}\n");
+  const Outcome outcome = run_over({folder / "in"}, 2, folder / "work", false, "FSx");
+  EXPECT_EQ(outcome.texts, (std::vector<std::string>{"ax", "bx", "cx"}));
+  EXPECT_EQ(outcome.numbers, (std::vector<int64_t>{0, 0, 2}));
+  EXPECT_THROW(run_over({folder / "in"}, 2, folder / "work", false, "SF"), UserError);
 }
 
 TEST(CurateRun, NumbersRecordsOverAllFiles) {
