@@ -134,6 +134,41 @@ TEST(MinHashPass, FindsAHundredThousandPlantedDuplicatesInLittleMemory) {
   EXPECT_EQ(outcome.tally.dropped.at("duplicate"), 100000);
 }
 
+// A killed run leaves some first shards of each stage: what is made again from them is the same.
+TEST(MinHashPass, AnInterruptedRunGoesOnToTheSameOutput) {
+  std::mt19937 random(11);
+  std::vector<std::string> texts;
+  for (int text = 0; text < 3000; ++text)
+    texts.push_back(text > 1000 && text % 2 == 0 ? texts[random() % 1000] + " end" : random_words(random, 300));
+  const test::TestFolder folder;
+  test::write_text(folder / "in", test::to_jsonl(texts));
+  const auto run_kept = [&](int workers, int64_t memory_bytes) {
+    RunPlan plan;
+    plan.sources = {{.files = {folder / "in"}, .text_key = "text"}};
+    for (const char* step : {"exact", "minhash", "simhash"}) plan.steps.push_back({step, test::maker_of(step, "")});
+    plan.workers = workers;
+    plan.memory_bytes = memory_bytes;
+    plan.work_folder = folder / "work";
+    plan.keeps_work = true;
+    plan.shard_bytes = int64_t{1} << 20;
+    std::vector<int64_t> numbers;
+    const RunResult result = run(plan, [&](Document&& document) { numbers.push_back(document.number); });
+    EXPECT_GT(result.num_shards, 1);
+    return numbers;
+  };
+  const std::vector<int64_t> whole = run_kept(2, 1 << 26);
+  EXPECT_EQ(whole.size(), 2001u);  // 0 to 1000, and the odd ones behind
+  for (int trial = 0; trial < 2; ++trial) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "work")) {
+      const int stage = entry.path().string().find("stage-0") != std::string::npos ? 0 : 1;
+      const bool is_first = entry.path().filename().string().starts_with("00000000");
+      const bool is_killed = stage > trial || (stage == trial && !is_first);
+      if (entry.path().extension() == ".json" && is_killed) std::filesystem::remove(entry.path());
+    }
+    EXPECT_TRUE(run_kept(1 + 2 * trial, trial == 0 ? 1 << 16 : 1 << 26) == whole) << trial;
+  }
+}
+
 TEST(MinHashPass, RefusesOptionsThatDoNotBelongTogether) {
   const std::string problems =
       test::problems_of("minhash", "setting = \"openwebtext\"\nbands = 9\nseed = 2\nthreshold = 2");
