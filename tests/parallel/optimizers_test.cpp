@@ -1,6 +1,7 @@
 // Every optimizer in every kind of layout: the same training as one process, the same bits on resume, and checkpoints
 // from one layout to another.
 #include <cmath>
+#include <fstream>
 
 #include "families/gpt/config.h"
 #include "tests/parallel/parity_runs.h"
@@ -84,6 +85,44 @@ TEST_P(OptimizerLayouts, GoOnInAnotherLayout) {
 
 INSTANTIATE_TEST_SUITE_P(, OptimizerLayouts, ::testing::ValuesIn(kOptimizers),
                          [](const auto& info) { return std::string(info.param.name); });
+
+double last_evaluation(const std::string& run_folder) {
+  std::ifstream file(run_folder + "/metrics.jsonl");
+  double loss = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record.contains("valid")) loss = record.at("valid").begin()->at("lm_loss");
+  }
+  return loss;
+}
+
+// Evaluations take the mean, as whatever reads the checkpoint does, and leave the run as it was.
+TEST(ScheduleFree, EvaluationsTakeTheMeanThatCheckpointsHold) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 1);
+  const Words common = tiny_run(folder / "data") +
+                       Words{"--num-threads", "1", "--save-interval", "100", "--bf16", "--lr-decay-style", "constant", "--lr", "1e-2"};
+  const auto run = [&](const char* layout_text, const std::string& save, const Words& more) {
+    const plan::Layout layout = plan::parse_layout(layout_text);
+    const Words words = common + plan::layout_flags(layout, 2) + Words{"--save", folder / save} + more;
+    dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
+      train(words, grid);
+      return std::string();
+    });
+  };
+  const Words optimizer = {"--optimizer", "adamwschedulefree"};
+  for (const char* layout : {"tp1", "dp2zero1", "dp2zero3"}) {
+    SCOPED_TRACE(layout);
+    const std::string often = concat(layout, "/often"), once = concat(layout, "/once"),
+                      found = concat(layout, "/found");
+    run(layout, often, optimizer + Words{"--eval-interval", "3"});
+    run(layout, once, optimizer);  // at the end
+    EXPECT_EQ(different_tensors(folder / (often + "/step_00000010"), folder / (once + "/step_00000010")), Words());
+    run(layout, found, {"--eval-only", "yes", "--load", folder / once});
+    EXPECT_GT(last_evaluation(folder / once), 1);
+    EXPECT_EQ(last_evaluation(folder / found), last_evaluation(folder / once));
+  }
+}
 
 }  // namespace
 }  // namespace espalier::test

@@ -97,7 +97,9 @@ struct Identity {
   ESPALIER_ANYWHERE static float derivative(float) { return 1; }
 };
 
-// One lane of what the optimizers compute with (spec/optimizers/), where the CPU has sixteen.
+// One lane of what the optimizers compute with (spec/optimizers/), where the CPU has sixteen. In a namespace of its own:
+// its max and min would hide CUDA's.
+namespace lane {
 struct Lane {
   float x;
   ESPALIER_ANYWHERE static Lane all(float value) { return {value}; }
@@ -112,6 +114,8 @@ ESPALIER_ANYWHERE Lane sqrt(Lane a) { return {sqrtf(a.x)}; }
 ESPALIER_ANYWHERE Lane max(Lane a, Lane b) { return {a.x > b.x ? a.x : b.x}; }
 ESPALIER_ANYWHERE Lane min(Lane a, Lane b) { return {a.x < b.x ? a.x : b.x}; }
 ESPALIER_ANYWHERE Lane select_positive(Lane x, Lane yes, Lane no) { return {x.x > 0 ? yes.x : no.x}; }
+}  // namespace lane
+using lane::Lane;
 
 // Exponents of a softmax are to base 2.
 inline constexpr float kLog2E = 1.44269504088896340736f;
