@@ -100,8 +100,9 @@ double last_evaluation(const std::string& run_folder) {
 TEST(ScheduleFree, EvaluationsTakeTheMeanThatCheckpointsHold) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 1);
-  const Words common = tiny_run(folder / "data") +
-                       Words{"--num-threads", "1", "--save-interval", "100", "--bf16", "--lr-decay-style", "constant", "--lr", "1e-2"};
+  const Words common =
+      tiny_run(folder / "data") +
+      Words{"--num-threads", "1", "--save-interval", "100", "--bf16", "--lr-decay-style", "constant", "--lr", "1e-2"};
   const auto run = [&](const char* layout_text, const std::string& save, const Words& more) {
     const plan::Layout layout = plan::parse_layout(layout_text);
     const Words words = common + plan::layout_flags(layout, 2) + Words{"--save", folder / save} + more;
