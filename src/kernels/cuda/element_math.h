@@ -97,8 +97,8 @@ struct Identity {
   ESPALIER_ANYWHERE static float derivative(float) { return 1; }
 };
 
-// One lane of what the optimizers compute with (spec/optimizers/), where the CPU has sixteen. In a namespace of its own:
-// its max and min would hide CUDA's.
+// One lane of what the optimizers compute with (spec/optimizers/), where the CPU has sixteen. In a namespace of its
+// own: its max and min would hide CUDA's.
 namespace lane {
 struct Lane {
   float x;
