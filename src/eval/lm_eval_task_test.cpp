@@ -73,7 +73,7 @@ TEST(LmEvalTask, WhatIsNotTakenIsNamedTogether) {
 test_split: test
 output_type: multiple_choice
 doc_to_text: !function utils.text
-doc_to_target: "{% if a %}1{% endif %}"
+doc_to_target: "{% include 'a' %}"
 doc_to_choice: [red, blue]
 use_prompt: x
 metric_list:
