@@ -112,9 +112,10 @@ at::Tensor train_samples() { return tensor_of(test::read_npy(kFolder + "train_sa
 
 TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
   OracleModel oracle("train_initial.safetensors", 5120);
-  optim::Optimizer optimizer(oracle.params,
-                             {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
-                             dist::single_process());
+  optim::Optimizer optimizer(
+      oracle.params,
+      {.settings = {.adam_beta1 = 0.9, .adam_beta2 = 0.95, .adam_eps = 1e-8, .weight_decay = 0.1}, .clip_grad = 1.0},
+      dist::single_process());
   const auto trace = nlohmann::json::parse(std::ifstream(kFolder + "train.json"));
   const at::Tensor samples = train_samples();
   const double nominal_tokens = 8 * kSequence;

@@ -287,10 +287,10 @@ TEST_P(TransformersModel, LossAndEveryGradientAreTransformers) {
 TEST_P(TransformersModel, FiveStepsOfAdamHaveTransformersLossesAndNorms) {
   const Json& settings = json.at("optimizer");
   optim::Optimizer optimizer(params,
-                             {.beta1 = settings.at("betas").at(0),
-                              .beta2 = settings.at("betas").at(1),
-                              .epsilon = settings.at("eps"),
-                              .weight_decay = settings.at("weight_decay"),
+                             {.settings = {.adam_beta1 = settings.at("betas").at(0),
+                                           .adam_beta2 = settings.at("betas").at(1),
+                                           .adam_eps = settings.at("eps"),
+                                           .weight_decay = settings.at("weight_decay")},
                               .clip_grad = settings.at("clip")},
                              dist::single_process());
   for (size_t step = 0; step < 5; ++step) {
