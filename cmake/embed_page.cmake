@@ -1,4 +1,5 @@
-# cmake -D FOLDER=... -D OUTPUT=... -P embed_page.cmake: the files of a folder as the table of web/page_files.h.
+# cmake -D FOLDER=... -D OUTPUT=... -D HEADER=web/page_files.h -D NAMESPACE=espalier::web -D FUNCTION=page_files
+#   -P embed_page.cmake: the files of a folder as the table that FUNCTION, declared in HEADER, gives.
 file(GLOB names RELATIVE ${FOLDER} ${FOLDER}/*)
 list(SORT names)
 set(rows "")
@@ -6,9 +7,9 @@ foreach(name IN LISTS names)
   file(READ ${FOLDER}/${name} text)
   string(APPEND rows "      {\"${name}\", R\"page(${text})page\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"web/page_files.h\"\n\nnamespace espalier::web {\n
-const std::map<std::string, std::string>& page_files() {
+file(WRITE ${OUTPUT} "#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n
+const std::map<std::string, std::string>& ${FUNCTION}() {
   static const std::map<std::string, std::string> files = {\n${rows}  };
   return files;
 }\n
-}  // namespace espalier::web\n")
+}  // namespace ${NAMESPACE}\n")

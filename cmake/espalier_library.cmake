@@ -74,3 +74,16 @@ find_package(GTest REQUIRED)
 add_library(espalier_gtest INTERFACE)
 target_link_libraries(espalier_gtest INTERFACE GTest::gtest GTest::gtest_main)
 target_include_directories(espalier_gtest INTERFACE ${CMAKE_SOURCE_DIR})  # tests/support
+
+# espalier_embed(LIBRARY FOLDER HEADER NAMESPACE FUNCTION): the files of a page, in FOLDER beside the CMakeLists.txt, become
+# part of the library, so that the program needs none beside it; FUNCTION, which HEADER declares, gives them by name.
+function(espalier_embed library folder header namespace function)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed_page.cmake)
+  add_custom_command(OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -D "FOLDER=${CMAKE_CURRENT_SOURCE_DIR}/${folder}" -D "OUTPUT=${source}" -D "HEADER=${header}"
+      -D "NAMESPACE=${namespace}" -D "FUNCTION=${function}" -P ${script}
+    DEPENDS ${files} ${script})
+  target_sources(espalier_${library} PRIVATE ${source})
+endfunction()

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/version.h"
+#include "serve/playground_files.h"
 #include "serve/routes.h"
 #include "web/server.h"
 
@@ -66,6 +67,23 @@ class CountedAnswer final : public Answer {
   std::string route_;
 };
 
+// A file of the playground; null if there is none of this path.
+const std::pair<const std::string, std::string>* playground_file(const std::string& path) {
+  const auto file = playground_files().find(path == "/" ? "index.html" : path.substr(std::min<size_t>(1, path.size())));
+  return file == playground_files().end() ? nullptr : &*file;
+}
+
+HttpReply page_reply(const std::pair<const std::string, std::string>& file) {
+  const char* const type = file.first.ends_with(".html")  ? "text/html; charset=utf-8"
+                           : file.first.ends_with(".css") ? "text/css; charset=utf-8"
+                                                          : "text/javascript; charset=utf-8";
+  return {.type = type,
+          .body = file.second,
+          .headers = {{"Content-Security-Policy", "default-src 'self'; img-src data:; frame-ancestors 'none'"},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"}}};
+}
+
 void run(const Route& route, const Call& call) {
   try {
     route.run(call);
@@ -123,6 +141,11 @@ bool Service::answer_at_once(const HttpRequest& request, Answer& answer) {
       answer.reply(ApiError(503, "the server is ending").reply());
     else
       answer.reply({.body = R"({"status":"ok"})"});
+    return true;
+  }
+  // The page holds nothing of the model: whoever opens it gives the key there.
+  if (const auto* file = is_read ? playground_file(request.path) : nullptr) {
+    answer.reply(page_reply(*file));
     return true;
   }
   check_access(request);

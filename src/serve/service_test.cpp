@@ -33,6 +33,16 @@ TEST_F(ServiceRoutes, TokenizesThereAndBack) {
   EXPECT_EQ(ask("POST /tokenize", "{}").message(), "prompt is missing");
 }
 
+TEST_F(ServiceRoutes, ShowsThePlaygroundFromItsOwnFiles) {
+  const PlainReply page = ask("GET /");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_NE(page.body.find("<script src=\"playground.js\">"), std::string::npos);
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "no other host";
+  EXPECT_NE(ask("GET /playground.js").body.find("v1/completions"), std::string::npos);
+  EXPECT_EQ(ask("GET /playground.css").status, 200);
+  EXPECT_EQ(ask("GET /playground.txt").status, 404);
+}
+
 TEST_F(ServiceRoutes, RefusesNamesThatForeignPagesCouldUse) {
   PlainClient client(service_.port());
   client.send("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
