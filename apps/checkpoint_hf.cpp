@@ -16,8 +16,6 @@
 #include "convert/hf/export.h"
 #include "convert/hf/import.h"
 #include "convert/partial_folder.h"
-#include "families/gpt/config.h"
-#include "families/registry.h"
 #include "print_json.h"
 #include "store/run_folder.h"
 
@@ -81,19 +79,6 @@ nlohmann::ordered_json facts(const convert::HfModel& model, int64_t num_tensors,
           {"bytes", bytes},
           {"seconds", watch.seconds()},
           {"notes", notes}};
-}
-
-// The families of transformers that models are written as are causal.
-void refuse_whole_prompts(const fs::path& step_folder) {
-  const config::RunConfig run = families::read_saved_run(store::read_manifest(step_folder), step_folder);
-  if (run.family != &families::gpt_family() || !families::gpt_config(run).whole_prompt) return;
-  const bool is_prefix = families::row_rules(run).objective.kind == data::Objective::Kind::kPrefix;
-  throw UserError(concat(step_folder.string(), " holds a model that was trained with ",
-                         is_prefix ? "--objective prefix" : "--objective multitask --prefixlm",
-                         ": the tokens of what it is given see each other. No family of transformers that models are "
-                         "written as can say so; as a causal one it would compute something else. `espalier generate` "
-                         "has it right; to export it, go on causally first (--finetune without these options)."),
-                  ExitCode::kUsage);
 }
 
 constexpr const char* kJsonHelp = "one JSON object: what was read and written, and every note";
@@ -174,7 +159,6 @@ int export_hf_main(const Words& arguments) {
   if (!shard_bytes || *shard_bytes == 0) problems.add("--max-shard-size ", max_shard_size, ": use an amount as 5GB");
   problems.raise();
   options.step_folder = store::find_checkpoint(load, step, /*save=*/"")->folder;
-  refuse_whole_prompts(options.step_folder);
   options.max_shard_bytes = *shard_bytes, options.dtype = dtype_of(type);
   options.codec = convert::find_hf_codec(family);
 

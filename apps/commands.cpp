@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "families/registry.h"
+#include "tasks_main.h"
 
 namespace espalier {
 namespace {
@@ -54,6 +55,10 @@ std::vector<std::string> canonical_words(Words words) {
   // "launch espalier train gpt": the name of this program is no command, but it is what people write.
   if (words.size() > 1 && script_name(words[0]) == "espalier") words.erase(words.begin());
   if (words.empty()) return words;
+  if (words[0].ends_with("tasks/main.py")) {  // any program may have a main.py
+    words.erase(words.begin());
+    return words_of_tasks_main(words);
+  }
   if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
     words.erase(words.begin());
     words.insert(words.begin(), alias->second.begin(), alias->second.end());
@@ -127,6 +132,8 @@ const std::vector<Command>& commands() {
       {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main,
        model_families},
       {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
+      {"ctl", "ask something of a run that is under way: ctl RUN status, save, stop, kill, dump, pause, resume",
+       ctl_main},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
       {"serve", "serve a trained model over HTTP: OpenAI's and Megatron's interfaces", serve_main},

@@ -30,8 +30,6 @@ struct InspectRequest {
 };
 
 // Text that a terminal or a log can show on one line.
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 void parse_documents(InspectRequest& request, Problems& problems) {
   const std::string& text = request.documents;
   const char* const end = text.data() + text.size();
@@ -137,7 +135,7 @@ void print_documents(const data::TokenStore& store, const InspectRequest& reques
     const bool whole = static_cast<int64_t>(document.ids.size()) == document.num_tokens;
     std::string content;
     for (const int32_t id : document.ids) content += concat(content.empty() ? "" : " ", id);
-    if (tokenizer != nullptr) content = quoted(tokenizer->decode(document.ids));
+    if (tokenizer != nullptr) content = quoted_json(tokenizer->decode(document.ids));
     std::printf("  document %s (%s tokens%s)\n    %s\n", format_count(document.document).c_str(),
                 format_count(document.num_tokens).c_str(), whole ? "" : ", the first of them", content.c_str());
   }
@@ -158,7 +156,7 @@ void print(const data::TokenStore& store, const InspectRequest& request, const t
                 static_cast<long long>(*last_id),
                 tokenizer == nullptr
                     ? ""
-                    : concat(" ", quoted(tokenizer->id_to_piece(static_cast<int32_t>(*last_id)))).c_str());
+                    : concat(" ", quoted_json(tokenizer->id_to_piece(static_cast<int32_t>(*last_id)))).c_str());
   else
     std::printf("  the first %s sequences have no common last id: no end-of-document token was appended\n",
                 format_count(looked_at).c_str());

@@ -10,7 +10,8 @@ namespace espalier {
 
 const std::vector<Command>& sample_families() {
   static const std::vector<Command> list = {{"bert", "halves of sentences with masked tokens", nullptr},
-                                            {"t5", "text with runs left out, and those runs", nullptr}};
+                                            {"t5", "text with runs left out, and those runs", nullptr},
+                                            {"ict", "a sentence, and the block of text it is from", nullptr}};
   return list;
 }
 
@@ -25,6 +26,7 @@ int data_sample_main(const std::vector<std::string>& arguments) {
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(place));
     if (arguments[place] == "bert") return data_sample_bert_main(rest);
     if (arguments[place] == "t5") return data_sample_t5_main(rest);
+    if (arguments[place] == "ict") return data_sample_ict_main(rest);
     if (arguments[place] == "gpt") return data_sample_gpt_main(rest);
   }
   return data_sample_gpt_main(arguments);  // GPT's needs no word

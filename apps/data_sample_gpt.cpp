@@ -158,7 +158,7 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   GptRequest request;
   ShownSamples& shown = request.shown;
   OptionTable table("espalier data sample",
-                    "Shows samples as training will read them: data sample [gpt], data sample bert, data sample t5.");
+                    "Shows samples as training will read them: data sample [gpt], bert, t5 or ict.");
   add_data_rows(table, shown, "tokens of a sample; it has one id more");
   add_gpt_rows(table, request);
   add_shown_rows(table, shown,
@@ -168,7 +168,7 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   add_tokenizer_options(table, shown.tokenizer);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  explain_unexpected_words(problems, "the kinds of models are gpt (which may be left out), bert and t5");
+  explain_unexpected_words(problems, "the kinds of models are gpt (which may be left out), bert, t5 and ict");
   parse_num_samples(shown, problems);
   families::check_objective_rows(table, request.rules.objective, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(request, problems);

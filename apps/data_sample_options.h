@@ -50,5 +50,6 @@ auto& chosen_set(const DataSets& sets, const ShownSamples& shown) {
 int data_sample_gpt_main(const std::vector<std::string>& arguments);
 int data_sample_bert_main(const std::vector<std::string>& arguments);
 int data_sample_t5_main(const std::vector<std::string>& arguments);
+int data_sample_ict_main(const std::vector<std::string>& arguments);
 
 }  // namespace espalier

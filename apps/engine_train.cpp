@@ -1,7 +1,11 @@
 #include "engine_train.h"
 
 #include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <memory>
 
 #include "base/format.h"
 #include "base/log.h"
@@ -14,6 +18,7 @@
 #include "dist/rendezvous.h"
 #include "families/registry.h"
 #include "kernels/amx_permission.h"
+#include "launch/control.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/peer_watch.h"
@@ -108,6 +113,28 @@ dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironm
   return dist::make_grid(config.grid, place.rank, options);
 }
 
+// Without espalier launch the first rank answers espalier ctl itself; of itself alone where there are others.
+std::unique_ptr<launch::Control> serve_control(const launch::RankEnvironment& place) {
+  if (whereabouts_are_open()) return nullptr;  // its launcher does
+  try {
+    const WhereaboutsBoard& board = WhereaboutsBoard::of_this_process();
+    if (place.rank != 0) return nullptr;
+    auto control = std::make_unique<launch::Control>(launch::ControlOptions{.board = board,
+                                                                            .node = 0,
+                                                                            .first_rank = 0,
+                                                                            .num_local_ranks = 1,
+                                                                            .world_size = place.world_size,
+                                                                            .first_host = "",
+                                                                            .stop = [] { kill(getpid(), SIGTERM); },
+                                                                            .kill = [] { kill(getpid(), SIGKILL); }});
+    control->set_pids({getpid()});
+    return control;
+  } catch (const UserError& error) {
+    log_warning("this run does not answer espalier ctl: ", error.what());
+    return nullptr;
+  }
+}
+
 // Who starts a run by hand is told of a damaged checkpoint and decides. Ranks that a launcher starts again would fail
 // at the same place each time: they set it aside and go on from the one before. What is thrown is thrown on every rank.
 void train_from_whole_checkpoint(const config::RunConfig& config, const OptionTable& table,
@@ -145,6 +172,7 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   if (place.world_size > 1) log_info(place.explanation);
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
+  const std::unique_ptr<launch::Control> control = serve_control(place);
   if (place.world_size > 1) set_awaited("the other processes, all of which must be there for the run to begin");
   const dist::Grid grid = [&] {
     const WaitsFor waits(Waiting::kOthers, "start", "all ranks");  // with a time limit of its own

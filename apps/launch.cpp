@@ -6,7 +6,9 @@
 #include "launch/environment.h"
 #include "launch/launcher.h"
 #include "launch_page.h"
+#include "launched_run.h"
 #include "report/metrics_file.h"
+#include "run_alerts.h"
 
 namespace espalier {
 namespace {
@@ -26,10 +28,11 @@ launch::RankProgram our_program(const Words& words) {
   program.command = {path_beside_this_program(trains ? "espalier-engine" : "espalier")};
   program.command.insert(program.command.end(), words.begin(), words.end());
   program.name = trains ? concat("espalier train ", words[1]) : "espalier " + words[0];
-  program.on_hang = [](const std::string& what, const std::string& run_folder) {
-    if (!run_folder.empty()) report::record_event(run_folder, "hang", -1, what);
-  };
   return program;
+}
+
+const char* event_of(launch::Incident::Kind kind) {
+  return kind == launch::Incident::Kind::kFailure ? "failure" : "hang";
 }
 
 launch::RankProgram program_of(const launch::LaunchOptions& options) {
@@ -49,7 +52,7 @@ int launch_main(const Words& arguments) {
   let_waiting_threads_sleep();
   const auto options = launch::read_launch_options(arguments, launch::process_variables());
   if (!options) return 0;
-  const launch::RankProgram program = program_of(*options);
+  launch::RankProgram program = program_of(*options);
   if (program.command.front().ends_with("espalier-engine")) {
     const Words words = canonical_words(options->program);
     const bool only_checks = asks_for_validation(words);
@@ -62,6 +65,15 @@ int launch_main(const Words& arguments) {
   }
   std::optional<LaunchedPage> page;
   if (options->page) page.emplace(*options->page, canonical_words(options->program));
+  std::optional<RunAlerts> alerts;
+  if (!options->alert_command.empty())
+    alerts.emplace(options->alert_command, save_folder_of(canonical_words(options->program), "--alert-command"));
+  if (!options->runs_other_program)
+    program.on_incident = [&](const launch::Incident& incident) {
+      if (!incident.run_folder.empty())
+        report::record_event(incident.run_folder, event_of(incident.kind), -1, incident.what);
+      if (alerts) alerts->tell(incident);
+    };
   return launch::run_launcher(*options, program);
 }
 

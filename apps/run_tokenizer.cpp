@@ -5,7 +5,7 @@
 namespace espalier {
 
 std::unique_ptr<text::Tokenizer> load_run_tokenizer(const config::TokenizerConfig& config) {
-  const text::TokenizerOptions options = config;
+  const text::TokenizerOptions& options = config;
   Problems problems;
   text::check_options(options, problems);
   if (!problems.empty()) return nullptr;

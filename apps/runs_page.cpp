@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "print_json.h"
 #include "runs_commands.h"
 #include "web/page_files.h"
 
@@ -54,8 +55,6 @@ void append(std::string& text, const std::vector<float>& values, size_t from = 0
   }
   text += ']';
 }
-
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json events_of(const report::Run& run) {
   constexpr size_t kMost = 1000;
@@ -154,7 +153,7 @@ std::string RunsPage::bins(const web::Request& request) {
                     R"(,"first_step":)", bins.first_step, R"(,"width":)", bins.width, R"(,"columns":{)");
     else
       text += ',';
-    text += quoted(column.name) + ":[";
+    text += quoted_json(column.name) + ":[";
     append(text, bins.lowest);
     text += ',';
     append(text, bins.highest);
@@ -177,7 +176,7 @@ std::string RunsPage::new_records(const web::Request& request) {
                             R"(,"columns":{)");
   for (const auto& column : index.columns()) {
     if (&column != &index.columns().front()) text += ',';
-    text += quoted(column.name) + ":";
+    text += quoted_json(column.name) + ":";
     append(text, column.values, since);
   }
   return text + "}}";

@@ -67,7 +67,8 @@ std::string evaluations_text(const report::Metrics& metrics) {
 std::string alerts_text(const report::Run& run) {
   std::string text;
   for (const report::RunEvent& event : run.events)
-    if (event.event == "alert" || event.event == "error" || event.event == "save failed")
+    if (event.event == "alert" || event.event == "error" || event.event == "save failed" || event.event == "hang" ||
+        event.event == "failure" || event.event == "straggler")
       text += field(event.event.c_str(), concat("step ", format_count(event.step), ": ", event.detail));
   return text;
 }

@@ -1,6 +1,7 @@
 // espalier train: reads and checks everything, then becomes the engine. Nothing is written before all is well.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "commands.h"
 #include "config/deepspeed_config.h"
 #include "config/run_options.h"
+#include "convert/hf/export.h"
 #include "data/data_plan.h"
 #include "data/store_metadata.h"
 #include "data/token_probe.h"
@@ -19,12 +21,14 @@
 #include "launch/environment.h"
 #include "memory_check.h"
 #include "run_tokenizer.h"
+#include "store/run_folder.h"
 
 namespace espalier {
 namespace {
 
 // Splits and weights, and that the token files exist.
 data::DataPlan check_sources(const config::RunConfig& config, Problems& problems) {
+  if (!config.family->reads_token_files) return {};
   const config::DataConfig& from = config.data;
   data::DataSetOptions options = config::data_sets(config);
   options.sequence_length = std::max<int64_t>(1, from.sequence_length);  // a missing one is reported already
@@ -94,6 +98,30 @@ void check_eval_tasks(const config::RunConfig& config, Problems& problems) {
   options.task_files = data.eval_tasks_files;
   std::vector<EvalTask> tasks = choose_eval_tasks(options, problems);
   find_eval_files(options, tasks, problems);
+}
+
+// That --save-hf can write the model.
+void check_hf_folders(const config::RunConfig& config, Problems& problems) {
+  if (!config.checkpoint.save_hf || !problems.empty()) return;
+  try {
+    convert::check_hf_export(config);
+  } catch (const UserError& error) {
+    problems.add("--save-hf: ", error.what());
+  }
+}
+
+// That a run which begins with another model's weights finds them.
+void check_pretrained(const config::RunConfig& config, Problems& problems) {
+  const config::CheckpointConfig& from = config.checkpoint;
+  const auto has_checkpoint = [](const std::string& folder) {
+    std::error_code error;
+    return !folder.empty() && std::filesystem::is_directory(folder, error) &&
+           store::find_checkpoint(folder, std::nullopt, "").has_value();
+  };
+  if (from.pretrained.empty() || has_checkpoint(from.load) || has_checkpoint(from.pretrained)) return;
+  problems.add("--pretrained-checkpoint ", from.pretrained,
+               " holds no checkpoint; give the run folder of `espalier train bert`, or what `espalier checkpoint "
+               "import-hf` or `import-megatron` made of another program's");
 }
 
 // The resolved options on stdout, what they amount to on stderr.
@@ -181,6 +209,8 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   const data::DataPlan plan = check_sources(config, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
   check_eval_tasks(config, problems);
+  check_pretrained(config, problems);
+  check_hf_folders(config, problems);
   if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
   const Problems of_data = check_data(config, plan.token_files(), tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);

@@ -21,8 +21,6 @@
 
 namespace {
 
-using espalier::kernels::CpuIsa;
-
 // With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
 double now() {
   timespec time;

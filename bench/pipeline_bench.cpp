@@ -59,7 +59,7 @@ class SleepingStage : public pipeline::Stage {
 
   pipeline::StageOutput forward(const pipeline::StageInput& input) override {
     const at::Tensor x = part_ == 0 ? at::zeros({8}).requires_grad_(true) : input.tensors.at(0).tensor;
-    const at::Tensor y = SleepingLayer::apply(x, share_, &param_, &queue);
+    const at::Tensor y = SleepingLayer::apply(x, share_, &param_, &queue_);
     if (part_ + 1 < num_parts_) return {{{"hidden", y}}, {}};
     pipeline::LossTerm term{
         .name = "loss", .sum = y.sum(), .count = at::ones({}), .weight = 1, .row_sums = {}, .row_counts = {}};
@@ -72,7 +72,7 @@ class SleepingStage : public pipeline::Stage {
   }
   void visit(tensor::ParamVisitor&) override {}
 
-  static inline tensor::GradQueue queue;
+  static inline tensor::GradQueue queue_;
 
  private:
   static std::vector<pipeline::TensorShape> shapes(bool any) {
@@ -93,7 +93,7 @@ double idle_share(plan::ScheduleKind kind, int64_t num_stages, int64_t num_micro
                                                        num_chunks * num_stages, 1.0 / static_cast<double>(num_chunks)));
       chunks.push_back(stages.back().get());
     }
-    pipeline::Runner runner(chunks, grid.pipeline, SleepingStage::queue);
+    pipeline::Runner runner(chunks, grid.pipeline, SleepingStage::queue_);
     tensor::Batch batch;
     batch.ids = at::zeros({1, 8}, at::kLong);  // their device is the stage's
     const std::vector<tensor::Batch> batches(static_cast<size_t>(num_micro_batches), batch);

@@ -43,7 +43,7 @@ const std::map<std::string, Names> kMayInclude = {
 };
 
 constexpr int kMaxLines = 800;
-const Names kGeneratedFiles = {"src/text/unicode_table.cpp"};
+const Names kGeneratedFiles = {"src/text/unicode_table.cpp", "src/curate/steps/mojibake_tables.cpp"};
 
 Names reachable(const std::string& library) {
   Names all = {library};

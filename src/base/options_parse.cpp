@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
 
 #include "base/console.h"
 #include "base/file.h"
@@ -58,6 +59,24 @@ std::string integer_problem(const std::string& word) {
   return "is not an integer";
 }
 
+// By which of its names an option was given last, and what it then was.
+using SaidNames = std::map<const Option*, std::pair<std::string, Words>>;
+
+// Given twice by one name, the last one counts, as in argparse; by two, nobody can know which was meant.
+void check_names_agree(const Option& option, const std::string& typed, SaidNames& said, Problems& problems) {
+  std::string name = option.name();
+  for (const std::string& alias : option.aliases())
+    if (normal_option_name(alias) == normal_option_name(typed)) name = alias;
+  const Words values = option.values();
+  const auto [found, is_first] = said.emplace(&option, std::pair{name, values});
+  auto& [last_name, last_values] = found->second;
+  if (!is_first && last_name != name && last_values != values)
+    problems.add(last_name, " ", join(last_values, " "), " and ", name, " ", join(values, " "),
+                 " are the same option, and differ; give one");
+  last_name = name;
+  last_values = values;
+}
+
 }  // namespace
 
 struct OptionTable::Reading {
@@ -66,6 +85,7 @@ struct OptionTable::Reading {
   size_t at = 0;
   Words words;            // those that belong to no option
   std::string last_flag;  // a word after it was perhaps meant as its value
+  SaidNames said;
 };
 
 bool OptionTable::parse(const std::vector<std::string>& arguments) {
@@ -142,7 +162,9 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
     }
   }
   const bool is_recipe = allow_recipes_ && option->name() == "--recipe";
-  if (!is_recipe) assign(*option, words, kCommandLine, reading.problems);  // recipes were read before
+  if (is_recipe) return;  // recipes were read before
+  assign(*option, words, kCommandLine, reading.problems);
+  if (!option->refused_) check_names_agree(*option, name, reading.said, reading.problems);
 }
 
 bool OptionTable::read_recipes(const std::vector<std::string>& arguments, Problems& problems) {

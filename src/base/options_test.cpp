@@ -74,6 +74,14 @@ TEST(Options, ListTakesAllWordsUpToTheNextOption) {
   EXPECT_TRUE(e.bf16);
 }
 
+TEST(Options, TwoNamesOfAnOptionMustAgree) {
+  Example same, other, again;
+  EXPECT_EQ(same.parse({"--load", "a", "--load-from", "a"}), Words{});
+  EXPECT_EQ(other.parse({"--load_from", "a", "--load", "b"}),
+            Words{"--load-from a and --load b are the same option, and differ; give one"});
+  EXPECT_EQ(again.parse({"--load", "a", "--load=b", "--load-from", "b"}), Words{});
+}
+
 TEST(Options, RepeatedOptionReplacesAlsoLists) {
   Example e;
   EXPECT_EQ(e.parse({"--data-path", "a", "b", "--num-layers", "3", "--data-path", "c", "--num-layers", "4"}), Words{});

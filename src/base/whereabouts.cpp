@@ -37,6 +37,10 @@ struct Slot {
   std::atomic<uint32_t> text_version;
   char operation[32], whom[128];  // what it waits for
   char folder[1024];
+  std::atomic<int64_t> waited_ns;  // for peers
+  std::atomic<uint32_t> saves_wished;
+  std::atomic<int32_t> pause_wished, log_level_wished;  // a level and 1; 0: none
+  StackRecord stack;
   Stretches stretches[kNumRunPhases][3];
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -56,6 +60,21 @@ std::thread::id own_thread;
 
 Slot* writable() { return own_slot != nullptr && std::this_thread::get_id() == own_thread ? own_slot : nullptr; }
 
+void open_slot(void* memory) {
+  own_slot = static_cast<Slot*>(memory);
+  own_thread = std::this_thread::get_id();
+  own_slot->since_ns = now_ns();
+  answer_stack_requests(own_slot->stack);
+  own_slot->is_open = 1;
+}
+
+Wishes wishes_in(const Slot& slot) {
+  const int level = slot.log_level_wished;
+  Wishes wishes{.num_saves = slot.saves_wished, .pause = slot.pause_wished != 0, .log_level = {}};
+  if (level > 0) wishes.log_level = static_cast<LogLevel>(level - 1);
+  return wishes;
+}
+
 // Ends the stretch since the last sign of progress.
 void advance(Slot& slot) {
   const int64_t now = now_ns(), length = std::max<int64_t>(0, now - slot.since_ns.load(std::memory_order_relaxed));
@@ -65,6 +84,8 @@ void advance(Slot& slot) {
   stretches.count[bucket].fetch_add(1, std::memory_order_relaxed);
   if (length > stretches.longest_ns.load(std::memory_order_relaxed))
     stretches.longest_ns.store(length, std::memory_order_relaxed);
+  if (slot.waiting.load(std::memory_order_relaxed) == static_cast<int32_t>(Waiting::kPeers))
+    slot.waited_ns.fetch_add(length, std::memory_order_relaxed);
   slot.since_ns.store(now, std::memory_order_relaxed);
   slot.progress.fetch_add(1, std::memory_order_release);
 }
@@ -109,11 +130,10 @@ void open_whereabouts() {
                             static_cast<off_t>(slot) * static_cast<off_t>(kSlotBytes));
   if (memory == MAP_FAILED) return;  // the launcher is another program's, or of another version
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  own_slot = static_cast<Slot*>(memory);
-  own_thread = std::this_thread::get_id();
-  own_slot->since_ns = now_ns();
-  own_slot->is_open = 1;
+  open_slot(memory);
 }
+
+bool whereabouts_are_open() { return own_slot != nullptr; }
 
 void set_phase(RunPhase phase, int64_t step) {
   Slot* const slot = writable();
@@ -133,6 +153,12 @@ void note_progress(int64_t micro_batch) {
 
 void note_run_folder(const std::string& folder) {
   if (Slot* const slot = writable()) write_text(*slot, slot->folder, folder);
+}
+
+Wishes wishes() { return own_slot == nullptr ? Wishes{} : wishes_in(*own_slot); }
+
+double seconds_waited_for_peers() {
+  return own_slot == nullptr ? 0 : static_cast<double>(own_slot->waited_ns.load(std::memory_order_relaxed)) / 1e9;
 }
 
 WaitsFor::WaitsFor(Waiting what, const char* operation, const std::string& whom) : counts_(false) {
@@ -170,10 +196,43 @@ WhereaboutsBoard::~WhereaboutsBoard() {
 
 std::string WhereaboutsBoard::variable(int64_t local_rank) const { return concat(descriptor_, ":", local_rank); }
 
-Sight WhereaboutsBoard::sight(int64_t local_rank) const {
+const WhereaboutsBoard& WhereaboutsBoard::of_this_process() {
+  static const WhereaboutsBoard* const board = [] {
+    const auto* const fresh = new WhereaboutsBoard(1);
+    open_slot(fresh->slot_of(0));
+    return fresh;
+  }();
+  return *board;
+}
+
+void* WhereaboutsBoard::slot_of(int64_t local_rank) const {
   ESPALIER_CHECK(local_rank >= 0 && local_rank < num_ranks_, local_rank, " of ", num_ranks_);
-  const auto& slot = *std::launder(
-      reinterpret_cast<const Slot*>(static_cast<const char*>(memory_) + static_cast<size_t>(local_rank) * kSlotBytes));
+  return std::launder(
+      reinterpret_cast<Slot*>(static_cast<char*>(memory_) + static_cast<size_t>(local_rank) * kSlotBytes));
+}
+
+StackRecord& WhereaboutsBoard::stack_record(int64_t local_rank) const {
+  return static_cast<Slot*>(slot_of(local_rank))->stack;
+}
+
+void WhereaboutsBoard::ask_for_save(int64_t local_rank) const {
+  static_cast<Slot*>(slot_of(local_rank))->saves_wished.fetch_add(1);
+}
+
+void WhereaboutsBoard::ask_for_pause(int64_t local_rank, bool pause) const {
+  static_cast<Slot*>(slot_of(local_rank))->pause_wished = pause ? 1 : 0;
+}
+
+void WhereaboutsBoard::ask_for_log_level(int64_t local_rank, LogLevel level) const {
+  static_cast<Slot*>(slot_of(local_rank))->log_level_wished = static_cast<int32_t>(level) + 1;
+}
+
+Wishes WhereaboutsBoard::wishes(int64_t local_rank) const {
+  return wishes_in(*static_cast<const Slot*>(slot_of(local_rank)));
+}
+
+Sight WhereaboutsBoard::sight(int64_t local_rank) const {
+  const auto& slot = *static_cast<const Slot*>(slot_of(local_rank));
   Sight sight;
   sight.is_open = slot.is_open != 0;
   if (!sight.is_open) return sight;

@@ -11,11 +11,16 @@
 //   WhereaboutsBoard board(num_ranks);
 //   variables[kWhereaboutsVariable] = board.variable(local_rank);
 //   const Sight sight = board.sight(local_rank);
+// and may ask for something that the run does between two steps: Wishes.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "base/log.h"
+#include "base/stack_record.h"
 
 namespace espalier {
 
@@ -32,11 +37,23 @@ enum class Waiting : int32_t {
 inline constexpr const char* kWhereaboutsVariable = "ESPALIER_WHEREABOUTS";
 
 void open_whereabouts();
+bool whereabouts_are_open();
 // `step`: the one that is under way; 0 before the first.
 void set_phase(RunPhase phase, int64_t step);
 void note_progress(int64_t micro_batch = -1);
 // Where the run keeps its records, so that the launcher can add to them.
 void note_run_folder(const std::string& folder);
+
+// What somebody asks of the run while it is under way. The first rank's are those that count; it tells the others.
+struct Wishes {
+  uint32_t num_saves = 0;  // that were asked for so far
+  bool pause = false;
+  std::optional<LogLevel> log_level;
+};
+Wishes wishes();  // of this rank
+
+// How long this rank has waited for its peers so far.
+double seconds_waited_for_peers();
 
 class WaitsFor {
  public:
@@ -68,6 +85,10 @@ struct Sight {
 
 class WhereaboutsBoard {
  public:
+  // That of a rank without a launcher, which is watched from its own process: with its slot opened by this thread.
+  // Stays until the process ends.
+  static const WhereaboutsBoard& of_this_process();
+
   explicit WhereaboutsBoard(int64_t num_ranks);  // UserError if there is no memory for it
   ~WhereaboutsBoard();
   WhereaboutsBoard(const WhereaboutsBoard&) = delete;
@@ -75,8 +96,15 @@ class WhereaboutsBoard {
 
   std::string variable(int64_t local_rank) const;
   Sight sight(int64_t local_rank) const;
+  StackRecord& stack_record(int64_t local_rank) const;
+
+  void ask_for_save(int64_t local_rank) const;
+  void ask_for_pause(int64_t local_rank, bool pause) const;
+  void ask_for_log_level(int64_t local_rank, LogLevel level) const;
+  Wishes wishes(int64_t local_rank) const;
 
  private:
+  void* slot_of(int64_t local_rank) const;
   int descriptor_ = -1;
   int64_t num_ranks_ = 0;
   void* memory_ = nullptr;

@@ -91,5 +91,40 @@ TEST(Whereabouts, WithoutALauncherNothingHappens) {
   const WaitsFor waits(Waiting::kPeers, "barrier", "world");
 }
 
+TEST(Whereabouts, CarryWishesToTheRank) {
+  const WhereaboutsBoard board(2);
+  board.ask_for_save(1);
+  board.ask_for_save(1);
+  board.ask_for_pause(1, true);
+  board.ask_for_log_level(1, LogLevel::kQuiet);
+  in_a_rank(board, 1, [] {
+    const Wishes here = wishes();
+    if (here.num_saves != 2 || !here.pause || here.log_level != LogLevel::kQuiet) _exit(1);
+  });
+  in_a_rank(board, 0, [] {
+    const Wishes here = wishes();
+    if (here.num_saves != 0 || here.pause || here.log_level) _exit(1);
+  });
+  board.ask_for_pause(1, false);
+  EXPECT_FALSE(board.wishes(1).pause);
+}
+
+TEST(Whereabouts, TellHowLongTheRankHasWaitedForPeers) {
+  const WhereaboutsBoard board(1);
+  in_a_rank(board, 0, [] {
+    {
+      const WaitsFor waits(Waiting::kOthers, "start", "all");
+      pause(50);
+    }
+    if (seconds_waited_for_peers() != 0) _exit(1);
+    {
+      const WaitsFor waits(Waiting::kPeers, "barrier", "world");
+      pause(50);
+    }
+    pause(30);
+    if (seconds_waited_for_peers() < 0.05 || seconds_waited_for_peers() > 10) _exit(2);
+  });
+}
+
 }  // namespace whereabouts_test
 }  // namespace espalier

@@ -78,6 +78,10 @@ struct Family {
   void (*find_unused)(const RunConfig& run, UnusedOptions& unused) = nullptr;
   // Layers that pipeline stages divide: depths of the ModelSpec but the first and the last. 0 while it is not known.
   int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
+  // Null, or it sets what files of the family's own decide of a run: its length in epochs, and that it only evaluates.
+  // The batch size is resolved. Files that cannot be read are check_data()'s to tell.
+  void (*resolve_epochs)(RunConfig& run, const OptionTable& table, Problems& problems) = nullptr;
+  bool reads_token_files = true;  // those of --data-path; false: the family's own options name its data
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
   // what is wrong with stages, chunks and their layers.
   std::string (*partition_method)(const RunConfig& run) = nullptr;

@@ -70,6 +70,17 @@ void add_training(OptionTable& table, RunConfig& config) {
                    "each token of a step counts the same, or each micro-batch (Megatron-DeepSpeed); equal where no "
                    "token is masked");
   table
+      .add("--z-loss", training.z_loss,
+           "add this times the square of each token's log of the softmax's sum to the loss, reported apart as 'z loss' "
+           "(PaLM: 1e-4)")
+      .minimum(0);
+  table
+      .add("--skip-step-sigma", training.skip_step_sigma,
+           "make no update whose loss or gradient norm lies this many standard deviations above those of the last "
+           "updates; 0: make all")
+      .minimum(0);
+  table.add("--skip-step-window", training.skip_step_window, "how many updates those are").minimum(2).maximum(100000);
+  table
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
            "steps FIRST-LAST whose samples pass without training, as after a spike of the loss")
       .value_name("RANGE")
@@ -176,6 +187,12 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .alias("--persistent-save-interval")
       .minimum(1)
       .common()
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--save-hf", checkpoint.save_hf,
+           "steps between Hugging Face folders, which are made of checkpoints beside the run, and of the last one: "
+           "RUN/hf/step_...")
+      .minimum(1)
       .on_resume(ResumeRule::kFree);
   table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
       .value_name("DIR")

@@ -46,11 +46,11 @@ void add_argonne_optimizers(OptionTable& table) {
   for (const char* name :
        {"--sophiag-beta1", "--sophiag-beta2", "--sophiag-rho", "--dshampooadamw-max-preconditioner-dim",
         "--dshampooadamw-precondition-freq", "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps",
-        "--muon-momentum", "--muon-ns-steps", "--muonadamw-beta1", "--muonadamw-beta2", "--muonadamw-eps",
         "--muonclip-t", "--muonclip-alpha"})
     table.add_without_effect(name, kOne, kOtherOptimizer);
-  // A flag of NVIDIA's, with a word in Argonne's fork.
-  table.add_without_effect("--muon-nesterov", kList, kOtherOptimizer);
+  refused(table, {{"--muonadamw-beta1", kOne, "use --adam-beta1"},
+                  {"--muonadamw-beta2", kOne, "use --adam-beta2"},
+                  {"--muonadamw-eps", kOne, "use --adam-eps"}});
   no_effect(table, {
                        {"--ds_fused_adam", kFlag, "the optimizer is always fused"},
                        {"--schedulefree-for-each", kFlag, "kernels are always fused"},

@@ -32,10 +32,6 @@ void add_network_size_inert(OptionTable& table) {
                      {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
                      {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
                      {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
-                     {"--mup", kFlag, "it exists on a branch only; leave it out"},
-                     {"--mup-input-mult", kOne, "it exists on a branch only; leave it out"},
-                     {"--mup-output-mult", kOne, "it exists on a branch only; leave it out"},
-                     {"--mup-attn-mult", kOne, "it exists on a branch only; leave it out"},
                      {"--bitfit", kFlag, "it exists on a branch only; leave it out"},
                  });
 }
@@ -175,7 +171,8 @@ void add_data_inert(OptionTable& table) {
                        {"--valid-num-workers", kOne, kMapped},
                        {"--multiprocessing-context", kOne, kMapped},
                    });
-  refused(table, {{"--decoder-seq-length", kOne, kOnlyT5Reads},
+  refused(table, {{"--objective", kOne, "only a GPT has one (train gpt); leave it out"},
+                  {"--decoder-seq-length", kOne, kOnlyT5Reads},
                   {"--mask-prob", kOne, kOnlySentences},
                   {"--short-seq-prob", kOne, kOnlySentences}});
   refused(table, kFlag, "it belongs to prefix language models (train gpt --objective prefix); leave it out",

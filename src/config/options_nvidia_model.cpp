@@ -10,7 +10,6 @@ constexpr const char* kOnlyLatent = "only multi-latent attention reads it";
 constexpr const char* kOnlyFp8AndFp4 = "only fp8 and fp4 read it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
 constexpr const char* kOnlyMtp = "only multi-token prediction reads it";
-constexpr const char* kOnlyMup = "only muP reads it";
 constexpr const char* kOnlyHyper = "only hyper-connections read it";
 constexpr const char* kOnlyQkClip = "only --qk-clip reads it, which is refused";
 constexpr const char* kOnlyInvariant = "only --batch-invariant-mode reads it, which is refused";
@@ -53,10 +52,7 @@ void add_network_size_rows(OptionTable& table) {
             {"--dsa-indexer-use-sparse-loss", "--dsa-indexer-rope-interleaved", "--dsa-indexer-k-norm-fp32"});
   no_effect_negatives(table, kOnlySparse, {"dsa-indexer-rotate-activation", "dsa-indexer-scoring-relu"});
   refused(table, kOne, "use --adjust-word-embedding-init --word-embedding-init-std", {"--embedding-init-method-std"});
-  refused(table, kFlag, "muP is not built in; leave it out", {"--use-mup"});
-  no_effect(table, kOne, kOnlyMup,
-            {"--mup-width-mult", "--mup-base-hidden-size", "--mup-embedding-mult", "--mup-base-head-dim",
-             "--mup-attn-scale-power"});
+  no_effect(table, kOne, "it follows from --mup-base-hidden-size", {"--mup-width-mult"});
   no_effect(table, kFlag, kScaling, {"--apply-query-key-layer-scaling"});
   no_effect(table, kFlag, kSums, {"--disable-bf16-reduced-precision-matmul"});
   no_effect(table, kList, kOnlyWeightShards, {"--gtp-remat-opt-in-modules"});

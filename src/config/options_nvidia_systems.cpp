@@ -15,6 +15,8 @@ constexpr const char* kOneFormat =
     "checkpoints have one format, which every layout reads; `espalier checkpoint` converts";
 constexpr const char* kAsync = "checkpoints are always written in the background, by all ranks";
 constexpr const char* kChecksums = "checkpoints always have checksums, which are compared on loading";
+constexpr const char* kStragglers =
+    "a rank that is slower than the rest is always named, in the log and in events.jsonl";
 constexpr const char* kMetrics = "metrics.jsonl of the --save folder has the time and the rate of every step";
 constexpr const char* kNeeds = "`espalier plan` says what a step needs";
 constexpr const char* kOutside = "nothing is sent to other services";
@@ -51,7 +53,8 @@ void add_checkpointing_rows(OptionTable& table) {
   no_effect(table, kOne, kOnlyLocal,
             {"--non-persistent-ckpt-type", "--non-persistent-global-ckpt-dir", "--non-persistent-local-ckpt-dir",
              "--non-persistent-local-ckpt-algo", "--replication-jump", "--replication-factor"});
-  refused(table, kOne, "use --load with --finetune", {"--pretrained-checkpoint"});
+  if (table.find("--pretrained-checkpoint") == nullptr)  // a family may have it
+    refused(table, kOne, "use --load with --finetune", {"--pretrained-checkpoint"});
   no_effect_negatives(table, kTokenizerSaved, {"use-tokenizer-model-from-checkpoint-args", "save-tokenizer-assets"});
   no_effect(table, kOne, kOneFormat, {"--ckpt-format", "--dist-ckpt-strictness", "--dist-ckpt-format"});
   refused(table, kOne, "use `espalier checkpoint export-megatron`", {"--ckpt-convert-format", "--ckpt-convert-save"});
@@ -150,9 +153,9 @@ void add_logging_rows(OptionTable& table) {
   no_effect(table, kOne, kNeeds, {"--log-memory-interval"});
   no_effect(table, kFlag, kNeeds, {"--log-device-memory-used"});
   no_effect(table, kFlag, kMetrics,
-            {"--log-straggler", "--disable-straggler-on-startup", "--run-workload-inspector-server", "--log-throughput",
-             "--log-progress", "--log-energy"});
-  no_effect(table, kOne, kMetrics, {"--straggler-ctrlr-port", "--straggler-minmax-count"});
+            {"--run-workload-inspector-server", "--log-throughput", "--log-progress", "--log-energy"});
+  no_effect(table, kFlag, kStragglers, {"--log-straggler", "--disable-straggler-on-startup"});
+  no_effect(table, kOne, kStragglers, {"--straggler-ctrlr-port", "--straggler-minmax-count"});
   no_effect(table, kFlag, kOutside, {"--no-one-logger", "--one-logger-async", "--otel-enabled"});
   no_effect(table, kOne, kOutside,
             {"--one-logger-project", "--one-logger-run-name", "--app-tag-run-name", "--app-tag-run-version",

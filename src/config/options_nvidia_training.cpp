@@ -34,10 +34,15 @@ void add_activation_recompute_rows(OptionTable& table) {
 void add_regularization_rows(OptionTable& table) {
   table.group("regularization");
   refused(table, kFlag, "biases and norms do not decay; leave it out", {"--apply-wd-to-qk-layernorm"});
-  no_effect(table, kFlag, kOtherOptimizer, {"--muon-no-split-qkv", "--muon-use-syrk"});
-  no_effect(table, kOne, kOtherOptimizer,
-            {"--muon-scale-mode", "--muon-fp32-matmul-prec", "--muon-coefficient-type", "--muon-num-ns-steps",
-             "--muon-tp-mode", "--muon-extra-scale-factor", "--muon-scalar-optimizer"});
+  refused(table, kFlag, "queries, keys and values are matrices of their own; leave it out", {"--muon-no-split-qkv"});
+  no_effect(table, kFlag, "kernels are always fused", {"--muon-use-syrk"});
+  no_effect(table, kOne, "products are of the run's type, with sums in fp32", {"--muon-fp32-matmul-prec"});
+  table.add_without_effect("--muon-tp-mode", kOne, "matrices are whole in every layout, and ranks share the work")
+      .choices({"duplicated", "distributed"})
+      .refuse_value("blockwise", "its result depends on the layout; leave it out");
+  table.add_without_effect("--muon-scalar-optimizer", kOne, "AdamW updates what is no matrix of a layer")
+      .choices({"adam"})
+      .refuse_value("*", "AdamW updates what is no matrix of a layer; leave it out");
   refused(table, kOne, "biases and norms do not decay; leave it out", {"--no-weight-decay-cond-type"});
 }
 

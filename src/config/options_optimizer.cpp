@@ -11,7 +11,7 @@ constexpr const char* kOtherLamb =
 constexpr const char* kNoPreconditioner = "no preconditioner is built in; use --optimizer adam";
 constexpr const char* kNoProjection =
     "gradients are not projected; use --optimizer adam, with --zero-stage 1 to divide its state";
-constexpr const char* kNoMuon = "no update of whole matrices is built in; use --optimizer adam";
+constexpr const char* kPlainMuon = "only Muon itself is built in; use --optimizer muon";
 
 struct Refusal {
   const char* name;
@@ -31,11 +31,31 @@ constexpr Refusal kRefusals[] = {
     {"sophiag",
      "its estimate of the curvature needs backward passes on labels drawn from the model, which are not built in; use "
      "--optimizer lion"},
-    {"muon", kNoMuon},
-    {"muonclip", kNoMuon},
-    {"dist_muon", kNoMuon},
-    {"adaptive_muon", kNoMuon},
+    {"muonclip", "attention scores are not clipped; use --optimizer muon"},
+    {"adaptive_muon", kPlainMuon},
 };
+
+void add_muon(OptionTable& table, spec::OptimizerSettings& optimizer) {
+  table.add("--muon-momentum", optimizer.muon_momentum, "decay of Muon's momentum").minimum(0).maximum(1);
+  table.add("--muon-nesterov", optimizer.muon_nesterov, "Nesterov's momentum in Muon");
+  table.add_choice("--muon-scale-mode", optimizer.muon_scale_mode,
+                   {{"spectral", spec::MuonScale::kSpectral},
+                    {"shape_scaling", spec::MuonScale::kShapeScaling},
+                    {"unit_rms_norm", spec::MuonScale::kUnitRmsNorm}},
+                   "what Muon multiplies the orthogonal matrix by, of r rows and c columns: spectral: "
+                   "sqrt(max(r, c)), shape_scaling: sqrt(max(1, r / c)), unit_rms_norm: sqrt(r / c)");
+  table
+      .add("--muon-extra-scale-factor", optimizer.muon_extra_scale_factor,
+           "and by this as well; 0.2 with spectral makes steps as large as AdamW's, so that its learning rates hold")
+      .minimum(0);
+  table.add_choice("--muon-coefficient-type", optimizer.muon_coefficient_type,
+                   {{"quintic", spec::MuonCoefficients::kQuintic}, {"simple", spec::MuonCoefficients::kSimple}},
+                   "polynomials of Muon's Newton-Schulz iterations");
+  table.add("--muon-num-ns-steps", optimizer.muon_num_ns_steps, "Newton-Schulz iterations of Muon")
+      .alias("--muon-ns-steps")
+      .minimum(1)
+      .maximum(100);
+}
 
 }  // namespace
 
@@ -48,6 +68,7 @@ void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
       .minimum(0)
       .maximum(1);
   table.add("--lion-beta2", optimizer.lion_beta2, "decay of Lion's momentum").minimum(0).maximum(1);
+  add_muon(table, optimizer);
   std::vector<std::pair<std::string, spec::OptimizerType>> names;
   for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
     if (kind.is_variant) continue;

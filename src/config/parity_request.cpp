@@ -54,6 +54,7 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
   std::string layouts;
   add_rows(table, config, request, layouts);
   if (!table.parse(arguments, problems)) return false;
+  if (!table.find("--layouts")->given()) return true;  // which is a problem by now
   for (const std::string& layout : split(layouts, ',')) request.layouts.push_back(strip(layout));
   if (const auto batch = common_batch(config, table, request))
     for (const std::string& word : {std::string("--global-batch-size"), std::to_string(*batch)})

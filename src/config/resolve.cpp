@@ -42,11 +42,10 @@ void Resolver::resolve_length() {
 void Resolver::resolve_model() {
   config_.family->resolve({config_, table_, problems_}, config_.model);
   const spec::OptimizerSettings& optimizer = config_.optimizer;
-  const std::pair<const char*, double> forgetting[] = {{"--adam-beta1", optimizer.adam_beta1},
-                                                       {"--adam-beta2", optimizer.adam_beta2},
-                                                       {"--sgd-momentum", optimizer.sgd_momentum},
-                                                       {"--lion-beta1", optimizer.lion_beta1},
-                                                       {"--lion-beta2", optimizer.lion_beta2}};
+  const std::pair<const char*, double> forgetting[] = {
+      {"--adam-beta1", optimizer.adam_beta1},     {"--adam-beta2", optimizer.adam_beta2},
+      {"--sgd-momentum", optimizer.sgd_momentum}, {"--muon-momentum", optimizer.muon_momentum},
+      {"--lion-beta1", optimizer.lion_beta1},     {"--lion-beta2", optimizer.lion_beta2}};
   for (const auto& [name, share] : forgetting)
     if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
   if (spec::optimizer_kind(optimizer).averages && config_.schedule.lr_decay_style != DecayStyle::kConstant)
@@ -146,6 +145,10 @@ void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
 
 void Resolver::resolve_num_steps() {
   TrainingConfig& training = config_.training;
+  if (config_.family->resolve_epochs != nullptr && training.global_batch_size) {
+    config_.family->resolve_epochs(config_, table_, problems_);
+    if (!training.train_iters) return;  // nothing to train, or files that cannot be read
+  }
   if (training.train_iters && training.train_samples) {
     problems_.add(origin("--train-iters"), " and ", origin("--train-samples"), " exclude each other; give one");
     return;
@@ -309,6 +312,7 @@ plan::RunShape run_shape(const RunConfig& config) {
           .zero_reason = parallel.zero_reason,
           .grad_reduce_type = parallel.grad_reduce_type,
           .optimizer = &spec::optimizer_kind(config.optimizer),
+          .z_loss = training.z_loss > 0,
           .sequence_length = config.data.sequence_length,
           .micro_batch_size = training.micro_batch_size,
           .global_batch_size = *training.global_batch_size,

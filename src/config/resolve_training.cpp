@@ -61,8 +61,14 @@ void Resolver::resolve_checkpoint() {
     problems_.add(origin("--reset-progress"),
                   " begins at iteration 0 with the checkpoint's moments; here a run that begins anew has fresh ones. "
                   "Give --no-load-optim as well, or --finetune alone");
-  if (!checkpoint.save.empty() && !checkpoint.save_interval)
+  const bool saves_epochs = config_.family->resolve_epochs != nullptr;
+  if (!checkpoint.save.empty() && !checkpoint.save_interval && !saves_epochs)
     problems_.add(origin("--save"), " needs --save-interval: steps between checkpoints");
+  if (checkpoint.save_hf && checkpoint.save.empty())
+    problems_.add(origin("--save-hf"), " is made of checkpoints: give --save and --save-interval");
+  if (checkpoint.save_hf && checkpoint.save_interval && *checkpoint.save_hf % *checkpoint.save_interval != 0)
+    problems_.add(origin("--save-hf"), " is no multiple of --save-interval ", *checkpoint.save_interval,
+                  ", and only checkpoints become Hugging Face folders");
   if (checkpoint.load.empty()) {
     for (const char* name : {"--ckpt-step", "--finetune", "--reset-progress", "--no-load-optim"})
       if (given(name) && !table_.find(name)->values().empty() && table_.find(name)->values()[0] != "false")

@@ -67,6 +67,10 @@ struct TrainingConfig {
   double word_embedding_init_std = 0.02;
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
+  double z_loss = 0;  // coefficient of log(Z)^2; 0: none
+  // Updates whose loss or norm lies this many deviations above those of the last ones are not made; 0: all are.
+  double skip_step_sigma = 0;
+  int64_t skip_step_window = 128;
   bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
   std::string activations_checkpoint_method;  // the same with its --recompute-method: uniform or block
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
@@ -85,10 +89,11 @@ struct TrainingConfig {
   // resolved
   Precision precision = Precision::kFp32;
   Recompute recompute;
-  int64_t num_steps = 0;                 // of the whole run; scheduled_steps, or fewer where train_tokens ends it
-  int64_t scheduled_steps = 0;           // train_iters, or from train_samples and the ramp
-  int64_t num_samples = 0;               // of train_iters full batches, or train_samples
-  std::vector<StepRange> skipped_steps;  // whose samples pass without training: in order, apart from each other
+  int64_t num_steps = 0;        // of the whole run; scheduled_steps, or fewer where train_tokens ends it
+  int64_t scheduled_steps = 0;  // train_iters, or from train_samples and the ramp
+  int64_t num_samples = 0;      // of train_iters full batches, or train_samples
+  int64_t num_epochs = 0, steps_per_epoch = 0;  // of a family that counts its runs in epochs
+  std::vector<StepRange> skipped_steps;         // whose samples pass without training: in order, apart from each other
 };
 
 struct OptimizerConfig : spec::OptimizerSettings {
@@ -127,7 +132,10 @@ struct TokenizerConfig : text::TokenizerOptions {
 
 struct CheckpointConfig {
   std::string save, load;
+  // resolved, of families that have them: what a run begins with that loads no checkpoint; where predictions go
+  std::string pretrained, predictions;
   std::optional<int64_t> save_interval, ckpt_step;
+  std::optional<int64_t> save_hf;  // steps between Hugging Face folders
   bool finetune = false, no_load_optim = false, no_load_rng = false;
   bool reset_progress = false;         // becomes `finetune`
   std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's

@@ -118,6 +118,7 @@ void Search::search_optimizer() {
 }
 
 void Search::search_loss_scale() {
+  add_if(config_.training.skip_step_sigma == 0, {"--skip-step-window"}, "there is no --skip-step-sigma");
   const OptimizerConfig& optimizer = config_.optimizer;
   add_if(!config_.training.fp16, {"--loss-scale"}, "only --fp16 scales the loss");
   const bool is_constant = optimizer.loss_scale.value_or(0) > 0;

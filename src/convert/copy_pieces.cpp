@@ -147,11 +147,15 @@ class BoxCopy {
   char* to_;
 };
 
-void clear(const Padding& padding, int64_t begin, int64_t end, int64_t element_bytes, void* destination) {
+// Zeros are zero bytes in every type; other values exist in floating-point types only.
+void pad(const Padding& padding, int64_t begin, int64_t end, DType type, void* destination) {
   const int64_t first = std::max(begin, padding.begin), last = std::min(end, padding.begin + padding.count);
-  if (first < last)
-    std::memset(static_cast<char*>(destination) + (first - begin) * element_bytes, 0,
-                static_cast<size_t>((last - first) * element_bytes));
+  if (first >= last) return;
+  char* const to = static_cast<char*>(destination) + (first - begin) * size_bytes(type);
+  if (padding.value == 0)
+    std::memset(to, 0, static_cast<size_t>((last - first) * size_bytes(type)));
+  else
+    copy_elements(DType::kFloat32, &padding.value, 0, type, to, 1, last - first);
 }
 
 }  // namespace
@@ -175,7 +179,7 @@ const Place& PieceCopier::place_from(const Piece& piece) const {
 }
 
 void PieceCopier::fill(size_t tensor, int64_t begin, int64_t end, DType dtype, void* destination) const {
-  for (const Padding* padding : padding_[tensor]) clear(*padding, begin, end, size_bytes(dtype), destination);
+  for (const Padding* padding : padding_[tensor]) pad(*padding, begin, end, dtype, destination);
   for (const Piece* piece : pieces_[tensor]) {
     const Place &to = place_to(*piece), &from = place_from(*piece);
     const SourceTensor source = source_(from.tensor);

@@ -31,8 +31,8 @@ class PieceCopier {
   // `map`, checked, must outlive this.
   PieceCopier(const TensorMap& map, Direction direction, SourceOf source);
 
-  // Elements [begin, end) of destination tensor `tensor`, as `dtype`, into `destination`. Padding becomes zero; an
-  // import leaves out pieces that are copies. Thread-safe.
+  // Elements [begin, end) of destination tensor `tensor`, as `dtype`, into `destination`. Padding gets its
+  // value; an import leaves out pieces that are copies. Thread-safe.
   void fill(size_t tensor, int64_t begin, int64_t end, store::DType dtype, void* destination) const;
 
   // Numbers of the source tensors that `tensor` is made of, in ascending order.

@@ -107,6 +107,26 @@ TEST(CopyPieces, MovesRowsAndDropsPadding) {
   expect_copies(map);
 }
 
+TEST(CopyPieces, GivesPaddingItsValueInEveryType) {
+  TensorMap map = pair_of({7}, {5});
+  map.add(rows(map, 0, 0, 0, 0, 5));
+  map.our_padding.push_back({.tensor = 0, .begin = 5, .count = 2, .value = -10'000});
+  map.check();
+  const std::vector<float> from = {1, 2, 3, 4, 5};
+  const PieceCopier copier(map, Direction::kImport, [&](size_t) { return SourceTensor{DType::kFloat32, from.data()}; });
+  std::vector<float> singles(7), tail(1);
+  copier.fill(0, 0, 7, DType::kFloat32, singles.data());
+  EXPECT_EQ(singles, (std::vector<float>{1, 2, 3, 4, 5, -10'000, -10'000}));
+  copier.fill(0, 6, 7, DType::kFloat32, tail.data());
+  EXPECT_EQ(tail[0], -10'000);
+  std::vector<uint16_t> halves(7);
+  copier.fill(0, 0, 7, DType::kBFloat16, halves.data());
+  EXPECT_EQ(halves[4], 0x40a0);
+  EXPECT_EQ(halves[5], 0xc61c) << "-9,984 in bf16";
+  copier.fill(0, 0, 7, DType::kFloat16, halves.data());
+  EXPECT_EQ(halves[6], 0xf0e2) << "-10,000 in fp16";
+}
+
 // Three groups of two query heads, a key and a value head of two channels; theirs has all queries, keys, values apart.
 TEST(CopyPieces, InterleavesHeadsOfGroups) {
   const int64_t groups = 3, queries = 2, head = 2, columns = 3;

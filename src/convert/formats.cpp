@@ -27,6 +27,11 @@ const FamilyFormats& formats_of(const config::Family& family) {
                   ExitCode::kUsage);
 }
 
+Folding folded(const ModelConfig& model) {
+  const FamilyFormats& formats = formats_of(*model.family);
+  return formats.fold == nullptr ? Folding{model, {}, {}} : formats.fold(model);
+}
+
 const HfCodec* find_hf_codec(const std::string& model_type) {
   for (const FamilyFormats* formats : all_formats())
     for (const HfCodec& codec : formats->hugging_face)

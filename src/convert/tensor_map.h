@@ -59,10 +59,11 @@ struct Piece {
 };
 
 // Elements [begin, begin + count) of a tensor that have no counterpart: rows that pad the vocabulary, the end of a flat
-// buffer. Where the tensor is the destination they become zero; where it is the source they are left out.
+// buffer. Where the tensor is the destination they become `value`; where it is the source they are left out.
 struct Padding {
   size_t tensor = 0;
   int64_t begin = 0, count = 0;
+  float value = 0;
 };
 
 struct TensorMap {

@@ -13,7 +13,7 @@ namespace {
 // \w of Python's re: letters, numbers of all kinds, the underscore.
 bool is_python_word(char32_t code) { return code == '_' || text::is_letter(code) || text::is_number(code); }
 
-constexpr char32_t kCapitalDottedI = 0x130, kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2;
+constexpr char32_t kCapitalDottedI = 0x130, kSigmaBefore = 0x3A3, kSigmaAtEnd = 0x3C2;
 
 uint64_t hash_of_words(const std::vector<uint64_t>& hashes, size_t first, int64_t count) {
   return hash64(&hashes[first], static_cast<size_t>(count) * sizeof(uint64_t));
@@ -54,8 +54,8 @@ WordsOfText contamination_words(std::u32string_view text) {
     }
     if (word.empty()) start = at;
     const bool ends_word = at + 1 == text.size() || !is_python_word(text[at + 1]);
-    if (code == kCapitalSigma && ends_word && !word.empty()) {
-      text::append_utf8(kFinalSigma, word);
+    if (code == kSigmaBefore && ends_word && !word.empty()) {
+      text::append_utf8(kSigmaAtEnd, word);
     } else if (code == kCapitalDottedI) {  // becomes an i and a mark, which ends the word
       word += 'i';
       finish();

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "curate/input/html_text.h"
+#include "curate/input/mediawiki.h"
 #include "curate/input/warc.h"
 #include "data/input_check.h"
 #include "data/input_stream.h"
@@ -83,10 +84,11 @@ class FileSource : public SourceReader {
   size_t next_file_ = 0;
 };
 
-// Records of WARC files.
-class WarcSource : public SourceReader {
+// Records that `Reader` finds in files: those of WARC, pages of dumps.
+template <typename Reader>
+class FoundRecordSource : public SourceReader {
  public:
-  explicit WarcSource(const InputSource& source) : source_(source) {}
+  explicit FoundRecordSource(const InputSource& source) : source_(source) {}
 
   bool next(RawBlock& block) override {
     block.bytes.clear();
@@ -95,7 +97,7 @@ class WarcSource : public SourceReader {
     while (block.records.empty()) {
       if (reader_ == nullptr) {
         if (next_file_ == source_.files.size()) return false;
-        reader_ = std::make_unique<WarcReader>(source_.files[next_file_++]);
+        reader_ = std::make_unique<Reader>(source_.files[next_file_++]);
         next_record_ = 1;
         consumed_ = 0;
       }
@@ -120,7 +122,7 @@ class WarcSource : public SourceReader {
  private:
   const InputSource& source_;
   size_t next_file_ = 0;
-  std::unique_ptr<WarcReader> reader_;
+  std::unique_ptr<Reader> reader_;
   int64_t next_record_ = 1, consumed_ = 0;
 };
 
@@ -130,9 +132,10 @@ std::unique_ptr<SourceReader> open_source(const InputSource& source) {
     case InputFormat::kLines: return std::make_unique<LineSource>(source);
     case InputFormat::kText:
     case InputFormat::kHtml: return std::make_unique<FileSource>(source);
-    case InputFormat::kWarc: break;
+    case InputFormat::kWarc: return std::make_unique<FoundRecordSource<WarcReader>>(source);
+    case InputFormat::kMediaWiki: break;
   }
-  return std::make_unique<WarcSource>(source);
+  return std::make_unique<FoundRecordSource<MediaWikiReader>>(source);
 }
 
 // By the kind of the source.
@@ -143,6 +146,7 @@ bool read_text(const InputSource& source, std::string_view record, Document& doc
   switch (source.format) {
     case InputFormat::kJsonl: return parse_document(record, source.text_key, document, reason, num_replaced);
     case InputFormat::kWarc: return read_warc_record(record, document, reason, num_replaced);
+    case InputFormat::kMediaWiki: return read_mediawiki_page(record, document, reason, num_replaced);
     case InputFormat::kHtml:
       if (!read_html(record, "", page, reason)) return false;
       document.text = std::move(page.text);
@@ -206,15 +210,15 @@ void check(const InputSource& source, const std::string& option, Problems& probl
 }
 
 Option& add_format_row(OptionTable& table, InputSource& source) {
-  return table.add_choice(
-      "--format", source.format,
-      {{"jsonl", InputFormat::kJsonl},
-       {"lines", InputFormat::kLines},
-       {"text", InputFormat::kText},
-       {"html", InputFormat::kHtml},
-       {"warc", InputFormat::kWarc}},
-      "what the files hold: JSON lines; a document a line; one a file, as text or as a web page; or "
-      "WARC and WET");
+  return table.add_choice("--format", source.format,
+                          {{"jsonl", InputFormat::kJsonl},
+                           {"lines", InputFormat::kLines},
+                           {"text", InputFormat::kText},
+                           {"html", InputFormat::kHtml},
+                           {"warc", InputFormat::kWarc},
+                           {"mediawiki", InputFormat::kMediaWiki}},
+                          "what the files hold: JSON lines; a document a line; one a file, as text or as a web page; "
+                          "WARC and WET; or an XML dump of MediaWiki");
 }
 
 int64_t total_input_bytes(const std::vector<InputSource>& sources) {

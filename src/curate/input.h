@@ -19,10 +19,11 @@ namespace espalier::curate {
 
 enum class InputFormat {
   kJsonl,
-  kLines,  // a line is a document
-  kText,   // a file is one
-  kHtml,   // a file is a page
-  kWarc,   // WET too
+  kLines,      // a line is a document
+  kText,       // a file is one
+  kHtml,       // a file is a page
+  kWarc,       // WET too
+  kMediaWiki,  // XML dumps
 };
 
 // Files that are read alike.

@@ -57,6 +57,9 @@ class SampleSource {
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
 
+  // False: a test set, of which no loss can be told.
+  virtual bool has_labels() const { return true; }
+
   // The index of a field in fields() and Sample::arrays.
   size_t field(const std::string& name) const {
     const auto found =

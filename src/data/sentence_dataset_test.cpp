@@ -553,6 +553,13 @@ TEST(EncodeWithSentinels, ATokenizerThatFindsThemGetsTheTextAsAWhole) {
   const auto id = [&](const char* piece) { return tokenizer->piece_to_id(piece).value(); };
   EXPECT_EQ(encode_with_sentinels(*tokenizer, "a<extra_id_1> b <extra_id_0>"),
             (std::vector<int32_t>{id("[CLS]"), id("a"), id("<extra_id_1>"), id("b"), id("<extra_id_0>"), id("[CLS]")}));
+  EXPECT_NO_THROW(encode_with_sentinels(*tokenizer, "a <extra_id_x> b <extra_id_> <extra_id_"));
+  try {
+    encode_with_sentinels(*tokenizer, "a <extra_id_2>");
+    FAIL() << "taken as plain text";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "the model has no token <extra_id_2>: its last one is <extra_id_1>");
+  }
 }
 
 }  // namespace sentence_dataset_test

@@ -8,10 +8,21 @@
 namespace espalier::data {
 namespace {
 
+constexpr std::string_view kOpening = "<extra_id_";
+
 std::vector<int32_t> sentinels_of(const text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   while (const auto id = tokenizer.piece_to_id(concat("<extra_id_", ids.size(), ">"))) ids.push_back(*id);
   return ids;
+}
+
+// Written like a sentinel, but with a number that the vocabulary has not.
+void check_sentinel(const text::Tokenizer& tokenizer, std::string_view word) {
+  const std::string_view number = word.substr(kOpening.size(), word.size() - kOpening.size() - 1);
+  const size_t count = sentinels_of(tokenizer).size();
+  if (count == 0 || number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos) return;
+  throw UserError(concat("the model has no token ", word, ": its last one is ", kOpening, count - 1, ">"),
+                  ExitCode::kUsage);
 }
 
 }  // namespace
@@ -57,7 +68,6 @@ SentenceVocabulary SentenceVocabulary::make(const text::Tokenizer& tokenizer, Se
 }
 
 std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std::string_view text) {
-  static constexpr std::string_view kOpening = "<extra_id_";
   std::vector<int32_t> ids;
   const auto append = [&](std::string_view piece) {
     const std::vector<int32_t> more = tokenizer.encode(piece);
@@ -67,7 +77,9 @@ std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std
   for (size_t at = text.find(kOpening); at != std::string_view::npos; at = text.find(kOpening, at + 1)) {
     const size_t end = text.find('>', at);
     if (end == std::string_view::npos) break;
-    const auto sentinel = tokenizer.piece_to_id(text.substr(at, end + 1 - at));
+    const std::string_view word = text.substr(at, end + 1 - at);
+    const auto sentinel = tokenizer.piece_to_id(word);
+    if (!sentinel) check_sentinel(tokenizer, word);
     if (!sentinel || text::finds_in_text(tokenizer, *sentinel)) continue;
     append(text.substr(done, at - done));
     ids.push_back(*sentinel);

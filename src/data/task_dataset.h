@@ -53,6 +53,7 @@ class TaskDataset final : public SampleSource {
   std::string description() const override;
   std::vector<std::string> prefixes() const override { return {}; }
   void probe_ids(int64_t) const override {}  // the run's own tokenizer makes them
+  bool has_labels() const override { return set_.has_labels; }
   OrderFingerprint fingerprint(const std::string& reading) const override;
 
  private:

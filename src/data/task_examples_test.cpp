@@ -154,7 +154,8 @@ TEST_F(TaskFiles, AQuestionIsCutToItsBoundBeforeTheArticleIsAdded) {
   Sample sample;
   make_task_sample(FinetuningTask::kRace, example, ToyTokenizer(), kTokens, 256, sample);
   EXPECT_EQ(sample.arrays[kTaskText][129], 102);  // after CLS and 128 ids
-  EXPECT_EQ(std::accumulate(sample.arrays[kTaskPaddingMask].begin(), sample.arrays[kTaskPaddingMask].begin() + 256, 0),
+  EXPECT_EQ(std::accumulate(sample.arrays[kTaskPaddingMask].begin(), sample.arrays[kTaskPaddingMask].begin() + 256,
+                            int64_t{0}),
             128 + 4);
 }
 

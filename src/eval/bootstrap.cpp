@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "data/python_random.h"
 #include "eval/metric.h"
-#include "eval/python_random.h"
 
 namespace espalier::eval {
 namespace {
@@ -13,7 +13,7 @@ constexpr int64_t kLargestChunk = 1000;
 
 std::vector<double> resample_chunk(uint64_t chunk, int64_t size, size_t num_items,
                                    const std::function<double(const std::vector<uint32_t>&)>& value) {
-  PythonRandom random(chunk);
+  data::PythonRandom random(chunk);
   std::vector<uint32_t> drawn(num_items);
   std::vector<double> values;
   for (int64_t i = 0; i < size; ++i) {

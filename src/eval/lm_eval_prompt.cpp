@@ -2,8 +2,8 @@
 #include <set>
 
 #include "base/format.h"
+#include "data/python_random.h"
 #include "eval/internal/lm_eval_rules.h"
-#include "eval/python_random.h"
 #include "text/python_literal.h"
 #include "text/python_text.h"
 
@@ -201,7 +201,7 @@ class LmEvalPrompter {
   const LmEvalTask& task_;
   const LmEvalRules& rules_;
   std::vector<const Json*> examples_;
-  PythonRandom random_;
+  data::PythonRandom random_;
   bool is_first_ = true, has_contexts_ = false, has_golds_ = false;
 };
 

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "data/python_random.h"
 #include "eval/fields.h"
-#include "eval/python_random.h"
 
 namespace espalier::eval {
 namespace metric_test {

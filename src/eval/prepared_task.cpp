@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "eval/python_random.h"
+#include "data/python_random.h"
 
 namespace espalier::eval {
 namespace {
@@ -28,7 +28,7 @@ PreparedTask prepare(const Task& task, std::vector<Document> documents, std::opt
   PreparedTask prepared = {task, {}, {}, static_cast<int64_t>(documents.size())};
   if (limit && *limit < prepared.num_available && !task.no_limit_because.empty())
     throw UserError(concat("task ", task.name, " takes no limit: ", task.no_limit_because), ExitCode::kUsage);
-  if (task.is_shuffled) PythonRandom(kSeedOfOrder).shuffle(documents);
+  if (task.is_shuffled) data::PythonRandom(kSeedOfOrder).shuffle(documents);
   if (limit && *limit < prepared.num_available) documents.resize(static_cast<size_t>(*limit));
   Problems problems;
   for (const Document& document : documents) {

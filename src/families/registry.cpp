@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "families/bert/config.h"
+#include "families/bert_task/config.h"
 #include "families/gpt/config.h"
 #include "families/t5/config.h"
 
@@ -14,6 +15,7 @@ std::vector<const config::Family*>& list() {
       &gpt_family(),
       &bert_family(),
       &t5_family(),
+      &bert_task_family(),
   };
   return families;
 }

@@ -9,6 +9,24 @@ namespace espalier::families {
 using spec::Init;
 using spec::Placement;
 
+namespace {
+
+spec::MatrixRows whole_matrix(int64_t rows) { return {.first = 0, .count = rows, .stride = rows, .times = 1}; }
+
+// Of rows that come in groups, each with so many rows of every matrix, one after the other.
+std::vector<spec::MatrixRows> matrices_of_groups(const std::vector<int64_t>& rows, int64_t num_groups) {
+  const int64_t stride = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  std::vector<spec::MatrixRows> matrices;
+  int64_t first = 0;
+  for (const int64_t count : rows) {
+    matrices.push_back({.first = first, .count = count, .stride = stride, .times = num_groups});
+    first += count;
+  }
+  return matrices;
+}
+
+}  // namespace
+
 std::string TransformerShape::layer_name(int64_t layer) const { return prefix + "layers." + std::to_string(layer); }
 
 spec::ParamSpec& ParamList::add(const std::string& name, std::vector<int64_t> shape, Placement placement, Init init,
@@ -18,7 +36,8 @@ spec::ParamSpec& ParamList::add(const std::string& name, std::vector<int64_t> sh
                     .tensor_placement = std::move(placement),
                     .depth = depth_,
                     .init = init,
-                    .weight_decay = decay});
+                    .weight_decay = decay,
+                    .matrices = {}});
   return specs_.back();
 }
 
@@ -40,13 +59,16 @@ void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
   const Init scaled_normal =
       Init::normal(shape.init_method_std / std::sqrt(2.0 * static_cast<double>(shape.num_layers)));
   // A column-parallel linear layer splits its rows (and bias) over tensor ranks, a row-parallel one its columns.
-  const auto add_column = [&](const std::string& name, const std::vector<int64_t>& segments, int64_t unit, bool bias) {
+  const auto add_column = [&](const std::string& name, const std::vector<int64_t>& segments, int64_t unit, bool bias,
+                              std::vector<spec::MatrixRows> matrices) {
     const int64_t rows = std::accumulate(segments.begin(), segments.end(), int64_t{0});
-    add(name + ".weight", {rows, hidden}, Placement::split(0, segments, unit), normal, true);
+    add(name + ".weight", {rows, hidden}, Placement::split(0, segments, unit), normal, true).matrices =
+        std::move(matrices);
     if (bias) add(name + ".bias", {rows}, Placement::split(0, segments, unit), Init::constant(0), false);
   };
   const auto add_row = [&](const std::string& name, int64_t columns, int64_t unit) {
-    add(name + ".weight", {hidden, columns}, Placement::split(1, {columns}, unit), scaled_normal, true);
+    add(name + ".weight", {hidden, columns}, Placement::split(1, {columns}, unit), scaled_normal, true).matrices = {
+        whole_matrix(hidden)};
     if (shape.add_bias_linear) add(name + ".bias", {hidden}, Placement::replicated(), Init::constant(0), false);
   };
   // Every tensor rank has it for its own heads.
@@ -55,12 +77,13 @@ void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
   };
 
   const int64_t projection = shape.num_attention_heads * shape.kv_channels;
+  const int64_t head = shape.kv_channels, groups = shape.num_groups, queries = projection / groups;
   const std::vector<int64_t> inner(spec::is_gated(shape.activation) ? 2 : 1, shape.ffn_hidden_size);
   const bool bias_of_projections = shape.add_bias_linear || shape.add_qkv_bias;
   const std::string prefix = shape.layer_name(layer) + ".";
   add_norm(prefix + "input_layernorm", hidden, shape.normalization);
   add_column(prefix + "self_attention.query_key_value", {shape.num_groups * shape.group_channels()},
-             shape.group_channels(), bias_of_projections);
+             shape.group_channels(), bias_of_projections, matrices_of_groups({queries, head, head}, groups));
   if (shape.qk_layernorm) {
     add_head_norm(prefix + "self_attention.query_norm");
     add_head_norm(prefix + "self_attention.key_norm");
@@ -68,13 +91,15 @@ void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
   add_row(prefix + "self_attention.dense", projection, projection / shape.num_groups);
   add_norm(prefix + "post_attention_layernorm", hidden, shape.normalization);
   if (shape.cross_attention) {
-    const int64_t pair = 2 * shape.kv_channels;  // a key and its value
-    add_column(prefix + "inter_attention.query", {projection}, projection / shape.num_groups, bias_of_projections);
-    add_column(prefix + "inter_attention.key_value", {shape.num_groups * pair}, pair, bias_of_projections);
+    add_column(prefix + "inter_attention.query", {projection}, queries, bias_of_projections,
+               {whole_matrix(projection)});
+    // Groups of a key and its value.
+    add_column(prefix + "inter_attention.key_value", {groups * 2 * head}, 2 * head, bias_of_projections,
+               matrices_of_groups({head, head}, groups));
     add_row(prefix + "inter_attention.dense", projection, projection / shape.num_groups);
     add_norm(prefix + "post_inter_attention_layernorm", hidden, shape.normalization);
   }
-  add_column(prefix + "mlp.dense_h_to_4h", inner, 1, shape.add_bias_linear);
+  add_column(prefix + "mlp.dense_h_to_4h", inner, 1, shape.add_bias_linear, matrices_of_groups(inner, 1));
   add_row(prefix + "mlp.dense_4h_to_h", shape.ffn_hidden_size, 1);
 }
 

@@ -32,8 +32,8 @@ struct TransformerShape {
   bool add_bias_linear = true;  // of all linear layers
   bool add_qkv_bias = false;    // of query_key_value even without the others
   bool residual_from_layernorm = false;
-  bool cross_attention = false;  // a second attention after the first, to another sequence of the same width
-  double init_method_std = 0.02;
+  bool cross_attention = false;   // a second attention after the first, to another sequence of the same width
+  double init_method_std = 0.02;  // of the weights of its layers
 
   std::string layer_name(int64_t layer) const;  // "layers.3", of the stack's fourth
   int64_t depth_of(int64_t layer) const { return first_layer + layer + 1; }

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/format.h"
+#include "families/mup.h"
 
 namespace espalier::families {
 
@@ -67,6 +68,7 @@ void refuse_decoder_rows(OptionTable& table, const std::string& model) {
   refuse(Takes::kFlag, heads, {"--group-query-attention"});
   refuse(Takes::kFlag, "queries and keys of a " + model + " have no norm and no bias of their own",
          {"--qk-layernorm", "--add-qkv-bias"});
+  refuse_mup_rows(table, model);
   refuse(Takes::kFlag, "a " + model + " has no norm after its embeddings", {"--embed-layernorm"});
 }
 

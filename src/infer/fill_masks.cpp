@@ -74,11 +74,12 @@ std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string&
   return ids;
 }
 
-// A piece "##ing" goes on with the word before it.
-void append_filled(std::string& text, const std::string& piece) {
+// A piece "##ing" goes on with the word before it; others are what the tokenizer makes of them (of bytes, say).
+void append_filled(std::string& text, const text::Tokenizer& tokenizer, int32_t id) {
   constexpr std::string_view kGoesOn = "##";
+  const std::string piece = tokenizer.id_to_piece(id);
   if (!piece.starts_with(kGoesOn)) {
-    text += piece;
+    text += tokenizer.decode({&id, 1});
     return;
   }
   text.erase(text.find_last_not_of(' ') + 1);
@@ -94,7 +95,7 @@ std::string text_of(const text::Tokenizer& tokenizer, const MarkedText& text, in
     if (piece == text.markers.size()) break;
     const bool is_mask = text.markers[piece] == mask;
     if (is_mask)
-      append_filled(result, tokenizer.id_to_piece(filled[next++]));
+      append_filled(result, tokenizer, filled[next++]);
     else
       result += tokenizer.id_to_piece(text.markers[piece]);
   }
@@ -109,7 +110,8 @@ std::vector<FilledMasks> fill_masks(const LoadedModel& loaded, const std::vector
   const text::NamedIds named = tokenizer.named_ids();
   ESPALIER_CHECK(named.cls && named.sep && named.mask, "training has asked for them");
   const std::string mask_word = tokenizer.id_to_piece(*named.mask);
-  const std::vector<Marker> markers = {{mask_word, *named.mask}, {tokenizer.id_to_piece(*named.sep), *named.sep}};
+  std::vector<Marker> markers;
+  for (const int32_t id : {*named.mask, *named.sep, *named.cls}) markers.push_back({tokenizer.id_to_piece(id), id});
   std::vector<MarkedText> texts;
   for (const std::string& prompt : prompts) {
     texts.push_back(split_at(markers, prompt));

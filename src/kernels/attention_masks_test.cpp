@@ -118,7 +118,7 @@ TEST(AttentionMasks, WhatABlockCannotSeeIsNotReadByIt) {
     at::Tensor qkv = random_qkv(sizes, type), d_result = random({sizes.s, 1, 4 * 24}, type, 2);
     const at::Tensor clean = qkv.narrow(0, kBegin, kEnd - kBegin).clone();
     const at::Tensor d_clean = d_result.narrow(0, kBegin, kEnd - kBegin).clone();
-    for (at::Tensor x : {qkv, d_result}) {
+    for (const at::Tensor& x : {qkv, d_result}) {
       x.narrow(0, 0, kBegin).fill_(std::numeric_limits<float>::quiet_NaN());
       x.narrow(0, kEnd, sizes.s - kEnd).fill_(std::numeric_limits<float>::quiet_NaN());
     }

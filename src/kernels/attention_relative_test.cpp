@@ -266,7 +266,7 @@ TEST(AttentionRelative, ABiasTooShortForTheCacheIsABug) {
   KeyValueCache cache = empty_cache(qkv, sizes);  // of nine positions
   context.cache = &cache;
   cache.lengths = {0, 5};
-  for (at::Tensor part : {cache.layers[kLayer].keys, cache.layers[kLayer].values}) part.zero_();
+  for (const at::Tensor& part : {cache.layers[kLayer].keys, cache.layers[kLayer].values}) part.zero_();
   context.relative_bias = at::zeros({1, 2 * 8 - 1});
   EXPECT_THROW(attention(qkv, context, {1, 1}, kLayer), InternalError);
   context.relative_bias = at::zeros({1, 2 * 9 - 1});

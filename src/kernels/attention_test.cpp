@@ -143,7 +143,8 @@ TEST(Attention, RepeatsToTheLastBit) {
 TEST(AttentionTiles, PowersOfTwoAreExactToTwoToTheMinus22) {
   for (const CpuIsa isa : reference::instruction_sets()) {
     const ForceCpuIsa force(isa);
-    for (float start = 0; start >= -100; start -= 0.37f) {
+    for (int number = 0; number <= 270; ++number) {
+      const float start = -0.37f * static_cast<float>(number);
       std::vector<float> x(33);
       for (size_t i = 0; i < x.size(); ++i) x[i] = std::max(start - 0.0113f * static_cast<float>(i), -100.0f);
       std::vector<float> powers = x;

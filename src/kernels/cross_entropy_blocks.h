@@ -34,11 +34,24 @@ struct CrossEntropyRows {
 struct CrossEntropyBackward {
   const at::Tensor& log_sum_exp;  // [tokens] fp32
   const at::Tensor& token_grads;  // [tokens] fp32: upstream gradient of each token's loss
+  at::Tensor log_grads;           // [tokens] fp32: that of its log-sum-exp by itself; undefined: zeros
   const at::Tensor& kept_logits;  // of the forward pass
   // Which gradients are wanted:
   bool input_grad = true;       // dx is returned, else an undefined tensor
   at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to; undefined: not wanted
   at::Tensor bias_grad = {};    // [vocabulary] fp32, added to; undefined: not wanted
+};
+
+// From the arrays above.
+class LogitSources {
+ public:
+  explicit LogitSources(const CrossEntropyBackward& backward);
+  LogitGradient of(int64_t token) const {
+    return {log_sum_exp_[token], losses_[token], log_sums_ == nullptr ? 0 : log_sums_[token]};
+  }
+
+ private:
+  const float *log_sum_exp_, *losses_, *log_sums_;
 };
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);

@@ -125,8 +125,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const int64_t tokens = input.x.size(0), hidden = input.x.size(1);
   const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
-  const float* scales = backward.token_grads.const_data_ptr<float>();
+  const LogitSources sources(backward);
   const LogitBias bias(input.bias);
 
   at::Tensor dx;
@@ -146,8 +145,8 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
                    [&](int64_t token, int64_t column, float* logits, int64_t n) {
                      uint16_t* out = dlogits.row(token);
                      bias.add(first + column, n, logits);
-                     softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, log_sum_exp[token],
-                                                      scales[token], out + column);
+                     softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, sources.of(token),
+                                                      out + column);
                      std::fill(out + count, out + dlogits.stride, uint16_t{0});
                    });
       if (dx.defined()) add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);

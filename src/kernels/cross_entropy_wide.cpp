@@ -91,8 +91,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
   const int64_t tokens = input.x.size(0);
   const TypedRowKernels& kernels = row_kernels(input.x.scalar_type());
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  const float* log_sum_exp = backward.log_sum_exp.const_data_ptr<float>();
-  const float* scales = backward.token_grads.const_data_ptr<float>();
+  const LogitSources sources(backward);
   const at::Tensor x = input.x.to(at::kFloat);
   at::Tensor dx;
   if (backward.input_grad) dx = at::zeros(x.sizes(), x.options());
@@ -108,7 +107,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         kernels.softmax_gradient_fp32({values + row * block.count, block.count, labels[row] - block.first},
-                                      log_sum_exp[row], scales[row], gradients + row * block.count);
+                                      sources.of(row), gradients + row * block.count);
       }
     });
     if (dx.defined()) dx.addmm_(dlogits, weight_rows);

@@ -103,28 +103,43 @@ at::Tensor bias_sums(const Param* bias) {
   return bias == nullptr ? at::Tensor() : at::zeros({bias->value.size(0)}, bias->value.options().dtype(at::kFloat));
 }
 
+at::Tensor z_losses(double coefficient, const at::Tensor& log_sum_exp) { return log_sum_exp.square() * coefficient; }
+
 // A masked token counts for nothing, even if its loss is not finite.
 at::Tensor masked_sum(const at::Tensor& losses, const at::Tensor& loss_mask) {
   return at::where(loss_mask == 0, at::zeros_like(losses), losses * loss_mask).sum();
 }
 
+at::Tensor log_sum_grads(const at::Tensor& factor, const at::Tensor& log_sum_exp, const at::Tensor& loss_mask) {
+  // As in masked_sum(): a masked token's may be infinite.
+  return at::where(loss_mask == 0, at::zeros_like(log_sum_exp), log_sum_exp * loss_mask * factor);
+}
+
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   // `targets`: labels are rows of the shard.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias,
-                               const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard) {
+                               const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard,
+                               double z_loss) {
     const auto& [rows, kept_logits] =
         kernels::forward({x, weight->value, targets.labels, value_of(bias)}, shard, /*with_backward=*/true);
     capture(context, "weight", weight);
     capture(context, "bias", bias);
     capture(context, "queue", queue);
+    context->saved_data["z_loss"] = z_loss;
     tensor::save_for_backward(context, "linear_cross_entropy",
                               {{"x", x},
                                {"labels", targets.labels},
                                {"loss_mask", targets.loss_mask},
                                {"log_sum_exp", rows.log_sum_exp},
                                {"kept_logits", kept_logits}});
-    context->mark_non_differentiable({rows.losses});
-    return {masked_sum(rows.losses, targets.loss_mask), rows.losses};
+    const at::Tensor sum = masked_sum(rows.losses, targets.loss_mask);
+    if (z_loss == 0) {
+      context->mark_non_differentiable({rows.losses});
+      return {sum, rows.losses};
+    }
+    const at::Tensor squares = z_losses(z_loss, rows.log_sum_exp);
+    context->mark_non_differentiable({rows.losses, squares});
+    return {sum, rows.losses, masked_sum(squares, targets.loss_mask), squares};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -135,32 +150,42 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &labels = saved[1], &loss_mask = saved[2], &log_sum_exp = saved[3];
     const at::Tensor &kept_logits = saved[4], token_grads = (loss_mask * grads[0]).to(at::kFloat);
+    const double z_loss = context->saved_data["z_loss"].toDouble();
+    // Of the z-loss, coefficient * log_sum_exp^2.
+    const at::Tensor log_grads =
+        z_loss == 0 ? at::Tensor() : log_sum_grads(2 * z_loss * grads[2], log_sum_exp, loss_mask);
     const at::Tensor bias_value = value_of(bias);
     const CrossEntropyInput input{x, weight->value, labels, bias_value};
     const at::Tensor sums = bias_sums(bias);
     at::Tensor dx;
     if (queue->mode() == GradQueue::Mode::kDeferred) {
-      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits});
+      dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits});
       queue->push(*weight, [=] {
         backward_rows({x, weight->value, labels, value_of(bias)},
-                      {log_sum_exp, token_grads, kept_logits, false, weight->grad, sums});
+                      {log_sum_exp, token_grads, log_grads, kept_logits, false, weight->grad, sums});
       });
     } else {
       // Both from the same logits; the queue only learns that the weight's gradient is complete.
       queue->prepare(*weight);
-      dx = backward_rows(input, {log_sum_exp, token_grads, kept_logits, true, weight->grad, sums});
+      dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits, true, weight->grad, sums});
       queue->push(*weight, [] {});
     }
     if (bias != nullptr) queue->push(*bias, [bias, sums] { bias->grad.add_(sums); });
-    return {dx, {}, {}, {}, {}, {}};
+    return {dx, {}, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
+LogitSources::LogitSources(const CrossEntropyBackward& backward)
+    : log_sum_exp_(backward.log_sum_exp.const_data_ptr<float>()),
+      losses_(backward.token_grads.const_data_ptr<float>()),
+      log_sums_(backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr) {}
+
 TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const TokenTargets& targets, GradQueue& queue,
-                                 const VocabularyShard& shard, Param* bias) {
+                                 const VocabularyShard& shard, const OutputTerms& terms) {
   const auto& [labels, loss_mask] = targets;
+  Param* const bias = terms.bias;
   ESPALIER_CHECK(x.dim() == 2 && x.size(1) == weight.value.size(1), "x is ", x.sizes(), ", weight ",
                  weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x is ", x.scalar_type(), ", weight ",
@@ -174,12 +199,16 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
   ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
   const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
   if (!builds_graph(x)) {
-    const at::Tensor losses =
-        forward({x, weight.value, local.labels, value_of(bias)}, shard, /*with_backward=*/false).rows.losses;
-    return {masked_sum(losses, loss_mask), losses};
+    const FinishedRows rows =
+        forward({x, weight.value, local.labels, value_of(bias)}, shard, /*with_backward=*/false).rows;
+    const at::Tensor sum = masked_sum(rows.losses, loss_mask);
+    if (terms.z_loss == 0) return {sum, rows.losses, {}, {}};
+    const at::Tensor squares = z_losses(terms.z_loss, rows.log_sum_exp);
+    return {sum, rows.losses, masked_sum(squares, loss_mask), squares};
   }
-  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, bias, local, &queue, shard);
-  return {results[0], results[1]};
+  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, bias, local, &queue, shard, terms.z_loss);
+  if (terms.z_loss == 0) return {results[0], results[1], {}, {}};
+  return {results[0], results[1], results[2], results[3]};
 }
 
 }  // namespace espalier::kernels

@@ -17,6 +17,8 @@ namespace espalier::kernels {
 struct TokenLosses {
   at::Tensor sum;        // scalar fp32: sum of loss * loss_mask over all tokens; carries the graph
   at::Tensor per_token;  // [tokens] fp32, without graph: the unmasked losses
+  // The same of the z-loss, which is no part of the above: undefined where its coefficient is 0.
+  at::Tensor z_sum, z_per_token;
 };
 
 struct TokenTargets {
@@ -35,12 +37,17 @@ struct VocabularyShard {
   std::function<void(at::Tensor& log_sum_exp, at::Tensor& label_logits)> combine;
 };
 
+struct OutputTerms {
+  tensor::Param* bias = nullptr;  // [rows], added to the logits before they are rounded; its gradient as the weight's
+  double z_loss = 0;              // coefficient of log(sum of exp(logits))^2 (Chowdhery et al. 2022)
+};
+
 // x: [tokens, hidden] compute type; weight: [rows, hidden], the whole vocabulary or a shard of it.
 // Backward, for the upstream gradient g (a scalar): dx is returned, weight.grad += ... through `queue`, which may defer
 // it. dx comes from the shard's rows alone: its sum over the shards is the gradient. Tokens whose mask is 0 give no
-// gradient. `bias`: [rows], added to the logits before they are rounded; its gradient likewise; nullptr: none.
+// gradient.
 TokenLosses linear_cross_entropy(const at::Tensor& x, tensor::Param& weight, const TokenTargets& targets,
                                  tensor::GradQueue& queue, const VocabularyShard& shard = {},
-                                 tensor::Param* bias = nullptr);
+                                 const OutputTerms& terms = {});
 
 }  // namespace espalier::kernels

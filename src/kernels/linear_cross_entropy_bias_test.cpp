@@ -33,7 +33,7 @@ void expect_gradients(const Sizes& size, at::ScalarType type, Mode mode) {
   if (size.tokens > 2) mask[2] = 0;
   tensor::GradQueue queue;
   queue.set_mode(mode);
-  const TokenLosses found = linear_cross_entropy(x, weight.param, {labels, mask}, queue, {}, &bias.param);
+  const TokenLosses found = linear_cross_entropy(x, weight.param, {labels, mask}, queue, {}, {.bias = &bias.param});
   found.sum.backward();
   queue.drain();
 

@@ -43,7 +43,8 @@ Result total(const at::Tensor& values, Result (*measure)(const float*, int64_t))
 
 void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
                       const spec::OptimizerConstants& constants) {
-  const auto& [master, states, grad, value] = tensors;
+  const at::Tensor &master = tensors.master, &grad = tensors.grad, &value = tensors.value;
+  const std::vector<at::Tensor>& states = tensors.states;
   ESPALIER_CHECK(states.size() == kind.states.size(), states.size(), " states for ", kind.name());
   const auto check = [&](const at::Tensor& tensor) {
     check_fp32(tensor);

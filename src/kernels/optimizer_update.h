@@ -13,7 +13,7 @@ namespace espalier::kernels {
 
 // fp32, same number of elements, contiguous. `value`: compute type, receives the master rounded to nearest even. When
 // the compute type is fp32, value may be the master itself. Of optimizers that average the value is another point;
-// those that scale by norms leave a direction in `grad` and master and value as they are.
+// those with a second pass leave a direction in `grad` and master and value as they are.
 struct OptimizerTensors {
   at::Tensor master;
   std::vector<at::Tensor> states;  // in the order of OptimizerKind::states

@@ -23,10 +23,10 @@ class SoftmaxRowsTest : public testing::TestWithParam<CpuIsa> {
 // The exponential alone: gradients of single logits under a known log-sum-exp.
 TEST_P(SoftmaxRowsTest, ExponentialIsWithinTwoToMinus22Relative) {
   double worst = 0;
-  for (double x = -87; x <= 0.5; x += 0.000937) {
-    float logit = static_cast<float>(x);
+  for (int number = 0; number <= 93'383; ++number) {
+    float logit = static_cast<float>(-87 + 0.000937 * number);
     const double expected = std::exp(static_cast<double>(logit));
-    kernels().fp32.softmax_gradient_fp32({&logit, 1, -1}, 0.0f, 1.0f, &logit);
+    kernels().fp32.softmax_gradient_fp32({&logit, 1, -1}, {0.0f, 1.0f}, &logit);
     worst = std::max(worst, std::abs(logit - expected) / expected);
   }
   EXPECT_LT(worst, 0x1p-22);
@@ -73,8 +73,8 @@ TEST_P(SoftmaxRowsTest, GradientIsProbabilityMinusLabelTimesScale) {
     expected[i] = static_cast<float>((std::exp(logits[i] - 4.5) - (i == 32 ? 1 : 0)) * 0.125);
   }
   std::vector<uint16_t> rounded(33);
-  kernels().bf16.softmax_gradient({logits.data(), 33, 32}, 4.5f, 0.125f, rounded.data());
-  kernels().bf16.softmax_gradient_fp32({logits.data(), 33, 32}, 4.5f, 0.125f, logits.data());
+  kernels().bf16.softmax_gradient({logits.data(), 33, 32}, {4.5f, 0.125f}, rounded.data());
+  kernels().bf16.softmax_gradient_fp32({logits.data(), 33, 32}, {4.5f, 0.125f}, logits.data());
   for (size_t i = 0; i < logits.size(); ++i) {
     EXPECT_NEAR(logits[i], expected[i], std::abs(expected[i]) * 1e-6 + 1e-9) << i;
     const uint32_t bits = uint32_t{rounded[i]} << 16;
@@ -84,9 +84,21 @@ TEST_P(SoftmaxRowsTest, GradientIsProbabilityMinusLabelTimesScale) {
   }
 }
 
+TEST_P(SoftmaxRowsTest, GradientOfTheLogSumIsTheProbabilityTimesIt) {
+  std::vector<float> logits(33), expected(33);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = 0.25f * static_cast<float>(i) - 4;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double probability = std::exp(logits[i] - 4.5);
+    expected[i] = static_cast<float>((probability - (i == 7 ? 1 : 0)) * 0.125 + probability * 0.0625);
+  }
+  kernels().fp32.softmax_gradient_fp32({logits.data(), 33, 7}, {4.5f, 0.125f, 0.0625f}, logits.data());
+  for (size_t i = 0; i < logits.size(); ++i)
+    EXPECT_NEAR(logits[i], expected[i], std::abs(expected[i]) * 1e-6 + 1e-9) << i;
+}
+
 TEST_P(SoftmaxRowsTest, ScaleZeroGivesZeroWhateverTheLogits) {
   std::vector<float> logits(17, __builtin_nanf(""));
-  kernels().fp32.softmax_gradient_fp32({logits.data(), 17, 3}, 0.0f, 0.0f, logits.data());
+  kernels().fp32.softmax_gradient_fp32({logits.data(), 17, 3}, {0.0f, 0.0f}, logits.data());
   for (const float value : logits) EXPECT_EQ(value, 0.0f);
 }
 

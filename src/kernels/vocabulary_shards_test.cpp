@@ -89,20 +89,21 @@ struct Problem {
 };
 
 struct Oracle {
-  at::Tensor losses, d_logits, dw;
+  at::Tensor losses, d_logits, dw, z_losses;
 };
 
 // In double, logits rounded to the compute type as linear_cross_entropy.h promises; the rounding is a constant shift
 // for autograd.
-Oracle oracle(const Problem& problem, double up) {
+Oracle oracle(const Problem& problem, double up, double z_loss = 0) {
   const at::Tensor weight = problem.weight.to(at::kDouble).requires_grad_(true);
   const at::Tensor exact = problem.x.to(at::kDouble).mm(weight.t());
   const at::Tensor rounded = exact.detach().to(problem.x.scalar_type()).to(at::kDouble);
   const at::Tensor logits = exact + (rounded - exact.detach());
   const at::Tensor losses = -at::log_softmax(logits, 1).gather(1, problem.targets.labels.unsqueeze(1)).squeeze(1);
-  const at::Tensor objective = (losses * problem.targets.loss_mask.to(at::kDouble)).sum() * up;
+  const at::Tensor z_losses = at::logsumexp(logits, 1).square() * z_loss;
+  const at::Tensor objective = ((losses + z_losses) * problem.targets.loss_mask.to(at::kDouble)).sum() * up;
   const auto grads = torch::autograd::grad({objective}, {exact, weight});
-  return {losses.detach(), grads[0], grads[1]};
+  return {losses.detach(), grads[0], grads[1], z_losses.detach()};
 }
 
 // One shard's part of `problem`.
@@ -112,8 +113,9 @@ struct Shard {
         x(problem.x.clone().requires_grad_(true)),
         weight(problem.weight.narrow(0, rows.first, rows.count)) {}
 
-  TokenLosses run(const Problem& problem, std::function<void(at::Tensor&, at::Tensor&)> combine) {
-    return linear_cross_entropy(x, weight.param, problem.targets, queue, {rows.first, std::move(combine)});
+  TokenLosses run(const Problem& problem, std::function<void(at::Tensor&, at::Tensor&)> combine, double z_loss = 0) {
+    return linear_cross_entropy(x, weight.param, problem.targets, queue, {rows.first, std::move(combine)},
+                                {.z_loss = z_loss});
   }
 
   Rows rows;
@@ -181,6 +183,56 @@ TEST_P(VocabularyShardsTest, LossAndGradientsOfTheShardsMatchDoubleAutogradOnThe
       expect_within(shard.weight.added(), dw, bound(dw), "dW");
     }
   }
+}
+
+TEST_P(VocabularyShardsTest, ZLossAndItsGradientsMatchDoubleAutogradOnTheWhole) {
+  constexpr double kUp = 0.125, kZLoss = 0.03;
+  for (const int64_t num_shards : {1, 2, 4}) {
+    for (const auto mode : {tensor::GradQueue::Mode::kImmediate, tensor::GradQueue::Mode::kDeferred}) {
+      SCOPED_TRACE(num_shards);
+      const Problem problem(type(), 45, 133);
+      const std::vector<Rows> shards = divide(133, num_shards, 1);
+      const ShardValues all = over_all(local_values(problem, shards));
+      const Oracle want = oracle(problem, kUp, kZLoss), plain = oracle(problem, kUp);
+      ASSERT_GT((want.dw - plain.dw).norm().item<double>(), 0.05 * want.dw.norm().item<double>());
+      const double relative = type() == at::kFloat ? 1e-6 : 6 * rounding(type());
+      const auto near = [&](const at::Tensor& found, const at::Tensor& wanted, const char* what) {
+        const double bound = relative * wanted.abs().max().item<double>();
+        expect_within(found.reshape({-1}), wanted.reshape({-1}), at::full({1}, bound, at::kDouble), what);
+      };
+      for (const Rows& rows : shards) {
+        Shard shard(problem, rows);
+        shard.queue.set_mode(mode);
+        const TokenLosses losses = shard.run(
+            problem,
+            [&](at::Tensor& log_sum_exp, at::Tensor& label_logits) {
+              log_sum_exp.copy_(all.log_sum_exp);
+              label_logits.copy_(all.label_logits);
+            },
+            kZLoss);
+        at::Tensor objective = (losses.sum + losses.z_sum) * kUp;
+        objective.backward();
+        shard.queue.drain();
+        near(losses.z_per_token, want.z_losses, "z losses");
+        near(losses.z_sum, (want.z_losses * problem.targets.loss_mask).sum(), "sum of z losses");
+        const at::Tensor weight64 = problem.weight.to(at::kDouble).narrow(0, rows.first, rows.count);
+        near(shard.x.grad(), want.d_logits.narrow(1, rows.first, rows.count).mm(weight64), "dx");
+        near(shard.weight.added(), want.dw.narrow(0, rows.first, rows.count), "dW");
+      }
+    }
+  }
+}
+
+TEST(VocabularyShards, AMaskedTokenHasNoZLossWhateverItsLogits) {
+  Problem problem(at::kFloat, 45, 33);
+  Shard whole(problem, {0, 33});
+  whole.x = whole.x.detach().clone();
+  whole.x[2].fill_(INFINITY);  // masked
+  whole.x.requires_grad_(true);
+  const TokenLosses losses = whole.run(problem, nullptr, 0.5);
+  (losses.sum + losses.z_sum).backward();
+  EXPECT_TRUE(std::isfinite(losses.z_sum.item<double>()));
+  EXPECT_TRUE(at::equal(whole.x.grad()[2], at::zeros({Problem::kHidden})));
 }
 
 TEST_P(VocabularyShardsTest, OneShardOfEverythingGivesTheBitsOfTheWhole) {

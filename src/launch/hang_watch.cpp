@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <limits>
+#include <utility>
 
 #include "base/format.h"
 #include "launch/internal/host.h"
-#include "launch/internal/number.h"
+#include "launch/internal/process_state.h"
+#include "launch/internal/rank_list.h"
 
 namespace espalier::launch {
 namespace {
@@ -20,37 +20,6 @@ constexpr double kOwnPause = 2;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-struct ProcessState {
-  char state = 'X';
-  uint64_t cpu_ticks = 0;
-};
-
-// The fields after the name: state, ..., user and system time 12 and 13 of them.
-std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
-  std::ifstream file(stat);
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
-  if (fields.size() < 13) return std::nullopt;
-  return ProcessState{
-      .state = fields[0][0],
-      .cpu_ticks = static_cast<uint64_t>(parse_whole(fields[11]).value_or(0) + parse_whole(fields[12]).value_or(0))};
-}
-
-// Of the process; 'D' if any thread of it waits for a disk.
-ProcessState state_of(pid_t pid) {
-  const std::filesystem::path process = concat("/proc/", pid);
-  ProcessState state = read_state(process / "stat").value_or(ProcessState{});
-  if (state.state == 'T' || state.state == 't') return {'T', state.cpu_ticks};
-  std::error_code error;
-  for (std::filesystem::directory_iterator task(process / "task", error), last; !error && task != last;
-       task.increment(error))
-    if (const auto thread = read_state(task->path() / "stat"); thread && thread->state == 'D') state.state = 'D';
-  return state;
 }
 
 // How long this rank may go without a sign of progress.
@@ -84,14 +53,6 @@ std::string place_in_words(const Sight& sight) {
   return text;
 }
 
-std::string ranks_in_words(const std::vector<int64_t>& ranks) {
-  constexpr size_t kShown = 8;
-  std::vector<std::string> texts;
-  for (size_t at = 0; at < std::min(kShown, ranks.size()); ++at) texts.push_back(std::to_string(ranks[at]));
-  if (ranks.size() > kShown) texts.push_back(concat("and ", ranks.size() - kShown, " more"));
-  return concat(ranks.size() == 1 ? "rank " : "ranks ", join(texts, ", "));
-}
-
 // What the others wait for: a line for each operation, with its ranks.
 std::string waiters_in_words(const std::vector<RankSight>& ranks, const std::vector<size_t>& culprits) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> by_operation;
@@ -106,7 +67,8 @@ std::string waiters_in_words(const std::vector<RankSight>& ranks, const std::vec
   }
   std::string text;
   for (const auto& [operation, waiting] : by_operation)
-    text += concat("; ", ranks_in_words(waiting), waiting.size() == 1 ? " waits" : " wait", " in ", operation);
+    text +=
+        concat("; ", internal::ranks_in_words(waiting), waiting.size() == 1 ? " waits" : " wait", " in ", operation);
   return text;
 }
 
@@ -178,7 +140,7 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids) {
       memory = {.progress = rank.sight.progress, .progress_at = now, .cpu_at = now, .cpu_ticks = memory.cpu_ticks};
       continue;
     }
-    const ProcessState state = state_of(rank.pid);
+    const internal::ProcessState state = internal::state_of(rank.pid);
     if (state.cpu_ticks != memory.cpu_ticks) memory.cpu_ticks = state.cpu_ticks, memory.cpu_at = now;
     rank.state = state.state;
     rank.seconds_still = now - memory.progress_at;
@@ -189,7 +151,5 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids) {
   if (hang && hang->is_suspended && std::exchange(said_suspended_, true)) return std::nullopt;
   return hang;
 }
-
-std::string HangWatch::run_folder() const { return board_.sight(0).folder; }
 
 }  // namespace espalier::launch

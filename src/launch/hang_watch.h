@@ -51,8 +51,6 @@ class HangWatch {
   HangWatch(const WhereaboutsBoard& board, int64_t first_rank, const HangRules& rules);
   // `pids` by local rank, -1 for those that have ended. Does its work once a quarter of a second at most.
   std::optional<Hang> look(const std::vector<pid_t>& pids);
-  // Where the run keeps its records; empty while it is not known.
-  std::string run_folder() const;
 
  private:
   struct Memory {  // of a rank

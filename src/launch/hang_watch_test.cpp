@@ -196,7 +196,7 @@ TEST(HangWatch, SeesAStoppedProcess) {
   EXPECT_THAT(hang->text, HasSubstr("rank 6 (process "));
   EXPECT_THAT(hang->text, HasSubstr("in phase evaluate, step 3, micro-batch 1"));
   EXPECT_THAT(hang->text, HasSubstr("rank 7 waits in barrier of world"));
-  EXPECT_EQ(watch.run_folder(), "/runs/here");
+  EXPECT_EQ(board.sight(0).folder, "/runs/here");
 }
 
 }  // namespace hang_watch_test

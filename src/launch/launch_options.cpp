@@ -30,6 +30,7 @@ struct LaunchFlags {
   double hang_timeout = 5;
   std::optional<double> shutdown_timeout;
   bool standalone = false, module = false, no_python = false, page = false;
+  std::string alert_command;
   std::string page_host = PageOptions{}.host;
   int64_t page_port = 0;
 };
@@ -90,6 +91,13 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add("--page-host", flags.page_host,
             "address at which --page listens; others than this machine's own 127.0.0.1 "
             "are reached without encryption");
+  table
+      .add("--alert-command", flags.alert_command,
+           "sh runs it for every incident (a rank failed or hangs, a save failed, ...), which it reads as a line of "
+           "JSON; "
+           "needs a run with --save")
+      .value_name("COMMAND")
+      .common();
   table.group("program");
   table.add("--module", flags.module, "the program is a name of a module, as pretrain_gpt").alias("-m");
   table.add("--no-python", flags.no_python, "the program is any executable, not a command of Espalier").common();
@@ -331,6 +339,7 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   if (flags.page) options.page = PageOptions{.host = flags.page_host, .port = static_cast<int>(flags.page_port)};
   for (const char* name : {"--page-port", "--page-host"})
     if (!flags.page && table.find(name)->given()) problems.add(name, " is of --page, which is not given");
+  options.alert_command = flags.alert_command;
   read_filter(flags.local_ranks_filter, options, problems);
   problems.raise();
   return options;

@@ -54,6 +54,7 @@ struct LaunchOptions {
   std::string role = "default", line_prefix = "[${role_name}${local_rank}]:";
   std::set<int64_t> local_ranks_filter;  // whose output reaches the launcher's streams; empty: all
   std::optional<PageOptions> page;
+  std::string alert_command;         // empty: none
   bool runs_other_program = false;   // --no-python
   std::vector<std::string> program;  // and its arguments
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "launch/control.h"
 #include "launch/environment.h"
 #include "launch/error_file.h"
 #include "launch/hang_watch.h"
@@ -26,6 +28,7 @@
 #include "launch/output.h"
 #include "launch/rendezvous_server.h"
 #include "launch/secret.h"
+#include "launch/stacks.h"
 #include "launch/worker_group.h"
 
 namespace espalier::launch {
@@ -166,23 +169,44 @@ class Launcher {
         board, round.first_rank,
         {.shortest = program_.is_ours ? options_.hang_timeout_seconds : 0, .has_all_ranks = round.nodes.size() == 1});
     WorkerGroup group(workers_of(round, pump, board));
-    const RoundOutcome outcome = watch(group, hangs);
+    std::unique_ptr<Control> control = serve_control(round, board);
+    const RoundOutcome outcome = watch(round, board, group, hangs, control.get());
+    control.reset();
     if (outcome != RoundOutcome::kDone) stop(group);
     pump.finish();
     if (outcome == RoundOutcome::kDone) return 0;
     if (ending_signal_ != 0) return end_by_signal(group);
     if (outcome == RoundOutcome::kLostStore) return end_without_store(group);
-    return end_or_restart(round, group);
+    return end_or_restart(round, group, board.sight(0).folder);
+  }
+
+  // espalier ctl speaks with it; what it asks reaches the launcher as a signal does. None for other programs.
+  std::unique_ptr<Control> serve_control(const Round& round, const WhereaboutsBoard& board) {
+    if (!program_.is_ours) return nullptr;
+    return std::make_unique<Control>(ControlOptions{.board = board,
+                                                    .node = static_cast<int64_t>(round.node),
+                                                    .first_rank = round.first_rank,
+                                                    .num_local_ranks = options_.num_local_ranks,
+                                                    .world_size = round.world_size,
+                                                    .first_host = round.nodes.front().address,
+                                                    .stop = [] { kill(getpid(), SIGTERM); },
+                                                    .kill =
+                                                        [this] {
+                                                          kill_is_asked_ = true;
+                                                          kill(getpid(), SIGTERM);
+                                                        }});
   }
 
   // Until the round is over, a rank fails here, or a signal has ended all ranks.
-  RoundOutcome watch(WorkerGroup& group, HangWatch& hangs) {
+  RoundOutcome watch(const Round& round, const WhereaboutsBoard& board, WorkerGroup& group, HangWatch& hangs,
+                     Control* control) {
     bool reported = false;
     std::optional<Clock::time_point> deadline;
     while (true) {
       if (const auto signal = signals_.wait(options_.monitor_interval_seconds)) pass_on(*signal, group, deadline);
       group.reap();
-      if (const auto hang = hangs.look(group.pids())) end_hang(*hang, group, hangs.run_folder());
+      if (control != nullptr) control->set_pids(group.pids());
+      if (const auto hang = hangs.look(group.pids())) end_hang(*hang, round, board, group);
       if (group.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
       if (group.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
         deadline = Clock::now() +
@@ -200,15 +224,37 @@ class Launcher {
   }
 
   // The rank that the others wait for is killed: they hear of it at once, where they would wait for many minutes.
-  void end_hang(const Hang& hang, WorkerGroup& group, const std::string& run_folder) const {
-    const std::string what = hang.is_suspended
-                                 ? concat("all ranks on this machine are stopped: ", hang.text,
-                                          ". Waiting for SIGCONT; SIGTERM twice more within two seconds ends the run.")
-                                 : concat("the run hangs: ", hang.text);
+  // Before that all tell where they are.
+  void end_hang(const Hang& hang, const Round& round, const WhereaboutsBoard& board, WorkerGroup& group) const {
+    const std::string run_folder = board.sight(0).folder;
+    if (hang.is_suspended) {
+      const std::string what = concat("all ranks on this machine are stopped: ", hang.text,
+                                      ". Waiting for SIGCONT; SIGTERM twice more within two seconds ends the run.");
+      log_warning(what);
+      tell({.kind = Incident::Kind::kSuspended, .what = what, .run_folder = run_folder});
+      return;
+    }
+    const std::string what = concat("the run hangs: ", hang.text);
     log_warning(what);
-    if (program_.on_hang) program_.on_hang(what, run_folder);
-    if (hang.is_suspended) return;
+    const std::string stacks =
+        note_stacks(what, run_folder, collect_stacks(board, round.first_rank, group.pids(), Threads::kAll));
+    tell({.kind = Incident::Kind::kHang, .what = concat(what, ". ", stacks), .run_folder = run_folder});
     for (const size_t culprit : hang.culprits) group.end_hung(culprit, what);
+  }
+
+  void tell(const Incident& incident) const {
+    if (program_.on_incident) program_.on_incident(incident);
+  }
+
+  // Where the run keeps its records, else beside the ranks' output.
+  std::string note_stacks(const std::string& reason, const std::string& run_folder,
+                          const std::vector<RankStacks>& stacks) const {
+    const std::string folder = !run_folder.empty() ? run_folder : files_.folder_is_kept() ? files_.folder() : "";
+    const std::string path = folder.empty() ? "" : write_stacks(folder, reason, stacks);
+    const std::string text = concat("stacks", path.empty() ? "" : " (" + path + ")", ": ", stacks_summary(stacks));
+    log_warning(text);
+    if (folder.empty()) log_warning("all of them, as there is no folder for them:\n", stacks_text(stacks));
+    return text;
   }
 
   void say_who_is_awaited(const WorkerGroup& group) {
@@ -238,6 +284,12 @@ class Launcher {
       return;
     }
     const Clock::time_point now = Clock::now(), before = std::exchange(last_ending_, now);
+    if (kill_is_asked_) {
+      log_warning("espalier ctl kill: killing ", num_ranks(group));
+      ending_signal_ = signal;
+      deadline = now;
+      return;
+    }
     last_word_ = now;
     if (++num_endings_ == 1) {
       group.send(signal);
@@ -291,7 +343,7 @@ class Launcher {
     return group.any_failed() ? report(group.failures()) : static_cast<int>(ExitCode::kLostPeer);
   }
 
-  std::optional<int> end_or_restart(const Round& round, const WorkerGroup& group) {
+  std::optional<int> end_or_restart(const Round& round, const WorkerGroup& group, const std::string& run_folder) {
     std::vector<Failure> failures = group.failures();
     try_to_tell([&] { failures = meeting_->collect_failures(patience_after_failure() + 10); });
     if (failures.empty()) {
@@ -302,8 +354,16 @@ class Launcher {
     // The same options would be refused again.
     const bool is_refused =
         program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
-    if (round.number < options_.max_restarts && !is_refused) {
-      log_info("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); starting all ranks again");
+    const bool starts_again = round.number < options_.max_restarts && !is_refused;
+    const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
+    if (round.node == 0)
+      tell({.what =
+                what + (starts_again ? concat("restart ", round.number + 1, " of ", options_.max_restarts, " follows")
+                                     : std::string("the run has ended")),
+            .run_folder = run_folder,
+            .starts_again = starts_again});
+    if (starts_again) {
+      log_info(what, "starting all ranks again");
       return std::nullopt;
     }
     if (group.any_failed() || round.node == 0) return report(failures);
@@ -341,6 +401,7 @@ class Launcher {
   RendezvousClient::Options store_;
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
+  std::atomic<bool> kill_is_asked_{false};
   int ending_signal_ = 0, num_endings_ = 0;
   Clock::time_point last_ending_, last_word_;
 };

@@ -9,14 +9,26 @@
 
 namespace espalier::launch {
 
+// What a person may want to hear of, told by the launcher on the first machine (of ranks that hang, on theirs).
+struct Incident {
+  enum class Kind {
+    kHang,       // the rank that the others wait for is ended
+    kSuspended,  // all ranks here are stopped, and left alone
+    kFailure,    // a rank failed, and all are ended
+  };
+  Kind kind = Kind::kFailure;
+  std::string what;
+  std::string run_folder;  // where the run keeps its records; empty: nowhere
+  bool starts_again = false;
+};
+
 // What each rank runs.
 struct RankProgram {
   std::vector<std::string> command;
   std::string name;  // in reports: "espalier train gpt"
   bool is_ours =
       true;  // meets in the launcher's rendezvous store; another program gets a free MASTER_PORT for one of its own
-  // Told of a rank that hangs, and where the run keeps its records (empty: nowhere). May be empty.
-  std::function<void(const std::string& what, const std::string& run_folder)> on_hang;
+  std::function<void(const Incident&)> on_incident;  // may be empty
 };
 
 // Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the

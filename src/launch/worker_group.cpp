@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double now_seconds() {
+double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -161,7 +161,7 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   failure.pid = pid;
   failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  failure.time = now_seconds();
+  failure.time = seconds_since_epoch();
   failure.message = processes_[index].hung;
   if (const auto error = read_error_file(worker.error_file)) {
     failure.error_file = worker.error_file;
@@ -207,7 +207,7 @@ void WorkerGroup::end_hung(size_t index, const std::string& why) {
 }
 
 void WorkerGroup::stop(int signal, double patience_seconds) {
-  if (!stopping_) stop_time_ = now_seconds();
+  if (!stopping_) stop_time_ = seconds_since_epoch();
   stopping_ = true;
   reap();
   if (num_running() > 0) send(signal);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "families/registry.h"
 #include "models/bert/model.h"
+#include "models/bert_task/model.h"
 #include "models/gpt/model.h"
 #include "models/t5/model.h"
 
@@ -16,6 +17,7 @@ std::vector<const FamilyRuntime*>& runtimes() {
       &gpt_runtime(),
       &bert_runtime(),
       &t5_runtime(),
+      &bert_task_runtime(),
   };
   return all;
 }

@@ -45,6 +45,9 @@ struct FamilyRuntime {
   // Of a whole model that predicts masked words: ids [s] -> [s, V] fp32. Null where the family's models do not.
   at::Tensor (*masked_logits)(const nn::LayerBuilder& builder, const config::RunConfig& run,
                               const at::Tensor& ids) = nullptr;
+  // Of a whole model that chooses between classes: [samples, classes] fp32, without graph. Null where none does. All
+  // tensor and context ranks call it alike and have the same.
+  at::Tensor (*class_logits)(const pipeline::Stage& stage, const tensor::Batch& batch) = nullptr;
   const Probe* probe = nullptr;  // null where the family's models come from nowhere else
 };
 

@@ -23,8 +23,12 @@ struct SampleRow {
 };
 
 // Names in Batch::extra that several families use.
-inline constexpr const char* kLastKeys = "last_keys";      // [b, s] int32: tensor::AttentionContext::last_key
-inline constexpr const char* kRowTargets = "row_targets";  // [b] float32: lm_loss() divides each row's losses by it
+inline constexpr const char* kLastKeys = "last_keys";  // [b, s] int32: tensor::AttentionContext::last_key
+// Of models that choose between classes, one for each sample, which may be several rows.
+inline constexpr const char* kClassLabels = "class_labels";  // int64
+inline constexpr const char* kSampleUids = "uids";           // int64, of the file
+inline constexpr const char* kSampleWeights = "weights";     // float32: 1, or 0 for what only fills up a step
+inline constexpr const char* kRowTargets = "row_targets";    // [b] float32: lm_loss() divides each row's losses by it
 
 // [b, s] int64, of evaluations alone: the bytes of text that each label stands for. lm_loss() then gives
 // LossTerm::text_sum.

@@ -8,8 +8,8 @@
 
 namespace espalier::models {
 
-pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
-                           const tensor::Batch& batch) {
+pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
+                       const tensor::Batch& batch) {
   const SequenceRows rows = context_rows(grid, batch.ids.size(1));
   const auto of_rank = [&rows](const at::Tensor& whole) {
     return whole.narrow(1, rows.first, rows.count).t().contiguous();  // [b, s] -> [s/cp, b]
@@ -30,7 +30,17 @@ pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid
     grid.context.all_reduce(term.text_sum);
     term.text_bytes = counted.sum(at::kDouble);
   }
-  return term;
+  if (!output_layer.has_z_loss()) return {std::move(term)};
+  pipeline::LossTerm z_term{.name = "z loss",
+                            .sum = dist::sum_over_ranks(losses.z_sum, grid.context),
+                            .count = term.count,
+                            .targets_of = term.name,
+                            .row_sums = (losses.z_per_token * mask).sum(0),
+                            .row_counts = term.row_counts,
+                            .text_sum = {},
+                            .text_bytes = {}};
+  grid.context.all_reduce(z_term.row_sums);
+  return {std::move(term), std::move(z_term)};
 }
 
 }  // namespace espalier::models

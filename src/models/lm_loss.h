@@ -1,4 +1,5 @@
-// "lm loss": the cross-entropy of predicted tokens, of an output layer over the vocabulary.
+// "lm loss", and beside it "z loss" where there is one: the cross-entropy of predicted tokens, of an output layer over
+// the vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +12,7 @@ namespace espalier::models {
 
 // x: [S, b, h], what the output layer takes; labels and loss mask: the batch's. The term is of whole sequences. What it
 // is a mean over is the sum of the loss mask, or where the batch has kRowTargets (models/data.h) the sum of those.
-pipeline::LossTerm lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
-                           const tensor::Batch& batch);
+pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
+                       const tensor::Batch& batch);
 
 }  // namespace espalier::models

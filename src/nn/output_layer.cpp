@@ -28,7 +28,8 @@ OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name, c
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       first_row_(spec::local_ranges(*weight_.spec, builder.params.shard()).at(0).begin),
-      sequence_parallel_(builder.sequence_parallel) {}
+      sequence_parallel_(builder.sequence_parallel),
+      z_loss_(builder.z_loss) {}
 
 OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const {
   const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
@@ -40,9 +41,11 @@ OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& lab
       combine_shards(ranks_, log_sum_exp, label_logits);
     };
   }
-  const kernels::TokenLosses losses = kernels::linear_cross_entropy(
-      whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})}, queue_, shard, bias_);
-  return {losses.sum, losses.per_token.view({s, b})};
+  const kernels::TokenLosses losses =
+      kernels::linear_cross_entropy(whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})},
+                                    queue_, shard, {.bias = bias_, .z_loss = z_loss_});
+  return {losses.sum, losses.per_token.view({s, b}), losses.z_sum,
+          has_z_loss() ? losses.z_per_token.view({s, b}) : at::Tensor()};
 }
 
 at::Tensor OutputLayer::logits(const at::Tensor& x) const {

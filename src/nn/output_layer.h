@@ -16,8 +16,9 @@ class OutputLayer {
   OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias = "");
 
   struct Losses {
-    at::Tensor sum;        // scalar fp32, sum of loss * mask; carries the graph; the same on every tensor rank
-    at::Tensor per_token;  // [s, b] fp32, without graph
+    at::Tensor sum;                 // scalar fp32, sum of loss * mask; carries the graph; the same on every tensor rank
+    at::Tensor per_token;           // [s, b] fp32, without graph
+    at::Tensor z_sum, z_per_token;  // of the z-loss; undefined without one
   };
   // x: [S, b, h]; labels: [s, b] int64; mask: [s, b] fp32.
   Losses loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const;
@@ -25,6 +26,7 @@ class OutputLayer {
   void visit(tensor::ParamVisitor& visitor);     // the weight
   tensor::Param& weight() const { return weight_; }
   tensor::Param* bias() const { return bias_; }  // nullptr without
+  bool has_z_loss() const { return z_loss_ > 0; }
 
  private:
   tensor::Param& weight_;
@@ -33,6 +35,7 @@ class OutputLayer {
   const dist::Group& ranks_;
   int64_t first_row_;
   bool sequence_parallel_;
+  double z_loss_;
 };
 
 }  // namespace espalier::nn

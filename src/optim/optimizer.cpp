@@ -48,19 +48,22 @@ Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, co
   const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
   for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
     const auto shape = piece.value.sizes();
+    const spec::OptimizerKind& kind = kind_.of(*piece.param->spec);
     std::vector<at::Tensor> states;
-    for (size_t state = 0; state < kind_.states.size(); ++state) states.push_back(at::zeros(shape, fp32));
-    states_.push_back({piece, master_is_value_ ? piece.value : at::zeros(shape, fp32), std::move(states),
+    for (size_t state = 0; state < kind.states.size(); ++state) states.push_back(at::zeros(shape, fp32));
+    states_.push_back({piece, &kind, kind.by_width(*piece.param->spec),
+                       master_is_value_ ? piece.value : at::zeros(shape, fp32), std::move(states),
                        counts_here(*piece.param->spec, grid)});
   }
+  if (kind_.second_pass == spec::SecondPass::kOrthogonalize) make_directions();
 }
 
 void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
   for (State& state : states_) {
     if (state.piece.param != &param) continue;
     state.master.copy_(part_of(fp32, state.piece));
-    for (size_t at = 0; at < kind_.states.size(); ++at)
-      if (kind_.states[at].start == spec::StateTensor::Start::kWeights) state.states[at].copy_(state.master);
+    for (size_t at = 0; at < state.states.size(); ++at)
+      if (state.kind->states[at].start == spec::StateTensor::Start::kWeights) state.states[at].copy_(state.master);
     if (!master_is_value_) state.piece.value.copy_(state.master);
   }
 }
@@ -106,15 +109,15 @@ Optimizer::Measures Optimizer::measure() const {
     const at::Tensor& grad = state.piece.grad;
     if (loss_scale_ && !kernels::all_finite(grad)) ++own.num_not_finite;
     if (!state.counts) continue;
-    if (config_.clip_grad > 0) own.sum_of_squares += kernels::sum_of_squares(grad);
+    if (measures_norm()) own.sum_of_squares += kernels::sum_of_squares(grad);
     if (config_.count_zeros) own.num_zeros += static_cast<double>(kernels::count_zeros(grad));
   }
-  if (!loss_scale_ && config_.clip_grad <= 0 && !config_.count_zeros) return own;
+  if (!loss_scale_ && !measures_norm() && !config_.count_zeros) return own;
   const std::vector<double> all = sum_over_model({own.num_not_finite, own.sum_of_squares, own.num_zeros});
   return {all[0], all[1], all[2]};
 }
 
-StepResult Optimizer::step(double lr, double grad_factor) {
+StepResult Optimizer::step(double lr, double grad_factor, const std::function<bool(double grad_norm)>& allows) {
   StepResult result{.lr = lr};
   double grad_scale = grad_factor / loss_scale();
   const Measures measures = measure();
@@ -125,14 +128,14 @@ StepResult Optimizer::step(double lr, double grad_factor) {
       return result;
     }
   }
-  if (config_.clip_grad > 0) {
+  if (measures_norm()) {
     result.grad_norm = std::sqrt(measures.sum_of_squares) * std::abs(grad_scale);
-    if (!std::isfinite(*result.grad_norm)) {
+    if (!std::isfinite(*result.grad_norm) || (allows && !allows(*result.grad_norm))) {
       result.skipped = true;
       return result;
     }
     const double clip = config_.clip_grad / (*result.grad_norm + kClipEpsilon);
-    if (clip < 1) grad_scale *= clip;
+    if (config_.clip_grad > 0 && clip < 1) grad_scale *= clip;
   }
   if (config_.count_zeros) result.num_zeros = static_cast<int64_t>(measures.num_zeros);
   update(lr, grad_scale);
@@ -147,10 +150,14 @@ void Optimizer::update(double lr, double grad_scale) {
   for (State& state : states_) {
     const dist::OwnedPiece& piece = state.piece;
     step.weight_decay = piece.param->spec->weight_decay ? config_.settings.weight_decay : 0;
-    kernels::optimizer_update(kind_, {state.master, state.states, piece.grad, piece.value},
-                              kind_.constants(config_.settings, step));
+    step.lr = lr * state.by_width.lr;
+    spec::OptimizerSettings settings = config_.settings;
+    settings.adam_eps *= state.by_width.epsilon;
+    kernels::optimizer_update(*state.kind, {state.master, state.states, piece.grad, piece.value},
+                              state.kind->constants(settings, step));
   }
-  if (kind_.scales_by_norms) apply_directions(lr);
+  if (kind_.second_pass == spec::SecondPass::kScaleByNorms) move_by_norms(lr);
+  if (kind_.second_pass == spec::SecondPass::kOrthogonalize) move_by_matrices(lr);
 }
 
 double Optimizer::next_share(double lr) {
@@ -182,14 +189,31 @@ std::vector<double> Optimizer::norm_ratios() const {
   return ratios;
 }
 
-void Optimizer::apply_directions(double lr) {
-  const std::vector<double> ratios = norm_ratios();
+// By the direction in its gradient: plain gradient descent.
+void Optimizer::move(State& state, double lr, double weight_decay) {
   const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
-  for (State& state : states_) {
-    const double ratio = ratios[static_cast<size_t>(params_.index_of(*state.piece.param))];
-    kernels::optimizer_update(plain, {state.master, {}, state.piece.grad, state.piece.value},
-                              plain.constants(config_.settings, {.lr = lr * ratio}));
-  }
+  kernels::optimizer_update(plain, {state.master, {}, state.piece.grad, state.piece.value},
+                            plain.constants(config_.settings, {.lr = lr, .weight_decay = weight_decay}));
+}
+
+void Optimizer::move_by_norms(double lr) {
+  const std::vector<double> ratios = norm_ratios();
+  for (State& state : states_) move(state, lr * ratios[static_cast<size_t>(params_.index_of(*state.piece.param))], 0);
+}
+
+void Optimizer::make_directions() {
+  std::vector<const dist::OwnedPiece*> pieces;
+  for (const State& state : states_)
+    if (state.kind == &kind_) pieces.push_back(&state.piece);
+  directions_ = std::make_unique<MatrixDirections>(params_, pieces, grid_,
+                                                   reducer_ != nullptr && reducer_->is_sharded(), config_.settings);
+}
+
+void Optimizer::move_by_matrices(double lr) {
+  directions_->orthogonalize();
+  for (State& state : states_)
+    if (state.kind == &kind_)
+      move(state, lr, state.piece.param->spec->weight_decay ? config_.settings.weight_decay : 0);
 }
 
 double Optimizer::params_norm() const {
@@ -205,7 +229,7 @@ void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit)
       visit({state.piece.param, kind, values, state.piece.begin, state.piece.end});
     };
     if (!master_is_value_) show("master", state.master);
-    for (size_t at = 0; at < kind_.states.size(); ++at) show(kind_.states[at].name, state.states[at]);
+    for (size_t at = 0; at < state.states.size(); ++at) show(state.kind->states[at].name, state.states[at]);
   }
 }
 

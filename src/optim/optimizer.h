@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "dist/grid.h"
 #include "dist/reduce.h"
 #include "optim/loss_scale.h"
+#include "optim/matrix_directions.h"
 #include "spec/optimizer.h"
 #include "tensor/param_set.h"
 
@@ -28,7 +30,8 @@ namespace espalier::optim {
 
 struct OptimizerConfig {
   spec::OptimizerSettings settings;
-  double clip_grad = 1.0;  // 0: no clipping, and no norm is reported
+  double clip_grad = 1.0;  // 0: no clipping, and no norm is reported unless it is asked for
+  bool measure_norm = false;
   bool count_zeros = false;
   std::optional<LossScaleConfig> loss_scale;  // fp16 only
 };
@@ -36,7 +39,7 @@ struct OptimizerConfig {
 struct StepResult {
   std::optional<double> grad_norm;  // of the whole gradient, before clipping
   std::optional<int64_t> num_zeros;
-  bool skipped = false;  // overflow, or a norm that is not finite: nothing was updated
+  bool skipped = false;  // overflow, a norm that is not finite, or not allowed: nothing was updated
   double lr = 0;
 };
 
@@ -67,8 +70,9 @@ class Optimizer {
   at::Tensor value_to_save(size_t piece) const;
 
   // `grad_factor`: what the accumulated gradients still have to be multiplied by, apart from the loss scale
-  // (nominal / actual number of tokens). Called by all ranks.
-  StepResult step(double lr, double grad_factor);
+  // (nominal / actual number of tokens). `allows`: whether an update of that norm may be made, asked where nothing else
+  // is against it, alike on all ranks. Called by all ranks.
+  StepResult step(double lr, double grad_factor, const std::function<bool(double grad_norm)>& allows = {});
 
   // From the next step on.
   void set_weight_decay(double weight_decay) { config_.settings.weight_decay = weight_decay; }
@@ -96,21 +100,27 @@ class Optimizer {
  private:
   struct State {
     dist::OwnedPiece piece;
+    const spec::OptimizerKind* kind = nullptr;  // that updates it
+    spec::OptimizerKind::ByWidth by_width;
     at::Tensor master;
-    std::vector<at::Tensor> states;  // in the order of OptimizerKind::states
+    std::vector<at::Tensor> states;  // in the order of kind->states
     bool counts = false;             // in norms of the whole model
   };
   // Of the gradient as accumulated.
   struct Measures {
     double num_not_finite = 0, sum_of_squares = 0, num_zeros = 0;
   };
+  bool measures_norm() const { return config_.clip_grad > 0 || config_.measure_norm; }
   Measures measure() const;
   std::vector<double> sum_over_model(std::vector<double> values) const;
   void update(double lr, double grad_scale);
   void write_values();
   double next_share(double lr);
   std::vector<double> norm_ratios() const;
-  void apply_directions(double lr);
+  void make_directions();
+  void move_by_norms(double lr);
+  void move_by_matrices(double lr);
+  void move(State& state, double lr, double weight_decay);
 
   tensor::ParamSet& params_;
   OptimizerConfig config_;
@@ -119,6 +129,7 @@ class Optimizer {
   dist::GradReducer* reducer_;
   bool master_is_value_;
   std::vector<State> states_;
+  std::unique_ptr<MatrixDirections> directions_;  // Muon's
   std::optional<LossScale> loss_scale_;
   int64_t num_steps_ = 0;
   MeanState mean_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -23,6 +24,17 @@ struct Step {
   double lr;
   int64_t number;
 };
+// The rows of the matrix of 33 rows that belong together: two groups of 7 queries, 4 keys and 4 values, and what is
+// left; and the polynomials of the records of modded-nanogpt.
+const std::vector<std::vector<int64_t>> kMuonRows = {{0, 1, 2, 3, 4, 5, 6, 15, 16, 17, 18, 19, 20, 21},
+                                                     {7, 8, 9, 10, 22, 23, 24, 25},
+                                                     {11, 12, 13, 14, 26, 27, 28, 29},
+                                                     {30, 31, 32}};
+constexpr std::array<std::array<double, 3>, 5> kQuinticOfTheRecords = {{{4.0848, -6.8946, 2.9270},
+                                                                        {3.9505, -6.3029, 2.6377},
+                                                                        {3.7418, -5.5913, 2.3037},
+                                                                        {2.8769, -3.1427, 1.2046},
+                                                                        {2.8366, -3.0525, 1.2012}}};
 using Restatement = std::function<void(Reference&, const at::Tensor& grad, const Step&)>;
 
 struct OptimizerCase {
@@ -102,8 +114,50 @@ Restatement schedule_free(bool adam) {
   };
 }
 
+// torch.optim.Muon's step (its momentum and decay), for the matrices of rows that belong together, each apart; biases
+// by AdamW. The iteration is written in double from its polynomial of the singular values: U f(S) V^T.
+Restatement paper_muon(const spec::OptimizerSettings& settings) {
+  return [settings](Reference& one, const at::Tensor& grad, const Step& step) {
+    if (one.weight.dim() == 1) return torch_adamw(one, grad, step);
+    const double momentum = settings.muon_momentum;
+    one.kept[0] = momentum * one.kept[0] + (1 - momentum) * grad;
+    const at::Tensor direction =
+        settings.muon_nesterov ? momentum * one.kept[0] + (1 - momentum) * grad : one.kept[0].clone();
+    one.weight = one.weight * (1 - step.lr * one.weight_decay);
+    for (const auto& indices : kMuonRows) {
+      const at::Tensor rows = at::tensor(indices, at::kLong);
+      auto [u, s, v] = at::linalg_svd(direction.index_select(0, rows), /*full_matrices=*/false);
+      s = s / s.norm();
+      for (int64_t at = 0; at < settings.muon_num_ns_steps; ++at) {
+        const bool simple = settings.muon_coefficient_type == spec::MuonCoefficients::kSimple;
+        const auto& [a, b, c] = simple ? std::array{3.4445, -4.7750, 2.0315}
+                                       : kQuinticOfTheRecords[static_cast<size_t>(std::min<int64_t>(at, 4))];
+        s = a * s + b * s.pow(3) + c * s.pow(5);
+      }
+      const double high = static_cast<double>(indices.size()), wide = static_cast<double>(direction.size(1));
+      double scale = std::sqrt(std::max(high, wide));
+      if (settings.muon_scale_mode == spec::MuonScale::kShapeScaling) scale = std::max(1.0, std::sqrt(high / wide));
+      if (settings.muon_scale_mode == spec::MuonScale::kUnitRmsNorm) scale = std::sqrt(high / wide);
+      scale *= settings.muon_extra_scale_factor;
+      one.weight.index_add_(0, rows, at::mm(u * s, v) * (-step.lr * scale));
+    }
+  };
+}
+
 std::vector<OptimizerCase> cases() {
   using spec::OptimizerType;
+  const spec::OptimizerSettings muon = {.optimizer = OptimizerType::kMuon, .adam_beta2 = 0.95, .muon_momentum = 0.9};
+  const spec::OptimizerSettings moonlight = {.optimizer = OptimizerType::kMuon,
+                                             .adam_beta2 = 0.95,
+                                             .muon_momentum = 0.95,
+                                             .muon_nesterov = true,
+                                             .muon_extra_scale_factor = 0.2,
+                                             .muon_coefficient_type = spec::MuonCoefficients::kSimple};
+  const spec::OptimizerSettings jordan = {.optimizer = OptimizerType::kMuon,
+                                          .adam_beta2 = 0.95,
+                                          .muon_nesterov = true,
+                                          .muon_scale_mode = spec::MuonScale::kShapeScaling,
+                                          .muon_num_ns_steps = 7};
   return {
       {"adam", {.adam_beta2 = 0.95}, 2, torch_adamw},
       {"sgd", {.optimizer = OptimizerType::kSgd}, 1, torch_sgd(0.9)},
@@ -116,6 +170,9 @@ std::vector<OptimizerCase> cases() {
        3,
        schedule_free(true)},
       {"sgdschedulefree", {.optimizer = OptimizerType::kSgdScheduleFree}, 3, schedule_free(false)},
+      {"muon", muon, 2, paper_muon(muon)},
+      {"muon_of_moonlight", moonlight, 2, paper_muon(moonlight)},
+      {"muon_of_jordan", jordan, 2, paper_muon(jordan)},
   };
 }
 
@@ -129,7 +186,12 @@ std::vector<spec::ParamSpec> two_params() {
                            .init = {},
                            .weight_decay = decays};
   };
-  return {spec_of("weight", {33, 7}, true), spec_of("bias", {33}, false)};
+  std::vector<spec::ParamSpec> specs = {spec_of("weight", {33, 7}, true), spec_of("bias", {33}, false)};
+  specs[0].matrices = {{.first = 0, .count = 7, .stride = 15, .times = 2},
+                       {.first = 7, .count = 4, .stride = 15, .times = 2},
+                       {.first = 11, .count = 4, .stride = 15, .times = 2},
+                       {.first = 30, .count = 3, .stride = 3, .times = 1}};
+  return specs;
 }
 
 double distance(const at::Tensor& actual, const at::Tensor& expected) {
@@ -138,10 +200,13 @@ double distance(const at::Tensor& actual, const at::Tensor& expected) {
 
 class Updates : public testing::TestWithParam<OptimizerCase> {};
 
-TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
-  const OptimizerCase& one = GetParam();
+// Of a model that is `width` times as wide as that of the rate; `rate_of`: by what the rule multiplies it.
+void expect_restatement(const OptimizerCase& one, double width,
+                        const std::function<double(const spec::ParamSpec&)>& rate_of) {
   at::manual_seed(1);
-  tensor::ParamSet params(two_params(), {}, at::kFloat, true);
+  std::vector<spec::ParamSpec> specs = two_params();
+  for (spec::ParamSpec& spec : specs) spec.width = width;
+  tensor::ParamSet params(specs, {}, at::kFloat, true);
   OptimizerConfig config{.settings = one.settings, .clip_grad = 0};
   config.settings.weight_decay = 0.1;
   Optimizer optimizer(params, config);
@@ -159,7 +224,7 @@ TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
       tensor::Param& param = params.params()[at];
       const at::Tensor grad = at::randn(param.spec->shape);
       param.grad.copy_(grad);
-      one.step(references[at], (grad.to(at::kDouble) * 0.5).contiguous(), {lr, step});
+      one.step(references[at], (grad.to(at::kDouble) * 0.5).contiguous(), {lr * rate_of(*param.spec), step});
     }
     optimizer.step(lr, 0.5);
     optimizer.use_mean(true);
@@ -167,6 +232,39 @@ TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
       ASSERT_LE(distance(params.params()[at].value, references[at].weight), 1e-6) << "step " << step;
     optimizer.use_mean(false);
   }
+}
+
+TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
+  expect_restatement(GetParam(), 1, [](const spec::ParamSpec&) { return 1.0; });
+}
+
+// Yang et al. (2022), table 8, of a model that is four times as wide.
+TEST_P(Updates, OfWiderModelsHaveRatesByTheRulesOfMup) {
+  using Type = spec::OptimizerType;
+  const Type type = spec::optimizer_kind(GetParam().settings).type;
+  const bool descends = type == Type::kSgd || type == Type::kPlainSgd || type == Type::kSgdScheduleFree;
+  const bool has_none = type == Type::kMuon || type == Type::kLamb;
+  expect_restatement(GetParam(), 4, [&](const spec::ParamSpec& spec) {
+    const bool is_matrix = spec.shape.size() == 2;
+    if (has_none) return 1.0;
+    if (descends) return is_matrix ? 1.0 : 4.0;
+    return is_matrix ? 0.25 : 1.0;
+  });
+}
+
+// Adam's first step is by lr g / (|g| + epsilon), with a gradient of the size of epsilon.
+TEST(UpdatesOfWiderModels, HaveASmallerEpsilonInMatrices) {
+  std::vector<spec::ParamSpec> specs = two_params();
+  for (spec::ParamSpec& spec : specs) spec.width = 4;
+  tensor::ParamSet params(specs, {}, at::kFloat, true);
+  Optimizer optimizer(params, {.settings = {.adam_eps = 1e-3, .weight_decay = 0}, .clip_grad = 0});
+  for (tensor::Param& param : params.params()) {
+    optimizer.set_master(param, at::zeros(param.spec->shape));
+    param.grad.fill_(2e-3);
+  }
+  optimizer.step(0.1, 1);
+  EXPECT_NEAR(params.params()[0].value[0][0].item<double>(), -0.1 / 4 * 2e-3 / (2e-3 + 1e-3 / 4), 1e-7);
+  EXPECT_NEAR(params.params()[1].value[0].item<double>(), -0.1 * 2e-3 / (2e-3 + 1e-3), 1e-7);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Updates, testing::ValuesIn(cases()),

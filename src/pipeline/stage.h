@@ -15,10 +15,11 @@ namespace espalier::pipeline {
 
 // One kind of loss, as sum and count, never as a mean: means of means weigh short micro-batches too much.
 struct LossTerm {
-  std::string name;   // "lm loss"
-  at::Tensor sum;     // scalar fp32, carries the graph during training
-  at::Tensor count;   // scalar fp32: sum of the loss mask (number of predicted tokens)
-  double weight = 1;  // in the sum that is differentiated
+  std::string name;             // "lm loss"
+  at::Tensor sum;               // scalar fp32, carries the graph during training
+  at::Tensor count;             // scalar fp32: sum of the loss mask (number of predicted tokens)
+  double weight = 1;            // in the sum that is differentiated
+  std::string targets_of = {};  // the term whose targets (tensor::Batch) it is a mean over; empty: its own
   // Per row of the micro-batch, without graph: [b] fp32 each. Losses by data set come from these.
   // All of these are of whole sequences: the same on every context and tensor rank.
   at::Tensor row_sums, row_counts;

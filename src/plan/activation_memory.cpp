@@ -24,6 +24,7 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
   sizes.context_parallel = run.grid.context > 1;
   sizes.dropout = model.has_dropout;
   sizes.products = products;
+  sizes.z_loss = run.z_loss;
   sizes.kept_input_share = run.divides_kept_inputs ? 1 / tp : 1;
   return sizes;
 }

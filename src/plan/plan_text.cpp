@@ -157,7 +157,8 @@ std::string message_table(const RunPlan& plan) {
 std::string bytes_text(const RunPlan& plan) {
   const Precision precision = plan.run.precision;
   const int64_t sharers = plan.run.grid.data * plan.run.grid.context;
-  const ParameterBytes each = parameter_bytes(precision, plan.run.zero_stage, sharers, *plan.run.optimizer);
+  const ParameterBytes each = parameter_bytes(precision, plan.run.zero_stage, sharers, *plan.run.optimizer,
+                                              share_of_matrices(plan.run.model.params));
   std::string text =
       concat("bytes        ", format_shortest(each.total()), " a parameter: weights ", format_shortest(each.weights),
              ", gradients ", format_shortest(each.gradients), ", optimizer ", format_shortest(each.optimizer));

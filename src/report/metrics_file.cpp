@@ -49,6 +49,7 @@ void MetricsFile::step(const StepReport& report) {
   json["global_batch_size"] = report.global_batch_size;
   set_if(json, "loss_scale", report.loss_scale);
   json["skipped"] = report.skipped;
+  if (!report.objection.empty()) json["skipped_because"] = report.objection;
   json["nan"] = report.nan;
   json["step_seconds"] = report.step_seconds;
   json["tokens_per_second"] = tokens / report.step_seconds;

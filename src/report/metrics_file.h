@@ -23,7 +23,7 @@ class MetricsFile {
   explicit MetricsFile(const std::filesystem::path& run_folder);
   void step(const StepReport& report);
   // {"step": N, "valid": {name: {"lm_loss": x, "ppl": y}}}, ppl of the first loss, "bits_per_byte" where it is known;
-  // `kind` is "valid" or "test". Of the evaluations at the end of training also "end": true.
+  // `kind` is "valid", "test" or "epoch". Of the evaluations at the end of training also "end": true.
   struct SetLosses {
     std::string name;
     std::vector<NamedLoss> losses;

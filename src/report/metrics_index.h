@@ -58,7 +58,6 @@ class MetricsIndex {
 
   // Of the line that is being read.
   size_t expected_column_ = 0;  // lines mostly have the same keys in the same order
-  bool has_numbers_ = false;
   std::vector<std::pair<size_t, float>> found_;
   std::vector<Evaluation> found_evaluations_;
 };

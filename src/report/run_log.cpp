@@ -91,6 +91,10 @@ void RunLog::tasks(int64_t step, const std::vector<TaskFigure>& figures) {
   if (metrics_) metrics_->tasks(step, figures);
 }
 
+void RunLog::epoch(int64_t step, const std::vector<MetricsFile::SetLosses>& sets) {
+  if (metrics_) metrics_->evaluation(step, "epoch", sets);
+}
+
 void RunLog::event(const std::string& name, int64_t step, const std::string& detail) {
   if (writes_ && !folder_.empty()) record_event(folder_, name, step, detail);
 }

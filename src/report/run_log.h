@@ -34,6 +34,8 @@ class RunLog {
                   const TensorBoardLog::Position& at);
   // Of the checkpoint of that step, which may lie behind the present one.
   void tasks(int64_t step, const std::vector<TaskFigure>& figures);
+  // Metrics of whole held-out files after an epoch, to metrics.jsonl as "epoch".
+  void epoch(int64_t step, const std::vector<MetricsFile::SetLosses>& sets);
   void event(const std::string& name, int64_t step, const std::string& detail);
 
  private:

@@ -86,7 +86,8 @@ double seconds_now() {
 void find_status(Run& run) {
   constexpr double kMomentSeconds = 120;  // a run on another machine, whose lock does not show here
   const auto last = std::find_if(run.events.rbegin(), run.events.rend(), [](const RunEvent& event) {
-    return event.event == "start" || event.event == "stop" || event.event == "end" || event.event == "error";
+    return event.event == "start" || event.event == "stop" || event.event == "end" || event.event == "error" ||
+           event.event == "failure";
   });
   const bool is_locked = is_locked_here(run.folder / ".lock");
   if (last == run.events.rend()) {
@@ -105,7 +106,7 @@ void find_status(Run& run) {
     run.status = RunStatus::kFinished;
   } else if (last->event == "stop") {
     run.status = RunStatus::kStopped;
-  } else if (last->event == "error") {
+  } else if (last->event == "error" || last->event == "failure") {
     run.status = RunStatus::kFailed;
   } else {
     const bool changes =

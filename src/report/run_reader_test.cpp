@@ -44,6 +44,8 @@ TEST_F(RunFolder, StatusFollowsFromTheLastEventAndTheLock) {
             RunStatus::kFailed);
   EXPECT_EQ(status(start + "{\"time\": 2, \"event\": \"alert\", \"step\": 7, \"detail\": \"spike\"}\n"),
             RunStatus::kDied);
+  EXPECT_EQ(status(start + "{\"time\": 2, \"event\": \"failure\", \"step\": -1, \"detail\": \"rank 1 failed\"}\n"),
+            RunStatus::kFailed);
   EXPECT_EQ(status(""), RunStatus::kEmpty);
   EXPECT_EQ(status(start + "{\"time\": 2, \"event\": \"en"), RunStatus::kDied) << "a line that was cut off";
   const int lock = ::open((run_ / ".lock").c_str(), O_RDWR | O_CLOEXEC);

@@ -39,6 +39,7 @@ struct StepReport {
   std::optional<double> grad_norm, params_norm;
   std::optional<int64_t> num_zeros;
   bool skipped = false, nan = false;
+  std::string objection;      // why it was skipped, where statistics did it (--skip-step-sigma)
   uint64_t sample_hash = 0;   // of sample numbers and ids
   double model_flops = 0;     // of all ranks: 3x2 per multiply-add, causal attention once
   double hardware_flops = 0;  // of all ranks, as BLOOM's log counts them

@@ -11,7 +11,7 @@ namespace {
 class Http : public testing::Test {
  protected:
   // Keeps what is asked at /wait.
-  void take(HttpRequest request, std::shared_ptr<Answer> answer) {
+  void take(const HttpRequest& request, std::shared_ptr<Answer> answer) {
     const std::lock_guard lock(mutex_);
     if (request.path == "/wait") {
       answer->on_gone([this] { ++num_gone_; });
@@ -49,7 +49,7 @@ class Http : public testing::Test {
        .read_limit = std::chrono::milliseconds(300),
        .idle_limit = std::chrono::milliseconds(3000),
        .write_limit = std::chrono::milliseconds(3000)},
-      [this](HttpRequest request, std::shared_ptr<Answer> answer) { take(std::move(request), std::move(answer)); },
+      [this](const HttpRequest& request, std::shared_ptr<Answer> answer) { take(request, std::move(answer)); },
       [](int status, const std::string& message) {
         return HttpReply{.status = status, .type = "text/plain", .body = message};
       }};
@@ -153,7 +153,7 @@ TEST_F(Http, AnAnswerMayOutliveTheServer) {
   std::shared_ptr<Answer> kept;
   {
     HttpServer server(
-        {}, [&](HttpRequest, std::shared_ptr<Answer> answer) { kept = std::move(answer); },
+        {}, [&](const HttpRequest&, std::shared_ptr<Answer> answer) { kept = std::move(answer); },
         [](int, const std::string&) { return HttpReply{}; });
     PlainClient client(server.port());
     client.send("GET / HTTP/1.1\r\n\r\n");

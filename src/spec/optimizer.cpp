@@ -26,7 +26,8 @@ OptimizerKind kind_of() {
                      .spellings = {std::begin(Optimizer::kSpellings), std::end(Optimizer::kSpellings)},
                      .is_variant = Optimizer::kIsVariant,
                      .averages = Optimizer::kAverages,
-                     .scales_by_norms = Optimizer::kScalesByNorms,
+                     .second_pass = Optimizer::kSecondPass,
+                     .width_rule = Optimizer::kWidthRule,
                      .options = {std::begin(Optimizer::kOptions), std::end(Optimizer::kOptions)},
                      .states = {},
                      .constants = constants_of<Optimizer>};
@@ -46,7 +47,25 @@ bool OptimizerKind::reads(const std::string& option) const {
 }
 
 bool OptimizerKind::has_state(const std::string& name) const {
-  return std::any_of(states.begin(), states.end(), [&](const StateTensor& state) { return name == state.name; });
+  const std::vector<StateTensor> all = all_states();
+  return std::any_of(all.begin(), all.end(), [&](const StateTensor& state) { return name == state.name; });
+}
+
+const OptimizerKind& OptimizerKind::of(const ParamSpec& param) const {
+  return leaves_others_to_adamw() && param.matrices.empty() ? adamw() : *this;
+}
+
+OptimizerKind::ByWidth OptimizerKind::by_width(const ParamSpec& param) const {
+  const bool is_matrix = !param.matrices.empty();
+  if (is_matrix && width_rule == WidthRule::kMatricesLess) return {1 / param.width, 1 / param.width};
+  if (!is_matrix && width_rule == WidthRule::kVectorsMore) return {param.width, 1};
+  return {};
+}
+
+std::vector<StateTensor> OptimizerKind::all_states() const {
+  std::vector<StateTensor> all = states;
+  if (leaves_others_to_adamw()) all.insert(all.end(), adamw().states.begin(), adamw().states.end());
+  return all;
 }
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
@@ -63,8 +82,9 @@ const OptimizerKind& optimizer_kind(const OptimizerSettings& settings) {
   return optimizer_kind(is_plain ? OptimizerType::kPlainSgd : settings.optimizer);
 }
 
-double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights) {
-  return kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights && !kind.averages ? 0 : 1));
+double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights, double matrices) {
+  const double own = kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights && !kind.averages ? 0 : 1));
+  return kind.leaves_others_to_adamw() ? matrices * own + (1 - matrices) * optimizer_bytes(adamw(), fp32_weights) : own;
 }
 
 }  // namespace espalier::spec

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spec/optimizer_element.h"
+#include "spec/param_spec.h"
 
 namespace espalier::spec {
 
@@ -15,15 +16,26 @@ struct OptimizerKind {
   bool is_variant = false;             // of the type with the same spellings, chosen by another setting
   // The master is a mean that is evaluated and exported; gradients are taken at other weights. It is kept in fp32 too.
   bool averages = false;
-  // The update leaves a direction in the gradient, which is scaled by the norm of the whole parameter (LAMB).
-  bool scales_by_norms = false;
+  SecondPass second_pass = SecondPass::kNone;
+  WidthRule width_rule = WidthRule::kMatricesLess;
   std::vector<const char*> options;  // that only some optimizers read, and this one does
   std::vector<StateTensor> states;
   OptimizerConstants (*constants)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 
   std::string name() const { return spellings.front(); }
   bool reads(const std::string& option) const;
-  bool has_state(const std::string& name) const;
+  bool has_state(const std::string& name) const;  // for any parameter
+  // Muon: it updates the matrices of layers (ParamSpec::matrices) only, and AdamW the other parameters.
+  bool leaves_others_to_adamw() const { return second_pass == SecondPass::kOrthogonalize; }
+  // What it updates of `param`: itself, or AdamW.
+  const OptimizerKind& of(const ParamSpec& param) const;
+  // What multiplies its learning rate and epsilon for a parameter that it updates (muP); 1 at the base width.
+  struct ByWidth {
+    double lr = 1, epsilon = 1;
+  };
+  ByWidth by_width(const ParamSpec& param) const;
+  // All tensors that it keeps for one parameter or another.
+  std::vector<StateTensor> all_states() const;
 };
 
 // In the order of OptimizerType.
@@ -33,7 +45,7 @@ const OptimizerKind& optimizer_kind(OptimizerType type);
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings);
 
 // Bytes that an optimizer keeps for a parameter's element: its state and the fp32 master, unless that is the
-// fp32 weights themselves.
-double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights);
+// fp32 weights themselves. The mean where `matrices` is the share of the elements that are in matrices of layers.
+double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights, double matrices = 1);
 
 }  // namespace espalier::spec

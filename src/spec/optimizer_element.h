@@ -11,8 +11,18 @@
 namespace espalier::spec {
 
 // In the order of spec/optimizers/list.h.
-enum class OptimizerType : int { kAdam, kSgd, kPlainSgd, kLion, kLamb, kAdopt, kAdamScheduleFree, kSgdScheduleFree };
-inline constexpr int kNumOptimizers = 8;
+enum class OptimizerType : int {
+  kAdam,
+  kSgd,
+  kPlainSgd,
+  kLion,
+  kLamb,
+  kAdopt,
+  kAdamScheduleFree,
+  kSgdScheduleFree,
+  kMuon
+};
+inline constexpr int kNumOptimizers = 9;
 
 // A tensor that an optimizer keeps for each parameter, with an element for each of its; fp32.
 struct StateTensor {
@@ -46,9 +56,28 @@ struct OptimizerElement {
   V value;  // that the forward pass uses, where it is not the master
 };
 
+// What an update that needs whole parameters does after the pass over elements, which then leaves a direction in the
+// gradient, and master and value as they are.
+enum class SecondPass {
+  kNone,
+  kScaleByNorms,   // moves by the direction, scaled by the norms of the parameter and of the direction
+  kOrthogonalize,  // moves by the direction's nearest orthogonal matrix
+};
+
+// How updates change with the width of a model (muP; Yang et al. 2022, table 8), so that a learning rate that is good
+// for a base model is good for one `width` times as wide.
+enum class WidthRule {
+  kMatricesLess,  // of normalized updates: matrices of layers have lr / width and epsilon / width
+  kVectorsMore,   // of gradient descent: everything else has lr * width
+  kNone,          // the update has the right size already
+  kUnknown,
+};
+
 // What most optimizers are.
 struct OptimizerTraits {
-  static constexpr bool kIsVariant = false, kAverages = false, kScalesByNorms = false;
+  static constexpr bool kIsVariant = false, kAverages = false;
+  static constexpr WidthRule kWidthRule = WidthRule::kMatricesLess;
+  static constexpr SecondPass kSecondPass = SecondPass::kNone;
 };
 
 }  // namespace espalier::spec

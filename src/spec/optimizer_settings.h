@@ -1,17 +1,34 @@
 // What a run says of its optimizer. Fields are named as their options.
 #pragma once
 
+#include <cstdint>
+
 namespace espalier::spec {
 
 enum class OptimizerType : int;  // spec/optimizer_element.h; 0 is AdamW
 struct OptimizerKind;            // spec/optimizer.h
 const OptimizerKind& adamw();
 
+// Muon's: by what the orthogonal direction of a matrix of `rows` x `columns` is multiplied, as Megatron-LM names it.
+enum class MuonScale {
+  kSpectral,      // sqrt(max(rows, columns)): elements of root mean square 1
+  kShapeScaling,  // sqrt(max(1, rows / columns)): Jordan's
+  kUnitRmsNorm,   // sqrt(rows / columns)
+};
+// The polynomials of its iteration.
+enum class MuonCoefficients { kSimple, kQuintic };
+
 struct OptimizerSettings {
   OptimizerType optimizer{};
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
   double sgd_momentum = 0.9;
   double lion_beta1 = 0.95, lion_beta2 = 0.98;
+  double muon_momentum = 0.95;
+  bool muon_nesterov = false;
+  MuonScale muon_scale_mode = MuonScale::kSpectral;
+  double muon_extra_scale_factor = 1;
+  MuonCoefficients muon_coefficient_type = MuonCoefficients::kQuintic;
+  int64_t muon_num_ns_steps = 5;
   double weight_decay = 0.01;
 };
 

@@ -43,6 +43,13 @@ struct Init {
 // Glorot and Bengio (2010): uniform within sqrt(6 / (rows + columns)) of 0, for a matrix of that shape.
 Init xavier_uniform(const std::vector<int64_t>& shape);
 
+// Rows of a stored matrix that together are one matrix of the model: `count` rows from `first` on, and again `stride`
+// rows further, `times` in all. The queries of a fused projection, say, whose groups follow one another.
+struct MatrixRows {
+  int64_t first = 0, count = 0, stride = 0, times = 1;
+  int64_t num_rows() const { return count * times; }
+};
+
 struct ParamSpec {
   std::string name;            // global: "layers.7.self_attention.query_key_value.weight"
   std::vector<int64_t> shape;  // global
@@ -52,6 +59,11 @@ struct ParamSpec {
   int64_t depth = 0;
   Init init;
   bool weight_decay = false;
+  // Of a weight of a layer: the matrices that it holds, each of all its columns. They share no row and leave none out.
+  // Empty for everything else: embeddings, output layers, biases, norms.
+  std::vector<MatrixRows> matrices;
+  // muP: how many times as wide the model is as the one that its learning rate was chosen for.
+  double width = 1;
   // Replicated over the tensor ranks, of which each uses it for heads of its own (norms of heads): its gradients are
   // summed over them whether or not the sequence is split as well.
   bool use_is_split = false;

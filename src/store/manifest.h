@@ -79,8 +79,9 @@ struct TrainingState {
   int64_t optimizer_steps = 0;  // steps that changed the weights: Adam's bias correction
   // Of optimizers that average (schedule-free ones): the largest learning rate so far, and the sum of its squares.
   double mean_largest_lr = 0, mean_weight = 0;
-  int64_t skipped_steps = 0;  // of the whole run, by overflow
+  int64_t skipped_steps = 0;  // of the whole run, by overflow or statistics
   int64_t nan_steps = 0;
+  std::string step_statistics;  // of --skip-step-sigma: train::StepStatistics::state()
   // Loss scaler of fp16; scale 1 elsewhere.
   double loss_scale = 1;
   int64_t loss_scale_growth_tracker = 0;
@@ -109,6 +110,7 @@ struct TrainingState {
     visit("mean_weight", self.mean_weight);
     visit("skipped_steps", self.skipped_steps);
     visit("nan_steps", self.nan_steps);
+    visit("step_statistics", self.step_statistics);
     visit("loss_scale", self.loss_scale);
     visit("loss_scale_growth_tracker", self.loss_scale_growth_tracker);
     visit("loss_scale_hysteresis_tracker", self.loss_scale_hysteresis_tracker);

@@ -52,6 +52,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   std::vector<report::MetricsFile::SetLosses> sets;
   job_.optimizer().use_mean(true);
   for (const Loader& loader : loaders) {
+    if (!loader.source().has_labels()) continue;
     const std::string& name = loader.source().name();
     sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader, job_.bytes_of_ids()}, what,
                                    "evaluate " + name)});
@@ -60,6 +61,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
                                     job_.config().training.micro_batch_size * job_.grid().shape.data;
   }
   job_.optimizer().use_mean(false);
+  if (sets.empty()) return;
   const RunPosition& at = job_.trainer().position();
   log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets,
                   {at.step, at.consumed_samples, at.consumed_tokens});

@@ -1,4 +1,5 @@
-// A run whose weights are not numbers any more ends, and does not leave a checkpoint that looks like a good one.
+// A run whose weights are not numbers any more ends, and does not leave a checkpoint that looks like a good one. Nor is
+// one made of a step without a finite loss and norm.
 #pragma once
 
 #include <optional>
@@ -24,16 +25,26 @@ class FiniteCheck : public Observer {
   void after_step(const report::StepReport& report) override;
   // UserError (kNotFinite) when weights or moments hold NaN or infinity.
   void before_save() override;
-  // UserError (kNotFinite) when the last step that was trained had no finite loss.
-  void at_end() override;
+  // Whether the last step that was trained had finite losses and a finite norm: else its state is not one to save.
+  bool is_sound() const { return num_in_a_row_ == 0; }
+  // The run is about to end with this state: UserError (kNotFinite) where it is not sound.
+  void before_end();
 
  private:
   void check();
+  std::string advice() const;
+  // Of a step with a finite loss and a norm that is not; collective.
+  std::string where_gradients_begin();
 
   Job& job_;
   report::RunLog& log_;
-  int64_t num_in_a_row_ = 0;  // steps without a finite loss
-  std::optional<int64_t> first_bad_step_;
+  int64_t num_in_a_row_ = 0;  // steps without a finite loss or norm
+  // The first of them: its number, and what was wrong with it.
+  struct Bad {
+    int64_t step = 0;
+    std::string what;
+  };
+  std::optional<Bad> first_bad_;
 };
 
 // The first of the tensors of this rank that is not finite, by name; empty if all are.

@@ -79,7 +79,7 @@ std::set<std::string> stored_states(const store::Manifest& manifest) {
 void check_optimizer_state(const store::Manifest& manifest, const config::RunConfig& config, Problems& problems) {
   const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
   std::set<std::string> wanted;
-  for (const spec::StateTensor& state : kind.states) wanted.insert(state.name);
+  for (const spec::StateTensor& state : kind.all_states()) wanted.insert(state.name);
   const std::set<std::string> stored = stored_states(manifest);
   if (stored == wanted) return;
   const std::string where =
@@ -162,11 +162,11 @@ std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
 
 void Job::find_checkpoint(const OptionTable& table) {
   const config::CheckpointConfig& from = config_.checkpoint;
-  if (from.load.empty()) return;
+  if (from.load.empty()) return find_pretrained();
   const auto entry = agree_on_checkpoint();
   if (!entry) {
     log_info("no checkpoint in ", from.load, " yet: a new run starts");
-    return;
+    return find_pretrained();
   }
   log_info(" loading checkpoint from ", from.load, " at iteration ", entry->step);
   loaded_ = entry;
@@ -272,7 +272,8 @@ void Job::build_model() {
       std::make_unique<tensor::ParamSet>(plan::stage_params(model_.params, partition, stage), grid_.tensor_shard(),
                                          compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
-  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers()};
+  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers(),
+                                 config_.training.z_loss};
   const models::StageOptions options{.recompute = run.recompute,
                                      .seed = static_cast<uint64_t>(config_.training.seed),
                                      .divide_kept_inputs = run.divides_kept_inputs};
@@ -309,11 +310,11 @@ const at::Tensor& Job::bytes_of_ids() {
 }
 
 void Job::load_or_initialize() {
-  if (!checkpoint_) {
+  if (!checkpoint_ || is_pretrained_)
     params_->initialize(static_cast<uint64_t>(config_.training.seed),
                         [&](tensor::Param& param, const at::Tensor& fp32) { optimizer_->set_master(param, fp32); });
-    return;
-  }
+  if (is_pretrained_) return load_pretrained();
+  if (!checkpoint_) return;
   const store::TrainingState& saved = checkpoint_->state();
   const bool finetune = begins_anew(config_);
   const bool weights_only = finetune || config_.checkpoint.no_load_optim;
@@ -381,7 +382,9 @@ void Job::prepare_save_folder() {
              " moved to metrics.superseded.jsonl");
 }
 
-JobState Job::state() { return {grid_, model_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position()}; }
+JobState Job::state() {
+  return {grid_, model_, *params_, *reducer_, *optimizer_, *lr_, trainer_->position(), trainer_->statistics()};
+}
 
 void Job::save() {
   const int64_t step = trainer_->position().step;

@@ -37,6 +37,7 @@ class Job {
   tensor::ParamSet& params() { return *params_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   JobState state();
+  const std::vector<std::unique_ptr<pipeline::Stage>>& parts() const { return parts_; }
   const models::DataSets& data_sets() const { return data_; }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
@@ -62,6 +63,10 @@ class Job {
  private:
   std::optional<store::StepEntry> agree_on_checkpoint() const;
   void find_checkpoint(const OptionTable& table);
+  // What a run begins with whose model is another one, as far as they have parameters in common (pretrained.cpp).
+  void find_pretrained();
+  void check_pretrained() const;
+  void load_pretrained();
   void check_options(const OptionTable& table, const store::Manifest& manifest);
   void open_data();
   void check_data();
@@ -80,6 +85,7 @@ class Job {
   std::optional<HeldFolder> held_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
+  bool is_pretrained_ = false;                        // it is that of another model
   models::DataSets data_;
   int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
   std::string sample_order_;                  // fingerprint of the training set's order

@@ -144,6 +144,7 @@ store::TrainingState run_numbers(const JobState& job) {
   state.consumed_valid_samples = job.position.consumed_valid_samples;
   state.skipped_steps = job.position.skipped_steps;
   state.nan_steps = job.position.nan_steps;
+  state.step_statistics = job.statistics.state();
   const plan::LrState lr = job.lr.state();
   state.scheduler_samples = lr.num_samples;
   state.scheduler_tokens = lr.num_tokens;
@@ -187,6 +188,7 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
   for (tensor::Param& param : job.params.params()) {
     const std::string master = param.spec->name + ".master";
     const std::string& name = checkpoint.has(master) ? master : param.spec->name;
+    if (what == Restore::kWeightsThere && !checkpoint.has(name)) continue;
     const at::Tensor fp32 = checkpoint.read(name, spec::local_extents(*param.spec, job.params.shard()))
                                 .to(at::kFloat)
                                 .view(spec::local_shape(*param.spec, job.params.shard()));
@@ -209,6 +211,7 @@ void restore_numbers(const store::TrainingState& state, const JobState& job) {
   job.position.consumed_valid_samples = state.consumed_valid_samples;
   job.position.skipped_steps = state.skipped_steps;
   job.position.nan_steps = state.nan_steps;
+  job.statistics.restore(state.step_statistics);
   job.lr.restore(lr_state(state));
   job.optimizer.set_num_steps(state.optimizer_steps);
   job.optimizer.set_mean_state({.largest_lr = state.mean_largest_lr, .weight = state.mean_weight});

@@ -21,6 +21,7 @@ struct JobState {
   optim::Optimizer& optimizer;
   plan::LrSchedule& lr;
   RunPosition& position;
+  StepStatistics& statistics;
 };
 
 // Of the kernels and of libtorch, with the variables that lower it: "amx; libtorch AVX512".
@@ -37,7 +38,8 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 // Weights only (--finetune, --no-load-optim), or everything; kAllOfOtherType where the checkpoint was saved in another
 // compute type. But for kAll the weights are rounded from the master weights stored, or, without them, from the weights
 // themselves.
-enum class Restore { kWeights, kAll, kAllOfOtherType };
+// kWeightsThere: weights that the checkpoint has; the others keep what they hold.
+enum class Restore { kWeights, kWeightsThere, kAll, kAllOfOtherType };
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
 // Where the schedule was.
 plan::LrState lr_state(const store::TrainingState& state);

@@ -58,6 +58,7 @@ uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist
       hasher.update(batch.ids.data_ptr<int64_t>() + row * s, static_cast<size_t>(s) * sizeof(int64_t));
       hasher.update(batch.labels.data_ptr<int64_t>() + (row + 1) * num_labels - 1, sizeof(int64_t));
       for (const auto& [name, tensor] : batch.extra) {
+        if (tensor.size(0) != b) continue;  // of samples that are several rows: their labels are hashed above
         const size_t bytes = tensor.nbytes() / static_cast<size_t>(b);
         hasher.update(static_cast<const char*>(tensor.const_data_ptr()) + static_cast<size_t>(row) * bytes, bytes);
       }

@@ -18,6 +18,7 @@ optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
   const config::OptimizerConfig& from = config.optimizer;
   optim::OptimizerConfig to{.settings = from,
                             .clip_grad = from.clip_grad,
+                            .measure_norm = config.training.skip_step_sigma > 0,
                             .count_zeros = config.logging.log_num_zeros_in_grad,
                             .loss_scale = {}};
   if (config.training.precision == plan::Precision::kFp16) {

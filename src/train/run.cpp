@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -16,11 +18,14 @@
 #include "report/run_log.h"
 #include "train/evaluations.h"
 #include "train/finite_check.h"
+#include "train/hf_folders.h"
 #include "train/job.h"
 #include "train/replica_check.h"
 #include "train/saving.h"
 #include "train/step_trace.h"
+#include "train/stragglers.h"
 #include "train/task_evaluations.h"
+#include "train/task_metrics.h"
 
 namespace espalier::train {
 namespace {
@@ -31,10 +36,17 @@ class Reporting : public Observer {
   explicit Reporting(report::RunLog& log) : log_(log) {}
   void after_step(const report::StepReport& report) override {
     log_.step(report);
-    if (report.skipped || report.nan)
+    if (!report.objection.empty()) {
+      const std::string what = concat("update of step ", report.step, " not made: ", report.objection, "; samples ",
+                                      report.consumed_samples - report.global_batch_size, " to ",
+                                      report.consumed_samples - 1, " of the run");
+      log_info(what);
+      log_.event("skip", report.step, what);
+    } else if (report.skipped || report.nan) {
       log_.event(
           "alert", report.step,
           concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+    }
   }
 
  private:
@@ -43,9 +55,11 @@ class Reporting : public Observer {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kBetweenQuestions = std::chrono::milliseconds(200);  // of ranks that pause
+
 class Loop {
  public:
-  Loop(Job& job, const OptionTable& table, Clock::time_point start)
+  Loop(Job& job, const OptionTable& table, Clock::time_point start, std::unique_ptr<Observer> first)
       : start_(start),
         job_(job),
         grid_(job.grid()),
@@ -53,12 +67,18 @@ class Loop {
         log_(config_.logging, config_.checkpoint.save, table, grid_.shape.num_ranks(), job.trainer().position().step,
              grid_.rank == 0),
         tracing_(config_, grid_),
+        stragglers_(grid_, log_),
         reporting_(log_),
         finite_(job_, log_),
         replicas_(job_, log_),
         saving_(job_, log_),
         evaluations_(job_, log_),
-        tasks_(job_, log_) {}
+        tasks_(job_, log_),
+        hf_folders_(job_, log_),
+        task_metrics_(job_, log_),
+        first_(std::move(first)) {
+    if (first_) observers_.insert(observers_.begin(), first_.get());
+  }
 
   void run();
   // What is still to be done when the run ends by this error.
@@ -74,6 +94,10 @@ class Loop {
   std::optional<std::string> own_reason_to_stop() const;
   std::optional<std::string> reason_to_stop(std::optional<std::string> own);
   bool restored_folder();
+  // Saves and pauses, as espalier ctl asks of the first rank. What has come meanwhile to stop the run.
+  std::optional<std::string> heed_wishes();
+  std::optional<std::string> pause();
+  void save_as_wished();
   void stop(const std::string& reason);
   void save();
   report::TensorBoardLog::Position position() const;
@@ -85,15 +109,24 @@ class Loop {
   const config::RunConfig& config_;
   report::RunLog log_;
   Tracing tracing_;
+  Stragglers stragglers_;
   Reporting reporting_;
   FiniteCheck finite_;
   ReplicaCheck replicas_;
   Saving saving_;
   Evaluations evaluations_;
   TaskEvaluations tasks_;
+  HfFolders hf_folders_;
+  TaskMetrics task_metrics_;
+  const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  const std::vector<Observer*> observers_ = {&tracing_, &reporting_,   &finite_, &replicas_,
-                                             &saving_,  &evaluations_, &tasks_};
+  std::vector<Observer*> observers_ = {&tracing_, &stragglers_,  &reporting_, &finite_,     &replicas_,
+                                       &saving_,  &evaluations_, &tasks_,     &hf_folders_, &task_metrics_};
+  struct Wished {  // of any rank, at the last question for reasons to stop
+    bool save = false, pause = false;
+  };
+  Wished wished_;
+  uint32_t num_saves_heeded_ = 0;
   bool was_over_ = false;  // nothing was left to train when this run began
 };
 
@@ -114,7 +147,8 @@ void Loop::run() {
   const int64_t step = position().step;
   if (config_.data.eval_only) {
     log_.event("start", step, "to evaluate");
-    return evaluations_.alone();
+    if (!task_metrics_.alone()) evaluations_.alone();
+    return;
   }
   was_over_ = step >= config_.training.num_steps;
   if (was_over_)
@@ -139,12 +173,14 @@ void Loop::end_by(const std::exception& error) {
 
 void Loop::train() {
   if (const auto signal = reason_to_stop(signals_.received())) return stop(*signal);  // it came while the run was built
+  if (const auto reason = heed_wishes()) return stop(*reason);
   while (position().step < config_.training.num_steps) {
     if (skip_steps()) continue;
     train_step();
     const int64_t step = position().step;
     if (saving_.due(step)) save();
     if (const auto reason = reason_to_stop(own_reason_to_stop())) return stop(*reason);
+    if (const auto reason = heed_wishes()) return stop(*reason);
   }
   end();
 }
@@ -166,6 +202,7 @@ void Loop::end() {
   log_info(report::datetime_line("after training is done"));
   set_awaited("the last checkpoint, and the evaluations at the end");
   reason_to_stop({});  // hears of a folder that was removed
+  finite_.before_end();
   save();
   evaluations_.after_training();
   saving_.save_at_end();
@@ -193,12 +230,45 @@ bool Loop::skip_steps() {
 
 std::optional<std::string> Loop::reason_to_stop(std::optional<std::string> own) {
   if (position().step >= config_.training.num_steps) own.reset();  // it ends anyway
-  const std::vector<bool> any = grid_.world.any({own.has_value(), restored_folder()});
+  const Wishes here = wishes();
+  const std::vector<bool> any =
+      grid_.world.any({own.has_value(), restored_folder(), here.num_saves != num_saves_heeded_, here.pause});
   if (any[1]) saving_.forget_saved();
+  wished_ = {.save = any[2], .pause = any[3]};
+  num_saves_heeded_ = here.num_saves;
   if (!any[0] || grid_.world.size() == 1) return own;
   for (const std::string& reason : grid_.world.gather_texts(own.value_or("")))
     if (!reason.empty()) return reason;
   return std::nullopt;
+}
+
+void Loop::save_as_wished() {
+  log_.event("save", position().step, "as espalier ctl asked");
+  save();
+}
+
+std::optional<std::string> Loop::heed_wishes() {
+  if (const auto level = wishes().log_level) set_log_level(*level);
+  if (wished_.save) save_as_wished();
+  return wished_.pause ? pause() : std::nullopt;
+}
+
+// The ranks ask one another again and again, so that no exchange waits for longer than that.
+std::optional<std::string> Loop::pause() {
+  log_.flush();
+  log_info("paused after step ", position().step, ", as espalier ctl asked, until espalier ctl resume");
+  log_.event("pause", position().step, "");
+  set_awaited("the run is paused; the checkpoint");
+  const WaitsFor waits(Waiting::kOthers, "pause", "the run");
+  std::optional<std::string> reason;
+  while (wished_.pause && !reason) {
+    std::this_thread::sleep_for(kBetweenQuestions);
+    reason = reason_to_stop(own_reason_to_stop());
+    if (wished_.save && !reason) save_as_wished();
+  }
+  if (!reason) log_info("goes on with step ", position().step + 1);
+  log_.event("resume", position().step, reason.value_or(""));
+  return reason;
 }
 
 // Whether the folder of --save had been removed, and is there again.
@@ -231,6 +301,7 @@ void Loop::stop(const std::string& reason) {
   set_live_line("");
   if (config_.checkpoint.save.empty()) log_warning("stopping without a checkpoint: there is no --save");
   set_awaited(concat("the checkpoint of step ", position().step));
+  finite_.before_end();
   save();
   saving_.save_at_end();
   log_.event("stop", position().step, reason);
@@ -238,6 +309,7 @@ void Loop::stop(const std::string& reason) {
 }
 
 void Loop::save() {
+  if (!finite_.is_sound()) return saving_.put_off();
   set_phase(RunPhase::kSave, position().step);
   // The other way round: a rank that differs from its copies is named, or mended, before its numbers are judged.
   for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer) (*observer)->before_save();
@@ -247,7 +319,7 @@ void Loop::save() {
 }  // namespace
 
 void run(const config::RunConfig& config, const OptionTable& table, const std::string& command_line,
-         const dist::Grid& grid) {
+         const dist::Grid& grid, const MakeObserver& make_first) {
   if (grid.world.any(kill_switch_present(config))) {
     log_info(report::datetime_line(kill_switch_reason(config)));
     return;
@@ -262,7 +334,7 @@ void run(const config::RunConfig& config, const OptionTable& table, const std::s
   // The run is one from here on: its folder stays, and records are written into it.
   note_run_folder(config.checkpoint.save);
   if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
-  Loop loop(job, table, start);
+  Loop loop(job, table, start, make_first ? make_first(job) : nullptr);
   try {
     loop.run();
   } catch (const std::exception& error) {

@@ -51,7 +51,9 @@ void Saving::after_step(const report::StepReport&) {
 
 bool Saving::due(int64_t step) const {
   const auto interval = job_.config().checkpoint.save_interval;
-  return (interval && step % *interval == 0) || (retry_step_ && step >= *retry_step_);
+  const int64_t epoch = job_.config().training.steps_per_epoch;
+  return (interval && step % *interval == 0) || (epoch > 0 && step % epoch == 0) ||
+         (retry_step_ && step >= *retry_step_);
 }
 
 void Saving::settle() {
@@ -77,6 +79,17 @@ void Saving::save() {
     note_failure(error.what());
     agree_on_failure();
   }
+}
+
+void Saving::put_off() {
+  if (job_.config().checkpoint.save.empty()) return;
+  const int64_t step = job_.trainer().position().step;
+  if (retry_step_ != step) {  // else it is due because it was put off
+    const std::string what = concat("the checkpoint of step ", step, " waits for a step with finite loss and norm");
+    log_warning(what);
+    log_.event("save put off", step, what);
+  }
+  retry_step_ = step + 1;
 }
 
 void Saving::save_at_end() {

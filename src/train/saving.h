@@ -20,9 +20,11 @@ class Saving : public Observer {
 
   // Hears of saves that have ended in the background.
   void after_step(const report::StepReport& report) override;
-  // By --save-interval, or because a save failed or the run folder was removed.
+  // By --save-interval, at the end of an epoch, or because a save failed or the run folder was removed.
   bool due(int64_t step) const;
   void save();
+  // Instead of save(): the present state is not one to go on from. A save is due again after the next step.
+  void put_off();
   // Saves, waits until every rank has written, and tries again a few times. UserError (kInputOutput) when the last save
   // failed.
   void save_at_end();

@@ -7,13 +7,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <memory>
 #include <optional>
 
-#include "launch/worker_group.h"
 #include "report/run_log.h"
 #include "train/job.h"
 #include "train/observer.h"
+#include "train/program_beside.h"
 
 namespace espalier::train {
 
@@ -21,7 +20,6 @@ class TaskEvaluations : public Observer {
  public:
   // Both outlive it. An evaluation that still runs is killed with it.
   TaskEvaluations(Job& job, report::RunLog& log);
-  ~TaskEvaluations() override;
 
   void after_step(const report::StepReport& report) override;
   // Waits for the evaluation of the last checkpoint.
@@ -36,7 +34,7 @@ class TaskEvaluations : public Observer {
 
   Job& job_;
   report::RunLog& log_;
-  std::unique_ptr<launch::WorkerGroup> running_;
+  ProgramBeside program_;
   std::chrono::steady_clock::time_point deadline_;
   std::optional<int64_t> step_;  // of the newest checkpoint that was asked, or is being asked
 };

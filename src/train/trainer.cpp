@@ -24,7 +24,10 @@ double mean_loss(const pipeline::LossTotal& total, config::LossAverage average) 
 }
 
 Trainer::Trainer(const config::RunConfig& config, const Parts& parts)
-    : config_(config), parts_(parts), ramp_(make_ramp(config.training)) {}
+    : config_(config),
+      parts_(parts),
+      ramp_(make_ramp(config.training)),
+      statistics_(config.training.skip_step_sigma, config.training.skip_step_window) {}
 
 int64_t Trainer::num_micro_batches() const {
   return ramp_.global_batch_size(position_.consumed_samples) /
@@ -40,7 +43,7 @@ double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_ba
   const double scale = parts_.optimizer.loss_scale();
   const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
   if (!targets.empty()) {
-    const LossTargets::Count& all = targets.of(term.name);
+    const LossTargets::Count& all = targets.of(term.targets_of.empty() ? term.name : term.targets_of);
     const double divisor = config_.training.loss_average == config::LossAverage::kToken
                                ? all.targets
                                : term.count.item<double>() * all.num_micro_batches;
@@ -80,6 +83,17 @@ std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline:
   return losses;
 }
 
+// Of a step without targets there is nothing to say.
+std::string Trainer::objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm) {
+  double loss = 0, count = 0;
+  for (const pipeline::LossTotal& total : totals) {
+    if (total.count == 0) continue;
+    loss += mean_loss(total, config_.training.loss_average);
+    count += total.count;
+  }
+  return count > 0 ? statistics_.judge({loss, grad_norm}) : "";
+}
+
 report::StepReport Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_micro_batches = this->num_micro_batches();
@@ -116,7 +130,10 @@ report::StepReport Trainer::step() {
     report.weight_decay = parts_.lr.weight_decay();
     if (report.weight_decay) parts_.optimizer.set_weight_decay(*report.weight_decay);
     const optim::StepResult result =
-        parts_.optimizer.step(parts_.lr.lr(), has_targets ? 1.0 : correction(totals[0], report));
+        parts_.optimizer.step(parts_.lr.lr(), has_targets ? 1.0 : correction(totals[0], report), [&](double norm) {
+          report.objection = objection(totals, norm);
+          return report.objection.empty();
+        });
     report.learning_rate = result.lr;
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;

@@ -14,6 +14,7 @@
 #include "report/step_report.h"
 #include "train/loader.h"
 #include "train/loss_targets.h"
+#include "train/step_statistics.h"
 
 namespace espalier::train {
 
@@ -52,6 +53,7 @@ class Trainer {
 
   RunPosition& position() { return position_; }
   const RunPosition& position() const { return position_; }
+  StepStatistics& statistics() { return statistics_; }
   int64_t num_micro_batches() const;  // of one replica in the next step
   const plan::BatchRamp& ramp() const { return ramp_; }
 
@@ -59,12 +61,14 @@ class Trainer {
   double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches, const LossTargets& targets) const;
   double correction(const pipeline::LossTotal& total, const report::StepReport& report) const;
   std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
+  std::string objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm);
   void count(const report::StepReport& report);
 
   const config::RunConfig& config_;
   Parts parts_;
   plan::BatchRamp ramp_;
   RunPosition position_;
+  StepStatistics statistics_;
 };
 
 // The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means, of those that have

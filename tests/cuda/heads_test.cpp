@@ -210,8 +210,8 @@ TEST(DeviceAttention, DoesNotReadWhatABlockCannotSee) {
       [&](at::Device device) -> Tensors {
         at::Tensor values = random({kLength, 1, kernels::Heads{4, 2}.columns(16)}, at::kFloat, 1);
         at::Tensor upstream = random({kLength, 1, 64}, at::kFloat, 2);
-        for (at::Tensor x : {values, upstream})
-          for (at::Tensor part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
+        for (const at::Tensor& x : {values, upstream})
+          for (const at::Tensor& part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
         tensor::AttentionContext context;
         const at::Tensor queries = at::arange(kLength, at::kInt).view({1, kLength});
         const at::Tensor sees = ((queries >= kBegin) & (queries < kEnd)).to(at::kInt);

@@ -104,11 +104,11 @@ TEST(DeviceOps, LinearCrossEntropyAgrees) {
           16);
 }
 
-TEST(DeviceOps, CrossEntropyWithABiasAgrees) {
+TEST(DeviceOps, CrossEntropyWithABiasAndAZLossAgrees) {
   for (const auto type : kTypes)
     for (const int64_t tokens : kSizes)
       expect_agreement(
-          "linear_cross_entropy with a bias", type,
+          "linear_cross_entropy with a bias and a z-loss", type,
           [&](at::Device device) -> Tensors {
             GradQueue queue;
             TestParam weight(random({300, 24}, type, 1), device), bias(random({300}, type, 5), device);
@@ -116,9 +116,9 @@ TEST(DeviceOps, CrossEntropyWithABiasAgrees) {
             const at::Tensor labels = (at::arange(tokens, at::kLong) * 37 % 300).to(device);
             const at::Tensor mask = at::ones({tokens}, at::TensorOptions().device(device));
             const kernels::TokenLosses losses =
-                kernels::linear_cross_entropy(x, weight, {labels, mask}, queue, {}, &bias);
-            torch::autograd::backward({losses.sum}, {});
-            return {losses.per_token, losses.sum, x.grad(), weight.grad, bias.grad};
+                kernels::linear_cross_entropy(x, weight, {labels, mask}, queue, {}, {.bias = &bias, .z_loss = 0.01});
+            torch::autograd::backward({losses.sum, losses.z_sum}, {});
+            return {losses.per_token, losses.sum, losses.z_per_token, losses.z_sum, x.grad(), weight.grad, bias.grad};
           },
           16);
 }

@@ -199,7 +199,7 @@ TEST_F(BertConversion, ARunWithTwoFormsOfGeluIsWrittenWithOneIfAskedTo) {
       "espalier checkpoint export-hf --load run --output other --model-type llama; echo export-hf $?");
   EXPECT_NE(outcome.output.find("export-hf 2\nowt_"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("export-hf 0\nexport-hf 2\n"), std::string::npos) << outcome.output;
-  for (const char* part : {"megatron-bert, but there layers and masked-LM head have one form of gelu",
+  for (const char* part : {"megatron-bert, where layers and masked-LM head have one form of gelu",
                            "the options after -- change the checkpoint's logits by up to ",
                            "this model is no llama: it is a BERT, and that a GPT"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << "\n" << outcome.errors;

@@ -178,7 +178,7 @@ TEST_F(HfCommand, ExportFindsDamageAndRefusesAnotherFamily) {
   ASSERT_EQ(import_of("tests/data/hf/gpt2", "--no-check-logits").exit_code, 0);
   const HfOutcome other = export_to(folder_ / "back", "--model-type bloom");
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_NE(other.errors.find("this model is no bloom: there positions are ALiBi's, and a norm follows"),
+  EXPECT_NE(other.errors.find("this model is no bloom, where positions are ALiBi's, and a norm follows"),
             std::string::npos)
       << other.errors;
   const fs::path file = run_ / "step_00000000" / "weights-00001.safetensors";

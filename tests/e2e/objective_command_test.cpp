@@ -197,10 +197,9 @@ TEST_F(ObjectiveCommand, OnlyWhatIsCausalGoesToHuggingFace) {
                                       train("prefix", "--objective prefix", "../owt_text_document"),
                                       export_of("causal"), export_of("whole"), export_of("prefix"), "ls -d hf_*"));
   EXPECT_EQ(outcome.output, "causal 0\nwhole 2\nprefix 2\nhf_causal\n") << outcome.errors;
-  EXPECT_NE(
-      outcome.errors.find("holds a model that was trained with --objective prefix: the tokens of what it is given "
-                          "see each other. No family of transformers that models are written as can say so"),
-      std::string::npos)
+  EXPECT_NE(outcome.errors.find("the model is trained with --objective prefix: the tokens of what it is given "
+                                "see each other. No family of transformers that models are written as can say so"),
+            std::string::npos)
       << outcome.errors;
 }
 

@@ -147,7 +147,7 @@ TEST_F(T5Command, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
       "--decoder-seq-length 96 --pipeline-model-parallel-size 4 --pipeline-model-parallel-split-rank 4 "
       "--context-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --pp-partition-method uniform "
       "--reset-position-ids --eod-mask-loss --position-embedding-type alibi --num-key-value-heads 2 --window-size 9 "
-      "--swiglu --mask-prob 0 --save run --save-interval 10"));
+      "--swiglu --mask-prob 0 --encoder-num-layers 3 --objective prefix --save run --save-interval 10"));
   expect_refused(
       outcome,
       {"--seq-length 62 (command line) and --encoder-seq-length 64 (command line) are the same option, and differ; "
@@ -162,8 +162,10 @@ TEST_F(T5Command, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
        "--reset-position-ids (command line) is for decoders", "--eod-mask-loss (command line) is for decoders",
        "a T5's sample is of one document", "--position-embedding-type alibi", "--num-key-value-heads",
        "attention of a T5 has no window", "--swiglu (command line) is not supported: use --activation",
-       "--mask-prob 0: expected a share above 0", "has none. Give --vocab-extra-ids 100"},
-      "error: 14 problems:");
+       "--mask-prob 0: expected a share above 0", "has none. Give --vocab-extra-ids 100",
+       "--num-layers 2 and --encoder-num-layers 3 are the same option, and differ; give one",
+       "--objective (command line) is not supported: only a GPT has one (train gpt)"},
+      "error: 16 problems:");
 }
 
 TEST_F(T5Command, LengthsThatNoSampleFitsAreRefused) {
@@ -199,6 +201,11 @@ TEST_F(T5Command, StagesThatHaveNoLayersAreRefused) {
   expect_refused(bash(concat(as_one_of(4), train, "--pipeline-model-parallel-size 4 --decoder-num-layers 1")),
                  {"have 1 layer to divide (--decoder-num-layers 1 (command line)); each needs one"},
                  "error: the decoder's 2 of 4 pipeline stages");
+  expect_refused(
+      bash(concat(as_one_of(2), train, "--pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 2")),
+      {"leaves no stage of the 2 for the decoder; use 1\n"}, "error: --pipeline-model-parallel-split-rank 2");
+  expect_refused(bash(concat("espalier parity t5", shape(), "--data-path ../owt_text_sentence")),
+                 {"comma-separated, as in tp1pp1dp1"}, "error: --layouts is required");
   expect_refused(bash(concat(as_one_of(8), train, "--pipeline-model-parallel-size 8")),
                  {"the encoder's 4 of 8", "the decoder's 4 of 8"}, "error: 2 problems:");
 }

@@ -162,7 +162,7 @@ TEST_F(Trouble, WeightsThatAreNoNumbersEndTheRunAndAreNotSaved) {
   ASSERT_EQ(events("error").size(), 1u);
 }
 
-// Clipping keeps the weights: they are saved, and the run has failed all the same.
+// Clipping keeps the weights: they are finite, and not saved all the same.
 TEST_F(Trouble, ALossThatIsNoNumberAtTheEndIsAFailure) {
   train(run({"--save-interval", "1", "--exit-interval", "1", "--lr", "1e25", "--min-lr", "1e24", "--lr-warmup-samples",
              "0", "--clip-grad", "0"}));
@@ -172,6 +172,7 @@ TEST_F(Trouble, ALossThatIsNoNumberAtTheEndIsAFailure) {
                                 &message);
   EXPECT_EQ(code, train::kNotFinite) << message;
   EXPECT_FALSE(events("alert").empty());
+  EXPECT_EQ(saved_steps(), std::vector<int64_t>{1});
 }
 
 TEST_F(Trouble, ARefusedRunLeavesNoFolder) {

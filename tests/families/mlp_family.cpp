@@ -41,7 +41,7 @@ std::vector<ParamSpec> params_of(const MlpShape& shape, int64_t vocabulary) {
                        Init init) {
     params.push_back({.name = name,
                       .shape = std::move(sizes),
-                      .tensor_placement = placement,
+                      .tensor_placement = std::move(placement),
                       .depth = depth,
                       .init = init,
                       .weight_decay = init.kind == Init::Kind::kNormal});

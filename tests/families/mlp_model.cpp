@@ -73,7 +73,7 @@ class MlpModel : public pipeline::Stage {
     for (const plan::LayerRange& range : options_.recompute.ranges(static_cast<int64_t>(layers_.size())))
       x = pipeline::run_layers(range, x, layer, options_.divide_kept_inputs ? grid_.tensor : alone_);
     if (!output_) return {.tensors = {{"hidden", x}}, .loss = {}};
-    return {.tensors = {}, .loss = {models::lm_loss(*output_, grid_, final_norm_->forward(x), batch)}};
+    return {.tensors = {}, .loss = models::lm_loss(*output_, grid_, final_norm_->forward(x), batch)};
   }
   std::vector<pipeline::TensorShape> input_shapes(const tensor::Batch& batch) const override {
     return words_ ? std::vector<pipeline::TensorShape>() : hidden_shape(batch);

@@ -57,6 +57,17 @@ TEST_F(HangingRank, IsNamedAndTheRunGoesOnToTheSameBits) {
       << log;
   EXPECT_NE(log.find("; ranks 0, 2 wait in "), std::string::npos) << log;
   EXPECT_NE(read_file(folder_ / "hung/events.jsonl").find("\"event\":\"hang\""), std::string::npos);
+  // Where all ranks were, before the hung one was ended.
+  const size_t at = log.find("stacks (");
+  ASSERT_NE(at, std::string::npos) << log;
+  const std::string line = log.substr(at, log.find('\n', at) - at);
+  EXPECT_NE(line.find("ranks 0, 2 in espalier::"), std::string::npos) << line;
+  EXPECT_NE(line.find("rank 1 is stopped (SIGSTOP, or a debugger) and cannot tell"), std::string::npos) << line;
+  const std::string stacks = read_file(line.substr(8, line.find(')') - 8));
+  EXPECT_NE(stacks.find(": the run hangs: rank 1 (process "), std::string::npos) << stacks;
+  EXPECT_NE(stacks.find("ranks 0, 2, main thread\n"), std::string::npos) << stacks;
+  EXPECT_NE(stacks.find("espalier::dist::"), std::string::npos) << stacks;
+  EXPECT_NE(stacks.find(", thread "), std::string::npos) << "other threads, too";
 }
 
 TEST_F(HangingRank, IsNamedInAnEvaluation) {

@@ -81,7 +81,8 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
       value("--expert-model-parallel-size 4", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--moe-expert-parallel-size 2", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--exp-avg-dtype bf16", "master weights, gradients and moments are fp32; use --zero-stage to divide them"),
-      value("--optimizer muon", "no update of whole matrices is built in; use --optimizer adam"),
+      value("--optimizer adaptive_muon", "only Muon itself is built in; use --optimizer muon"),
+      refused("--muon-no-split-qkv", "queries, keys and values are matrices of their own; leave it out"),
       {kGood + "--profile",
        "--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM takes 10 and "
        "12"},

@@ -22,6 +22,8 @@ constexpr OptimizerChoice kOptimizers[] = {
     {"lamb", "--optimizer lamb --lr 1e-3"},
     {"adopt", "--optimizer adopt --lr 1e-3 --adam-beta2 0.9999 --adam-eps 1e-6"},
     {"adamwschedulefree", "--optimizer adamwschedulefree --lr 1e-3 --lr-decay-style constant"},
+    {"adam_mup", "--mup --mup-base-hidden-size 8 --mup-embedding-mult 3 --mup-base-head-dim 2 --lr 1e-3"},
+    {"muon", "--optimizer muon --lr 1e-3 --muon-extra-scale-factor 0.2"},
     {"sgdschedulefree", "--optimizer sgdschedulefree --lr 0.1 --lr-decay-style constant"},
 };
 
@@ -54,7 +56,7 @@ TEST_P(OptimizerLayouts, TrainTheSameModelAsOneProcess) {
   const auto run = [&](const char* layout) { return parity_run(families::gpt_family(), run_flags(), layout); };
   const train::ParityRun one = run("tp1");
   ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
-  for (const char* layout : {"tp2", "tp2sp", "pp2", "dp2", "dp2zero1", "dp2zero2", "dp2zero3", "tp2pp2dp2zero1"})
+  for (const char* layout : {"tp2", "tp2sp", "pp2", "dp2", "dp2zero1", "dp2zero2", "dp2zero3", "cp2", "tp2pp2dp2zero1"})
     expect_same_training(layout, run(layout), one);
 }
 

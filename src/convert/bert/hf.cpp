@@ -19,6 +19,10 @@ namespace {
 using families::BertConfig;
 using spec::Activation;
 
+// Of rows that their vocabulary has not, [BOS], [EOS] and padding: beside any other logit their probability is 0 in
+// every type, so that what is predicted is what transformers predicts.
+constexpr float kBiasOfNoPiece = -10'000;
+
 enum class BertKind { kMegatron, kPostNorm };
 
 const char* class_prefix(BertKind kind) { return kind == BertKind::kMegatron ? "MegatronBert" : "Bert"; }
@@ -200,7 +204,7 @@ class BertMap {
     builder_.same_module("lm_head.dense", head + "transform.dense");
     add_norm("lm_head.layernorm", head + "transform.LayerNorm");
     const bool has_only_copy = theirs_.has(copy) && !theirs_.has(bias);
-    builder_.add_vocabulary("lm_head.bias", has_only_copy ? copy : bias);
+    builder_.add_vocabulary("lm_head.bias", has_only_copy ? copy : bias, kBiasOfNoPiece);
     if (theirs_.has(copy) && !has_only_copy) builder_.copy_vocabulary("lm_head.bias", copy);
     if (theirs_.has(weight)) builder_.copy_vocabulary("word_embeddings.weight", weight);
     if (!config_.binary_head) return;

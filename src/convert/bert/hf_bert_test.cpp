@@ -141,7 +141,7 @@ TEST(HfBert, AModelWithTwoFormsOfGeluSaysHowToWriteOne) {
     choose_hf_codec(model.config, nullptr);
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bert, but there layers and masked-LM head have one form of gelu"));
+    EXPECT_THAT(error.what(), HasSubstr("bert, where layers and masked-LM head have one form of gelu"));
     EXPECT_THAT(error.what(), HasSubstr("-- --openai-gelu"));
   }
 }
@@ -159,6 +159,12 @@ TEST(HfBert, TheMapHasEveryTensorOfEachLayout) {
   EXPECT_EQ(written.theirs.size(), 5u + 2 * 16 + 5 + 4);
   EXPECT_TRUE(written.theirs.has("bert.encoder.layer.1.output.LayerNorm.weight"));
   EXPECT_FALSE(written.theirs.has("cls.predictions.decoder.weight"));
+  ASSERT_EQ(written.our_padding.size(), 2u);
+  for (const Padding& padding : written.our_padding) {
+    const bool is_bias = written.ours[padding.tensor].name == "lm_head.bias";
+    EXPECT_EQ(padding.count, is_bias ? 7 : 7 * 14);
+    EXPECT_EQ(padding.value, is_bias ? -10'000 : 0) << "so that no row of padding is ever predicted";
+  }
   const std::set<std::string> old = {"bert.embeddings.LayerNorm.gamma", "cls.predictions.decoder.weight",
                                      "cls.predictions.decoder.bias"};
   const TensorMap of_old = codec.map(model.config, {.vocab_rows = 33, .names = &old});
@@ -218,6 +224,24 @@ TEST_F(BertTokenizerFiles, AVocabularyIsMadeOfAPlainWordPiece) {
   json["model"]["vocab"]["a"] = 5, json["normalizer"] = {{"type", 7}};
   write_file_atomically(folder_ / "tokenizer.json", json.dump());
   EXPECT_EQ(found(7).options.type, "PretrainedFromHF");
+}
+
+// A run whose own tokenizer.json puts nothing around a text: its samples have [CLS] and [SEP] all the same.
+TEST_F(BertTokenizerFiles, AnExportPutsClsAndSepAroundATextAndKeepsWhatMovesOffsets) {
+  fs::copy_file("tests/data/megatron_tokenizers/hf_bert/tokenizer.json", folder_ / "tokenizer.json");
+  write_file_atomically(folder_ / "tokenizer_config.json", R"({"cls_token": "[CLS]", "sep_token": "[SEP]"})");
+  const auto tokenizer = text::load_tokenizer({.type = "PretrainedFromHF", .name_or_path = folder_});
+  const HfModel model = read(kBase);
+  nlohmann::ordered_json with_bytes = {{"post_processor", {{"type", "ByteLevel"}, {"trim_offsets", false}}}};
+  nlohmann::ordered_json without = {{"post_processor", nullptr}}, config;
+  model.codec->complete_tokenizer(*tokenizer, model.config, without, config);
+  EXPECT_EQ(without["post_processor"]["type"], "TemplateProcessing");
+  EXPECT_EQ(config["cls_token"], "[CLS]");
+  model.codec->complete_tokenizer(*tokenizer, model.config, with_bytes, config);
+  const nlohmann::ordered_json& both = with_bytes["post_processor"]["processors"];
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0]["trim_offsets"], false);
+  EXPECT_EQ(both[1], without["post_processor"]);
 }
 
 }  // namespace

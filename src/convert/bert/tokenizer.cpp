@@ -106,10 +106,12 @@ void complete_bert_tokenizer(const text::Tokenizer& tokenizer, const ModelConfig
   Json special = Json::object();
   for (const auto& [piece, id] : {std::pair{cls, *ids.cls}, {sep, *ids.sep}})
     special[piece] = {{"id", piece}, {"ids", Json::array({id})}, {"tokens", Json::array({piece})}};
-  json["post_processor"] = {{"type", "TemplateProcessing"},
-                            {"single", template_of(cls, sep, /*is_pair=*/false)},
-                            {"pair", template_of(cls, sep, /*is_pair=*/true)},
-                            {"special_tokens", special}};
+  const Json around = {{"type", "TemplateProcessing"},
+                       {"single", template_of(cls, sep, /*is_pair=*/false)},
+                       {"pair", template_of(cls, sep, /*is_pair=*/true)},
+                       {"special_tokens", special}};
+  const Json before = json.value("post_processor", Json());
+  json["post_processor"] = before.is_null() ? around : Json{{"type", "Sequence"}, {"processors", {before, around}}};
 }
 
 }  // namespace espalier::convert

@@ -25,7 +25,8 @@ const FamilyFormats& gpt_formats() {
   static const FamilyFormats formats{.family = &families::gpt_family(),
                                      .is_same_model = is_same_gpt,
                                      .hugging_face = hf_codecs_of_gpt(),
-                                     .megatron = megatron_gpt()};
+                                     .megatron = megatron_gpt(),
+                                     .fold = fold_mup};
   return formats;
 }
 

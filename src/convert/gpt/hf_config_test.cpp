@@ -279,7 +279,7 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
     choose_hf_codec(model.config, nullptr);
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("gpt2, but there no norm follows the embedding"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("gpt2, where no norm follows the embedding"), std::string::npos)
         << error.what();
   }
 }

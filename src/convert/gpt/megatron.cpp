@@ -120,7 +120,12 @@ MegatronShape shape_of_gpt(const config::RunConfig& run) {
 }
 
 std::vector<std::string> unsaid_of_gpt(const config::RunConfig& run) {
-  const Activation activation = families::gpt_config(run).activation;
+  const GptConfig model = families::gpt_config(run);
+  if (model.mup.mup)
+    return {
+        "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed has not: it "
+        "cannot be exported as it is; export-hf puts them into the weights"};
+  const Activation activation = model.activation;
   if (activation == Activation::kSilu || activation == Activation::kRelu || activation == Activation::kGegluTanh)
     return {"the model's activation has no option in Megatron: it cannot be exported"};
   return {};
@@ -128,7 +133,8 @@ std::vector<std::string> unsaid_of_gpt(const config::RunConfig& run) {
 
 bool is_megatron_gpt(const std::set<std::string>& names) {
   for (const std::string& name : names)
-    for (const char* part : {"lm_head.dense.", "tokentype_embeddings.", "pooler.", "inter_attention."})
+    for (const char* part :
+         {"lm_head.dense.", "tokentype_embeddings.", "pooler.", "inter_attention.", "cross_attention."})
       if (name.find(part) != std::string::npos) return false;
   return true;
 }

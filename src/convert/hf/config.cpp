@@ -153,7 +153,7 @@ const HfCodec& choose_hf_codec(const ModelConfig& config, const HfCodec* preferr
   std::string text = "no family of transformers that this program writes can hold this model. Nearest:";
   for (const HfCodec& codec : codecs)
     if (const auto reasons = codec.obstacles(config); reasons.size() == fewest)
-      text += concat("\n  ", codec.model_type, ", but there ", join(reasons, ", and "));
+      text += concat("\n  ", codec.model_type, ", where ", join(reasons, ", and "));
   throw UserError(text, ExitCode::kUsage);
 }
 

@@ -11,10 +11,12 @@
 #include "base/hash.h"
 #include "base/progress.h"
 #include "convert/copy_pieces.h"
+#include "convert/formats.h"
 #include "convert/hf/config.h"
 #include "convert/hf/import.h"
 #include "convert/hf/tokenizer.h"
 #include "convert/mapped_tensors.h"
+#include "families/gpt/config.h"
 #include "families/registry.h"
 #include "store/step_reader.h"
 #include "store/weight_folder.h"
@@ -31,15 +33,14 @@ constexpr int64_t kPieceBytes = int64_t{1} << 20;
 const HfCodec& codec_for(const ExportOptions& options, const ModelConfig& config, const HfCodec* origin) {
   const HfCodec* asked = options.codec;
   if (asked == nullptr) return choose_hf_codec(config, origin);
-  std::string reasons;
-  if (asked->family == config.family)
-    reasons = "there " + join(asked->obstacles(config), ", and ");
-  else
-    reasons = concat("it is a ", config.family->display, ", and that a ", asked->family->display);
-  if (reasons == "there ") return *asked;
-  throw UserError(
-      concat("this model is no ", asked->model_type, ": ", reasons, ". Leave --model-type out to write what it is."),
-      ExitCode::kUsage);
+  std::string why = concat(": it is a ", config.family->display, ", and that a ", asked->family->display);
+  if (asked->family == config.family) {
+    const std::vector<std::string> obstacles = asked->obstacles(config);
+    if (obstacles.empty()) return *asked;
+    why = ", where " + join(obstacles, ", and ");
+  }
+  throw UserError(concat("this model is no ", asked->model_type, why, ". Leave --model-type out to write what it is."),
+                  ExitCode::kUsage);
 }
 
 // Rows of the embedding that are written: the tokenizer's ids, or as many as the model had where it came from.
@@ -109,9 +110,10 @@ std::map<size_t, size_t> last_uses(const TensorMap& map, const PieceCopier& copi
   return last;
 }
 
-std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sources, DType dtype,
+std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sources, FoldedTensors& folded, DType dtype,
                                        const fs::path& folder, int64_t max_shard_bytes, int64_t total) {
-  const PieceCopier copier(map, Direction::kExport, [&](size_t tensor) { return sources.at(tensor); });
+  const PieceCopier copier(map, Direction::kExport,
+                           [&](size_t tensor) { return folded.at(tensor, sources.at(tensor)); });
   const std::map<size_t, size_t> last = last_uses(map, copier);
   Progress progress("export", total, Progress::Unit::kBytes);
   std::vector<std::pair<std::string, store::TensorSource>> tensors;
@@ -126,7 +128,7 @@ std::vector<std::string> write_tensors(const TensorMap& map, MappedTensors& sour
         progress.advance(bytes);
       }
       for (const size_t source : copier.sources_of(number))
-        if (last.at(source) == number) sources.release(source);
+        if (last.at(source) == number) folded.release(source), sources.release(source);
     };
     tensors.emplace_back(map.theirs[number].name, store::TensorSource{dtype, map.theirs[number].shape, produce});
   }
@@ -152,13 +154,32 @@ text::NamedIds ids_to_name(const text::NamedIds& ids, const text::TokenizerOptio
   return options.type == "NullTokenizer" && !kept.empty() ? text::NamedIds() : ids;
 }
 
+// The families of transformers that models are written as are causal.
+void refuse_whole_prompts(const config::RunConfig& run) {
+  if (run.family != &families::gpt_family() || !families::gpt_config(run).whole_prompt) return;
+  const bool is_prefix = families::row_rules(run).objective.kind == data::Objective::Kind::kPrefix;
+  throw UserError(
+      concat("the model is trained with ", is_prefix ? "--objective prefix" : "--objective multitask --prefixlm",
+             ": the tokens of what it is given see each other. No family of transformers that models are "
+             "written as can say so; as a causal one it would compute something else. `espalier generate` "
+             "has it right; to export it, go on causally first (--finetune without these options)."),
+      ExitCode::kUsage);
+}
+
 }  // namespace
+
+void check_hf_export(const config::RunConfig& run) {
+  refuse_whole_prompts(run);
+  choose_hf_codec(folded(model_of(run)).model, nullptr);
+}
 
 ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   store::StepReader reader(options.step_folder);
   const store::Manifest& manifest = reader.manifest();
   const config::RunConfig run = families::read_saved_run(manifest, options.step_folder, options.model_options);
-  const ModelConfig config = model_of(run);
+  refuse_whole_prompts(run);
+  const Folding folding = folded(model_of(run));
+  const ModelConfig& config = folding.model;
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
   const HfOrigin origin = kept.empty() ? HfOrigin() : origin_of(kept, kKeptConfig);
   const DType dtype = options.dtype.value_or(type_of(manifest.model.compute_type));
@@ -169,6 +190,7 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   const int64_t rows = rows_to_write(options, config.vocabulary, origin.vocab_rows);
   const TensorMap map = codec.map(config, {.vocab_rows = rows});
   report.model.config.vocabulary.padded_size = rows;
+  if (!folding.rows.empty()) report.notes.push_back(folding.note);
   if (rows < config.vocabulary.padded_size)
     report.notes.push_back(concat(format_count(config.vocabulary.padded_size - rows),
                                   " rows that pad the vocabulary are left out (--keep-vocab-padding keeps them)"));
@@ -179,7 +201,8 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   MappedTensors sources(stored.views, [&](size_t tensor, const void* data) {
     check_blocks(*stored.tensors[tensor], data, options.step_folder);
   });
-  report.files = write_tensors(map, sources, dtype, folder, options.max_shard_bytes, report.bytes);
+  FoldedTensors with_factors(map, folding);
+  report.files = write_tensors(map, sources, with_factors, dtype, folder, options.max_shard_bytes, report.bytes);
   const text::TokenizerOptions tokenizer_options = run.tokenizer;
   const ExportedTokenizer tokenizer = export_tokenizer(reader, tokenizer_options, report.model, folder);
   report.notes.insert(report.notes.end(), tokenizer.notes.begin(), tokenizer.notes.end());

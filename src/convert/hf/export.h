@@ -27,6 +27,10 @@ struct ExportReport {
   std::vector<std::string> notes;
 };
 
+// UserError that says why where no family of transformers that is written here can hold the model of a run, or say what
+// it computes.
+void check_hf_export(const config::RunConfig& run);
+
 // Writes into `folder`, which exists. Every block of the checkpoint is checked against its checksum on the way.
 // UserError that says why where no family of transformers, or not the one asked for, can hold the model.
 ExportReport export_hf(const ExportOptions& options, const std::filesystem::path& folder);

@@ -191,7 +191,7 @@ ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder)
   check_decoder_start(config_text, options.input, tokenizer.options);
   config.vocabulary = {.size = tokenizer.vocab_size, .padded_size = padded_rows(options, tokenizer.num_rows)};
   if (tokenizer.num_rows > rows)
-    report.notes.push_back(concat(format_count(tokenizer.num_rows - rows), " rows of zeros are added for pieces that ",
+    report.notes.push_back(concat(format_count(tokenizer.num_rows - rows), " rows are added for pieces that ",
                                   tokenizer.options.type, " adds to the vocabulary"));
   std::erase_if(views, [&](const auto& entry) { return codec.leaves_out(entry.first, config); });
   const TensorMap map = codec.map(config, {.vocab_rows = rows, .names = &names});

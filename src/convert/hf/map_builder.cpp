@@ -28,10 +28,10 @@ size_t HfMapBuilder::add_rows(const std::string& name, const std::string& theirs
   return theirs;
 }
 
-void HfMapBuilder::add_vocabulary(const std::string& name, const std::string& theirs_name) {
+void HfMapBuilder::add_vocabulary(const std::string& name, const std::string& theirs_name, float value) {
   const int64_t count = map_.theirs[add_rows(name, theirs_name)].num_elements();
   const int64_t padding = map_.ours[ours(name)].num_elements() - count;
-  if (padding > 0) map_.our_padding.push_back({ours(name), count, padding});
+  if (padding > 0) map_.our_padding.push_back({ours(name), count, padding, value});
 }
 
 void HfMapBuilder::copy_vocabulary(const std::string& name, const std::string& theirs_name) {

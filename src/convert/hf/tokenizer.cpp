@@ -64,6 +64,12 @@ void write_json(const text::Tokenizer& tokenizer, const fs::path& folder, std::v
   notes.push_back(concat(lacking, "it would give other ids to '", different, "'"));
 }
 
+// Whether a tokenizer.json leaves a text without special tokens around it: ByteLevel moves offsets only.
+bool puts_nothing_around(const Json& json) {
+  const auto found = json.find("post_processor");
+  return found == json.end() || found->is_null() || (found->is_object() && found->value("type", Json()) == "ByteLevel");
+}
+
 void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOptions& options, const HfModel& model,
                    const fs::path& folder, std::vector<std::string>& notes) {
   // What --vocab-extra-ids adds is in no file.
@@ -71,10 +77,15 @@ void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOption
   if (is_made) write_json(tokenizer, folder, notes);
   if (!fs::exists(folder / kJson)) return;
   Json config = config_json(tokenizer);
-  if (is_made && model.codec->complete_tokenizer) {
+  if (model.codec->complete_tokenizer) {
     Json json = Json::parse(read_file(folder / kJson));
-    model.codec->complete_tokenizer(tokenizer, model.config, json, config);
-    write_file_atomically(folder / kJson, json.dump(2) + "\n");
+    if (is_made || puts_nothing_around(json)) {
+      model.codec->complete_tokenizer(tokenizer, model.config, json, config);
+      write_file_atomically(folder / kJson, json.dump(2) + "\n");
+      if (!is_made)
+        notes.push_back(
+            concat(kJson, " puts the special tokens of a sample around a text, which the run's own does not"));
+    }
   }
   if (!fs::exists(folder / kConfig)) write_file_atomically(folder / kConfig, config.dump(2) + "\n");
 }

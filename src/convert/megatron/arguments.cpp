@@ -1,5 +1,7 @@
 #include "convert/megatron/arguments.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "config/run_options.h"
@@ -121,6 +123,14 @@ void put_option(const OptionTable& table, const std::string& name, store::TorchP
   pairs.emplace_back(TorchValue::string(name), value);
 }
 
+// Files that the arguments name may be on another machine; those of the command line are meant to be here.
+void check_given_files(const OptionTable& table, Problems& problems) {
+  for (const char* name : {"--vocab-file", "--merge-file", "--tokenizer-model", "--tokenizer-name-or-path"})
+    if (const Option* row = table.find(name); row != nullptr && row->given() && row->source() == "command line")
+      for (const std::string& file : row->values())
+        if (!std::filesystem::exists(file)) problems.add(name, " ", file, " (command line): there is no such file");
+}
+
 }  // namespace
 
 store::TorchPairs namespace_of(const config::RunConfig& config, const OptionTable& table) {
@@ -167,6 +177,8 @@ MegatronOptions megatron_options(const TorchValue& args, const std::string& orig
   table.parse_toml(toml_of_arguments(args, origin, formats), origin + ": args", problems);
   problems.raise(ExitCode::kBadData);
   table.parse(more, problems);
+  check_given_files(table, problems);
+  problems.raise();
   // Nothing says how long to train: what there is, is a model.
   const config::TrainingConfig& training = run.config.training;
   if (problems.empty() && !training.train_iters && !training.train_samples)

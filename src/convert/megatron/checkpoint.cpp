@@ -204,8 +204,8 @@ void read_tensor_states(const TorchValue& optimizer, const std::vector<TorchValu
     if (view.shape != param.view.shape)
       refuse(place.file, concat(key, " (", param.name, ")"), store::describe(store::DType::kFloat32, param.view.shape),
              store::describe(view.dtype, view.shape));
-    const int64_t copy = place.pipeline > 0 && param.name == "word_embeddings.weight" ? 1 : 0;
-    checkpoint.shards.push_back({param.name, kind, place.tensor, copy, view, 0, 0, view.num_elements(), true, key});
+    checkpoint.shards.push_back(
+        {param.name, kind, place.tensor, param.copy, view, 0, 0, view.num_elements(), true, key});
   };
   for (size_t at = 0; at < params.size(); ++at) {
     const TorchValue* state = states.find(numbers[at]);

@@ -26,9 +26,10 @@ struct MegatronShard {
   std::string param;  // our name
   TensorKind kind = TensorKind::kWeight;
   spec::TensorShard place;  // size 1: the whole parameter
-  int64_t copy = 0;         // 1: the output layer's copy of the word embedding, on the last stage
-  store::TensorView view;   // packed
-  int64_t view_begin = 0;   // where the run begins in it, in elements
+  // Of a parameter that was met before: the pipeline stage that has it again, or the part of a joined tensor.
+  int64_t copy = 0;
+  store::TensorView view;  // packed
+  int64_t view_begin = 0;  // where the run begins in it, in elements
   int64_t local_begin = 0, count = 0;
   bool has_shape = false;  // the view is the rank's whole tensor in its shape, not a flat buffer
   std::string key;         // where the tensor stands in its file, for messages

@@ -62,11 +62,14 @@ std::string text_of(const std::vector<int64_t>& shape) {
   return "[" + join(sizes, ", ") + "]";
 }
 
-std::string place_text(const MegatronShard& shard) {
+std::string copy_text(const MegatronShard& shard, int64_t stages) {
+  if (stages > 1) return shard.copy + 1 == stages ? "the last stage" : concat("stage ", shard.copy);
+  return shard.param == "word_embeddings.weight" ? "the output layer" : concat("part ", shard.copy);
+}
+
+std::string place_text(const MegatronShard& shard, int64_t stages) {
   std::string text = shard.place.size > 1 ? concat("tensor rank ", shard.place.rank) : "";
-  if (shard.copy > 0)
-    text += concat(text.empty() ? "" : " of ",
-                   shard.param == "word_embeddings.weight" ? "the last stage" : concat("part ", shard.copy));
+  if (shard.copy > 0) text += concat(text.empty() ? "" : " of ", copy_text(shard, stages));
   return text.empty() ? "the whole" : text;
 }
 
@@ -103,7 +106,7 @@ using ShardsByCopy = std::map<CopyKey, std::vector<const MegatronShard*>>;
 
 // What one rank has of a copy must be all that it should have, each element once.
 void check_rank(const std::vector<const MegatronShard*>& shards, const ParamSpec& spec, const std::string& name,
-                Problems& problems) {
+                int64_t stages, Problems& problems) {
   const TensorShard place = shards[0]->place;
   const std::vector<int64_t> expected = spec::local_shape(spec, place);
   if (shards.size() == 1 && shards[0]->has_shape) {
@@ -121,9 +124,9 @@ void check_rank(const std::vector<const MegatronShard*>& shards, const ParamSpec
     position += shard->count;
   }
   if (position != store::num_elements(expected))
-    problems.add(shards[0]->view.file.parent_path().string(), ": ", name, " of ", place_text(*shards[0]), ": expected ",
-                 store::num_elements(expected), " elements of shape ", text_of(expected), " in parts, found ", position,
-                 "; the file of a data rank is missing or is of another run");
+    problems.add(shards[0]->view.file.parent_path().string(), ": ", name, " of ", place_text(*shards[0], stages),
+                 ": expected ", store::num_elements(expected), " elements of shape ", text_of(expected),
+                 " in parts, found ", position, "; the file of a data rank is missing or is of another run");
 }
 
 }  // namespace
@@ -174,14 +177,14 @@ ShardsByTensor group_shards(const MegatronCheckpoint& checkpoint, const std::vec
 
 // All ranks that hold parts of a copy have theirs.
 void check_copy(const std::vector<const MegatronShard*>& shards, const ParamSpec& spec, const std::string& name,
-                const std::filesystem::path& folder, Problems& problems) {
+                const MegatronFiles& files, Problems& problems) {
   std::map<int64_t, std::vector<const MegatronShard*>> by_rank;
   for (const MegatronShard* shard : shards) by_rank[shard->place.rank].push_back(shard);
-  for (const auto& [rank, of_rank] : by_rank) check_rank(of_rank, spec, name, problems);
+  for (const auto& [rank, of_rank] : by_rank) check_rank(of_rank, spec, name, files.pipeline, problems);
   const auto ranks = static_cast<int64_t>(by_rank.size());
   if (!is_replicated(spec) && ranks != shards[0]->place.size)
-    problems.add(folder.string(), ": ", name, ": expected parts of ", shards[0]->place.size, " tensor ranks, found ",
-                 ranks);
+    problems.add(files.folder.string(), ": ", name, ": expected parts of ", shards[0]->place.size,
+                 " tensor ranks, found ", ranks);
 }
 
 }  // namespace
@@ -201,9 +204,11 @@ MegatronMerge::MegatronMerge(const MegatronCheckpoint& checkpoint, const std::ve
       }
       MergedTensor tensor{.spec = &spec, .kind = kind, .copies = {}, .copy_names = {}};
       for (const auto& [key, shards] : copies->second) {
-        check_copy(shards, spec, name, checkpoint.files.folder, problems);
+        check_copy(shards, spec, name, checkpoint.files, problems);
         tensor.copies.push_back(map_.ours.add(concat(name, " copy ", key.copy, " of rank ", key.tensor), spec.shape));
-        tensor.copy_names.push_back(!is_replicated(spec) && key.copy == 0 ? "the first stage" : place_text(*shards[0]));
+        tensor.copy_names.push_back(!is_replicated(spec) && key.copy == 0
+                                        ? "the first stage"
+                                        : place_text(*shards[0], checkpoint.files.pipeline));
         if (problems.empty())
           for (const MegatronShard* shard : shards) add_shard(*shard, spec, tensor.copies.back(), order);
       }

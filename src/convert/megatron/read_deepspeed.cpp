@@ -158,7 +158,7 @@ class DeepSpeedReader {
     const int64_t pipeline = files_.pipeline_rank(rank);
     if (is_tied_copy(name, pipeline) && name != "word_embeddings.weight")
       return;  // of the head's copy nothing else is used
-    const int64_t copy = is_tied_copy(name, pipeline) ? 1 : 0;
+    const int64_t copy = is_tied_copy(name, pipeline) ? pipeline : 0;
     const spec::TensorShard tensor{files_.tensor, files_.tensor_rank(rank)};
     const std::string key = part.key + " (" + parameter + ")";
     checkpoint_.shards.push_back(
@@ -275,7 +275,8 @@ class DeepSpeedReader {
         const std::string name = roles_.name_of(place.first, key);
         if (!own.contains(place.first) && name.starts_with("word_embeddings.norm"))
           continue;  // only on the first stage
-        if (!name.empty()) params.push_back({name, view, key});
+        const int64_t copy = name == "word_embeddings.weight" ? pipeline : 0;
+        if (!name.empty()) params.push_back({name, view, key, copy});
       }
     }
     return params;

@@ -132,8 +132,9 @@ void put_copy_before_head(std::vector<NamedView>& params, size_t copy) {
 }
 
 // The parameters of a chunk by our names, in the order of the module; their weights are added to the checkpoint.
+// `stage_of`: where this tensor rank had them first.
 std::vector<NamedView> add_weights(const Chunk& chunk, LayerCounts before, const RankPlace& place,
-                                   MegatronCheckpoint& checkpoint) {
+                                   std::map<std::string, int64_t>& stage_of, MegatronCheckpoint& checkpoint) {
   std::vector<NamedView> params;
   std::optional<size_t> copy;
   for (size_t at = 0; at < chunk.tensors.size(); ++at) {
@@ -142,7 +143,12 @@ std::vector<NamedView> add_weights(const Chunk& chunk, LayerCounts before, const
     NamedView param = chunk.tensors[at];
     param.key = concat(chunk.key, ".", param.key);
     param.name = name.layer < 0 ? name.name : concat(name.stack, ".", before[name.stack] + name.layer, ".", name.name);
-    checkpoint.shards.push_back({param.name, TensorKind::kWeight, place.tensor, name.is_copy ? 1 : 0, param.view, 0, 0,
+    // A T5's first stage of the decoder has both embeddings again.
+    const auto [first, is_first] = stage_of.emplace(param.name, place.pipeline);
+    if (!is_first && first->second == place.pipeline && !name.is_copy)
+      refuse(place.file, param.key, "one tensor that is " + param.name, "a second one");
+    if (!is_first) param.copy = std::max<int64_t>(place.pipeline, 1);
+    checkpoint.shards.push_back({param.name, TensorKind::kWeight, place.tensor, param.copy, param.view, 0, 0,
                                  param.view.num_elements(), true, param.key});
     if (name.is_copy) copy = params.size();
     params.push_back(std::move(param));
@@ -175,6 +181,7 @@ void read_megatron(MegatronCheckpoint& checkpoint, bool with_optimizer) {
   for (int64_t tensor = 0; tensor < files.tensor; ++tensor) {
     const std::vector<RankFile> stages = read_stages(tensor, checkpoint);
     const auto before = layers_before(stages);
+    std::map<std::string, int64_t> stage_of;
     for (int64_t stage = 0; stage < files.pipeline; ++stage) {
       const auto rank = static_cast<size_t>(stage * files.tensor + tensor);
       const RankPlace place{files.ranks[rank], {files.tensor, tensor}, stage};
@@ -184,7 +191,7 @@ void read_megatron(MegatronCheckpoint& checkpoint, bool with_optimizer) {
       std::vector<NamedView> params;
       for (size_t chunk = 0; chunk < file.chunks.size(); ++chunk) {
         const auto of_chunk =
-            add_weights(file.chunks[chunk], before[static_cast<size_t>(stage)][chunk], place, checkpoint);
+            add_weights(file.chunks[chunk], before[static_cast<size_t>(stage)][chunk], place, stage_of, checkpoint);
         params.insert(params.end(), of_chunk.begin(), of_chunk.end());
       }
       if (with_optimizer) read_optimizer(file.root, params, place, checkpoint);

@@ -7,6 +7,7 @@ namespace espalier::curate {
 
 std::unique_ptr<StepMaker> c4_maker();
 std::unique_ptr<StepMaker> catalogue_maker();
+std::unique_ptr<StepMaker> ftfy_maker();
 std::unique_ptr<StepMaker> gopher_maker();
 std::unique_ptr<StepMaker> language_maker();
 std::unique_ptr<StepMaker> length_maker();

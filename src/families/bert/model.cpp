@@ -33,13 +33,7 @@ spec::GhostProgram bert_heads_ghost(const BertConfig& model) {
 std::vector<spec::Depth> bert_depths(const BertConfig& model, int64_t sequence_length) {
   const double s = static_cast<double>(sequence_length), h = static_cast<double>(model.hidden_size);
   const double vocabulary = static_cast<double>(model.padded_vocab_size);
-  // Every position sees every other; padding is not known before the samples are.
-  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2),
-                                  layer_depth(model.layers(), {.tokens = s, .pairs = s * s}));
-  for (size_t number = 0; number < depths.size(); ++number)
-    depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
-  depths.front() = {
-      .name = depths.front().name, .passed_on = s * h, .summed_forward = s * h, .ghost = bert_embedding_ghost(model)};
+  std::vector<spec::Depth> depths = internal::bert_encoder_depths(model, {.tokens = s, .pairs = s * s});
   const double pooled = model.binary_head ? h * h + 2 * h : 0;
   depths.back() = {.name = depths.back().name,
                    .forward_flops = 2 * s * h * (h + vocabulary) + 2 * pooled,
@@ -77,15 +71,14 @@ TransformerShape BertConfig::layers() const {
           .init_method_std = init_method_std};
 }
 
-std::vector<spec::ParamSpec> bert_params(const BertConfig& config) {
+void internal::add_bert_encoder_params(ParamList& params, const BertConfig& config, bool predicts_words) {
   using spec::Init;
   using spec::Placement;
-  ParamList params;
   const int64_t hidden = config.hidden_size;
   const Init normal = Init::normal(config.init_method_std);
-  const Placement vocabulary = Placement::split(0, {config.padded_vocab_size});
-  params.add("word_embeddings.weight", {config.padded_vocab_size, hidden}, vocabulary, normal, true).other_depths = {
-      config.num_layers + 1};
+  spec::ParamSpec& words = params.add("word_embeddings.weight", {config.padded_vocab_size, hidden},
+                                      Placement::split(0, {config.padded_vocab_size}), normal, true);
+  if (predicts_words) words.other_depths = {config.num_layers + 1};
   params.add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
              true);
   if (config.num_tokentypes > 0)
@@ -94,9 +87,29 @@ std::vector<spec::ParamSpec> bert_params(const BertConfig& config) {
   for (int64_t layer = 0; layer < config.num_layers; ++layer) params.add_layer(layers, layer);
   params.set_depth(config.num_layers + 1);
   params.add_norm("final_layernorm", hidden, spec::Normalization::kLayerNorm);
+}
+
+// Every position sees every other; padding is not known before the samples are.
+std::vector<spec::Depth> internal::bert_encoder_depths(const BertConfig& model, const LayerTokens& sizes) {
+  const double stream = sizes.tokens * static_cast<double>(model.hidden_size);
+  std::vector<spec::Depth> depths(static_cast<size_t>(model.num_layers + 2), layer_depth(model.layers(), sizes));
+  for (size_t number = 0; number < depths.size(); ++number)
+    depths[number].name = spec::stack_depth_name(static_cast<int64_t>(number), model.num_layers);
+  depths.front() = {
+      .name = depths.front().name, .passed_on = stream, .summed_forward = stream, .ghost = bert_embedding_ghost(model)};
+  return depths;
+}
+
+std::vector<spec::ParamSpec> bert_params(const BertConfig& config) {
+  using spec::Init;
+  ParamList params;
+  const int64_t hidden = config.hidden_size;
+  const Init normal = Init::normal(config.init_method_std);
+  internal::add_bert_encoder_params(params, config, true);
   params.add_dense("lm_head.dense", hidden, hidden, normal);
   params.add_norm("lm_head.layernorm", hidden, spec::Normalization::kLayerNorm);
-  params.add("lm_head.bias", {config.padded_vocab_size}, vocabulary, Init::constant(0), false);
+  params.add("lm_head.bias", {config.padded_vocab_size}, spec::Placement::split(0, {config.padded_vocab_size}),
+             Init::constant(0), false);
   if (config.binary_head) {
     params.add_dense("pooler.dense", hidden, hidden, normal);
     params.add_dense("binary_head", 2, hidden, normal);

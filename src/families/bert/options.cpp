@@ -28,7 +28,6 @@ void add_bert_shape(OptionTable& table, BertSettings& settings) {
       .alias("--norm-epsilon");
   table.add("--apply-residual-connection-post-layernorm", model.residual_from_layernorm,
             "residual branches start after the layer norm (the order of the first BERT)");
-  add_binary_head_row(table, model.binary_head).common().on_resume(ResumeRule::kRefused);
   table
       .add("--bert-num-tokentypes", settings.num_tokentypes,
            "token types, of which the halves of a sample have the first two")
@@ -74,8 +73,7 @@ void add_choices_of_one(OptionTable& table, BertSettings& settings) {
 
 namespace internal {
 
-void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {
-  BertSettings& settings = config.as<BertSettings>();
+void add_bert_model_rows(OptionTable& table, BertSettings& settings, config::FamilyRows where) {
   BertConfig& model = settings.shape;
   switch (where) {
     case config::FamilyRows::kSize: add_bert_size(table, model); break;
@@ -88,11 +86,17 @@ void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::
       add_dropout_rows(table, model.attention_dropout, model.hidden_dropout);
       break;
     case config::FamilyRows::kInitialization: add_initialization_row(table, model.init_method_std); break;
-    case config::FamilyRows::kData:
-      add_masking_rows(table, data::SentenceModel::kBert, settings.mask_probability, settings.short_probability)
-          .common();
-      break;
+    case config::FamilyRows::kData: break;
   }
+}
+
+void add_bert_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {
+  BertSettings& settings = config.as<BertSettings>();
+  add_bert_model_rows(table, settings, where);
+  if (where == config::FamilyRows::kShape)
+    add_binary_head_row(table, settings.shape.binary_head).common().on_resume(ResumeRule::kRefused);
+  if (where == config::FamilyRows::kData)
+    add_masking_rows(table, data::SentenceModel::kBert, settings.mask_probability, settings.short_probability).common();
 }
 
 }  // namespace internal

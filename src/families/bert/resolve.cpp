@@ -24,8 +24,7 @@ void resolve_bert_sizes(const config::Resolving& resolving, BertConfig& model) {
 
 }  // namespace
 
-void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& config) {
-  BertSettings& settings = config.as<BertSettings>();
+void resolve_bert_model(const config::Resolving& resolving, BertSettings& settings) {
   BertConfig& model = settings.shape;
   check_bert_length(resolving, model);
   resolve_bert_sizes(resolving, model);
@@ -37,9 +36,13 @@ void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& conf
     resolving.problems.add(resolving.origin("--bert-num-tokentypes"),
                            " is too few for the two halves of a sample; use 2 or more, or --bert-no-binary-head");
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
+  check_tensor_division(resolving, model.num_attention_heads, model.ffn_hidden_size);
+}
+
+void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& config) {
+  resolve_bert_model(resolving, config.as<BertSettings>());
   // Of a length that is missing, that is said already.
   if (resolving.run.data.sequence_length > 0) bert_samples(resolving.run).check(resolving.problems);
-  check_tensor_division(resolving, model.num_attention_heads, model.ffn_hidden_size);
 }
 
 // Every option of the family has its effect whatever the others are.

@@ -10,6 +10,7 @@
 #include "config/run_config.h"
 #include "data/decoder_masks.h"
 #include "data/objective.h"
+#include "families/mup.h"
 #include "families/transformer.h"
 #include "spec/layers.h"
 #include "spec/param_spec.h"
@@ -46,7 +47,8 @@ struct GptConfig {
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   bool whole_prompt = false;             // the tokens of a prompt all see each other, as the objective has taught it
   double layernorm_epsilon = 1e-5;       // the embedding's layer norm always has 1e-5, as in Megatron
-  double init_method_std = 0.02;
+  double init_method_std = 0.02;         // of the base model's layers, with muP
+  Mup mup;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
 
@@ -54,6 +56,7 @@ struct GptConfig {
   // Channels of one group in query_key_value: its query heads, its key, its value.
   int64_t group_channels() const { return (num_attention_heads / num_groups() + 2) * kv_channels; }
   TransformerShape layers() const;
+  double width() const { return mup.width(hidden_size); }
   spec::Rotary rotary() const {
     return {.head_size = kv_channels,
             .base = rotary_base,

@@ -241,7 +241,10 @@ void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::F
     case config::FamilyRows::kRegularization:
       add_dropout_rows(table, model.attention_dropout, model.hidden_dropout);
       break;
-    case config::FamilyRows::kInitialization: add_initialization_row(table, model.init_method_std); break;
+    case config::FamilyRows::kInitialization:
+      add_initialization_row(table, model.init_method_std);
+      add_mup_rows(table, model.mup);
+      break;
     case config::FamilyRows::kData: add_objective_rows(table, settings.objective); break;
   }
 }

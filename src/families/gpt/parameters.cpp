@@ -1,5 +1,7 @@
 #include "families/gpt/config.h"
 
+#include <cmath>
+
 namespace espalier::families {
 
 using spec::Init;
@@ -22,7 +24,7 @@ TransformerShape GptConfig::layers() const {
           .add_bias_linear = add_bias_linear,
           .add_qkv_bias = add_qkv_bias,
           .residual_from_layernorm = residual_from_layernorm,
-          .init_method_std = init_method_std};
+          .init_method_std = init_method_std / std::sqrt(width())};
 }
 
 std::vector<spec::ParamSpec> gpt_params(const GptConfig& config) {
@@ -42,7 +44,9 @@ std::vector<spec::ParamSpec> gpt_params(const GptConfig& config) {
   params.set_depth(config.num_layers + 1);
   params.add_norm("final_layernorm", hidden, config.normalization);
   if (!config.tie_output) params.add("lm_head.weight", {config.padded_vocab_size, hidden}, vocabulary, normal, true);
-  return params.take();
+  std::vector<spec::ParamSpec> list = params.take();
+  for (spec::ParamSpec& param : list) param.width = config.width();
+  return list;
 }
 
 }  // namespace espalier::families

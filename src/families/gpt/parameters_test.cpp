@@ -37,6 +37,22 @@ TEST(GptParams, CountsAreThePublishedOnes) {
   EXPECT_EQ(num_elements(gpt_params(bloom)), 559214592);
 }
 
+TEST(GptParams, OfMupAreThoseOfTheBaseWithSmallerDeviationsInLayers) {
+  GptConfig config = config_of(2, 48, 6, 33);
+  config.init_method_std = 0.3;
+  const std::vector<ParamSpec> standard = gpt_params(config);
+  config.mup = {.mup = true, .mup_base_hidden_size = 12};
+  const std::vector<ParamSpec> wide = gpt_params(config);
+  ASSERT_EQ(wide.size(), standard.size());
+  for (size_t at = 0; at < wide.size(); ++at) {
+    SCOPED_TRACE(wide[at].name);
+    const bool is_matrix_of_layer = wide[at].name.starts_with("layers.") && wide[at].shape.size() == 2;
+    EXPECT_EQ(wide[at].width, 4);
+    EXPECT_EQ(standard[at].width, 1);
+    EXPECT_NEAR(wide[at].init.value, standard[at].init.value / (is_matrix_of_layer ? 2 : 1), 1e-15);
+  }
+}
+
 GptConfig llama_config() {
   GptConfig config = config_of(2, 24, 6, 33);
   config.num_query_groups = 2;
@@ -102,6 +118,33 @@ TEST(GptParams, MatricesDecayAndOutputLayersAreDrawnNarrower) {
     if (spec.shape.size() == 2) {
       EXPECT_DOUBLE_EQ(spec.init.value, output ? 0.5 / 4 : 0.5) << spec.name;  // sqrt(2 * 8) = 4
     }
+  }
+}
+
+std::vector<int64_t> rows_of(const spec::MatrixRows& matrix) {
+  std::vector<int64_t> rows;
+  for (int64_t time = 0; time < matrix.times; ++time)
+    for (int64_t row = 0; row < matrix.count; ++row) rows.push_back(matrix.first + time * matrix.stride + row);
+  return rows;
+}
+
+// What Muon takes for matrices: of groups of three queries, a key and a value of 4 channels each, all queries.
+TEST(GptParams, WeightsOfLayersConsistOfMatrices) {
+  for (const ParamSpec& spec : gpt_params(llama_config())) {
+    SCOPED_TRACE(spec.name);
+    EXPECT_EQ(!spec.matrices.empty(), spec.name.starts_with("layers.") && spec.shape.size() == 2);
+    std::vector<int> count(static_cast<size_t>(spec.shape[0]));
+    for (const spec::MatrixRows& matrix : spec.matrices)
+      for (const int64_t row : rows_of(matrix)) ++count.at(static_cast<size_t>(row));
+    for (const int times : count) EXPECT_EQ(times, spec.matrices.empty() ? 0 : 1);
+    if (!spec.name.ends_with("query_key_value.weight")) continue;
+    ASSERT_EQ(spec.matrices.size(), 3u);
+    std::vector<int64_t> queries;
+    for (const int64_t group : {0, 20})
+      for (int64_t row = 0; row < 12; ++row) queries.push_back(group + row);
+    EXPECT_EQ(rows_of(spec.matrices[0]), queries);
+    EXPECT_EQ(rows_of(spec.matrices[1]), (std::vector<int64_t>{12, 13, 14, 15, 32, 33, 34, 35}));
+    EXPECT_EQ(rows_of(spec.matrices[2]), (std::vector<int64_t>{16, 17, 18, 19, 36, 37, 38, 39}));
   }
 }
 

@@ -270,6 +270,7 @@ void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& confi
   resolver.resolve_length();
   resolver.resolve_model();
   resolver.check_division();
+  resolve_mup(resolving, settings.shape.mup);
   settings.shape.whole_prompt = settings.objective.sees_whole_prompt();
   check_objective(resolving, settings);
 }

@@ -38,6 +38,7 @@ void find_unused_gpt(const config::RunConfig& run, config::UnusedOptions& unused
   const GptSettings& settings = run.model.as<GptSettings>();
   find_unused_activations(settings, unused);
   find_unused_scaling(settings, unused);
+  find_unused_mup(settings.shape.mup, unused);
   find_unused_by_objective(run, unused);
 }
 

@@ -68,7 +68,7 @@ void check_t5_stages(const config::Resolving& resolving, const T5Settings& setti
   const int64_t of_encoder = encoder_stages(settings, stages);
   if (of_encoder >= stages) {
     resolving.problems.add(resolving.origin("--pipeline-model-parallel-split-rank"), " leaves no stage of the ", stages,
-                           " for the decoder; use 1 to ", stages - 1);
+                           " for the decoder; use 1", stages == 2 ? "" : concat(" to ", stages - 1));
     return;
   }
   const auto check_side = [&](const char* side, const char* row, int64_t layers, int64_t of_side) {

@@ -49,7 +49,7 @@ void BeamRequest::advance() {
   for (size_t place = next.size(); place-- > 0;) {
     const auto& [parent, id] = next[place];
     const bool is_first = std::none_of(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(place),
-                                       [&](const auto& earlier) { return earlier.beam == parent; });
+                                       [beam = parent](const auto& earlier) { return earlier.beam == beam; });
     if (!is_first) {
       beams[place] = forked(*beams_[parent].sequence, id);
       continue;

@@ -42,6 +42,8 @@ std::vector<families::GptConfig> kinds() {
   std::vector<families::GptConfig> result;
   for (const auto positions : {PositionEmbedding::kAlibi, PositionEmbedding::kRotary, PositionEmbedding::kLearned})
     result.push_back(models::plain_gpt::awkward_gpt(positions));
+  result.push_back(result.front());
+  result.back().mup = models::plain_gpt::awkward_mup();
   return result;
 }
 
@@ -138,7 +140,7 @@ TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
     if (isa > kernels::best_cpu_isa()) continue;
     const kernels::ForceCpuIsa force(isa);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
-      for (families::GptConfig config : kinds()) {
+      for (const families::GptConfig& config : kinds()) {
         Model model(config, type);
         DecoderModel batches(model.model, type, {.page_tokens = kPageTokens, .num_pages = kNumPages});
         std::vector<Sequence> all = sequences();

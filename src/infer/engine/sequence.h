@@ -12,9 +12,9 @@ namespace espalier::infer {
 // Who goes first where not all can. Unique among the sequences of an engine.
 struct Order {
   int64_t minus_priority = 0;
-  uint64_t request = 0;  // numbered in order of arrival
-  int64_t number = 0;    // of the sequence in its request
-  auto operator<=>(const Order&) const = default;
+  uint64_t request = 0;                            // numbered in order of arrival
+  int64_t number = 0;                              // of the sequence in its request
+  auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr): it reads `<=> 0`
 };
 
 struct Sequence {

@@ -65,7 +65,7 @@ class ToyModel final : public BatchModel {
       const auto size = static_cast<int64_t>(run.ids.size());
       for (int64_t row = size - run.num_logits; row < size; ++row) {
         const uint64_t hash = read(run, run.first_position + row);
-        for (int64_t id = 0; id < shape_.vocab_size; ++id) *logits++ = is_nan_at(run, row) ? nan : logit_of(hash, id);
+        for (int64_t id = 0; id < shape_.vocab_size; ++id) *logits++ = is_nan_at(run, row) ? kNan : logit_of(hash, id);
       }
       num_rows += run.num_logits;
       num_tokens += size;
@@ -89,7 +89,7 @@ class ToyModel final : public BatchModel {
   int32_t nan_after = -1;
 
  private:
-  static constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   struct Slot {
     int32_t id = -1;
     int64_t position = -1;

@@ -116,9 +116,12 @@ struct SoftmaxState {  // [tokens] each
 };
 void softmax_begin(const SoftmaxState& state, int64_t tokens, Stream stream);
 void softmax_accumulate(Element type, const LogitBlock& block, const SoftmaxState& state, Stream stream);
-// logits = (exp(logit - log_sum_exp) - [label]) * scale; zeros where scale is zero.
-void softmax_gradient(Element type, const LogitBlock& block, const float* log_sum_exp, const float* scales,
-                      Stream stream);
+struct LogitGradients {  // [tokens] each; LogitGradient of kernels/internal/row_kernels.h
+  const float *log_sum_exp, *losses;
+  const float* log_sums;  // nullptr: zeros
+};
+// logits = exp(logit - log_sum_exp) * (loss + log_sum) - [label] * loss; zeros where `loss` is zero.
+void softmax_gradient(Element type, const LogitBlock& block, const LogitGradients& from, Stream stream);
 
 // ---- attention; sample_numbers and cache_lengths of the problem: on the device
 

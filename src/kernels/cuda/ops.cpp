@@ -81,16 +81,25 @@ at::Tensor numbers_of(const at::Tensor& x, const DropoutSite& site) {
 template <class Visit>
 void for_each_vocabulary_block(const CrossEntropyInput& input, const Visit& visit) {
   const int64_t tokens = input.x.size(0), vocabulary = input.weight.size(0);
-  const int64_t fitting = kLogitBytes / input.x.element_size() / std::max<int64_t>(1, tokens) / 128 * 128;
+  const bool has_bias = input.bias.defined();
+  const int64_t logit_bytes = input.x.element_size() + (has_bias ? 4 : 0);
+  const int64_t fitting = kLogitBytes / logit_bytes / std::max<int64_t>(1, tokens) / 128 * 128;
   const int64_t size = std::min(std::max<int64_t>(fitting, 128), vocabulary);
   if (vocabulary == 0) return;
   const at::Tensor storage = at::empty({tokens * size}, input.x.options());
+  const at::Tensor sum_storage = has_bias ? empty_floats({tokens * size}) : at::Tensor();
   for (int64_t first = 0; first < vocabulary; first += size) {
     const int64_t count = std::min(size, vocabulary - first);
     const at::Tensor logits = storage.narrow(0, 0, tokens * count).view({tokens, count});
     const at::Tensor weight_rows = input.weight.narrow(0, first, count);
-    multiply_transposed(input.x, weight_rows, logits);
-    if (input.bias.defined()) logits.add_(input.bias.narrow(0, first, count));
+    if (has_bias) {  // in fp32 to the end: logits are rounded once
+      const at::Tensor sums = sum_storage.narrow(0, 0, tokens * count).view({tokens, count});
+      sums.copy_(input.bias.narrow(0, first, count).expand({tokens, count}));
+      multiply_transposed(input.x, weight_rows, sums, /*add=*/true);
+      logits.copy_(sums);
+    } else {
+      multiply_transposed(input.x, weight_rows, logits);
+    }
     visit(first, weight_rows, logits);
   }
 }
@@ -308,9 +317,11 @@ class CudaOps : public kernels::DeviceOps {
                                     const CrossEntropyBackward& backward) const override {
     at::Tensor dx;
     if (backward.input_grad) dx = at::zeros(input.x.sizes(), input.x.options().dtype(at::kFloat));
+    const LogitGradients from{backward.log_sum_exp.const_data_ptr<float>(),
+                              backward.token_grads.const_data_ptr<float>(),
+                              backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr};
     for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor& weight_rows, const at::Tensor& logits) {
-      softmax_gradient(element_of(logits), block_of(input, logits, first), backward.log_sum_exp.const_data_ptr<float>(),
-                       backward.token_grads.const_data_ptr<float>(), current_stream());
+      softmax_gradient(element_of(logits), block_of(input, logits, first), from, current_stream());
       if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
       if (backward.weight_grad.defined())
         add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, first, weight_rows.size(0)));

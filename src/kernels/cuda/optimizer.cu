@@ -18,7 +18,7 @@ __global__ void update_kernel(OptimizerElements args, int64_t count) {
   element.grad = {args.grad[i]};
   Optimizer::update(element, by);
   for (int state = 0; state < Optimizer::kNumStates; ++state) args.states[state][i] = element.states[state].x;
-  if constexpr (Optimizer::kScalesByNorms) {
+  if constexpr (Optimizer::kSecondPass != spec::SecondPass::kNone) {
     args.grad[i] = element.grad.x;
     return;
   }

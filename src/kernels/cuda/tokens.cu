@@ -61,14 +61,15 @@ __global__ void accumulate_kernel(LogitBlock block, SoftmaxState state) {
 }
 
 template <class T>
-__global__ void gradient_kernel(LogitBlock block, const float* log_sum_exp, const float* scales) {
+__global__ void gradient_kernel(LogitBlock block, LogitGradients from) {
   const int64_t token = blockIdx.x, label = block.labels[token] - block.first;
   T* const logits = static_cast<T*>(block.logits) + token * block.count;
-  const float shift = log_sum_exp[token], scale = scales[token];
+  const float shift = from.log_sum_exp[token], loss = from.losses[token];
+  const float both = loss + (from.log_sums == nullptr ? 0 : from.log_sums[token]);
   for (int64_t i = threadIdx.x; i < block.count; i += kThreads) {
     // Zero whatever the logit is.
-    const float gradient = scale == 0 ? 0 : (expf(widen(logits[i]) - shift) - (i == label ? 1 : 0)) * scale;
-    store(logits + i, gradient);
+    const float probability = loss == 0 ? 0 : expf(widen(logits[i]) - shift);
+    store(logits + i, i != label ? probability * both : (probability - 1) * loss + probability * (both - loss));
   }
 }
 
@@ -99,11 +100,10 @@ void softmax_accumulate(Element type, const LogitBlock& block, const SoftmaxStat
   });
 }
 
-void softmax_gradient(Element type, const LogitBlock& block, const float* log_sum_exp, const float* scales,
-                      Stream stream) {
+void softmax_gradient(Element type, const LogitBlock& block, const LogitGradients& from, Stream stream) {
   with_element(type, [&](auto element) {
     launch("softmax_gradient", gradient_kernel<decltype(element)>, {num_blocks(block.tokens, 1), kThreads, 0, stream},
-           block, log_sum_exp, scales);
+           block, from);
   });
 }
 

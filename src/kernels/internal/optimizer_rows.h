@@ -22,7 +22,7 @@ void update_elements(const OptimizerElements& args, int64_t first, int64_t last)
     Optimizer::update(element, by);
     for (int state = 0; state < Optimizer::kNumStates; ++state)
       lanes.store(args.states[state] + i, element.states[state]);
-    if constexpr (Optimizer::kScalesByNorms) {
+    if constexpr (Optimizer::kSecondPass != spec::SecondPass::kNone) {
       lanes.store(args.grad + i, element.grad);
       return;
     }

@@ -162,6 +162,14 @@ struct SoftmaxSums {
   float label_logit = 0;
 };
 
+// What the gradient of a row's logits is made of.
+struct LogitGradient {
+  float log_sum_exp;  // of the whole row
+  float loss;         // upstream gradient of log_sum_exp - logit[label]
+  // Upstream gradient of log_sum_exp by itself (z-loss), 0 where `loss` is.
+  float log_sum = 0;
+};
+
 // y = x weight^T + bias; each element is summed in an order that depends on `inputs` alone.
 struct RowProduct {
   const void* x;       // [tokens, inputs]
@@ -212,10 +220,10 @@ struct TypedRowKernels {
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
   void (*softmax_accumulate)(const LogitRow&, SoftmaxSums* sums);
-  // (exp(logit - log_sum_exp) - [label]) * scale, in the compute type; zeros when scale is zero
-  void (*softmax_gradient)(const LogitRow&, float log_sum_exp, float scale, void* gradient);
+  // exp(logit - log_sum_exp) * (loss + log_sum) - [label] * loss, in the compute type; zeros when `loss` is zero
+  void (*softmax_gradient)(const LogitRow&, const LogitGradient& from, void* gradient);
   // the same in fp32, over the logits
-  void (*softmax_gradient_fp32)(const LogitRow&, float log_sum_exp, float scale, void* gradient);
+  void (*softmax_gradient_fp32)(const LogitRow&, const LogitGradient& from, void* gradient);
 };
 
 struct RowKernels {

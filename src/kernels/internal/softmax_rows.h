@@ -51,13 +51,13 @@ void softmax_accumulate(const LogitRow& row, SoftmaxSums* sums) {
 
 // Out may be float over the logits themselves.
 template <class V, class T, class Out>
-void softmax_gradient(const LogitRow& row, float log_sum_exp, float scale, void* gradient) {
+void softmax_gradient(const LogitRow& row, const LogitGradient& from, void* gradient) {
   Out* out = static_cast<Out*>(gradient);
-  if (scale == 0) {  // whatever the logits are
+  if (from.loss == 0) {  // whatever the logits are
     for_each_vector<V>(row.count, [&](int64_t i, auto lanes) { lanes.store(out + i, V::all(0)); });
     return;
   }
-  const V shift = V::all(log_sum_exp), factor = V::all(scale);
+  const V shift = V::all(from.log_sum_exp), factor = V::all(from.loss + from.log_sum);
   const bool has_label = row.label >= 0 && row.label < row.count;
   const float label_logit = has_label ? row.logits[row.label] : 0;
   for_each_vector<V>(row.count, [&](int64_t i, auto lanes) {
@@ -65,7 +65,9 @@ void softmax_gradient(const LogitRow& row, float log_sum_exp, float scale, void*
   });
   if (!has_label) return;
   const V probability = exp(V::all(rounded_to<V, T>(label_logit)) - shift);
-  PartVector<V>{1}.store(out + row.label, (probability - V::all(1)) * factor);
+  // Apart, so that without a z-loss the loss's own gradient is rounded once.
+  const V of_loss = (probability - V::all(1)) * V::all(from.loss);
+  PartVector<V>{1}.store(out + row.label, from.log_sum == 0 ? of_loss : of_loss + probability * V::all(from.log_sum));
 }
 
 }  // namespace espalier::kernels

@@ -5,8 +5,6 @@
 
 #include "base/error.h"
 #include "data/sentence_dataset.h"
-#include "dist/collectives.h"
-#include "kernels/dropout.h"
 #include "models/bert/batch.h"
 #include "models/bert/probe.h"
 #include "models/lm_loss.h"
@@ -31,17 +29,8 @@ void BertLmHead::visit(tensor::ParamVisitor& visitor) {
 
 BertModel::BertModel(const nn::LayerBuilder& builder, const families::BertConfig& config, const plan::DepthRange& part,
                      const StageOptions& options)
-    : config_(config),
-      grid_(builder.grid),
-      sequence_parallel_(builder.sequence_parallel),
-      layers_(builder, config.layers(), part, options) {
-  if (part.contains(0)) {
-    word_embeddings_.emplace(builder, "word_embeddings");
-    position_embeddings_.emplace(builder, "position_embeddings");
-    if (config.num_tokentypes > 0) tokentype_embeddings_.emplace(builder, "tokentype_embeddings");
-  }
-  if (!part.contains(config.num_layers + 1)) return;
-  final_layernorm_.emplace(builder, "final_layernorm", spec::Normalization::kLayerNorm, config.layernorm_epsilon);
+    : grid_(builder.grid), encoder_(builder, config, part, options) {
+  if (!encoder_.is_last()) return;
   lm_head_.emplace(builder, config);
   if (!config.binary_head) return;
   pooler_.emplace(builder, "pooler.dense");
@@ -49,22 +38,11 @@ BertModel::BertModel(const nn::LayerBuilder& builder, const families::BertConfig
 }
 
 std::vector<pipeline::TensorShape> BertModel::input_shapes(const tensor::Batch& batch) const {
-  if (word_embeddings_) return {};
-  return {layers_.hidden_shape("hidden", batch)};
+  return encoder_.input_shapes(batch);
 }
 
 std::vector<pipeline::TensorShape> BertModel::output_shapes(const tensor::Batch& batch) const {
-  if (lm_head_) return {};
-  return {layers_.hidden_shape("hidden", batch)};
-}
-
-at::Tensor BertModel::embed(const tensor::Batch& batch, const nn::ForwardContext& context) const {
-  const int64_t s = batch.ids.size(1);
-  const SequenceRows local = layers_.local_rows(s);
-  at::Tensor x = word_embeddings_->forward(context_rows(grid_, s).of(batch.ids));
-  x = x + position_embeddings_->forward(local.of(batch.positions));
-  if (tokentype_embeddings_) x = x + tokentype_embeddings_->forward(local.of(batch.extra.at(kTokenTypes)));
-  return kernels::dropout(x, context.dropout_site("embedding"));
+  return encoder_.output_shapes(batch);
 }
 
 at::Tensor BertModel::order_logits(const at::Tensor& hidden) const {
@@ -72,76 +50,38 @@ at::Tensor BertModel::order_logits(const at::Tensor& hidden) const {
   return binary_head_->forward(pooled).to(at::kFloat);
 }
 
-// Of the first token of each sample. Every process computes it from the first row that it has, so that all of them use
-// the same parameters equally often; what those without the first token find has the factor 0.
 pipeline::LossTerm BertModel::sentence_order_loss(const at::Tensor& hidden, const tensor::Batch& batch) const {
-  const at::Tensor logits = order_logits(hidden);
-  const at::Tensor losses = at::cross_entropy_loss(logits, batch.extra.at(kHalvesSwapped), {}, at::Reduction::None);
-  const bool has_first_token = layers_.local_rows(batch.ids.size(1)).first == 0;
-  const at::Tensor counted = has_first_token ? losses : losses * 0;
-  pipeline::LossTerm term;
-  term.name = "sop loss";
-  term.sum = dist::sum_over_ranks(counted.sum(), grid_.context);
-  term.row_sums = counted.detach().clone();
-  grid_.context.all_reduce(term.row_sums);
-  if (sequence_parallel_) {
-    term.sum = dist::sum_over_ranks(term.sum, grid_.tensor);
-    grid_.tensor.all_reduce(term.row_sums);
-  }
-  term.row_counts = at::ones_like(term.row_sums);
-  term.count = term.row_counts.sum();
-  return term;
-}
-
-nn::ForwardContext BertModel::context_of(const pipeline::StageInput& input) const {
-  tensor::AttentionContext attention;
-  attention.mask = tensor::AttentionContext::Mask::kFull;
-  attention.last_key = input.batch->extra.at(kLastKeys);
-  return layers_.training_context(input, attention,
-                                  {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout});
+  const at::Tensor losses =
+      at::cross_entropy_loss(order_logits(hidden), batch.extra.at(kHalvesSwapped), {}, at::Reduction::None);
+  return encoder_.first_token_loss("sop loss", losses, at::ones_like(losses.detach()), batch);
 }
 
 BertModel::Logits BertModel::logits(const tensor::Batch& batch) const {
-  ESPALIER_CHECK(word_embeddings_ && lm_head_, "logits are those of a whole model");
+  ESPALIER_CHECK(lm_head_, "logits are those of a whole model");
   const at::NoGradGuard no_grad;
-  const nn::ForwardContext context = context_of({.batch = &batch, .training = false});
-  const at::Tensor hidden = final_layernorm_->forward(layers_.forward_plain(embed(batch, context), context));
+  const at::Tensor hidden = encoder_.forward_plain(batch);
   Logits logits{.words = lm_head_->output().logits(lm_head_->transform(hidden)).transpose(0, 1), .order = {}};
   if (binary_head_) logits.order = order_logits(hidden);
   return logits;
 }
 
 pipeline::StageOutput BertModel::forward(const pipeline::StageInput& input) {
-  const tensor::Batch& batch = *input.batch;
-  const auto context = std::make_shared<const nn::ForwardContext>(context_of(input));
-  at::Tensor x;
-  if (word_embeddings_) {
-    x = embed(batch, *context);
-  } else {
-    ESPALIER_CHECK(input.tensors.size() == 1, input.tensors.size(), " tensors for a part of a BERT");
-    x = input.tensors[0].tensor;
-  }
-  x = layers_.forward(x, context);
-  if (!lm_head_) return {.tensors = {{"hidden", x}}, .loss = {}};
-  const at::Tensor hidden = final_layernorm_->forward(x);
+  const at::Tensor hidden = encoder_.forward(input);
+  if (!lm_head_) return {.tensors = {{"hidden", hidden}}, .loss = {}};
   pipeline::StageOutput output;
-  output.loss.push_back(lm_loss(lm_head_->output(), grid_, lm_head_->transform(hidden), batch));
-  if (binary_head_) output.loss.push_back(sentence_order_loss(hidden, batch));
+  output.loss = lm_loss(lm_head_->output(), grid_, lm_head_->transform(hidden), *input.batch);
+  if (binary_head_) output.loss.push_back(sentence_order_loss(hidden, *input.batch));
   return output;
 }
 
 void BertModel::visit(tensor::ParamVisitor& visitor) {
-  if (word_embeddings_) visitor.child("word_embeddings", *word_embeddings_);
-  if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
-  if (tokentype_embeddings_) visitor.child("tokentype_embeddings", *tokentype_embeddings_);
-  layers_.visit(visitor);
+  encoder_.visit(visitor);
   if (!lm_head_) return;
-  visitor.child("final_layernorm", *final_layernorm_);
   visitor.child("lm_head", *lm_head_);
   if (pooler_) visitor.child("pooler.dense", *pooler_);
   if (binary_head_) visitor.child("binary_head", *binary_head_);
   // Where the word embedding lies elsewhere, it is this part's own too.
-  if (!word_embeddings_) visitor.param("word_embeddings.weight", lm_head_->output().weight());
+  if (!encoder_.is_first()) visitor.param("word_embeddings.weight", lm_head_->output().weight());
 }
 
 const FamilyRuntime& bert_runtime() {

@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "families/bert/config.h"
+#include "models/bert/encoder.h"
 #include "models/build.h"
-#include "models/transformer_stack.h"
 #include "nn/dense.h"
-#include "nn/embedding.h"
 #include "nn/norm.h"
 #include "nn/output_layer.h"
 #include "pipeline/stage.h"
@@ -61,20 +60,12 @@ class BertModel : public pipeline::Stage {
   Logits logits(const tensor::Batch& batch) const;
 
  private:
-  nn::ForwardContext context_of(const pipeline::StageInput& input) const;
-  at::Tensor embed(const tensor::Batch& batch, const nn::ForwardContext& context) const;  // [S, b, h]
-  at::Tensor order_logits(const at::Tensor& hidden) const;                                // [b, 2] fp32
+  at::Tensor order_logits(const at::Tensor& hidden) const;  // [b, 2] fp32
   pipeline::LossTerm sentence_order_loss(const at::Tensor& hidden, const tensor::Batch& batch) const;
 
-  families::BertConfig config_;
   const dist::Grid& grid_;
-  bool sequence_parallel_;
-  // The first part's.
-  std::optional<nn::VocabularyEmbedding> word_embeddings_;
-  std::optional<nn::PositionEmbedding> position_embeddings_, tokentype_embeddings_;
-  TransformerStack layers_;
+  BertEncoder encoder_;
   // The last part's.
-  std::optional<nn::Norm> final_layernorm_;
   std::optional<BertLmHead> lm_head_;
   std::optional<nn::Dense> pooler_, binary_head_;
 };

@@ -59,13 +59,21 @@ at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
   at::Tensor x = word_embeddings_->forward(ids);  // [S, b, h]
   if (embedding_norm_) x = embedding_norm_->forward(x);
   if (position_embeddings_) x = x + position_embeddings_->forward(positions);
+  if (config_.mup.embedding_mult() != 1) x = x * config_.mup.embedding_mult();
   return kernels::dropout(x, context.dropout_site("embedding"));
+}
+
+at::Tensor GptModel::last_hidden(const at::Tensor& x) const {
+  const at::Tensor normed = final_layernorm_->forward(x);
+  const double output_mult = config_.mup.output_mult(config_.hidden_size);
+  return output_mult == 1 ? normed : normed * output_mult;
 }
 
 tensor::AttentionContext GptModel::attention_context() const {
   tensor::AttentionContext context;
   context.alibi_slopes = alibi_slopes_;
   context.window = config_.window_size;
+  context.scale = config_.mup.attention_scale(config_.kv_channels);
   return context;
 }
 
@@ -113,7 +121,7 @@ pipeline::StageOutput GptModel::forward(const pipeline::StageInput& input) {
   }
   x = layers_.forward(x, context);
   if (!output_layer_) return {.tensors = {{"hidden", x}}, .loss = {}};
-  return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, final_layernorm_->forward(x), batch)}};
+  return {.tensors = {}, .loss = lm_loss(*output_layer_, grid_, last_hidden(x), batch)};
 }
 
 at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& caller,
@@ -128,7 +136,7 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   at::Tensor x = embed(ids, positions, context);
   x = layers_.forward_plain(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
-  return final_layernorm_->forward(x);
+  return last_hidden(x);
 }
 
 DecoderShape GptModel::decoder_shape() const {

@@ -50,6 +50,7 @@ class GptModel : public pipeline::Stage, public Decoder {
  private:
   // [b, s/cp] ids and [b, S] positions -> [S, b, h]
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
+  at::Tensor last_hidden(const at::Tensor& x) const;  // normed, as the output layer takes it
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
   // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
   void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;

@@ -190,6 +190,22 @@ TEST(GptObjective, PackedPairsHaveTheLossAndGradientsOfPlainFormulas) {
       }
 }
 
+TEST(GptObjective, MupHasTheLossAndGradientsOfPlainFormulas) {
+  for (const PositionEmbedding positions : kPositions)
+    for (const bool gives_output_mult : {false, true}) {
+      families::GptConfig config = plain_gpt::awkward_gpt(positions);
+      config.mup = plain_gpt::awkward_mup();
+      if (gives_output_mult) config.mup.mup_output_mult = 0.4;
+      data::RowRules rules;
+      rules.objective = {.kind = Objective::Kind::kPrefix};
+      rules.text = {.eod = static_cast<int32_t>(kEod)};
+      rules.seed = 1234;
+      const auto rows = text_rows(33);
+      expect_loss_and_gradients(config, rows, rules, wanted_of_prefixes(rows, rules),
+                                concat("positions ", static_cast<int>(positions), " given ", gives_output_mult));
+    }
+}
+
 // A pair in the middle of a row is trained on as if it were alone in one.
 TEST(GptObjective, APairLearnsNothingFromItsNeighbours) {
   for (const PositionEmbedding positions : kPositions) {

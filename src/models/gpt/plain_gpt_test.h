@@ -24,14 +24,20 @@ class PlainGpt {
   }
 
   // ids and positions [b, s] int64, of which only learned positions are read; visible [b, s, s] bool: query, key.
-  // Returns [b, s, V].
-  at::Tensor logits(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& visible) const {
+  // Returns [b, s, V]. `added`: what attention and MLP of each layer add to the stream, [b, s, h].
+  at::Tensor logits(const at::Tensor& ids, const at::Tensor& positions, const at::Tensor& visible,
+                    std::vector<at::Tensor>* added = nullptr) const {
     at::Tensor x = at::embedding(p("word_embeddings.weight"), ids);
     if (config_.embed_layernorm) x = norm(x, "word_embeddings.norm");
     if (config_.position_embedding == families::PositionEmbedding::kLearned)
       x = x + at::embedding(p("position_embeddings.weight"), positions);
-    for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, visible);
-    return at::matmul(norm(x, "final_layernorm"), p("word_embeddings.weight").t());
+    if (config_.mup.mup) x = x * config_.mup.mup_embedding_mult;
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, visible, added);
+    const at::Tensor logits = at::matmul(norm(x, "final_layernorm"), p("word_embeddings.weight").t());
+    if (!config_.mup.mup) return logits;
+    const double narrower =
+        static_cast<double>(config_.mup.mup_base_hidden_size.value()) / static_cast<double>(config_.hidden_size);
+    return logits * config_.mup.mup_output_mult.value_or(narrower);
   }
   // [b, s]: of each label alone.
   static at::Tensor losses(const at::Tensor& logits, const at::Tensor& labels) {
@@ -67,26 +73,34 @@ class PlainGpt {
   at::Tensor attention(const at::Tensor& qkv, const at::Tensor& visible) const {
     const int64_t b = qkv.size(0), s = qkv.size(1), n = config_.num_attention_heads, d = config_.kv_channels;
     const at::Tensor heads = qkv.view({b, s, n, 3, d}).permute({3, 0, 2, 1, 4});  // [3, b, n, s, d]
+    const double base = config_.mup.mup_base_head_dim.value_or(static_cast<double>(d));
     at::Tensor scores =
-        at::matmul(turned(heads[0]), turned(heads[1]).transpose(-1, -2)) / std::sqrt(static_cast<double>(d));
+        at::matmul(turned(heads[0]), turned(heads[1]).transpose(-1, -2)) * std::sqrt(base) / static_cast<double>(d);
     if (config_.position_embedding == families::PositionEmbedding::kAlibi) scores = scores + alibi(s);
     // Finite, as Megatron has it: what sees nothing (padding) sees all alike, and nothing reads it.
     scores = scores.masked_fill(visible.logical_not().unsqueeze(1), -1e300);
     return at::matmul(at::softmax(scores, -1), heads[2]).permute({0, 2, 1, 3}).reshape({b, s, n * d});
   }
-  at::Tensor run_layer(const at::Tensor& x, int64_t layer, const at::Tensor& visible) const {
+  at::Tensor run_layer(const at::Tensor& x, int64_t layer, const at::Tensor& visible,
+                       std::vector<at::Tensor>* added) const {
     const std::string name = "layers." + std::to_string(layer) + ".";
     const at::Tensor qkv = linear(norm(x, name + "input_layernorm"), name + "self_attention.query_key_value");
     const at::Tensor a = x + linear(attention(qkv, visible), name + "self_attention.dense");
     const at::Tensor inner = linear(norm(a, name + "post_attention_layernorm"), name + "mlp.dense_h_to_4h");
     const at::Tensor gelu =
         0.5 * inner * (1 + (std::sqrt(2 / M_PI) * (inner + 0.044715 * inner * inner * inner)).tanh());
-    return a + linear(gelu, name + "mlp.dense_4h_to_h");
+    const at::Tensor y = a + linear(gelu, name + "mlp.dense_4h_to_h");
+    if (added != nullptr) added->insert(added->end(), {a - x, y - a});
+    return y;
   }
 
   families::GptConfig config_;
   std::map<std::string, at::Tensor> values_;
 };
+
+inline families::Mup awkward_mup() {
+  return {.mup = true, .mup_base_hidden_size = 12, .mup_embedding_mult = 1.7, .mup_base_head_dim = 3};
+}
 
 inline families::GptConfig awkward_gpt(families::PositionEmbedding positions) {
   families::GptConfig config;

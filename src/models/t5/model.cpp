@@ -148,7 +148,7 @@ pipeline::StageOutput T5Model::forward(const pipeline::StageInput& input) {
     if (part_.contains(decoder_depth)) x = embed(batch.ids, batch.positions, *context, "decoder.embedding");
     x = decoder_.forward(x, context, beside_decoder(batch.ids.size(1), encoded));
   }
-  if (output_layer_) return {.tensors = {}, .loss = {lm_loss(*output_layer_, grid_, before_output(x), batch)}};
+  if (output_layer_) return {.tensors = {}, .loss = lm_loss(*output_layer_, grid_, before_output(x), batch)};
   if (part_.end < decoder_depth) return {.tensors = {{kHidden, x}}, .loss = {}};
   if (part_.end == decoder_depth) return {.tensors = {{kEncoded, encoded}}, .loss = {}};
   return {.tensors = {{kHidden, x}, {kEncoded, encoded}}, .loss = {}};

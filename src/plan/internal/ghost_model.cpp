@@ -317,6 +317,7 @@ void GhostModel::language_model_loss(Ghost hidden) {
   const Ghost x = gather(std::exchange(hidden, nullptr));
   const Ghost labels = make(s_.tokens * kInt64), mask = make(s_.tokens * kFp32);
   const Ghost losses = make(s_.tokens * kFp32), log_sum_exp = make(s_.tokens * kFp32);
+  const Ghost z_losses = make(s_.z_loss ? s_.tokens * kFp32 : 0);
   const double all_logits = s_.tokens * s_.vocabulary * kFp32;
   const bool panels = s_.products == ProductKind::kPacked;
   const Ghost kept_logits = make(panels ? 0 : std::min(kKeptLogits, all_logits));
@@ -334,6 +335,8 @@ void GhostModel::language_model_loss(Ghost hidden) {
   save("linear_cross_entropy", "kept_logits", kept_logits);
   push([this, x, labels, mask, log_sum_exp, kept_logits, panels](const Ghost&) {
     if (deferring_) deferred_.insert(deferred_.end(), {x, labels, mask, log_sum_exp, kept_logits});
+    const Ghost log_grads = make(s_.z_loss ? s_.tokens * kFp32 : 0);
+    if (deferring_) deferred_.push_back(log_grads);
     return panels ? output_backward_panels(x) : output_backward_wide(x);
   });
 }

@@ -15,6 +15,7 @@ using spec::Ghost;
 // Sizes on one rank; legend as in dist/collectives.h. S: rows of the residual stream, s/cp, / tp under sequence
 // parallelism.
 struct GhostSizes {
+  bool z_loss = false;
   double element = 4;  // bytes of the compute type
   double sequence_length = 0;
   double rows = 0, tokens = 0;  // S * b; s/cp * b

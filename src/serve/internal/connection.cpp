@@ -34,7 +34,7 @@ class ConnectionAnswer final : public Answer {
   ConnectionAnswer& operator=(const ConnectionAnswer&) = delete;
 
   void reply(HttpReply reply) override {
-    post([reply = std::move(reply)](Connection& to, uint64_t number) mutable { to.reply(number, std::move(reply)); });
+    post([reply = std::move(reply)](Connection& to, uint64_t number) { to.reply(number, reply); });
   }
   void begin_events() override {
     post([](Connection& to, uint64_t number) { to.begin_events(number); });
@@ -168,7 +168,7 @@ bool Connection::is_current(uint64_t number) const {
   return number == number_ && (state_ == State::kAnswering || state_ == State::kStreaming);
 }
 
-void Connection::reply(uint64_t number, HttpReply reply) {
+void Connection::reply(uint64_t number, const HttpReply& reply) {
   if (!is_current(number) || state_ != State::kAnswering) return;
   keeps_alive_ = keeps_alive_ && !context_->draining;
   const std::string reason = text_of(http::obsolete_reason(static_cast<http::status>(reply.status)));
@@ -191,7 +191,7 @@ void Connection::begin_events(uint64_t number) {
                keeps_alive_ ? "\r\n" : "Connection: close\r\n\r\n"));
 }
 
-void Connection::send_event(uint64_t number, std::string data) {
+void Connection::send_event(uint64_t number, const std::string& data) {
   if (!is_current(number) || state_ != State::kStreaming) return;
   const std::string event = "data: " + data + "\n\n";
   queue(is_old_ ? event : concat(format_printf("%zx\r\n", event.size()), event, "\r\n"));

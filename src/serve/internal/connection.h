@@ -45,9 +45,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
 
   // What an Answer asks for, in the thread of the connections; `number` tells of which request.
-  void reply(uint64_t number, HttpReply reply);
+  void reply(uint64_t number, const HttpReply& reply);
   void begin_events(uint64_t number);
-  void send_event(uint64_t number, std::string data);
+  void send_event(uint64_t number, const std::string& data);
   void end_events(uint64_t number);
   void on_gone(uint64_t number, std::function<void()> callback);
   void abandoned(uint64_t number);

@@ -15,7 +15,8 @@ struct Lamb : OptimizerTraits {
   static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps"};
   static constexpr int kNumStates = 2;
   static constexpr StateTensor kStates[] = {{"exp_avg"}, {"exp_avg_sq"}};
-  static constexpr bool kScalesByNorms = true;
+  static constexpr WidthRule kWidthRule = WidthRule::kUnknown;
+  static constexpr SecondPass kSecondPass = SecondPass::kScaleByNorms;
 
   using Constants = Adam::Constants;
   static Constants constants(const OptimizerSettings& settings, const OptimizerStep& step) {

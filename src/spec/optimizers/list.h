@@ -5,6 +5,7 @@
 #include "spec/optimizers/adopt.h"
 #include "spec/optimizers/lamb.h"
 #include "spec/optimizers/lion.h"
+#include "spec/optimizers/muon.h"
 #include "spec/optimizers/schedule_free.h"
 #include "spec/optimizers/sgd.h"
 
@@ -14,7 +15,7 @@ template <class... Optimizer>
 struct OptimizerList {
   static constexpr int kSize = sizeof...(Optimizer);
 };
-using Optimizers = OptimizerList<Adam, Sgd, PlainSgd, Lion, Lamb, Adopt, AdamScheduleFree, SgdScheduleFree>;
+using Optimizers = OptimizerList<Adam, Sgd, PlainSgd, Lion, Lamb, Adopt, AdamScheduleFree, SgdScheduleFree, Muon>;
 static_assert(Optimizers::kSize == kNumOptimizers);
 
 }  // namespace espalier::spec

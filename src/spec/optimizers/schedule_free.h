@@ -70,6 +70,7 @@ struct AdamScheduleFree : ScheduleFree {
 struct SgdScheduleFree : ScheduleFree {
   static constexpr OptimizerType kType = OptimizerType::kSgdScheduleFree;
   static constexpr const char* kSpellings[] = {"sgdschedulefree"};
+  static constexpr WidthRule kWidthRule = WidthRule::kVectorsMore;
   static constexpr const char* kOptions[] = {"--sgd-momentum"};
   static constexpr int kNumStates = 1;
   static constexpr StateTensor kStates[] = {{"z", StateTensor::Start::kWeights}};

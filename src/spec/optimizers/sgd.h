@@ -10,6 +10,7 @@ struct Sgd : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kSgd;
   static constexpr const char* kSpellings[] = {"sgd", "apex.sgd"};
   static constexpr const char* kOptions[] = {"--sgd-momentum"};
+  static constexpr WidthRule kWidthRule = WidthRule::kVectorsMore;
   static constexpr int kNumStates = 1;
   static constexpr StateTensor kStates[] = {{"momentum_buffer"}};
 

@@ -89,7 +89,7 @@ function drawFacts() {
     run.evaluations.slice(-500).reverse().map(it => [count(it.step), it.kind, it.set, it.name, text(it.value)])) : "none yet");
   byId("events").replaceChildren(run.events.length ? tableOf(["time", "step", "event", "detail"], run.events.slice().reverse().map(it => {
     const row = [new Date(it.time * 1000).toLocaleString(), count(it.step), it.event, it.detail];
-    row.className = it.event === "alert" || it.event === "error" ? it.event : "";
+    row.className = ["error", "failure", "hang"].includes(it.event) ? "error" : it.event === "alert" ? "alert" : "";
     return row;
   })) : "none yet");
   byId("options").replaceChildren(tableOf(["option", "value"], Object.entries(run.options)));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/folding.h"
 #include "convert/hf/codec.h"
 #include "convert/hf/internal/config_reader.h"
 #include "convert/hf/internal/map_builder.h"
@@ -16,6 +17,8 @@ namespace espalier::convert {
 HfCodec gpt2_codec();
 HfCodec bloom_codec();
 std::vector<HfCodec> llama_like_codecs();  // those with gated MLPs, rotary positions and RMS norms
+
+Folding fold_mup(const ModelConfig& model);
 
 families::GptConfig gpt_of(const ModelConfig& model);
 void set_gpt(const families::GptConfig& config, HfModel& model);

@@ -28,8 +28,8 @@ class HfMapBuilder {
   // The same shape on both sides.
   void same(const std::string& name, const std::string& theirs);
   void same_module(const std::string& name, const std::string& theirs, bool has_bias = true);
-  // Rows of a vocabulary, of a matrix or a bias; ours may have more, which are padding.
-  void add_vocabulary(const std::string& name, const std::string& theirs);
+  // Rows of a vocabulary, of a matrix or a bias; ours may have more, which are padding: an import gives them `value`.
+  void add_vocabulary(const std::string& name, const std::string& theirs, float value = 0);
   // Once more in a tensor of theirs, which some folders have.
   void copy_vocabulary(const std::string& name, const std::string& theirs);
   // Ours: for each group its query heads, its key, its value. Theirs: all queries, all keys, all values, in three

@@ -19,6 +19,7 @@ struct NamedView {
   std::string name;  // ours
   store::TensorView view;
   std::string key;
+  int64_t copy = 0;  // MegatronShard
 };
 
 // What Transformer Engine keeps beside a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.

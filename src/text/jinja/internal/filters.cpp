@@ -46,8 +46,8 @@ Json mapped(const Json& value, const Arguments& arguments) {
       rest.most -= std::min(rest.most, weight_of(list.back()));
       continue;
     }
-    Json found = attribute_by_path(entry, string_of(*attribute, "attribute"));
-    list.push_back(is_undefined(found) && fallback != nullptr ? *fallback : std::move(found));
+    const Json found = attribute_by_path(entry, string_of(*attribute, "attribute"));
+    list.push_back(is_undefined(found) && fallback != nullptr ? *fallback : found);
   }
   return list;
 }

@@ -80,7 +80,7 @@ Json split_last(const std::string& text, const Arguments& given) {
 
 Json split_lines(const std::string& text, const Arguments& given) {
   Json lines = split_by(text, {.values = {"\n"}, .named = {}, .most = given.most});
-  if (lines.back() == "") lines.erase(lines.size() - 1);
+  if (lines.back().get_ref<const std::string&>().empty()) lines.erase(lines.size() - 1);
   return lines;
 }
 

@@ -1,9 +1,9 @@
 // Against CPython 3.11's random.
-#include "eval/python_random.h"
+#include "data/python_random.h"
 
 #include <gtest/gtest.h>
 
-namespace espalier::eval {
+namespace espalier::data {
 namespace python_random_test {
 
 using Indices = std::vector<size_t>;
@@ -43,4 +43,4 @@ TEST(PythonRandom, SamplesAsCPythonDoes) {
 }
 
 }  // namespace python_random_test
-}  // namespace espalier::eval
+}  // namespace espalier::data

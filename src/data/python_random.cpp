@@ -1,4 +1,4 @@
-#include "eval/python_random.h"
+#include "data/python_random.h"
 
 #include <array>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace espalier::eval {
+namespace espalier::data {
 namespace {
 
 constexpr size_t kStateWords = 624;
@@ -99,4 +99,4 @@ std::vector<size_t> PythonRandom::sample(size_t size, size_t count) {
   return drawn;
 }
 
-}  // namespace espalier::eval
+}  // namespace espalier::data

@@ -1,5 +1,5 @@
-// CPython's random.Random(seed), as far as the harness draws from it: the order of documents, the bootstrap, few-shot
-// examples. The streams are those of CPython 3.2 to 3.13.
+// CPython's random.Random(seed), as far as evaluations and retrieval draw from it: the order of documents, the
+// bootstrap, few-shot examples, the queries of blocks. The streams are those of CPython 3.2 to 3.13.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace espalier::eval {
+namespace espalier::data {
 
 class PythonRandom {
  public:
@@ -32,4 +32,4 @@ class PythonRandom {
   std::mt19937 engine_;
 };
 
-}  // namespace espalier::eval
+}  // namespace espalier::data

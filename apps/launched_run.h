@@ -1,0 +1,13 @@
+// What `espalier launch` has to know of the run that its ranks train.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+// The absolute folder of --save of `train FAMILY ...`, already checked, for `option` of the launcher ("--page"). A
+// UserError where something else runs, or nothing is saved.
+std::string save_folder_of(const std::vector<std::string>& words, const std::string& option);
+
+}  // namespace espalier

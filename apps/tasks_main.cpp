@@ -1,0 +1,93 @@
+#include "tasks_main.h"
+
+#include <set>
+
+#include "base/format.h"
+#include "base/log.h"
+
+namespace espalier {
+namespace {
+
+// Of a model, its tokenizer and how it is run: the script wants them, and the checkpoint here holds them.
+const std::set<std::string>& options_of_the_checkpoint() {
+  static const std::set<std::string> names = {"--num-layers",
+                                              "--hidden-size",
+                                              "--ffn-hidden-size",
+                                              "--num-attention-heads",
+                                              "--kv-channels",
+                                              "--max-position-embeddings",
+                                              "--position-embedding-type",
+                                              "--make-vocab-size-divisible-by",
+                                              "--init-method-std",
+                                              "--hidden-dropout",
+                                              "--attention-dropout",
+                                              "--tokenizer-type",
+                                              "--tokenizer-name-or-path",
+                                              "--vocab-file",
+                                              "--merge-file",
+                                              "--micro-batch-size",
+                                              "--global-batch-size",
+                                              "--tensor-model-parallel-size",
+                                              "--pipeline-model-parallel-size",
+                                              "--log-interval",
+                                              "--seed",
+                                              "--num-workers",
+                                              "--distributed-backend",
+                                              "--DDP-impl",
+                                              "--local_rank",
+                                              "--activations-checkpoint-method",
+                                              "--deepspeed_config"};
+  return names;
+}
+const std::set<std::string>& flags_of_the_checkpoint() {
+  static const std::set<std::string> names = {"--fp16",
+                                              "--bf16",
+                                              "--checkpoint-activations",
+                                              "--deepspeed",
+                                              "--embed-layernorm",
+                                              "--finetune",
+                                              "--no-load-optim",
+                                              "--no-load-rng",
+                                              "--no-bias-gelu-fusion",
+                                              "--no-bias-dropout-fusion",
+                                              "--no-masked-softmax-fusion",
+                                              "--attention-softmax-in-fp32",
+                                              "--apply-query-key-layer-scaling"};
+  return names;
+}
+
+std::string name_of(const std::string& word) { return word.substr(0, word.find('=')); }
+
+std::string value_after(const std::vector<std::string>& words, const std::string& name) {
+  for (size_t at = 0; at < words.size(); ++at) {
+    if (words[at] == name && at + 1 < words.size()) return words[at + 1];
+    if (words[at].starts_with(name + "=")) return words[at].substr(name.size() + 1);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> words_of_tasks_main(const std::vector<std::string>& words) {
+  const std::string task = value_after(words, "--task");
+  if (task != "WIKITEXT103" && task != "LAMBADA") {
+    std::vector<std::string> result = {"train", "bert-task"};
+    result.insert(result.end(), words.begin(), words.end());
+    return result;
+  }
+  std::vector<std::string> result = {"eval"}, left_out;
+  for (size_t at = 0; at < words.size(); ++at) {
+    const std::string name = name_of(words[at]);
+    const bool takes_value = options_of_the_checkpoint().contains(name);
+    if (!takes_value && !flags_of_the_checkpoint().contains(name)) {
+      result.push_back(words[at]);
+      continue;
+    }
+    left_out.push_back(name);
+    if (takes_value && name == words[at]) ++at;  // the value is a word of its own
+  }
+  if (!left_out.empty()) log_info("no effect, as the checkpoint of --load says it: ", join(left_out, " "));
+  return result;
+}
+
+}  // namespace espalier

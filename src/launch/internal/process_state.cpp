@@ -1,0 +1,43 @@
+#include "launch/internal/process_state.h"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "launch/internal/number.h"
+
+namespace espalier::launch::internal {
+namespace {
+
+// The fields after the name: state, ..., user and system time 12 and 13 of them.
+std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
+  std::ifstream file(stat);
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
+  if (fields.size() < 13) return std::nullopt;
+  return ProcessState{
+      .state = fields[0][0],
+      .cpu_ticks = static_cast<uint64_t>(parse_whole(fields[11]).value_or(0) + parse_whole(fields[12]).value_or(0))};
+}
+
+}  // namespace
+
+ProcessState state_of(pid_t pid) {
+  const std::filesystem::path process = concat("/proc/", pid);
+  ProcessState state = read_state(process / "stat").value_or(ProcessState{});
+  if (state.state == 'T' || state.state == 't') return {'T', state.cpu_ticks};
+  std::error_code error;
+  for (std::filesystem::directory_iterator task(process / "task", error), last; !error && task != last;
+       task.increment(error))
+    if (const auto thread = read_state(task->path() / "stat"); thread && thread->state == 'D') state.state = 'D';
+  return state;
+}
+
+}  // namespace espalier::launch::internal

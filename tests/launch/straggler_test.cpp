@@ -1,0 +1,56 @@
+// A rank that is slower than the rest: named once, and again when it keeps up.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "tests/launch/launch_fixture.h"
+
+namespace espalier::test {
+namespace straggler_test {
+
+TEST(Straggler, ARankThatIsStoppedMostOfTheTimeIsNamedOnce) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const Words options =
+      tiny_run(folder / "data") +
+      Words{"--num-threads",   "1",           "--train-samples", "800000", "--global-batch-size", "64",
+            "--eval-interval", "100000",      "--save-interval", "100000", "--log-interval",      "1000",
+            "--save",          folder / "run"};
+  const Shell run = shell(folder, R"(
+    await() {  # await COMMAND: until it succeeds, for four minutes
+      for attempt in {1..4800}; do "$@" && return; kill -0 $launcher || break; sleep 0.05; done
+      echo "no: $*"; kill -TERM $launcher; exit 1
+    }
+    rank() {  # rank N: the process of that rank
+      for pid in $(cat /proc/$launcher/task/*/children); do
+        tr '\0' '\n' </proc/$pid/environ | grep -qx "RANK=$1" && echo $pid
+      done
+    }
+    run=)" + shell_word(folder / "run") +
+                                      "; espalier launch --hang-timeout 0 --nproc-per-node 2 train gpt" +
+                                      command_line(options) + R"( 2>$run.log & launcher=$!
+    await grep -qs '"step":20,' $run/metrics.jsonl
+    slow=$(rank 1)
+    while true; do kill -STOP $slow; sleep 0.009; kill -CONT $slow; sleep 0.003; done 2>/dev/null & duty=$!
+    await grep -qs '"event":"straggler".*rank 1 on .* is slower than the rest' $run/events.jsonl
+    sleep 3
+    kill $duty; wait $duty; kill -CONT $slow
+    await grep -qs '"event":"straggler".*rank 1 on .* keeps up with the rest again' $run/events.jsonl
+    kill -TERM $launcher; wait $launcher; echo "launcher: $?")");
+  const std::string log = read_file(folder / "run.log");
+  const std::string events =
+      std::filesystem::exists(folder / "run/events.jsonl") ? read_file(folder / "run/events.jsonl") : "";
+  EXPECT_EQ(run.output, "launcher: 0\n") << run.errors << events;
+  const std::string alert = "warning: rank 1 on ";
+  EXPECT_NE(log.find(alert), std::string::npos) << log;
+  EXPECT_NE(log.find(" % longer than that of ranks with the same work, over the last "), std::string::npos) << log;
+  // One line an incident, however long it lasts: the next that is said of this rank is its end.
+  std::vector<std::string> said;
+  for (const std::string& line : split(events, '\n'))
+    if (line.find("rank 1 on ") != std::string::npos) said.push_back(line);
+  for (size_t at = 0; at < said.size(); ++at)
+    EXPECT_NE(said[at].find(at % 2 == 0 ? "is slower than" : "keeps up"), std::string::npos) << events;
+}
+
+}  // namespace straggler_test
+}  // namespace espalier::test
