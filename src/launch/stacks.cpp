@@ -62,8 +62,10 @@ std::string name_of(pid_t pid, pid_t thread) {
   return concat("thread ", name);
 }
 
-std::string why_no_answer(pid_t pid) {
-  switch (internal::state_of(pid).state) {
+std::string why_no_answer(pid_t pid, pid_t thread) {
+  const bool is_main = pid == thread;  // then any thread of the process that waits for a disk may be the cause
+  switch ((is_main ? internal::state_of(pid) : internal::state_of_thread(pid, thread)).state) {
+    case 't':
     case 'T': return "is stopped (SIGSTOP, or a debugger) and cannot tell";
     case 'D': return "waits for a disk or a file system and cannot tell";
     case 'X':
@@ -74,6 +76,7 @@ std::string why_no_answer(pid_t pid) {
 
 struct Group {
   std::vector<std::string> frames;
+  std::string why_none;
   std::vector<int64_t> ranks;
   std::vector<std::string> names;
   int64_t num_threads = 0;
@@ -85,10 +88,13 @@ std::vector<Group> groups_of(const std::vector<RankStacks>& ranks, bool of_main)
   for (const RankStacks& rank : ranks)
     for (const ThreadStack& thread : rank.threads) {
       if ((thread.thread == kMainThread) != of_main) continue;
-      auto found =
-          std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.frames == thread.frames; });
+      auto found = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+        return group.frames == thread.frames && group.why_none == thread.why_none;
+      });
       if (found == groups.end())
-        found = groups.insert(groups.end(), Group{.frames = thread.frames, .ranks = {}, .names = {}, .num_threads = 0});
+        found = groups.insert(
+            groups.end(),
+            Group{.frames = thread.frames, .why_none = thread.why_none, .ranks = {}, .names = {}, .num_threads = 0});
       ++found->num_threads;
       if (found->ranks.empty() || found->ranks.back() != rank.rank) found->ranks.push_back(rank.rank);
       if (std::find(found->names.begin(), found->names.end(), thread.thread) == found->names.end())
@@ -136,13 +142,23 @@ class Collector {
       std::erase_if(awaited, [&](const Asked& asked) { return take(asked); });
       if (!awaited.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    for (const Asked& asked : awaited)
-      if (asked.thread == ranks_[asked.index].pid) ranks_[asked.index].why_none = why_no_answer(asked.thread);
+    for (const Asked& asked : awaited) {
+      RankStacks& rank = ranks_[asked.index];
+      std::string why = why_no_answer(rank.pid, asked.thread);
+      if (asked.thread == rank.pid)
+        rank.why_none = std::move(why);
+      else
+        add_without(asked, std::move(why));
+    }
+  }
+
+  void leave_out(const std::vector<Asked>& threads) {
+    for (const Asked& asked : threads) add_without(asked, "was not asked: those before it took too long");
   }
 
   void name_functions() {
     for (const Answer& answer : answers_) {
-      ThreadStack stack{.thread = answer.name, .frames = {}};
+      ThreadStack stack{.thread = answer.name, .frames = {}, .why_none = answer.why_none};
       // A return address is that of the next instruction, which may be the next function's.
       for (size_t at = 0; at < answer.addresses.size(); ++at)
         stack.frames.push_back(symbols_.name(mappings_[answer.index], answer.addresses[at] - (at == 0 ? 0 : 1)));
@@ -155,6 +171,7 @@ class Collector {
     size_t index;  // of the rank
     std::string name;
     std::vector<uint64_t> addresses;
+    std::string why_none = {};
   };
 
   StackRecord& record(const Asked& asked) const { return board_.stack_record(static_cast<int64_t>(asked.index)); }
@@ -164,6 +181,10 @@ class Collector {
     if (!addresses) return false;
     answers_.push_back({asked.index, name_of(ranks_[asked.index].pid, asked.thread), std::move(*addresses)});
     return true;
+  }
+
+  void add_without(const Asked& asked, std::string why_none) {
+    answers_.push_back({asked.index, name_of(ranks_[asked.index].pid, asked.thread), {}, std::move(why_none)});
   }
 
   const WhereaboutsBoard& board_;
@@ -193,11 +214,14 @@ std::vector<RankStacks> collect_stacks(const WhereaboutsBoard& board, int64_t fi
   }
   Collector collector(board, pids, ranks);
   const auto start = std::chrono::steady_clock::now();
-  for (size_t number = 0; number < most && std::chrono::steady_clock::now() - start < kPatienceForOthers; ++number) {
+  for (size_t number = 0; number < most; ++number) {
     std::vector<Asked> asked;
     for (size_t at = 0; at < pids.size(); ++at)
       if (number < threads[at].size() && ranks[at].why_none.empty()) asked.push_back({at, threads[at][number]});
-    collector.ask(asked);
+    if (std::chrono::steady_clock::now() - start < kPatienceForOthers)
+      collector.ask(asked);
+    else
+      collector.leave_out(asked);
   }
   collector.name_functions();
   std::erase_if(ranks, [](const RankStacks& rank) { return rank.pid < 0; });
@@ -215,6 +239,7 @@ std::string stacks_text(const std::vector<RankStacks>& ranks) {
         text += concat(" (", group.num_threads, " threads)");
       text += "\n";
       for (const std::string& frame : group.frames) text += "    " + frame + "\n";
+      if (!group.why_none.empty()) text += "    (" + group.why_none + ")\n";
       text += "\n";
     }
   return text;

@@ -20,6 +20,7 @@ namespace espalier::launch {
 struct ThreadStack {
   std::string thread;               // its name; "main thread" for that one
   std::vector<std::string> frames;  // innermost first: "at::add (libtorch_cpu.so)"
+  std::string why_none = {};        // it did not answer: "waits for a disk or a file system and cannot tell"
 };
 
 struct RankStacks {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "base/file.h"
@@ -105,6 +107,56 @@ TEST(Stacks, OfProcessesThatWaitComputeAndAreStopped) {
   EXPECT_NE(first, second);
   EXPECT_THAT(read_file(first), HasSubstr(": for a test\n\nrank 10 (process "));
   std::filesystem::remove_all(folder);
+}
+
+// One that waits, one that lets the signal wait, as a thread in an uninterruptible call of the kernel does, and one
+// that lets none in because it serves.
+TEST(Stacks, OfOtherThreadsThatAnswerAndThatDoNot) {
+  const WhereaboutsBoard board(1);
+  const std::string variable = board.variable(0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv(kWhereaboutsVariable, variable.c_str(), 1);
+    open_whereabouts();
+    const auto named = [](const char* name) { pthread_setname_np(pthread_self(), name); };
+    std::thread waits([&] {
+      named("waits");
+      waits_for_a_peer(0);
+    });
+    std::thread deaf([&] {
+      named("deaf");
+      if (vfork() == 0) {  // holds this thread in the kernel until the child ends
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sleep(1000);
+        _exit(0);
+      }
+    });
+    std::thread serves([&] {
+      named("serves");
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, nullptr);
+      waits_for_a_peer(0);
+    });
+    waits_for_a_peer(0);
+    _exit(0);
+  }
+  const auto has_thread = [&](const std::string& name) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task"))
+      if (read_file(task.path() / "comm") == name + "\n") return true;
+    return false;
+  };
+  for (const char* name : {"waits", "deaf", "serves"})
+    while (!has_thread(name)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const std::vector<RankStacks> stacks = collect_stacks(board, 0, {pid}, Threads::kAll);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  const std::string text = stacks_text(stacks);
+  EXPECT_THAT(text, HasSubstr("rank 0, main thread\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("rank 0, thread waits\n( .*\n)* .*waits_for_a_peer"));
+  EXPECT_THAT(text, HasSubstr("rank 0, thread deaf\n    (waits for a disk or a file system and cannot tell)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("thread serves")));
 }
 
 TEST(Stacks, OfARankThatHasNotBegunOrHasEnded) {

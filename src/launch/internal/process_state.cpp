@@ -40,4 +40,8 @@ ProcessState state_of(pid_t pid) {
   return state;
 }
 
+ProcessState state_of_thread(pid_t pid, pid_t thread) {
+  return read_state(concat("/proc/", pid, "/task/", thread, "/stat")).value_or(ProcessState{});
+}
+
 }  // namespace espalier::launch::internal

@@ -13,5 +13,7 @@ struct ProcessState {
 };
 
 ProcessState state_of(pid_t pid);
+// Of one thread alone: 'D' if that one waits for a disk, 'X' if it has ended.
+ProcessState state_of_thread(pid_t pid, pid_t thread);
 
 }  // namespace espalier::launch::internal
