@@ -109,6 +109,25 @@ void fsync_directory(const std::filesystem::path& directory) {
   if (failed) fail("sync", directory);
 }
 
+std::error_code create_folders(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> missing;
+  std::error_code error;
+  for (fs::path folder = fs::absolute(path).lexically_normal();
+       folder.has_relative_path() && !fs::exists(folder, error); folder = folder.parent_path())
+    if (folder.has_filename()) missing.push_back(folder);
+  fs::create_directories(path, error);
+  for (const fs::path& folder : missing) {
+    if (error) break;
+    const int parent = ::open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // One in which others may write but not read, and file systems that refuse it, do what they do.
+    if (parent < 0 && errno == EACCES) continue;
+    if (parent < 0 || (::fsync(parent) != 0 && errno != EINVAL)) error = {errno, std::generic_category()};
+    if (parent >= 0) ::close(parent);
+  }
+  return error;
+}
+
 int64_t file_size_bytes(const std::filesystem::path& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) fail("open", path);

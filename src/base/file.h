@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace espalier {
 
@@ -20,6 +21,10 @@ std::string read_file(const std::filesystem::path& path);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 void fsync_directory(const std::filesystem::path& directory);
+
+// Creates what is missing of the folders of `path`, so that their names survive a power cut with what is then written
+// into them. Says why not, and throws nothing.
+[[nodiscard]] std::error_code create_folders(const std::filesystem::path& path);
 
 int64_t file_size_bytes(const std::filesystem::path& path);
 

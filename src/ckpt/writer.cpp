@@ -58,9 +58,7 @@ void CheckpointWriter::reserve(const std::vector<TensorToSave>& tensors) {
 
 // Rank 0's view of the disk holds for all.
 void CheckpointWriter::begin(int64_t step) {
-  std::error_code error;
-  std::filesystem::create_directories(run_folder_, error);
-  if (error)
+  if (const std::error_code error = create_folders(run_folder_))
     throw UserError(concat("cannot create '", run_folder_.string(), "': ", error.message()), ExitCode::kCannotCreate);
   int64_t extra_bytes = kSlackBytes;
   for (const store::ExtraFile& extra : extra_files_) extra_bytes += static_cast<int64_t>(extra.content.size());

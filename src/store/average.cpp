@@ -121,7 +121,6 @@ class Averaging {
     int64_t bytes = 0;
     for (const TensorFacts& tensor : tensors_) bytes += tensor.num_bytes();
     Progress progress("average", bytes, Progress::Unit::kBytes);
-    std::filesystem::create_directories(request_.run_folder);
     write_step(
         request_.run_folder, manifest, tensors_,
         [&](size_t tensor, int64_t offset, int64_t count, void* to) {

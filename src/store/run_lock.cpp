@@ -56,8 +56,7 @@ std::string holder_of(const fs::path& run_folder) {
 }  // namespace
 
 std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
-  std::error_code error;
-  fs::create_directories(run_folder, error);
+  const std::error_code error = create_folders(run_folder);
   const fs::path path = run_folder / kLockName;
   RunLock lock;
   if (!error) lock.descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);

@@ -236,7 +236,8 @@ void begin_step(const fs::path& run_folder, int64_t step, int64_t needed_bytes) 
   try {
     fs::remove_all(partial);  // first: the room that it takes is this save's
     if (needed_bytes > 0) check_free_space(run_folder, needed_bytes, step);
-    fs::create_directories(partial);
+    if (const std::error_code error = create_folders(run_folder)) throw fs::filesystem_error("", run_folder, error);
+    fs::create_directory(partial);  // its name is synced with that of the checkpoint
   } catch (const fs::filesystem_error& error) {
     throw UserError(concat("cannot create '", partial.string(), "': ", error.code().message()),
                     ExitCode::kCannotCreate);

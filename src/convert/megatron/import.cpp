@@ -168,7 +168,6 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
                      return a.largest_difference > b.largest_difference;
                    });
 
-  fs::create_directories(request.save);
   const store::RunLock lock(request.save);
   store::check_step_is_new(request.save, manifest.state.step);
   store::check_free_space(request.save, bytes, manifest.state.step);
