@@ -25,6 +25,7 @@ struct Request {
   Words folders;
   store::PruneRule rule;
   int64_t workers = num_usable_cores();
+  std::string verify = "all";
   bool yes = false, json = false;
 };
 
@@ -86,10 +87,12 @@ void prune(const Request& request) {
     plan.leftovers.clear();
   }
   plan.remove.insert(plan.remove.end(), plan.leftovers.begin(), plan.leftovers.end());
-  if (request.yes && !plan.remove.empty()) verify_kept(plan.keep, request.workers);
+  if (request.yes && !plan.remove.empty())
+    verify_kept(request.verify == "all" ? plan.keep : std::vector<StepEntry>{plan.keep.back()}, request.workers);
   print_plan(request, plan);
   if (!request.yes && !plan.remove.empty())
-    log_info("nothing was removed; add --yes to do it (first everything that stays is read and verified)");
+    log_info("nothing was removed; add --yes to do it (first ",
+             request.verify == "all" ? "everything that stays" : "the newest checkpoint", " is read and verified)");
   if (request.yes)
     for (const StepEntry& entry : plan.remove) store::remove_step_folder(entry);
 }
@@ -106,6 +109,9 @@ int prune_checkpoints_main(const Words& arguments) {
   table.positional("RUN_FOLDER", request.folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", request.rule.keep_last, "keep the newest N").minimum(0);
   table.add("--keep-every", request.rule.keep_every, "keep steps divisible by N").minimum(0);
+  table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP...").minimum(1);
+  table.add("--verify", request.verify, "what is read before anything goes: all that stays, or the newest checkpoint")
+      .choices({"all", "newest"});
   table.add("--yes", request.yes, "really remove");
   table.add("--workers", request.workers, "threads that verify").minimum(1).maximum(1024);
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");

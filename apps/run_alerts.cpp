@@ -24,8 +24,8 @@ constexpr int64_t kMostEqualLosses = 50;
 
 // What the ranks write that nobody has asked for. "error" comes before the failure of a rank, which is told with it.
 const std::set<std::string>& told_events() {
-  static const std::set<std::string> names = {"alert", "straggler", "save failed", "evaluation failed",
-                                              "hf folder failed"};
+  static const std::set<std::string> names = {
+      "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune failed"};
   return names;
 }
 

@@ -2,8 +2,8 @@
 // a loss that no longer moves. An incident, one cause in one attempt of the run, gives one alert.
 //
 // An alert is a JSON object: time (seconds since 1970), host, run (its folder), attempt (from 0 on), incident
-// ("failure", "hang", "suspended", "alert", "straggler", "save failed", "evaluation failed", "hf folder failed",
-// "constant loss"), step (where it is known), detail.
+// ("failure", "hang", "suspended", "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune
+// failed", "constant loss"), step (where it is known), detail.
 #pragma once
 
 #include <atomic>

@@ -189,6 +189,18 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .common()
       .on_resume(ResumeRule::kFree);
   table
+      .add("--save-keep-last", checkpoint.save_keep_last,
+           "keep the newest N checkpoints, and remove older ones beside the run once the newest has been read back "
+           "(default with --save-keep-every: 1)")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--save-keep-every", checkpoint.save_keep_every,
+           "keep checkpoints of steps divisible by N, and remove others but the newest")
+      .alias("--save-retain-interval")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--save-hf", checkpoint.save_hf,
            "steps between Hugging Face folders, which are made of checkpoints beside the run, and of the last one: "
            "RUN/hf/step_...")

@@ -43,7 +43,6 @@ void add_checkpointing_rows(OptionTable& table) {
   refused(
       table, kOne, "checkpoints hold the parameters; nothing else is written; leave it out",
       {"--save-params-interval", "--save-activations-interval", "--save-wgrads-interval", "--save-dgrads-interval"});
-  refused(table, kOne, "use `espalier checkpoint prune`", {"--save-retain-interval"});
   no_effect(table, kFlag, kOneFormat,
             {"--load-main-params-from-ckpt", "--use-mp-args-from-checkpoint-args", "--auto-detect-ckpt-format",
              "--ckpt-convert-update-legacy-dist-opt-format", "--dist-ckpt-save-pre-mcore-014",

@@ -69,6 +69,14 @@ void Resolver::resolve_checkpoint() {
   if (checkpoint.save_hf && checkpoint.save_interval && *checkpoint.save_hf % *checkpoint.save_interval != 0)
     problems_.add(origin("--save-hf"), " is no multiple of --save-interval ", *checkpoint.save_interval,
                   ", and only checkpoints become Hugging Face folders");
+  for (const auto& [name, value] : {std::pair{"--save-keep-last", checkpoint.save_keep_last},
+                                    std::pair{"--save-keep-every", checkpoint.save_keep_every}})
+    if (value && checkpoint.save.empty())
+      problems_.add(origin(name), " is about checkpoints: give --save and --save-interval");
+  if (checkpoint.save_keep_every && checkpoint.save_interval &&
+      *checkpoint.save_keep_every % *checkpoint.save_interval != 0)
+    problems_.add(origin("--save-keep-every"), " is no multiple of --save-interval ", *checkpoint.save_interval,
+                  ", so that some of the steps to keep are never saved");
   if (checkpoint.load.empty()) {
     for (const char* name : {"--ckpt-step", "--finetune", "--reset-progress", "--no-load-optim"})
       if (given(name) && !table_.find(name)->values().empty() && table_.find(name)->values()[0] != "false")

@@ -52,15 +52,43 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// The field after the name in /proc/PID/stat: state, parent, group, session...
-std::optional<int64_t> session_of(const fs::path& process) {
+struct Relation {
+  std::optional<int64_t> parent, session;
+};
+
+// The fields after the name in /proc/PID/stat: state, parent, group, session...
+Relation relation_of(const fs::path& process) {
   std::ifstream file(process / "stat");
   std::string text;
   std::getline(file, text);
   const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
+  if (name_end == std::string::npos) return {};
   const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
-  return fields.size() > 3 ? parse_whole(fields[3]) : std::nullopt;
+  return fields.size() > 3 ? Relation{parse_whole(fields[1]), parse_whole(fields[3])} : Relation{};
+}
+
+// Those of this machine that belong to one of the sessions.
+std::vector<pid_t> processes_of(const std::set<int64_t>& sessions, bool only_children) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), last; !error && entry != last; entry.increment(error)) {
+    const std::optional<int64_t> pid = parse_whole(entry->path().filename());
+    const Relation relation = pid ? relation_of(entry->path()) : Relation{};
+    if (relation.session && sessions.contains(*relation.session) && (!only_children || relation.parent == getpid()))
+      found.push_back(static_cast<pid_t>(*pid));
+  }
+  return found;
+}
+
+// Orphans of these sessions, killed, that came to us. Other children of ours are other groups', who ask for their ends
+// themselves.
+void bury_orphans(const std::set<int64_t>& sessions) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const std::vector<pid_t> orphans = processes_of(sessions, /*only_children=*/true);
+    if (orphans.empty()) return;
+    for (const pid_t pid : orphans) waitpid(pid, nullptr, WNOHANG);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // In the child, between fork and exec: only what POSIX allows there.
@@ -216,31 +244,25 @@ void WorkerGroup::stop(int signal, double patience_seconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     reap();
   }
-  kill_sessions();
+  std::set<int64_t> sessions;
+  for (const Process& process : processes_)
+    if (process.pid > 0) sessions.insert(process.pid);
+  if (sessions.empty()) return;
+  kill_sessions(sessions);
   for (size_t index = 0; index < processes_.size(); ++index) {
     int status = 0;
     const pid_t pid = std::exchange(processes_[index].pid, -1);
     if (pid < 0 || waitpid(pid, &status, 0) < 0) continue;
     if (processes_[index].running) note_end(index, pid, status);
   }
-  while (waitpid(-1, nullptr, WNOHANG) > 0) {  // orphans that came to us
-  }
+  bury_orphans(sessions);
 }
 
 // Groups first, then whatever has left its group but not the session.
-void WorkerGroup::kill_sessions() const {
-  std::set<int64_t> sessions;
-  for (const Process& process : processes_)
-    if (process.pid > 0) sessions.insert(process.pid);
-  if (sessions.empty()) return;
+void WorkerGroup::kill_sessions(const std::set<int64_t>& sessions) const {
   for (const Process& process : processes_)
     if (process.running) kill(-process.pid, SIGKILL);
-  std::error_code error;
-  for (fs::directory_iterator entry("/proc", error), last; !error && entry != last; entry.increment(error)) {
-    const std::optional<int64_t> pid = parse_whole(entry->path().filename());
-    const std::optional<int64_t> session = pid ? session_of(entry->path()) : std::nullopt;
-    if (session && sessions.contains(*session)) kill(static_cast<pid_t>(*pid), SIGKILL);
-  }
+  for (const pid_t pid : processes_of(sessions, /*only_children=*/false)) kill(pid, SIGKILL);
 }
 
 }  // namespace espalier::launch

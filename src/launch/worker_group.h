@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,7 @@ class WorkerGroup {
   };
   void start(size_t index);
   void note_end(size_t index, pid_t pid, int status);
-  void kill_sessions() const;
+  void kill_sessions(const std::set<int64_t>& sessions) const;
 
   std::vector<Worker> workers_;
   std::vector<Process> processes_;

@@ -1,10 +1,10 @@
 // The power fails at any moment of saving and removing: every state in which the disk may then be has the newest
 // checkpoint whole, and no older one than the last that was said to be saved.
 //
-// What may be on the disk is what POSIX promises and no more. Of a file: all that was written before its last fsync, and
-// any of the later writes. Of a folder: its names as after its last fsync, or as after any later change of them, in the
-// order of these changes, which every journal keeps. Files and folders are independent of each other: the names in a
-// folder may be there before the data of the files, and a new file in it although its own name in its parent is not.
+// What may be on the disk is what POSIX promises and no more. Of a file: all that was written before its last fsync,
+// and any of the later writes. Of a folder: its names as after its last fsync, or as after any later change of them, in
+// the order of these changes, which every journal keeps. Files and folders are independent of each other: the names in
+// a folder may be there before the data of the files, and a new file in it although its own name in its parent is not.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,8 +61,7 @@ class Disk {
             {.offset = call.offset,
              .bytes = std::string(static_cast<const char*>(call.data), static_cast<size_t>(call.bytes))});
     } else if (name == "fallocate" || name == "ftruncate") {
-      if (const NodePointer file = find(call.path))
-        file->changes.push_back({.size = call.offset + call.bytes});
+      if (const NodePointer file = find(call.path)) file->changes.push_back({.size = call.offset + call.bytes});
     } else if (name == "fsync") {
       if (const NodePointer node = find(call.path)) node->num_durable = node->changes.size();
     } else if (name == "rename") {

@@ -1,5 +1,7 @@
 #include "store/prune.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "store/internal/plain_errors.h"
@@ -16,7 +18,8 @@ PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
     const int64_t newer = total - 1 - index;
     const bool is_last = newer == 0 || newer < rule.keep_last;
     const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
-    (is_last || is_milestone ? plan.keep : plan.remove).push_back(entry);
+    const bool is_named = std::find(rule.keep.begin(), rule.keep.end(), entry.step) != rule.keep.end();
+    (is_last || is_milestone || is_named ? plan.keep : plan.remove).push_back(entry);
   }
   plan.leftovers = listing.partial;
   plan.leftovers.insert(plan.leftovers.end(), listing.superseded.begin(), listing.superseded.end());

@@ -14,8 +14,9 @@
 namespace espalier::store {
 
 struct PruneRule {
-  int64_t keep_last = 0;   // the number of newest steps to keep; 0: no such rule
-  int64_t keep_every = 0;  // steps divisible by it; 0: no such rule
+  int64_t keep_last = 0;           // the number of newest steps to keep; 0: no such rule
+  int64_t keep_every = 0;          // steps divisible by it; 0: no such rule
+  std::vector<int64_t> keep = {};  // these, too
 };
 
 struct PrunePlan {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "report/run_log.h"
 #include "train/job.h"
@@ -24,6 +25,8 @@ class HfFolders : public Observer {
   HfFolders(Job& job, report::RunLog& log);
 
   void after_step(const report::StepReport& report) override;
+  // Steps of checkpoints that are still to be read.
+  std::vector<int64_t> steps_in_use() const { return {steps_.begin(), steps_.end()}; }
   // Also the last checkpoint becomes one. Waits for all.
   void at_end() override;
 

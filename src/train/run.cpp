@@ -21,6 +21,7 @@
 #include "train/hf_folders.h"
 #include "train/job.h"
 #include "train/replica_check.h"
+#include "train/retention.h"
 #include "train/saving.h"
 #include "train/step_trace.h"
 #include "train/stragglers.h"
@@ -75,6 +76,7 @@ class Loop {
         evaluations_(job_, log_),
         tasks_(job_, log_),
         hf_folders_(job_, log_),
+        retention_(job_, log_, [this] { return steps_in_use(); }),
         task_metrics_(job_, log_),
         first_(std::move(first)) {
     if (first_) observers_.insert(observers_.begin(), first_.get());
@@ -101,6 +103,8 @@ class Loop {
   void stop(const std::string& reason);
   void save();
   report::TensorBoardLog::Position position() const;
+  // Of checkpoints that programs beside the run read.
+  std::vector<int64_t> steps_in_use() const;
 
   const StopSignals signals_;
   const Clock::time_point start_;
@@ -117,11 +121,12 @@ class Loop {
   Evaluations evaluations_;
   TaskEvaluations tasks_;
   HfFolders hf_folders_;
+  Retention retention_;
   TaskMetrics task_metrics_;
   const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  std::vector<Observer*> observers_ = {&tracing_, &stragglers_,  &reporting_, &finite_,     &replicas_,
-                                       &saving_,  &evaluations_, &tasks_,     &hf_folders_, &task_metrics_};
+  std::vector<Observer*> observers_ = {&tracing_,     &stragglers_, &reporting_,  &finite_,    &replicas_,    &saving_,
+                                       &evaluations_, &tasks_,      &hf_folders_, &retention_, &task_metrics_};
   struct Wished {  // of any rank, at the last question for reasons to stop
     bool save = false, pause = false;
   };
@@ -141,6 +146,12 @@ std::string kill_switch_reason(const config::RunConfig& config) {
 report::TensorBoardLog::Position Loop::position() const {
   const RunPosition& at = job_.trainer().position();
   return {at.step, at.consumed_samples, at.consumed_tokens};
+}
+
+std::vector<int64_t> Loop::steps_in_use() const {
+  std::vector<int64_t> steps = hf_folders_.steps_in_use();
+  for (const int64_t step : tasks_.steps_in_use()) steps.push_back(step);
+  return steps;
 }
 
 void Loop::run() {

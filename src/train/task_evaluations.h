@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "report/run_log.h"
 #include "train/job.h"
@@ -22,6 +23,10 @@ class TaskEvaluations : public Observer {
   TaskEvaluations(Job& job, report::RunLog& log);
 
   void after_step(const report::StepReport& report) override;
+  // Of the checkpoint that is being asked.
+  std::vector<int64_t> steps_in_use() const {
+    return program_.is_running() ? std::vector<int64_t>{*step_} : std::vector<int64_t>{};
+  }
   // Waits for the evaluation of the last checkpoint.
   void at_end() override;
 

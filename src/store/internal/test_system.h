@@ -11,8 +11,8 @@ namespace espalier::store::test {
 
 // A call by which something of the file system changes or is opened, before it is made.
 struct SystemCall {
-  const char* name;  // "open", "write", "pwrite", "fsync", "fallocate", "ftruncate", "mkdir", "rename", "link",
-                     // "remove", "close"
+  const char* name;    // "open", "write", "pwrite", "fsync", "fallocate", "ftruncate", "mkdir", "rename", "link",
+                       // "remove", "close"
   std::string path;    // of the file or folder; of the old name
   std::string target;  // the new name
   const void* data = nullptr;

@@ -1,0 +1,87 @@
+// --save-keep-last and --save-keep-every: older checkpoints are removed beside a run.
+#include <gtest/gtest.h>
+
+#include "tests/support/command.h"
+
+namespace espalier {
+namespace retention_command_test {
+
+class RetentionCommand : public Command {
+ protected:
+  std::string train(const std::string& more) const {
+    const std::string vocabulary = root() + "/tests/data/gpt2-tiny/";
+    return concat(
+        "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
+        "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters 13 --lr 1e-2 "
+        "--split 90,10,0 --eval-iters 0 --num-threads 1 --save-interval 2 --data-path ",
+        root(), "/tests/data/owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ", vocabulary,
+        "vocab.json --merge-file ", vocabulary, "merges.txt ", more);
+  }
+  static constexpr const char* kHead = "set -e; export OMP_WAIT_POLICY=passive; ";
+};
+
+TEST_F(RetentionCommand, TheNewestAndEveryNthStay) {
+  const Outcome outcome =
+      bash(concat(kHead, train("--save run --save-keep-last 2 --save-keep-every 6; "), train("--save plain; "),
+                  "ls -A run | grep -e step -e remov; espalier checkpoint diff run plain; "
+                  "grep -o '\"event\":\"checkpoints removed\".*' run/events.jsonl | tail -1"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_TRUE(outcome.output.starts_with("step_00000006\nstep_00000012\nstep_00000013\n")) << outcome.output;
+  EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("\"step\":13"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.errors.find("read and verified the checkpoint at iteration 13; removed that of step"),
+            std::string::npos)
+      << outcome.errors;
+}
+
+// As Megatron-LM's --save-retain-interval alone.
+TEST_F(RetentionCommand, EveryNthAndTheNewest) {
+  const Outcome outcome = bash(concat(kHead, train("--save run --save-retain-interval 4; "), "ls -A run | grep step"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "step_00000004\nstep_00000008\nstep_00000012\nstep_00000013\n");
+}
+
+TEST_F(RetentionCommand, WhatOtherProgramsReadStaysUntilTheyAreDone) {
+  const Outcome outcome = bash(concat(kHead, train("--save run --save-hf 2 --save-keep-last 1; "),
+                                      "ls run/hf; ls run | grep step; grep -c failed run/events.jsonl || true"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output,
+            "step_00000002\nstep_00000004\nstep_00000006\nstep_00000008\nstep_00000010\nstep_00000012\nstep_00000013\n"
+            "step_00000013\n0\n")
+      << outcome.errors;
+}
+
+// Removing went wrong: the run goes on, an event says so, and nothing was lost.
+TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
+  const Outcome outcome =
+      bash(concat(kHead, "mkdir -p run/.removing_checkpoints.log; ", train("--save run --save-keep-last 1; "),
+                  "ls run | grep -c step; grep -c 'prune failed' run/events.jsonl"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_TRUE(outcome.output.starts_with("7\n")) << outcome.output;
+  EXPECT_NE(outcome.errors.find("older checkpoints were not removed: "), std::string::npos) << outcome.errors;
+}
+
+TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
+  const Outcome outcome =
+      bash(concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
+  EXPECT_EQ(outcome.output, "2\n2\n") << outcome.errors;
+  for (const char* problem : {"--save-keep-last 3 (command line) is about checkpoints: give --save and --save-interval",
+                              "--save-keep-every 3 (command line) is no multiple of --save-interval 2, so that some"})
+    EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
+}
+
+// What is damaged: the newest, or an older one that stays.
+TEST_F(RetentionCommand, PruneVerifiesAllThatStaysOrTheNewest) {
+  const std::string flip = "flip() { printf '\\xff' | dd of=run/$1/weights-final.safetensors bs=1 seek=200 conv=notrunc "
+                           "status=none; }; ";
+  const Outcome outcome = bash(concat(
+      "export OMP_WAIT_POLICY=passive; ", flip, train("--save run; "),
+      "flip step_00000012; prune() { espalier checkpoint prune run --yes \"$@\" >/dev/null; echo $?; ls run | grep -c "
+      "step; }; prune --keep-last 2; prune --keep-last 2 --keep 4 --verify newest; flip step_00000013; "
+      "prune --keep-last 1 --verify newest"));
+  EXPECT_EQ(outcome.output, "65\n7\n0\n3\n65\n3\n") << outcome.errors;
+  EXPECT_NE(outcome.errors.find("weights-final.safetensors"), std::string::npos) << outcome.errors;
+}
+
+}  // namespace retention_command_test
+}  // namespace espalier
