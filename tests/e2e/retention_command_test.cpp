@@ -62,8 +62,8 @@ TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
 }
 
 TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
-  const Outcome outcome =
-      bash(concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
+  const Outcome outcome = bash(
+      concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
   EXPECT_EQ(outcome.output, "2\n2\n") << outcome.errors;
   for (const char* problem : {"--save-keep-last 3 (command line) is about checkpoints: give --save and --save-interval",
                               "--save-keep-every 3 (command line) is no multiple of --save-interval 2, so that some"})
@@ -72,8 +72,9 @@ TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
 
 // What is damaged: the newest, or an older one that stays.
 TEST_F(RetentionCommand, PruneVerifiesAllThatStaysOrTheNewest) {
-  const std::string flip = "flip() { printf '\\xff' | dd of=run/$1/weights-final.safetensors bs=1 seek=200 conv=notrunc "
-                           "status=none; }; ";
+  const std::string flip =
+      "flip() { printf '\\xff' | dd of=run/$1/weights-final.safetensors bs=1 seek=200 conv=notrunc "
+      "status=none; }; ";
   const Outcome outcome = bash(concat(
       "export OMP_WAIT_POLICY=passive; ", flip, train("--save run; "),
       "flip step_00000012; prune() { espalier checkpoint prune run --yes \"$@\" >/dev/null; echo $?; ls run | grep -c "
