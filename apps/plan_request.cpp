@@ -20,6 +20,58 @@ void find_vocabulary(config::RunConfig& config, Problems& problems) {
   }
 }
 
+void add_machine_options(OptionTable& table, PlanRequest& request) {
+  table
+      .add("--machine", request.machine_name,
+           concat("predict time, energy and price on this machine: ", join(plan::machine_names(), ", "),
+                  ", or a TOML file such as those of recipes/machines"))
+      .value_name("NAME")
+      .not_in_recipe()
+      .common();
+  table.add("--nodes", request.nodes, "nodes of the machine, all of whose devices the run takes; instead of --gpus")
+      .minimum(1)
+      .maximum(1e6)
+      .not_in_recipe()
+      .common();
+  table.add("--tokens", request.tokens, "tokens to train on, for duration and bill")
+      .minimum(1)
+      .default_text("all of the run")
+      .not_in_recipe()
+      .common();
+  table.add("--gpu-hour-price", request.gpu_hour_price, "price of a device for an hour, in the machine's currency")
+      .minimum(0)
+      .not_in_recipe();
+  table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
+}
+
+// Finds the machine, and says how many processes its nodes hold.
+void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& problems) {
+  if (request.machine_name.empty()) {
+    const std::vector<std::pair<const char*, bool>> given = {{"--nodes", request.nodes.has_value()},
+                                                             {"--tokens", request.tokens.has_value()},
+                                                             {"--gpu-hour-price", request.gpu_hour_price.has_value()},
+                                                             {"--sources", request.sources}};
+    for (const auto& [name, is_given] : given)
+      if (is_given) problems.add(table.origin(name), " needs --machine, which says what a node is");
+    return;
+  }
+  try {
+    request.machine = plan::find_machine(request.machine_name);
+  } catch (const UserError& error) {
+    problems.add(error.what());
+    return;
+  }
+  if (request.gpu_memory.empty()) request.memory_limit = static_cast<int64_t>(request.machine->memory_bytes);
+  if (request.gpu_hour_price) request.machine->device_hour_price = *request.gpu_hour_price;
+  if (!request.nodes) return;
+  const int64_t devices = *request.nodes * static_cast<int64_t>(request.machine->devices_per_node);
+  if (request.gpus && *request.gpus != devices)
+    problems.add(table.origin("--gpus"), " and ", table.origin("--nodes"), " of ",
+                 static_cast<int64_t>(request.machine->devices_per_node), " devices, ", devices,
+                 ", do not agree; give one of them");
+  request.gpus = devices;
+}
+
 // The run with other flags after its own, if that is a legal one.
 std::optional<plan::RunPlan> try_flags(const config::Family& family, std::vector<std::string> arguments,
                                        const std::string& flags) {
@@ -70,7 +122,9 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .default_text("one copy of the model")
       .not_in_recipe()
       .common();
-  table.add("--gpu-memory", request.gpu_memory, "memory of one process, such as 80GiB: does the run fit?")
+  table
+      .add("--gpu-memory", request.gpu_memory,
+           "memory of one process, such as 80GiB: does the run fit? (that of --machine by default)")
       .alias("--gpu-mem")
       .value_name("BYTES")
       .not_in_recipe()
@@ -83,8 +137,10 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .value_name("FILE")
       .not_in_recipe()
       .common();
+  add_machine_options(table, request);
   table.say_notes(say_notes);
   if (!table.parse(arguments, problems)) return false;
+  resolve_machine(table, request, problems);
   request.config.num_ranks = request.gpus;
   request.config.plan_only = true;
   config::read_deepspeed_config(request.config, table, problems);

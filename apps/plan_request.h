@@ -7,6 +7,7 @@
 
 #include "config/run_config.h"
 #include "plan/run_plan.h"
+#include "plan/time/machine.h"
 
 namespace espalier {
 
@@ -16,6 +17,12 @@ struct PlanRequest {
   std::optional<int64_t> memory_limit;  // bytes, of --gpu-memory
   std::string gpu_memory, svg;
   bool json = false;
+  // Of --machine and what belongs to it.
+  std::string machine_name;
+  std::optional<plan::Machine> machine;
+  std::optional<int64_t> nodes, tokens;
+  std::optional<double> gpu_hour_price;
+  bool sources = false;
 };
 
 // Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the

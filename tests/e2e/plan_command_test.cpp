@@ -74,6 +74,52 @@ TEST_F(PlanCommand, WhatDoesNotFitIsSaidWithWhatWould) {
   EXPECT_EQ(Json::parse(bash(small_ + "--bf16 --gpu-memory 2GiB --json " + flags).output).at("fits"), true) << flags;
 }
 
+TEST_F(PlanCommand, AMachineGivesTimeEnergyAndBill) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --gpu-hour-price 2 ");
+  const Outcome outcome = bash(bloom + "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json plan = Json::parse(outcome.output), time = plan.at("time");
+  EXPECT_EQ(plan.at("processes"), 384);
+  EXPECT_EQ(plan.at("fits"), true) << "into the machine's memory";
+  EXPECT_NEAR(time.at("step_seconds").get<double>(), 105, 5.25);
+  EXPECT_EQ(time.at("limited_by"), "compute");
+  EXPECT_EQ(time.at("steps"), 115'311) << "of the log: iteration 12695/ 115311";
+  EXPECT_EQ(time.at("tokens"), 220e6 * 2048);
+  EXPECT_NEAR(time.at("price").get<double>(), 2 * time.at("device_hours").get<double>(), 1e-3);
+  EXPECT_NEAR(time.at("device_kwh").get<double>(), 0.4 * time.at("device_hours").get<double>(), 1e-3);
+  EXPECT_EQ(time.at("periods").front().at("global_batch_size"), 192);
+  EXPECT_EQ(time.at("machine").at("numbers").at("ring_bandwidth"), 5.06e9);
+  EXPECT_TRUE(time.at("machine").at("sources").contains("ring_bandwidth"));
+  double parts = 0;
+  for (const Json& seconds : time.at("parts_seconds")) parts += seconds.get<double>();
+  EXPECT_NEAR(parts, time.at("step_seconds").get<double>(), 1e-6);
+
+  const Outcome text = bash(bloom + "--tokens 1_000_000_000 --sources");
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  for (const char* part :
+       {"machine      Jean Zay", "a prediction from published rates", "limited by   compute", "1e+09 tokens",
+        "pipeline bubble", "USD at 2 a device-hour", "What this comes from", "Korthikanti et al. 2022"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+}
+
+TEST_F(PlanCommand, MachinesThatAreNoneAreRefused) {
+  const Outcome outcome = bash(small_ + "--machine a100 --nodes 1");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(
+      outcome.errors.find("--machine a100: no machine of that name is built in (there are a100-80gb and h100), and "
+                          "there is no such file"),
+      std::string::npos)
+      << outcome.errors;
+  const Outcome alone = bash(small_ + "--nodes 2 --tokens 5");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_NE(alone.errors.find("--nodes 2 (command line) needs --machine"), std::string::npos) << alone.errors;
+  EXPECT_NE(alone.errors.find("--tokens 5 (command line) needs --machine"), std::string::npos) << alone.errors;
+  const Outcome both = bash(small_ + "--machine h100 --nodes 2 --gpus 8");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.errors.find("of 8 devices, 16, do not agree; give one of them"), std::string::npos) << both.errors;
+}
+
 TEST_F(PlanCommand, LayoutsThatCannotWorkAreRefusedWithTheNearest) {
   const Outcome outcome =
       bash(small_ + "--tensor-model-parallel-size 3 --pipeline-model-parallel-size 2 --gpus 8 --gpu-memory much");
