@@ -8,6 +8,7 @@
 #include "family_command.h"
 #include "plan/flops.h"
 #include "plan_request.h"
+#include "plan_search.h"
 #include "plan_time.h"
 #include "spec/optimizer.h"
 
@@ -100,6 +101,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   Problems problems;
   if (!read_plan_request(family, arguments, request, problems)) return 0;
   problems.raise();
+  if (request.search) return search_main(arguments, request);
   const plan::RunPlan plan = plan::plan_run(config::run_shape(request.config));
   const std::optional<int64_t> limit = request.memory_limit;
   const bool fits = !limit || plan.memory.largest().peak() <= static_cast<double>(*limit);

@@ -41,6 +41,11 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
   table.add("--gpu-hour-price", request.gpu_hour_price, "price of a device for an hour, in the machine's currency")
       .minimum(0)
       .not_in_recipe();
+  table
+      .add("--search", request.search,
+           "find the fastest layout, micro-batch, schedule and recompute on --nodes or --gpus of --machine")
+      .not_in_recipe()
+      .common();
   table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
 }
 
@@ -50,7 +55,8 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
     const std::vector<std::pair<const char*, bool>> given = {{"--nodes", request.nodes.has_value()},
                                                              {"--tokens", request.tokens.has_value()},
                                                              {"--gpu-hour-price", request.gpu_hour_price.has_value()},
-                                                             {"--sources", request.sources}};
+                                                             {"--sources", request.sources},
+                                                             {"--search", request.search}};
     for (const auto& [name, is_given] : given)
       if (is_given) problems.add(table.origin(name), " needs --machine, which says what a node is");
     return;
@@ -63,6 +69,8 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
   }
   if (request.gpu_memory.empty()) request.memory_limit = static_cast<int64_t>(request.machine->memory_bytes);
   if (request.gpu_hour_price) request.machine->device_hour_price = *request.gpu_hour_price;
+  if (request.search && !request.nodes && !request.gpus)
+    problems.add(table.origin("--search"), " needs --nodes or --gpus: how many devices are there?");
   if (!request.nodes) return;
   const int64_t devices = *request.nodes * static_cast<int64_t>(request.machine->devices_per_node);
   if (request.gpus && *request.gpus != devices)
@@ -73,14 +81,12 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
 }
 
 // The run with other flags after its own, if that is a legal one.
-std::optional<plan::RunPlan> try_flags(const config::Family& family, std::vector<std::string> arguments,
+std::optional<plan::RunPlan> try_flags(const config::Family& family, const std::vector<std::string>& arguments,
                                        const std::string& flags) {
-  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
   PlanRequest request;
   Problems problems;
   try {
-    if (!read_plan_request(family, arguments, request, problems, /*say_notes=*/false) || !problems.empty())
-      return std::nullopt;
+    if (!read_trial(family, arguments, flags, request, problems) || !problems.empty()) return std::nullopt;
     return plan::plan_run(config::run_shape(request.config));
   } catch (const UserError&) {
     return std::nullopt;
@@ -109,7 +115,7 @@ std::vector<std::string> size_choices(const std::string& option, int64_t size) {
 }  // namespace
 
 bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
-                       Problems& problems, bool say_notes) {
+                       Problems& problems, bool is_trial) {
   OptionTable table(concat("espalier plan ", family.name),
                     concat("Says what a training run needs of every process, without starting one. Takes the options "
                            "of `espalier train ",
@@ -138,10 +144,10 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .not_in_recipe()
       .common();
   add_machine_options(table, request);
-  table.say_notes(say_notes);
+  table.say_notes(!is_trial);
   if (!table.parse(arguments, problems)) return false;
   resolve_machine(table, request, problems);
-  request.config.num_ranks = request.gpus;
+  if (!request.search || is_trial) request.config.num_ranks = request.gpus;
   request.config.plan_only = true;
   config::read_deepspeed_config(request.config, table, problems);
   config::resolve(request.config, table, problems);
@@ -155,6 +161,12 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
   }
   find_vocabulary(request.config, problems);
   return true;
+}
+
+bool read_trial(const config::Family& family, std::vector<std::string> arguments, const std::string& flags,
+                PlanRequest& request, Problems& problems) {
+  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
+  return read_plan_request(family, arguments, request, problems, /*is_trial=*/true);
 }
 
 std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const config::RunConfig& config,

@@ -103,6 +103,34 @@ TEST_F(PlanCommand, AMachineGivesTimeEnergyAndBill) {
     EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
 }
 
+TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
+  const std::string bloom =
+      concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine a100-80gb ");
+  const Outcome outcome = bash(bloom + "--nodes 48 --search --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json result = Json::parse(outcome.output);
+  ASSERT_EQ(result.at("best").size(), 10U);
+  EXPECT_FALSE(result.at("fell_out").empty());
+  for (const size_t at : {0, 4, 9}) {
+    const Json& choice = result.at("best").at(at);
+    const Json plan = Json::parse(bash(bloom + "--nodes 48 --json " + choice.at("flags").get<std::string>()).output);
+    EXPECT_EQ(plan.at("time").at("step_seconds"), choice.at("step_seconds")) << choice;
+    EXPECT_NEAR(plan.at("peak_bytes").get<double>(), choice.at("peak_bytes").get<double>(), 1) << choice;
+    EXPECT_EQ(plan.at("fits"), true) << choice;
+  }
+  const Outcome text = bash(small_ + "--bf16 --machine h100 --gpus 8 --search");
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  for (const char* part : {"ways to use 8 devices", "What fell out:", "The first, after the same flags:\n  --tensor"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_NE(bash(small_ + "--search").errors.find("--search (command line) needs --machine"), std::string::npos);
+  EXPECT_NE(bash(small_ + "--search --machine h100").errors.find("needs --nodes or --gpus"), std::string::npos);
+  const Outcome fixed = bash(small_ +
+                             "--search --machine h100 --nodes 1 --num-layers-per-virtual-pipeline-stage 1 "
+                             "--pipeline-model-parallel-size 2");
+  EXPECT_EQ(fixed.exit_code, 2);
+  EXPECT_NE(fixed.errors.find("--search chooses the schedule"), std::string::npos) << fixed.errors;
+}
+
 TEST_F(PlanCommand, MachinesThatAreNoneAreRefused) {
   const Outcome outcome = bash(small_ + "--machine a100 --nodes 1");
   EXPECT_EQ(outcome.exit_code, 2);

@@ -10,6 +10,11 @@ namespace {
 
 constexpr double kTera = 1e12;
 
+// "133.9 days"; less than one in smaller units.
+std::string days_text(double seconds) {
+  return seconds < kSecondsPerDay ? format_duration(seconds) : format_fixed(seconds / kSecondsPerDay, 1) + " days";
+}
+
 // "105.3 s", "0.412 s".
 std::string seconds_text(double seconds) { return format_printf(seconds < 1 ? "%.3g s" : "%.4g s", seconds); }
 
@@ -51,13 +56,11 @@ std::string time_text(const RunShape& run, const Machine& machine, const StepTim
                  "             ", format_fixed(step.model_flops / kTera, 1), " of the model's, ",
                  format_fixed(100 * step.utilization, 1), " % of the peak\n");
   text += concat("limited by   ", step.limit(), ", ", format_fixed(100 * step.limit_share(), 1), " % of the step\n");
-  text += concat("duration     ", format_fixed(time.seconds / kSecondsPerDay, 1), " days for ",
-                 format_printf("%.4g", time.tokens), " tokens in ", format_count(time.num_steps),
-                 " steps, without stops, evaluation and saves\n");
+  text += concat("duration     ", days_text(time.seconds), " for ", format_printf("%.4g", time.tokens), " tokens in ",
+                 format_count(time.num_steps), " steps, without stops, evaluation and saves\n");
   if (time.ramp_steps > 0)
-    text += concat("             of which ", format_fixed(time.ramp_seconds / kSecondsPerDay, 1), " days and ",
-                   format_count(time.ramp_steps), " steps while the batch grows to ",
-                   format_count(run.global_batch_size), "\n");
+    text += concat("             of which ", days_text(time.ramp_seconds), " and ", format_count(time.ramp_steps),
+                   " steps while the batch grows to ", format_count(run.global_batch_size), "\n");
   return text + bill_text(machine, time) + parts_text(step);
 }
 
