@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "config/deepspeed_config.h"
+#include "plan/faults/fault_model.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
@@ -18,6 +19,12 @@ void find_vocabulary(config::RunConfig& config, Problems& problems) {
   } catch (const UserError& error) {
     problems.add(error.what());
   }
+}
+
+std::vector<std::string> fault_names() {
+  std::vector<std::string> names;
+  for (const plan::FaultRate& rate : plan::fault_rates()) names.emplace_back(rate.name);
+  return names;
 }
 
 void add_machine_options(OptionTable& table, PlanRequest& request) {
@@ -46,6 +53,27 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
            "find the fastest layout, micro-batch, schedule and recompute on --nodes or --gpus of --machine")
       .not_in_recipe()
       .common();
+  table
+      .add(
+          "--faults", request.faults,
+          concat("price of failures: a published rate (", join(fault_names(), ", "), ") or failures of a node and day"))
+      .value_name("RATE")
+      .not_in_recipe()
+      .common();
+  const plan::FaultModel faults;
+  const auto add_fault = [&](const char* name, std::optional<double>& value, const std::string& help, double usual) {
+    table.add(name, value, help).minimum(0).default_text(format_shortest(usual)).not_in_recipe();
+  };
+  add_fault("--detect-seconds", request.detect_seconds, "with --faults: from a failure until it is known",
+            faults.detect);
+  add_fault("--restart-seconds", request.restart_seconds, "with --faults: from then until steps are made again",
+            faults.restart);
+  add_fault("--save-seconds", request.save_seconds, "with --faults: that training waits for each save", faults.save);
+  table.add("--fault-days", request.fault_days, "with --faults: length of the simulated runs")
+      .minimum(0.01)
+      .maximum(1e5)
+      .default_text("the run's")
+      .not_in_recipe();
   table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
 }
 
@@ -56,7 +84,8 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
                                                              {"--tokens", request.tokens.has_value()},
                                                              {"--gpu-hour-price", request.gpu_hour_price.has_value()},
                                                              {"--sources", request.sources},
-                                                             {"--search", request.search}};
+                                                             {"--search", request.search},
+                                                             {"--faults", !request.faults.empty()}};
     for (const auto& [name, is_given] : given)
       if (is_given) problems.add(table.origin(name), " needs --machine, which says what a node is");
     return;
@@ -69,6 +98,13 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
   }
   if (request.gpu_memory.empty()) request.memory_limit = static_cast<int64_t>(request.machine->memory_bytes);
   if (request.gpu_hour_price) request.machine->device_hour_price = *request.gpu_hour_price;
+  if (!request.faults.empty()) {
+    try {
+      plan::find_fault_rate(request.faults);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+  }
   if (request.search && !request.nodes && !request.gpus)
     problems.add(table.origin("--search"), " needs --nodes or --gpus: how many devices are there?");
   if (!request.nodes) return;

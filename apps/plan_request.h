@@ -23,6 +23,9 @@ struct PlanRequest {
   std::optional<int64_t> nodes, tokens;
   std::optional<double> gpu_hour_price;
   bool sources = false, search = false;
+  // Of --faults.
+  std::string faults;
+  std::optional<double> detect_seconds, restart_seconds, save_seconds, fault_days;
 };
 
 // Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the

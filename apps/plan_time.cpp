@@ -1,5 +1,8 @@
 #include "plan_time.h"
 
+#include <cmath>
+
+#include "plan/faults/fault_model.h"
 #include "plan/time/time_text.h"
 
 namespace espalier {
@@ -22,6 +25,48 @@ Json periods_json(const plan::RunTime& time) {
                        {"end_seconds", period.end_seconds},
                        {"end_samples", period.end_samples}});
   return periods;
+}
+
+plan::FaultPlan fault_plan(const PlanRequest& request, const plan::RunShape& run, const plan::StepTime& step,
+                           const plan::RunTime& time) {
+  plan::FaultModel model;
+  const plan::FaultRate rate = plan::find_fault_rate(request.faults);
+  model.num_nodes = std::ceil(static_cast<double>(run.grid.num_ranks()) / request.machine->devices_per_node);
+  model.faults_per_node_day = rate.per_node_day;
+  model.detect = request.detect_seconds.value_or(model.detect);
+  model.restart = request.restart_seconds.value_or(model.restart);
+  model.save = request.save_seconds.value_or(model.save);
+  model.step = step.seconds;
+  const double horizon = request.fault_days ? *request.fault_days * plan::kSecondsPerDay : time.seconds;
+  return plan::plan_faults(model, rate, time.seconds, horizon, request.config.checkpoint.save_interval.value_or(0));
+}
+
+Json faults_json(const plan::FaultPlan& plan) {
+  const plan::FaultModel& model = plan.model;
+  const plan::FaultRun& average = plan.study.average;
+  Json json = {{"rate", plan.rate.name},
+               {"source", plan.rate.source},
+               {"faults_per_day", model.faults_per_day()},
+               {"detect_seconds", model.detect},
+               {"restart_seconds", model.restart},
+               {"save_seconds", model.save},
+               {"best_save_interval", plan.best_steps},
+               {"best_ettr", plan.best_ettr}};
+  if (model.faults_per_day() > 0) {
+    json["young_seconds"] = plan::young_interval(model);
+    json["daly_seconds"] = plan::daly_interval(model);
+  }
+  if (plan.asked_steps > 0) {
+    json["save_interval"] = plan.asked_steps;
+    json["ettr"] = plan.asked_ettr;
+  }
+  json["days"] = plan.run_seconds / plan.ettr() / plan::kSecondsPerDay;
+  json["simulation"] = {{"runs", plan.study.num_runs},      {"days", average.wall / plan::kSecondsPerDay},
+                        {"mean_ettr", plan.study.mean},     {"percentile_5", plan.study.low},
+                        {"percentile_95", plan.study.high}, {"faults", average.num_faults},
+                        {"redone_seconds", average.redone}, {"down_seconds", average.down},
+                        {"saving_seconds", average.saving}};
+  return json;
 }
 
 Json machine_json(const plan::Machine& machine) {
@@ -70,6 +115,7 @@ Json time_json(const PlanRequest& request, const plan::RunShape& run) {
     json["price"] = time.price;
     json["currency"] = machine.currency;
   }
+  if (!request.faults.empty()) json["failures"] = faults_json(fault_plan(request, run, step, time));
   json["machine"] = machine_json(machine);
   return json;
 }
@@ -77,8 +123,10 @@ Json time_json(const PlanRequest& request, const plan::RunShape& run) {
 std::string time_page(const PlanRequest& request, const plan::RunShape& run) {
   const plan::Machine& machine = *request.machine;
   const plan::StepClock clock(run, machine);
-  std::string text =
-      plan::time_text(run, machine, clock.at(), plan::run_time(run, machine, clock, num_samples(request)));
+  const plan::StepTime step = clock.at();
+  const plan::RunTime time = plan::run_time(run, machine, clock, num_samples(request));
+  std::string text = plan::time_text(run, machine, step, time);
+  if (!request.faults.empty()) text += plan::fault_text(fault_plan(request, run, step, time));
   if (request.sources) text += plan::machine_text(machine);
   return text;
 }

@@ -103,6 +103,29 @@ TEST_F(PlanCommand, AMachineGivesTimeEnergyAndBill) {
     EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
 }
 
+TEST_F(PlanCommand, FailuresHaveAPrice) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --faults llama3 ");
+  const Outcome outcome = bash(bloom + "--json --restart-seconds 600 --fault-days 90");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json failures = Json::parse(outcome.output).at("time").at("failures");
+  EXPECT_NEAR(failures.at("faults_per_day").get<double>(), 48 * 419 / (54.0 * 2048), 1e-12);
+  EXPECT_EQ(failures.at("restart_seconds"), 600);
+  EXPECT_EQ(failures.at("save_interval"), 100);
+  EXPECT_GE(failures.at("best_ettr"), failures.at("ettr"));
+  EXPECT_NEAR(failures.at("simulation").at("mean_ettr").get<double>(), failures.at("ettr").get<double>(), 0.002);
+  EXPECT_NEAR(failures.at("simulation").at("days").get<double>(), 90, 1e-9);
+  const Outcome text = bash(bloom);
+  for (const char* part :
+       {"failures     0.182 a day on 48 nodes, by llama3", "as asked, every 100 steps", "seeded runs", "undisturbed"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  const Outcome wrong = bash(bloom + "--faults many");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.errors.find("--faults many is neither a published rate (llama3, rsc-1, rsc-2) nor a number"),
+            std::string::npos)
+      << wrong.errors;
+}
+
 TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
   const std::string bloom =
       concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine a100-80gb ");
