@@ -74,6 +74,10 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
       .maximum(1e5)
       .default_text("the run's")
       .not_in_recipe();
+  table.add("--timetable", request.timetable, "sizes of a growing batch with their steps, days and tokens")
+      .not_in_recipe();
+  table.add("--node-changes", request.node_changes, "what a node more or less changes, and a copy of the model")
+      .not_in_recipe();
   table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
 }
 
@@ -85,6 +89,8 @@ void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& p
                                                              {"--gpu-hour-price", request.gpu_hour_price.has_value()},
                                                              {"--sources", request.sources},
                                                              {"--search", request.search},
+                                                             {"--timetable", request.timetable},
+                                                             {"--node-changes", request.node_changes},
                                                              {"--faults", !request.faults.empty()}};
     for (const auto& [name, is_given] : given)
       if (is_given) problems.add(table.origin(name), " needs --machine, which says what a node is");

@@ -22,7 +22,7 @@ struct PlanRequest {
   std::optional<plan::Machine> machine;
   std::optional<int64_t> nodes, tokens;
   std::optional<double> gpu_hour_price;
-  bool sources = false, search = false;
+  bool sources = false, search = false, timetable = false, node_changes = false;
   // Of --faults.
   std::string faults;
   std::optional<double> detect_seconds, restart_seconds, save_seconds, fault_days;

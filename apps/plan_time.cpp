@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "plan/faults/fault_model.h"
+#include "plan/time/node_change.h"
 #include "plan/time/time_text.h"
 
 namespace espalier {
@@ -69,6 +70,20 @@ Json faults_json(const plan::FaultPlan& plan) {
   return json;
 }
 
+Json changes_json(const std::vector<plan::NodeChange>& changes) {
+  Json rows = Json::array();
+  for (const plan::NodeChange& change : changes)
+    rows.push_back({{"nodes", change.num_nodes},
+                    {"data", change.data},
+                    {"spare_devices", change.spare_devices},
+                    {"global_batch_size", change.global_batch_size},
+                    {"step_seconds", change.step.seconds},
+                    {"tokens_per_second", change.step.tokens},
+                    {"days", change.seconds / plan::kSecondsPerDay},
+                    {"device_hours", change.device_hours}});
+  return rows;
+}
+
 Json machine_json(const plan::Machine& machine) {
   Json numbers = Json::object();
   for (const plan::MachineField& field : plan::machine_fields()) numbers[field.key] = machine.*field.value;
@@ -116,6 +131,7 @@ Json time_json(const PlanRequest& request, const plan::RunShape& run) {
     json["currency"] = machine.currency;
   }
   if (!request.faults.empty()) json["failures"] = faults_json(fault_plan(request, run, step, time));
+  if (request.node_changes) json["node_changes"] = changes_json(plan::node_changes(run, machine, num_samples(request)));
   json["machine"] = machine_json(machine);
   return json;
 }
@@ -126,6 +142,8 @@ std::string time_page(const PlanRequest& request, const plan::RunShape& run) {
   const plan::StepTime step = clock.at();
   const plan::RunTime time = plan::run_time(run, machine, clock, num_samples(request));
   std::string text = plan::time_text(run, machine, step, time);
+  if (request.timetable) text += plan::timetable_text(run, machine, time);
+  if (request.node_changes) text += plan::node_change_text(run, plan::node_changes(run, machine, num_samples(request)));
   if (!request.faults.empty()) text += plan::fault_text(fault_plan(request, run, step, time));
   if (request.sources) text += plan::machine_text(machine);
   return text;

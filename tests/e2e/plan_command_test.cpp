@@ -126,6 +126,27 @@ TEST_F(PlanCommand, FailuresHaveAPrice) {
       << wrong.errors;
 }
 
+TEST_F(PlanCommand, TheBatchHasATimetableAndNodesMayChange) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --timetable --node-changes ");
+  const Outcome outcome = bash(bloom + "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json changes = Json::parse(outcome.output).at("time").at("node_changes");
+  // A copy takes six nodes: a node less idles five more, a node more is a spare.
+  ASSERT_EQ(changes.size(), 5U);
+  EXPECT_EQ(changes.at(0).at("nodes"), 42);
+  EXPECT_EQ(changes.at(1).at("spare_devices"), 40);
+  EXPECT_EQ(changes.at(1).at("global_batch_size"), 2044) << "146 micro-batches of 2 on each of 7 copies";
+  EXPECT_EQ(changes.at(3).at("spare_devices"), 8);
+  EXPECT_EQ(changes.at(3).at("step_seconds"), changes.at(2).at("step_seconds"));
+  EXPECT_LT(changes.at(4).at("days"), changes.at(2).at("days"));
+  const Outcome text = bash(bloom);
+  for (const char* part :
+       {"Timetable of the batch, micro-batches of 2", "A node more or less, with copies of 48 devices"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_NE(bash(small_ + "--timetable").errors.find("--timetable (command line) needs --machine"), std::string::npos);
+}
+
 TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
   const std::string bloom =
       concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine a100-80gb ");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/time/node_change.h"
 #include "plan/time/work.h"
 #include "tests/support/gpt_options.h"
 
@@ -160,6 +161,48 @@ TEST(RunTime, AddsUpDaysEnergyAndMoney) {
   EXPECT_EQ(sizes, (std::vector<std::pair<int64_t, int64_t>>{{6, 4}, {12, 2}, {18, 1}, {24, 7}}));
   EXPECT_EQ(ramped.ramp_steps, 7);
   EXPECT_EQ(ramped.num_steps, 14);
+}
+
+// As many copies as nodes hold, the devices that are left over, and the nearest batch that the copies can divide.
+TEST(NodeChanges, CopiesSparesAndBatchesAreThoseOfThePlainDivision) {
+  const RunShape run = small_run(
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-layers 12 "
+      "--global-batch-size 36 --train-samples 360",
+      12);
+  ASSERT_EQ(run.grid.data, 3);
+  const std::vector<NodeChange> changes = node_changes(run, multiplier(), 360);
+  // Copies of 4 devices: a node of 8 holds two. 36 samples are 12 micro-batches, which 2, 4 and 6 copies divide.
+  std::vector<std::vector<int64_t>> rows;
+  for (const NodeChange& change : changes)
+    rows.push_back({change.num_nodes, change.data, change.spare_devices, change.global_batch_size});
+  EXPECT_EQ(rows, (std::vector<std::vector<int64_t>>{{1, 2, 0, 36}, {2, 4, 0, 36}, {3, 6, 0, 36}}));
+  // All of it products: twice the copies, half the micro-batches of each; two stages wait for one micro-batch more.
+  EXPECT_NEAR(changes[0].step.seconds / changes[1].step.seconds, (6 + 1) / (3.0 + 1), 0.02);
+  EXPECT_DOUBLE_EQ(changes[0].seconds, 10 * changes[0].step.seconds);
+  EXPECT_DOUBLE_EQ(changes[2].device_hours, 24 * changes[2].seconds / 3600);
+
+  Machine six = multiplier();
+  six.devices_per_node = 3;
+  const RunShape seven = small_run("--tensor-model-parallel-size 2 --global-batch-size 42 --train-samples 420", 14);
+  rows.clear();
+  for (const NodeChange& change : node_changes(seven, six, 420))
+    rows.push_back({change.num_nodes, change.data, change.spare_devices, change.global_batch_size});
+  // Seven copies of two on five nodes of three (one device left over). Micro-batches of 3 over 6 copies: 36 or 54; over
+  // 9 copies 27 or 54; over 8 copies 48.
+  EXPECT_EQ(rows, (std::vector<std::vector<int64_t>>{{4, 6, 0, 36}, {5, 7, 1, 42}, {6, 9, 0, 54}}));
+}
+
+TEST(NodeChanges, TextsHoldTheFigures) {
+  const RunShape run = small_run("--rampup-batch-size 6 6 60", 1);
+  const Machine machine = multiplier();
+  const RunTime time = run_time(run, machine, StepClock(run, machine), 240);
+  const std::string table = timetable_text(run, machine, time);
+  for (const char* part : {"Timetable of the batch", "until step", "tokens so far"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 2 + 1 + 4) << "title, head and four sizes\n" << table;
+  const std::string text = node_change_text(run, node_changes(run, machine, 240));
+  for (const char* part : {"copies of 1 devices", "spare devices", "device-hours"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
 }  // namespace
