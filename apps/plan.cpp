@@ -8,6 +8,8 @@
 #include "family_command.h"
 #include "plan/flops.h"
 #include "plan_request.h"
+#include "plan_search.h"
+#include "plan_time.h"
 #include "spec/optimizer.h"
 
 namespace espalier {
@@ -99,6 +101,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   Problems problems;
   if (!read_plan_request(family, arguments, request, problems)) return 0;
   problems.raise();
+  if (request.search) return search_main(arguments, request);
   const plan::RunPlan plan = plan::plan_run(config::run_shape(request.config));
   const std::optional<int64_t> limit = request.memory_limit;
   const bool fits = !limit || plan.memory.largest().peak() <= static_cast<double>(*limit);
@@ -108,6 +111,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   if (request.json) {
     Json json = to_json(plan, limit);
     if (!fits) json["choices_that_fit"] = choices_json(choices);
+    if (request.machine) json["time"] = time_json(request, plan.run);
     std::puts(json.dump().c_str());
     return 0;
   }
@@ -117,6 +121,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   }
   std::fputs(plan::to_text(plan, limit).c_str(), stdout);
   if (!fits) std::fputs(choices_text(choices).c_str(), stdout);
+  if (request.machine) std::fputs(time_page(request, plan.run).c_str(), stdout);
   return 0;
 }
 

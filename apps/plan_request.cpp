@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "config/deepspeed_config.h"
+#include "plan/faults/fault_model.h"
 #include "run_tokenizer.h"
 
 namespace espalier {
@@ -20,15 +21,114 @@ void find_vocabulary(config::RunConfig& config, Problems& problems) {
   }
 }
 
+std::vector<std::string> fault_names() {
+  std::vector<std::string> names;
+  for (const plan::FaultRate& rate : plan::fault_rates()) names.emplace_back(rate.name);
+  return names;
+}
+
+void add_machine_options(OptionTable& table, PlanRequest& request) {
+  table
+      .add("--machine", request.machine_name,
+           concat("predict time, energy and price on this machine: ", join(plan::machine_names(), ", "),
+                  ", or a TOML file such as those of recipes/machines"))
+      .value_name("NAME")
+      .not_in_recipe()
+      .common();
+  table.add("--nodes", request.nodes, "nodes of the machine, all of whose devices the run takes; instead of --gpus")
+      .minimum(1)
+      .maximum(1e6)
+      .not_in_recipe()
+      .common();
+  table.add("--tokens", request.tokens, "tokens to train on, for duration and bill")
+      .minimum(1)
+      .default_text("all of the run")
+      .not_in_recipe()
+      .common();
+  table.add("--gpu-hour-price", request.gpu_hour_price, "price of a device for an hour, in the machine's currency")
+      .minimum(0)
+      .not_in_recipe();
+  table
+      .add("--search", request.search,
+           "find the fastest layout, micro-batch, schedule and recompute on --nodes or --gpus of --machine")
+      .not_in_recipe()
+      .common();
+  table
+      .add(
+          "--faults", request.faults,
+          concat("price of failures: a published rate (", join(fault_names(), ", "), ") or failures of a node and day"))
+      .value_name("RATE")
+      .not_in_recipe()
+      .common();
+  const plan::FaultModel faults;
+  const auto add_fault = [&](const char* name, std::optional<double>& value, const std::string& help, double usual) {
+    table.add(name, value, help).minimum(0).default_text(format_shortest(usual)).not_in_recipe();
+  };
+  add_fault("--detect-seconds", request.detect_seconds, "with --faults: from a failure until it is known",
+            faults.detect);
+  add_fault("--restart-seconds", request.restart_seconds, "with --faults: from then until steps are made again",
+            faults.restart);
+  add_fault("--save-seconds", request.save_seconds, "with --faults: that training waits for each save", faults.save);
+  table.add("--fault-days", request.fault_days, "with --faults: length of the simulated runs")
+      .minimum(0.01)
+      .maximum(1e5)
+      .default_text("the run's")
+      .not_in_recipe();
+  table.add("--timetable", request.timetable, "sizes of a growing batch with their steps, days and tokens")
+      .not_in_recipe();
+  table.add("--node-changes", request.node_changes, "what a node more or less changes, and a copy of the model")
+      .not_in_recipe();
+  table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
+}
+
+// Finds the machine, and says how many processes its nodes hold.
+void resolve_machine(const OptionTable& table, PlanRequest& request, Problems& problems) {
+  if (request.machine_name.empty()) {
+    const std::vector<std::pair<const char*, bool>> given = {{"--nodes", request.nodes.has_value()},
+                                                             {"--tokens", request.tokens.has_value()},
+                                                             {"--gpu-hour-price", request.gpu_hour_price.has_value()},
+                                                             {"--sources", request.sources},
+                                                             {"--search", request.search},
+                                                             {"--timetable", request.timetable},
+                                                             {"--node-changes", request.node_changes},
+                                                             {"--faults", !request.faults.empty()}};
+    for (const auto& [name, is_given] : given)
+      if (is_given) problems.add(table.origin(name), " needs --machine, which says what a node is");
+    return;
+  }
+  try {
+    request.machine = plan::find_machine(request.machine_name);
+  } catch (const UserError& error) {
+    problems.add(error.what());
+    return;
+  }
+  if (request.gpu_memory.empty()) request.memory_limit = static_cast<int64_t>(request.machine->memory_bytes);
+  if (request.gpu_hour_price) request.machine->device_hour_price = *request.gpu_hour_price;
+  if (!request.faults.empty()) {
+    try {
+      plan::find_fault_rate(request.faults);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+  }
+  if (request.search && !request.nodes && !request.gpus)
+    problems.add(table.origin("--search"), " needs --nodes or --gpus: how many devices are there?");
+  if (!request.nodes) return;
+  const int64_t devices = *request.nodes * static_cast<int64_t>(request.machine->devices_per_node);
+  if (request.gpus && *request.gpus != devices)
+    problems.add(table.origin("--gpus"), " and ", table.origin("--nodes"), " of ",
+                 static_cast<int64_t>(request.machine->devices_per_node), " devices, ", devices,
+                 ", do not agree; give one of them");
+  request.gpus = devices;
+}
+
 // The run with other flags after its own, if that is a legal one.
-std::optional<plan::RunPlan> try_flags(const config::Family& family, std::vector<std::string> arguments,
+std::optional<plan::RunPlan> try_flags(const config::Family& family, const std::vector<std::string>& arguments,
                                        const std::string& flags) {
-  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
   PlanRequest request;
   Problems problems;
   try {
-    if (!read_plan_request(family, arguments, request, problems, /*say_notes=*/false) || !problems.empty())
-      return std::nullopt;
+    if (!read_trial(family, arguments, flags, request, problems) || !problems.empty()) return std::nullopt;
     return plan::plan_run(config::run_shape(request.config));
   } catch (const UserError&) {
     return std::nullopt;
@@ -57,7 +157,7 @@ std::vector<std::string> size_choices(const std::string& option, int64_t size) {
 }  // namespace
 
 bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
-                       Problems& problems, bool say_notes) {
+                       Problems& problems, bool is_trial) {
   OptionTable table(concat("espalier plan ", family.name),
                     concat("Says what a training run needs of every process, without starting one. Takes the options "
                            "of `espalier train ",
@@ -70,7 +170,9 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .default_text("one copy of the model")
       .not_in_recipe()
       .common();
-  table.add("--gpu-memory", request.gpu_memory, "memory of one process, such as 80GiB: does the run fit?")
+  table
+      .add("--gpu-memory", request.gpu_memory,
+           "memory of one process, such as 80GiB: does the run fit? (that of --machine by default)")
       .alias("--gpu-mem")
       .value_name("BYTES")
       .not_in_recipe()
@@ -83,9 +185,11 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .value_name("FILE")
       .not_in_recipe()
       .common();
-  table.say_notes(say_notes);
+  add_machine_options(table, request);
+  table.say_notes(!is_trial);
   if (!table.parse(arguments, problems)) return false;
-  request.config.num_ranks = request.gpus;
+  resolve_machine(table, request, problems);
+  if (!request.search || is_trial) request.config.num_ranks = request.gpus;
   request.config.plan_only = true;
   config::read_deepspeed_config(request.config, table, problems);
   config::resolve(request.config, table, problems);
@@ -99,6 +203,12 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
   }
   find_vocabulary(request.config, problems);
   return true;
+}
+
+bool read_trial(const config::Family& family, std::vector<std::string> arguments, const std::string& flags,
+                PlanRequest& request, Problems& problems) {
+  for (const std::string& word : split_blanks(flags)) arguments.push_back(word);
+  return read_plan_request(family, arguments, request, problems, /*is_trial=*/true);
 }
 
 std::vector<FittingChoice> fitting_choices(const std::vector<std::string>& arguments, const config::RunConfig& config,

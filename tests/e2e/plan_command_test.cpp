@@ -74,6 +74,124 @@ TEST_F(PlanCommand, WhatDoesNotFitIsSaidWithWhatWould) {
   EXPECT_EQ(Json::parse(bash(small_ + "--bf16 --gpu-memory 2GiB --json " + flags).output).at("fits"), true) << flags;
 }
 
+TEST_F(PlanCommand, AMachineGivesTimeEnergyAndBill) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --gpu-hour-price 2 ");
+  const Outcome outcome = bash(bloom + "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json plan = Json::parse(outcome.output), time = plan.at("time");
+  EXPECT_EQ(plan.at("processes"), 384);
+  EXPECT_EQ(plan.at("fits"), true) << "into the machine's memory";
+  EXPECT_NEAR(time.at("step_seconds").get<double>(), 105, 5.25);
+  EXPECT_EQ(time.at("limited_by"), "compute");
+  EXPECT_EQ(time.at("steps"), 115'311) << "of the log: iteration 12695/ 115311";
+  EXPECT_EQ(time.at("tokens"), 220e6 * 2048);
+  EXPECT_NEAR(time.at("price").get<double>(), 2 * time.at("device_hours").get<double>(), 1e-3);
+  EXPECT_NEAR(time.at("device_kwh").get<double>(), 0.4 * time.at("device_hours").get<double>(), 1e-3);
+  EXPECT_EQ(time.at("periods").front().at("global_batch_size"), 192);
+  EXPECT_EQ(time.at("machine").at("numbers").at("ring_bandwidth"), 5.06e9);
+  EXPECT_TRUE(time.at("machine").at("sources").contains("ring_bandwidth"));
+  double parts = 0;
+  for (const Json& seconds : time.at("parts_seconds")) parts += seconds.get<double>();
+  EXPECT_NEAR(parts, time.at("step_seconds").get<double>(), 1e-6);
+
+  const Outcome text = bash(bloom + "--tokens 1_000_000_000 --sources");
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  for (const char* part :
+       {"machine      Jean Zay", "a prediction from published rates", "limited by   compute", "1e+09 tokens",
+        "pipeline bubble", "USD at 2 a device-hour", "What this comes from", "Korthikanti et al. 2022"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+}
+
+TEST_F(PlanCommand, FailuresHaveAPrice) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --faults llama3 ");
+  const Outcome outcome = bash(bloom + "--json --restart-seconds 600 --fault-days 90");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json failures = Json::parse(outcome.output).at("time").at("failures");
+  EXPECT_NEAR(failures.at("faults_per_day").get<double>(), 48 * 419 / (54.0 * 2048), 1e-12);
+  EXPECT_EQ(failures.at("restart_seconds"), 600);
+  EXPECT_EQ(failures.at("save_interval"), 100);
+  EXPECT_GE(failures.at("best_ettr"), failures.at("ettr"));
+  EXPECT_NEAR(failures.at("simulation").at("mean_ettr").get<double>(), failures.at("ettr").get<double>(), 0.002);
+  EXPECT_NEAR(failures.at("simulation").at("days").get<double>(), 90, 1e-9);
+  const Outcome text = bash(bloom);
+  for (const char* part :
+       {"failures     0.182 a day on 48 nodes, by llama3", "as asked, every 100 steps", "seeded runs", "undisturbed"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  const Outcome wrong = bash(bloom + "--faults many");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.errors.find("--faults many is neither a published rate (llama3, rsc-1, rsc-2) nor a number"),
+            std::string::npos)
+      << wrong.errors;
+}
+
+TEST_F(PlanCommand, TheBatchHasATimetableAndNodesMayChange) {
+  const std::string bloom = concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine ", root(),
+                                   "/recipes/machines/jean-zay-a100.toml --nodes 48 --timetable --node-changes ");
+  const Outcome outcome = bash(bloom + "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json changes = Json::parse(outcome.output).at("time").at("node_changes");
+  // A copy takes six nodes: a node less idles five more, a node more is a spare.
+  ASSERT_EQ(changes.size(), 5U);
+  EXPECT_EQ(changes.at(0).at("nodes"), 42);
+  EXPECT_EQ(changes.at(1).at("spare_devices"), 40);
+  EXPECT_EQ(changes.at(1).at("global_batch_size"), 2044) << "146 micro-batches of 2 on each of 7 copies";
+  EXPECT_EQ(changes.at(3).at("spare_devices"), 8);
+  EXPECT_EQ(changes.at(3).at("step_seconds"), changes.at(2).at("step_seconds"));
+  EXPECT_LT(changes.at(4).at("days"), changes.at(2).at("days"));
+  const Outcome text = bash(bloom);
+  for (const char* part :
+       {"Timetable of the batch, micro-batches of 2", "A node more or less, with copies of 48 devices"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_NE(bash(small_ + "--timetable").errors.find("--timetable (command line) needs --machine"), std::string::npos);
+}
+
+TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
+  const std::string bloom =
+      concat("espalier plan gpt --recipe ", root(), "/recipes/bloom-176b.toml --machine a100-80gb ");
+  const Outcome outcome = bash(bloom + "--nodes 48 --search --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json result = Json::parse(outcome.output);
+  ASSERT_EQ(result.at("best").size(), 10U);
+  EXPECT_FALSE(result.at("fell_out").empty());
+  for (const size_t at : {0, 4, 9}) {
+    const Json& choice = result.at("best").at(at);
+    const Json plan = Json::parse(bash(bloom + "--nodes 48 --json " + choice.at("flags").get<std::string>()).output);
+    EXPECT_EQ(plan.at("time").at("step_seconds"), choice.at("step_seconds")) << choice;
+    EXPECT_NEAR(plan.at("peak_bytes").get<double>(), choice.at("peak_bytes").get<double>(), 1) << choice;
+    EXPECT_EQ(plan.at("fits"), true) << choice;
+  }
+  const Outcome text = bash(small_ + "--bf16 --machine h100 --gpus 8 --search");
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  for (const char* part : {"ways to use 8 devices", "What fell out:", "The first, after the same flags:\n  --tensor"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  EXPECT_NE(bash(small_ + "--search").errors.find("--search (command line) needs --machine"), std::string::npos);
+  EXPECT_NE(bash(small_ + "--search --machine h100").errors.find("needs --nodes or --gpus"), std::string::npos);
+  const Outcome fixed = bash(small_ +
+                             "--search --machine h100 --nodes 1 --num-layers-per-virtual-pipeline-stage 1 "
+                             "--pipeline-model-parallel-size 2");
+  EXPECT_EQ(fixed.exit_code, 2);
+  EXPECT_NE(fixed.errors.find("--search chooses the schedule"), std::string::npos) << fixed.errors;
+}
+
+TEST_F(PlanCommand, MachinesThatAreNoneAreRefused) {
+  const Outcome outcome = bash(small_ + "--machine a100 --nodes 1");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(
+      outcome.errors.find("--machine a100: no machine of that name is built in (there are a100-80gb and h100), and "
+                          "there is no such file"),
+      std::string::npos)
+      << outcome.errors;
+  const Outcome alone = bash(small_ + "--nodes 2 --tokens 5");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_NE(alone.errors.find("--nodes 2 (command line) needs --machine"), std::string::npos) << alone.errors;
+  EXPECT_NE(alone.errors.find("--tokens 5 (command line) needs --machine"), std::string::npos) << alone.errors;
+  const Outcome both = bash(small_ + "--machine h100 --nodes 2 --gpus 8");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.errors.find("of 8 devices, 16, do not agree; give one of them"), std::string::npos) << both.errors;
+}
+
 TEST_F(PlanCommand, LayoutsThatCannotWorkAreRefusedWithTheNearest) {
   const Outcome outcome =
       bash(small_ + "--tensor-model-parallel-size 3 --pipeline-model-parallel-size 2 --gpus 8 --gpu-memory much");

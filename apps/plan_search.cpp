@@ -1,0 +1,131 @@
+#include "plan_search.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "base/progress.h"
+#include "plan/time/search.h"
+#include "print_json.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kBest = 10;
+
+// Of the grid, after the flags of the run.
+std::string grid_flags(const PlanRequest& base, const plan::SearchPoint& point) {
+  const config::ParallelConfig& parallel = base.config.parallel;
+  std::string flags = concat("--tensor-model-parallel-size ", point.tensor, " --pipeline-model-parallel-size ",
+                             point.pipeline, " --micro-batch-size ", point.micro_batch_size);
+  if (point.tensor > 1) flags += " --sequence-parallel";
+  if (point.tensor == 1 && parallel.sequence_parallel) flags += " --sequence-parallel=false";
+  if (parallel.zero_stage == 0) flags += " --zero-stage 1";
+  if (parallel.enable_zbh1_pipeline) flags += " --enable-zbh1-pipeline=false";
+  return flags;
+}
+
+// All of it: what `espalier train` takes to run so.
+std::string flags_of(const PlanRequest& base, const plan::SearchPoint& point, int64_t num_layers) {
+  const config::TrainingConfig& training = base.config.training;
+  std::string flags = grid_flags(base, point);
+  if (point.schedule == plan::ScheduleKind::kZeroBubble) flags += " --enable-zbh1-pipeline";
+  if (point.num_chunks > 1)
+    flags += concat(" --num-layers-per-virtual-pipeline-stage ", num_layers / (point.pipeline * point.num_chunks));
+  if (point.recompute && training.recompute.kind == plan::Recompute::Kind::kNone) flags += " --checkpoint-activations";
+  if (!point.recompute && training.checkpoint_activations) flags += " --checkpoint-activations=false";
+  if (!point.recompute && training.recompute_granularity == config::RecomputeGranularity::kFull)
+    flags += " --recompute-granularity none";
+  return flags;
+}
+
+plan::SearchSpace space_of(const std::vector<std::string>& arguments, const PlanRequest& base) {
+  const config::RunConfig& config = base.config;
+  plan::SearchSpace space;
+  space.num_devices = *base.gpus;
+  space.most_tensor = std::min(*base.gpus, static_cast<int64_t>(base.machine->devices_per_node));
+  space.context = config.grid.context;
+  space.num_layers = config::run_shape(config).model.num_layers();
+  space.global_batch_size = *config.training.global_batch_size;
+  space.memory_bytes = static_cast<double>(*base.memory_limit);
+  if (config.training.recompute.kind != plan::Recompute::Kind::kNone) space.recompute = config.training.recompute;
+  space.make_run = [&](const plan::SearchPoint& point, std::string& why_not) -> std::optional<plan::RunShape> {
+    PlanRequest trial;
+    Problems problems;
+    try {
+      read_trial(*config.family, arguments, grid_flags(base, point), trial, problems);
+      if (problems.empty()) return config::run_shape(trial.config);
+      why_not = problems.messages().front();
+    } catch (const UserError& error) {
+      why_not = error.what();
+    }
+    return std::nullopt;
+  };
+  return space;
+}
+
+Json point_json(const plan::SearchPoint& point) {
+  return {{"tensor", point.tensor},
+          {"pipeline", point.pipeline},
+          {"micro_batch_size", point.micro_batch_size},
+          {"schedule", plan::to_string(point.schedule)},
+          {"chunks", point.num_chunks},
+          {"recompute", point.recompute}};
+}
+
+Json to_json(const plan::SearchResult& result, const PlanRequest& base, int64_t num_layers) {
+  Json best = Json::array(), losses = Json::array();
+  for (const plan::SearchChoice& choice : result.best) {
+    Json row = point_json(choice.point);
+    row["data"] = choice.data;
+    row["step_seconds"] = choice.step.seconds;
+    row["tokens_per_second"] = choice.step.tokens;
+    row["model_tflops"] = choice.step.model_flops / 1e12;
+    row["limited_by"] = choice.step.limit();
+    row["peak_bytes"] = choice.peak_bytes;
+    row["flags"] = flags_of(base, choice.point, num_layers);
+    best.push_back(std::move(row));
+  }
+  for (const auto& [reason, loss] : result.losses)
+    losses.push_back(
+        {{"reason", reason}, {"count", loss.count}, {"example", point_json(loss.example)}, {"detail", loss.detail}});
+  return {{"devices", *base.gpus},     {"memory_bytes", *base.memory_limit}, {"machine", base.machine->name},
+          {"tried", result.num_tried}, {"fitting", result.num_fitting},      {"best", best},
+          {"fell_out", losses}};
+}
+
+}  // namespace
+
+int search_main(const std::vector<std::string>& arguments, const PlanRequest& request) {
+  const config::ParallelConfig& parallel = request.config.parallel;
+  if (parallel.num_layers_per_virtual_pipeline_stage)
+    throw UserError("--search chooses the schedule: leave --num-layers-per-virtual-pipeline-stage out",
+                    ExitCode::kUsage);
+  if (!request.config.training.activations_checkpoint_method.empty())
+    throw UserError(
+        "--search chooses the recompute: give --recompute-granularity full instead of "
+        "--activations-checkpoint-method, and it may take it back",
+        ExitCode::kUsage);
+  plan::SearchSpace space = space_of(arguments, request);
+  Progress progress("search", 0, Progress::Unit::kItems, "layouts");
+  space.on_progress = [&progress](int64_t done, int64_t all) {
+    progress.set_total(all);
+    progress.advance(1);
+  };
+  const plan::SearchResult result = plan::search_layouts(space, *request.machine, kBest);
+  progress.finish();
+  if (request.json) {
+    print_json(to_json(result, request, space.num_layers));
+    return 0;
+  }
+  std::fputs(plan::search_text(result, space).c_str(), stdout);
+  if (!result.best.empty())
+    std::printf("\nThe first, after the same flags:\n  %s\n",
+                flags_of(request, result.best.front().point, space.num_layers).c_str());
+  return 0;
+}
+
+}  // namespace espalier
