@@ -25,27 +25,30 @@ class OscarStep : public Step {
   explicit OscarStep(const OscarRules& rules) : rules_(rules) {}
 
   Fate apply(Document& document) const override {
-    const OscarParameters& limits = rules_.parameters;
-    document.text = oscar_modified(document.text, limits);
-    const std::vector<std::string> words = words_of(document.text, /*lower_case=*/true);
-    const auto num_words = static_cast<int64_t>(words_of(document.text, /*lower_case=*/false).size());
-    if (num_words < limits.least_words) return gone("words", num_words, limits.least_words);
-    if (num_words > limits.most_words) return gone("words", num_words, limits.most_words);
-    const double characters = character_repetition(document.text, limits.character_window);
-    if (characters > limits.most_character_repetition)
-      return gone("character_repetition", characters, limits.most_character_repetition);
-    const double repetition = word_repetition(words, limits.word_window);
-    if (repetition > limits.most_word_repetition)
-      return gone("word_repetition", repetition, limits.most_word_repetition);
-    const double special = special_character_share(document.text);
-    if (special > limits.most_special) return gone("special_characters", special, limits.most_special);
-    return check_lists(document, words);
+    document.text = oscar_modified(document.text, rules_.parameters);
+    Judge judge;
+    check(document, judge);
+    return judge.fate();
+  }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    document.text = oscar_modified(document.text, rules_.parameters);
+    Judge judge(&measures);
+    check(document, judge);
   }
 
  private:
-  template <class Value, class Limit>
-  static Fate gone(const char* reason, Value value, Limit limit) {
-    return Fate::dropped(reason, static_cast<double>(value), static_cast<double>(limit));
+  void check(const Document& document, Judge& judge) const {
+    const OscarParameters& limits = rules_.parameters;
+    const std::vector<std::string> words = words_of(document.text, /*lower_case=*/true);
+    const auto num_words = static_cast<double>(words_of(document.text, /*lower_case=*/false).size());
+    if (judge.least("words", num_words, static_cast<double>(limits.least_words)) &&
+        judge.most("words", num_words, static_cast<double>(limits.most_words)) &&
+        judge.most("character_repetition", character_repetition(document.text, limits.character_window),
+                   limits.most_character_repetition) &&
+        judge.most("word_repetition", word_repetition(words, limits.word_window), limits.most_word_repetition) &&
+        judge.most("special_characters", special_character_share(document.text), limits.most_special) &&
+        check_lists(words, judge))
+      check_models(document, judge);
   }
 
   std::vector<std::string> words_of(std::string_view text, bool lower_case) const {
@@ -53,27 +56,26 @@ class OscarStep : public Step {
     return oscar_words_of(rules_.cutter->cut(bigscience_words_text(text)), lower_case);
   }
 
-  Fate check_lists(const Document& document, const std::vector<std::string>& words) const {
+  bool check_lists(const std::vector<std::string>& words, Judge& judge) const {
     const OscarParameters& limits = rules_.parameters;
-    if (!rules_.stop_words.empty()) {
-      const double share = listed_word_share(words, rules_.stop_words, limits.pairs);
-      if (share < limits.least_stop_words) return gone("stop_words", share, limits.least_stop_words);
-    }
-    if (!rules_.flagged_words.empty()) {
-      const double share = listed_word_share(words, rules_.flagged_words, limits.pairs);
-      if (share > limits.most_flagged_words) return gone("flagged_words", share, limits.most_flagged_words);
-    }
+    if (!rules_.stop_words.empty() &&
+        !judge.least("stop_words", listed_word_share(words, rules_.stop_words, limits.pairs), limits.least_stop_words))
+      return false;
+    return rules_.flagged_words.empty() ||
+           judge.most("flagged_words", listed_word_share(words, rules_.flagged_words, limits.pairs),
+                      limits.most_flagged_words);
+  }
+
+  void check_models(const Document& document, Judge& judge) const {
+    const OscarParameters& limits = rules_.parameters;
     if (rules_.identifier != nullptr) {
       const LanguageGuess guess = rules_.identifier->guess(document.text);
-      if (guess.code != rules_.language) return Fate::dropped("language", guess.score);
-      if (guess.score < limits.least_language_score)
-        return gone("language_score", guess.score, limits.least_language_score);
+      if (!judge.drop_if(guess.code != rules_.language, "language", guess.score) ||
+          !judge.least("language_score", guess.score, limits.least_language_score))
+        return;
     }
-    if (rules_.scorer != nullptr) {
-      const double perplexity = (*rules_.scorer)(document.text).value();
-      if (perplexity > limits.most_perplexity) return gone("perplexity", perplexity, limits.most_perplexity);
-    }
-    return Fate::kept();
+    if (rules_.scorer != nullptr)
+      judge.most("perplexity", (*rules_.scorer)(document.text).value(), limits.most_perplexity);
   }
 
   const OscarRules& rules_;

@@ -46,6 +46,14 @@ class PerplexityStep : public Step {
     if (perplexity) document.metadata.set(rules_.key, *perplexity);
     return Fate::kept();
   }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    const std::string language = document.metadata.text(rules_.language_key).value_or("");
+    if (!rules_.language.empty() && language != rules_.language) return;
+    const std::optional<double> perplexity = scorer_(document.text);
+    if (!perplexity) return;
+    measures.push_back({"perplexity", *perplexity, rules_.most, false});
+    if (rules_.least) measures.push_back({"low_perplexity", *perplexity, rules_.least, true});
+  }
 
  private:
   std::string bucket_of(std::optional<double> perplexity, const std::string& language) const {
