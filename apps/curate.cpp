@@ -10,6 +10,7 @@ const std::vector<Command>& curate_commands() {
       {"run", "a whole recipe: curate run RECIPE.toml, or curate RECIPE.toml", curate_run_main},
       {"step", "one step over JSONL files: curate step NAME --input F... --output G", curate_step_main},
       {"why", "what became of a document: curate why FOLDER --document X", curate_why_main},
+      {"forget", "take documents out of a finished curation: curate forget FOLDER --document X", curate_forget_main},
   };
   return list;
 }

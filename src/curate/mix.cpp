@@ -175,6 +175,7 @@ MixResult make_mix(Recipe& recipe) {
   mix.report = report_as_json(plan, mix.run, mix.groups);
   write_reports(mix.report, out);
   write_file_atomically(out / "recipe.toml", recipe.content);
+  fs::remove_all(folder / "forget.work");  // of the curation that was here
   move_all(out, folder);
   fs::remove_all(work);
   return mix;
