@@ -13,5 +13,8 @@ namespace espalier {
 int curate_run_main(const std::vector<std::string>& arguments);
 int curate_step_main(const std::vector<std::string>& arguments);
 int curate_why_main(const std::vector<std::string>& arguments);
+int curate_forget_main(const std::vector<std::string>& arguments);
+int curate_index_main(const std::vector<std::string>& arguments);
+int curate_find_main(const std::vector<std::string>& arguments);
 
 }  // namespace espalier

@@ -1,6 +1,7 @@
 // espalier curate RECIPE.toml: sources, steps and outputs of a recipe; and what became of a document.
 #include <cstdio>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -14,10 +15,25 @@ namespace {
 
 struct RecipeRequest {
   std::vector<std::string> recipe;
+  std::string html;
   bool dry_run = false, overwrite = false, json = false;
   int64_t sample = 10000;
   std::optional<int64_t> workers;
 };
+
+// Of a dry run: where the values of each measure lie, and what its threshold drops.
+void say_measures(curate::StepTally tally) {
+  for (curate::MeasureTally& measure : tally.measures) {
+    std::string line = concat("    ", measure.name, ": ");
+    for (const int percent : {5, 25, 50, 75, 95})
+      line += format_printf("%s%d %% %.4g", percent == 5 ? "" : ", ", percent, measure.percentile(percent / 100.0));
+    if (measure.threshold)
+      line +=
+          format_printf("; %s %.4g: %.1f %%", measure.is_least ? "below" : "above", *measure.threshold,
+                        100.0 * static_cast<double>(measure.num_beyond()) / static_cast<double>(measure.values.size()));
+    log_info(line);
+  }
+}
 
 void say_result(const curate::Recipe& recipe, const curate::MixResult& mix, const std::vector<std::string>& names,
                 bool dry_run) {
@@ -30,12 +46,13 @@ void say_result(const curate::Recipe& recipe, const curate::MixResult& mix, cons
       reasons += concat(reasons.empty() ? ": " : ", ", reason, " ", format_count(count));
     log_info("  ", names[index], ": ", format_count(tally.num_in), " in, ", format_count(tally.num_out), " out, ",
              format_count(tally.num_changed), " changed", reasons.empty() ? "" : "; dropped", reasons);
+    say_measures(tally);
   }
   for (const curate::GroupTally& group : mix.groups)
     log_info(dry_run ? "  would write " : "  wrote ", group.name, ": ", format_count(group.num_documents),
              " documents, ", format_bytes(static_cast<double>(group.bytes)),
              group.num_tokens < 0 ? "" : concat(", ", format_count(group.num_tokens), " tokens"));
-  if (!dry_run) log_info("the report is ", recipe.output.folder, "/report.md");
+  if (!dry_run) log_info("the report is ", recipe.output.folder, "/report.md, as a page report.html");
 }
 
 }  // namespace
@@ -44,9 +61,12 @@ int curate_run_main(const std::vector<std::string>& arguments) {
   RecipeRequest request;
   OptionTable table("espalier curate run", "Carries out a recipe: sources, steps and outputs in one TOML file.");
   table.positional("RECIPE", request.recipe, "the recipe (docs/curation.md)", 1, 1);
-  table.add("--dry-run", request.dry_run, "write nothing: what the recipe would do with the first records");
+  table.add("--dry-run", request.dry_run,
+            "write no output: what the recipe would do with the first records, "
+            "and percentiles of what its steps measure");
   table.add("--sample", request.sample, "records that --dry-run reads").minimum(1);
   table.add("--workers", request.workers, "threads, in the place of the recipe's").minimum(1).maximum(4096);
+  table.add("--html", request.html, "the report as one HTML file, besides the one in the folder").value_name("FILE");
   table.add("--overwrite", request.overwrite, "begin anew, in the place of a finished curation or of other work");
   table.add("--json", request.json, "the report as JSON on standard output");
   Problems problems;
@@ -62,6 +82,7 @@ int curate_run_main(const std::vector<std::string>& arguments) {
   for (const curate::PlannedStep& step : recipe.steps) names.push_back(step.name);
   const curate::MixResult mix = request.dry_run ? try_mix(recipe, request.sample) : make_mix(recipe);
   say_result(recipe, mix, names, request.dry_run);
+  if (!request.html.empty()) write_file_atomically(request.html, curate::report_as_html(mix.report));
   if (request.json) std::puts(mix.report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
 }

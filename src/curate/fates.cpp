@@ -14,10 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::filesystem::path shard_file(const std::filesystem::path& folder, size_t shard) {
-  return folder / (format_printf("%08zu", shard) + ".zst");
-}
-
 // Of a line that begins with {"n":
 int64_t number_of(std::string_view line) {
   int64_t number = -1;
@@ -54,6 +50,7 @@ int64_t number_of_place(const Json& index, const std::string& document) {
 }
 
 std::string sentence_of(const Json& fate, const Json& index) {
+  if (fate.contains("f")) return concat("was forgotten: ", fate.at("f").get<std::string>());
   if (fate.contains("o")) {
     const Json& output = index.at("outputs").at(fate.at("o").get<size_t>());
     return concat("stayed: line ", fate.at("l").get<int64_t>(), " of ", output.get<std::string>());
@@ -74,6 +71,32 @@ std::string place_line(int64_t number, size_t output, int64_t line) {
   return concat("{\"n\":", number, ",\"o\":", output, ",\"l\":", line, "}\n");
 }
 
+std::string forgotten_line(int64_t number, const std::string& reason) {
+  return Json({{"n", number}, {"f", reason}}).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::filesystem::path fate_shard_file(const std::filesystem::path& fates_folder, size_t shard) {
+  return fates_folder / (format_printf("%08zu", shard) + ".zst");
+}
+
+Json read_fate_index(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "fates" / "index.json";
+  if (!std::filesystem::exists(file))
+    throw UserError(concat("'", folder.string(), "' holds no finished curation: there is no fates/index.json"),
+                    ExitCode::kMissingInput);
+  return parse_json<Json>(read_file(file), file.string());
+}
+
+int64_t document_number(const Json& index, const std::string& document) {
+  const int64_t number = number_of_place(index, document);
+  const std::vector<int64_t> ends = index.at("shard_ends");
+  if (ends.empty() || number >= ends.back())
+    throw UserError(concat("--document ", document, ": there were ", format_count(ends.empty() ? 0 : ends.back()),
+                           " records, numbered from 0"),
+                    ExitCode::kUsage);
+  return number;
+}
+
 FateWriter::FateWriter(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::filesystem::create_directories(folder_);
 }
@@ -83,7 +106,7 @@ void FateWriter::write_shard(const std::string& lines, int64_t next_number) {
   std::erase(sorted, "");
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
-  write_file_atomically(shard_file(folder_, ends_.size()), compress(join(sorted, "\n") + "\n"));
+  write_file_atomically(fate_shard_file(folder_, ends_.size()), compress(join(sorted, "\n") + "\n"));
   ends_.push_back(next_number);
 }
 
@@ -99,19 +122,12 @@ void FateWriter::finish(const RunPlan& plan, const RunResult& result, const std:
 
 std::vector<std::string> explain_fate(const std::filesystem::path& folder, const std::string& document) {
   const std::filesystem::path fates = folder / "fates";
-  if (!std::filesystem::exists(fates / "index.json"))
-    throw UserError(concat("'", folder.string(), "' holds no finished curation: there is no fates/index.json"),
-                    ExitCode::kMissingInput);
-  const Json index = parse_json<Json>(read_file(fates / "index.json"), (fates / "index.json").string());
-  const int64_t number = number_of_place(index, document);
+  const Json index = read_fate_index(folder);
+  const int64_t number = document_number(index, document);
   const std::vector<int64_t> ends = index.at("shard_ends");
   const size_t shard = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), number) - ends.begin());
-  if (shard == ends.size())
-    throw UserError(concat("--document ", document, ": there were ", format_count(ends.empty() ? 0 : ends.back()),
-                           " records, numbered from 0"),
-                    ExitCode::kUsage);
   std::vector<std::string> sentences;
-  for (const std::string& line : split(read_compressed(shard_file(fates, shard)), '\n'))
+  for (const std::string& line : split(read_compressed(fate_shard_file(fates, shard)), '\n'))
     if (!line.empty() && number_of(line) == number)
       sentences.push_back(concat("document ", number, " ", sentence_of(Json::parse(line), index)));
   if (sentences.empty()) sentences.push_back(concat("document ", number, " was cut into pieces of which none stayed"));

@@ -173,10 +173,9 @@ MixResult make_mix(Recipe& recipe) {
   }
   if (recipe.tokenizer != nullptr) tokenize(recipe, out, mix.groups);
   mix.report = report_as_json(plan, mix.run, mix.groups);
-  write_file_atomically(out / "report.json",
-                        mix.report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-  write_file_atomically(out / "report.md", report_as_markdown(plan, mix.run, mix.groups));
+  write_reports(mix.report, out);
   write_file_atomically(out / "recipe.toml", recipe.content);
+  fs::remove_all(folder / "forget.work");  // of the curation that was here
   move_all(out, folder);
   fs::remove_all(work);
   return mix;
@@ -187,6 +186,7 @@ MixResult try_mix(Recipe& recipe, int64_t most_documents) {
   RunPlan plan = plan_of(recipe);
   plan.work_folder = work;
   plan.most_documents = most_documents;
+  plan.measures = true;
   MixResult mix;
   std::map<std::string, GroupTally> groups;
   mix.run = run(plan, [&](Document&& document) {

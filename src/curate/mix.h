@@ -2,7 +2,7 @@
 //
 //   FOLDER/GROUP.jsonl[.zst]           documents; a group for each value of output.by, else "documents"
 //   FOLDER/GROUP_text_document.bin/.idx with a tokenizer, and train-files.txt for data blend --data-file-list
-//   FOLDER/report.json, report.md, fates/
+//   FOLDER/report.json, report.md, report.html, fates/
 //   FOLDER/work/                       while it runs; what an interrupted run goes on from
 #pragma once
 

@@ -2,20 +2,22 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/version.h"
 
 namespace espalier::curate {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string share_of(int64_t part, int64_t whole) {
   return whole == 0 ? "-" : format_fixed(100.0 * static_cast<double>(part) / static_cast<double>(whole), 1) + " %";
 }
 
-int64_t num_dropped(const StepTally& tally) {
-  int64_t count = 0;
-  for (const auto& [reason, dropped] : tally.dropped) count += dropped;
-  return count;
+// As many digits as tell: 1500, 0.1875, 1.204e+06.
+std::string shown_number(const Json& number, int digits) {
+  return number.is_number() ? format_printf("%.*g", digits, number.get<double>()) : "-";
 }
 
 // One line, that Markdown takes for text.
@@ -27,18 +29,41 @@ std::string as_code(const std::string& text) {
   return "`" + (line.empty() ? std::string(" ") : line) + "`";
 }
 
-void append_samples(const StepTally& tally, std::string& text) {
-  for (const Sample& sample : tally.samples) {
-    text += concat("- document ", sample.number, ", ", sample.reason.empty() ? "changed" : "dropped, " + sample.reason,
-                   ": ", as_code(sample.before), "\n");
-    if (sample.reason.empty()) text += concat("  became ", as_code(sample.after), "\n");
+void append_samples(const Json& step, std::string& text) {
+  for (const Json& sample : step.at("samples")) {
+    const auto reason = sample.at("reason").get<std::string>();
+    text += concat("- document ", sample.at("number").get<int64_t>(), ", ",
+                   reason.empty() ? "changed" : "dropped, " + reason, ": ",
+                   as_code(sample.at("before").get<std::string>()), "\n");
+    if (reason.empty()) text += concat("  became ", as_code(sample.at("after").get<std::string>()), "\n");
+  }
+}
+
+void append_measures(const Json& step, std::string& text) {
+  if (!step.contains("measures")) return;
+  text += "\n| measure | drops | of documents |";
+  std::string rule = "|---|---|---|";
+  for (const auto& [percent, value] : step.at("measures")[0].at("percentiles").items()) {
+    text += concat(" ", percent, " % |");
+    rule += "---|";
+  }
+  text += "\n" + rule + "\n";
+  for (const Json& measure : step.at("measures")) {
+    const bool has_threshold = measure.contains("threshold");
+    text += concat("| ", measure.at("measure").get<std::string>(), " | ",
+                   has_threshold
+                       ? concat(measure.at("drops").get<std::string>(), " ", shown_number(measure.at("threshold"), 4))
+                       : "-",
+                   " | ", has_threshold ? share_of(measure.at("beyond"), measure.at("documents")) : "-", " |");
+    for (const auto& [percent, value] : measure.at("percentiles").items())
+      text += concat(" ", shown_number(value, 4), " |");
+    text += "\n";
   }
 }
 
 }  // namespace
 
-nlohmann::ordered_json report_as_json(const RunPlan& plan, const RunResult& result,
-                                      const std::vector<GroupTally>& groups) {
+Json report_as_json(const RunPlan& plan, const RunResult& result, const std::vector<GroupTally>& groups) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array(), outputs = nlohmann::ordered_json::array(),
                          files = nlohmann::ordered_json::array(), sources = nlohmann::ordered_json::array();
   for (size_t index = 0; index < plan.steps.size(); ++index) {
@@ -66,34 +91,41 @@ nlohmann::ordered_json report_as_json(const RunPlan& plan, const RunResult& resu
           {"steps", steps},      {"outputs", outputs}};
 }
 
-std::string report_as_markdown(const RunPlan& plan, const RunResult& result, const std::vector<GroupTally>& groups) {
+std::string report_as_markdown(const Json& report) {
+  const Json& input = report.at("input");
+  const auto count = [](const Json& of, const char* key) { return format_count(of.at(key).get<int64_t>()); };
   std::string text = "# What the curation did\n\n";
-  text += concat(format_count(result.input.num_records), " records, ", format_count(result.input.num_documents),
-                 " documents, ", format_count(result.input.num_malformed), " records that are no document.\n\n");
-  for (const std::string& description : result.input.first_malformed) text += "- " + as_code(description) + "\n";
+  text += concat(count(input, "records"), " records, ", count(input, "documents"), " documents, ",
+                 count(input, "malformed"), " records that are no document.\n\n");
+  for (const Json& description : input.at("first_malformed"))
+    text += "- " + as_code(description.get<std::string>()) + "\n";
   text +=
       "\n## Steps\n\n| step | documents in | dropped | share | changed | bytes in | bytes out "
       "|\n|---|---|---|---|---|---|---|\n";
-  for (size_t index = 0; index < plan.steps.size(); ++index) {
-    const StepTally& tally = result.steps[index];
-    text +=
-        concat("| ", plan.steps[index].name, " | ", format_count(tally.num_in), " | ", format_count(num_dropped(tally)),
-               " | ", share_of(num_dropped(tally), tally.num_in), " | ", format_count(tally.num_changed), " | ",
-               format_count(tally.bytes_in), " | ", format_count(tally.bytes_out), " |\n");
-  }
+  for (const Json& step : report.at("steps"))
+    text += concat("| ", step.at("step").get<std::string>(), " | ", count(step, "in"), " | ", count(step, "dropped"),
+                   " | ", share_of(step.at("dropped"), step.at("in")), " | ", count(step, "changed"), " | ",
+                   count(step, "bytes_in"), " | ", count(step, "bytes_out"), " |\n");
   text += "\n## Outputs\n\n| output | documents | bytes of text | tokens |\n|---|---|---|---|\n";
-  for (const GroupTally& group : groups)
-    text += concat("| ", group.name, " | ", format_count(group.num_documents), " | ", format_count(group.bytes), " | ",
-                   group.num_tokens < 0 ? "-" : format_count(group.num_tokens), " |\n");
-  for (size_t index = 0; index < plan.steps.size(); ++index) {
-    const StepTally& tally = result.steps[index];
-    if (tally.dropped.empty() && tally.samples.empty()) continue;
-    text += concat("\n## ", plan.steps[index].name, "\n\n");
-    for (const auto& [reason, count] : tally.dropped)
-      text += concat("- dropped for ", reason, ": ", format_count(count), " (", share_of(count, tally.num_in), ")\n");
-    append_samples(tally, text);
+  for (const Json& group : report.at("outputs"))
+    text += concat("| ", group.at("name").get<std::string>(), " | ", count(group, "documents"), " | ",
+                   count(group, "bytes"), " | ", group.contains("tokens") ? count(group, "tokens") : "-", " |\n");
+  for (const Json& step : report.at("steps")) {
+    if (step.at("dropped_by_reason").empty() && step.at("samples").empty() && !step.contains("measures")) continue;
+    text += concat("\n## ", step.at("step").get<std::string>(), "\n\n");
+    for (const auto& [reason, dropped] : step.at("dropped_by_reason").items())
+      text += concat("- dropped for ", reason, ": ", format_count(dropped.get<int64_t>()), " (",
+                     share_of(dropped, step.at("in")), ")\n");
+    append_samples(step, text);
+    append_measures(step, text);
   }
   return text;
+}
+
+void write_reports(const Json& report, const std::filesystem::path& folder) {
+  write_file_atomically(folder / "report.json", report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(folder / "report.md", report_as_markdown(report));
+  write_file_atomically(folder / "report.html", report_as_html(report));
 }
 
 }  // namespace espalier::curate

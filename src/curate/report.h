@@ -1,6 +1,7 @@
-// What a curation did, for programs (JSON) and for people (Markdown).
+// What a curation did: for programs (JSON), and, made of that, for people (Markdown, and a page of HTML).
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,6 +18,11 @@ struct GroupTally {
 
 nlohmann::ordered_json report_as_json(const RunPlan& plan, const RunResult& result,
                                       const std::vector<GroupTally>& groups);
-std::string report_as_markdown(const RunPlan& plan, const RunResult& result, const std::vector<GroupTally>& groups);
+std::string report_as_markdown(const nlohmann::ordered_json& report);
+// One file that asks no other for anything: no scripts, no fonts, no pictures from elsewhere. Texts of documents stand
+// in it as text, whatever they hold.
+std::string report_as_html(const nlohmann::ordered_json& report);
+// report.json, report.md and report.html.
+void write_reports(const nlohmann::ordered_json& report, const std::filesystem::path& folder);
 
 }  // namespace espalier::curate

@@ -71,7 +71,7 @@ class Run {
     for (int step = range.first_step + (decides != nullptr); step < range.end_step; ++step)
       steps.push_back(steps_[static_cast<size_t>(step)].get());
     const Stage stage(range.first_step, decides, std::move(steps),
-                      range.digests ? passes_[static_cast<size_t>(*range.digests)].get() : nullptr);
+                      range.digests ? passes_[static_cast<size_t>(*range.digests)].get() : nullptr, plan_.measures);
     if (is_last(index) && !plan_.keeps_work) {
       go_through(index, stage, nullptr);
     } else {

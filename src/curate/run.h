@@ -35,6 +35,7 @@ struct RunPlan {
   bool keeps_work = false;            // so that a later run goes on from it; else the folder goes away
   int64_t shard_bytes = kShardBytes;  // of input; a run that goes on must have the same
   int64_t most_documents = 0;         // only records with numbers below; 0: all
+  bool measures = false;              // keeps what steps measure of every document (8 bytes each), for percentiles
 };
 
 struct RunResult {

@@ -12,6 +12,11 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
     ++tally.num_in;
     tally.bytes_in += static_cast<int64_t>(before.size());
     const bool decides = decides_ != nullptr && step == 0;
+    if (measures_ && !decides) {
+      std::vector<Measure> measures;
+      steps_[step - (decides_ != nullptr)]->measure(document, measures);
+      tally.note_measures(measures);
+    }
     Fate fate = decides ? decides_->decide(document) : steps_[step - (decides_ != nullptr)]->apply(document);
     if (fate.kind == Fate::Kind::kDropped) {
       tally.note_drop(document, before, fate.reason);

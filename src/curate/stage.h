@@ -33,8 +33,9 @@ struct BlockResult {
 class Stage {
  public:
   // `decides`, if there is one, comes before the steps. `digests`: the pass that comes after them.
-  Stage(int first_step, const Pass* decides, std::vector<const Step*> steps, const Pass* digests)
-      : first_step_(first_step), decides_(decides), steps_(std::move(steps)), digests_(digests) {}
+  // `measures`: what the steps measure of each document is kept, for percentiles.
+  Stage(int first_step, const Pass* decides, std::vector<const Step*> steps, const Pass* digests, bool measures)
+      : first_step_(first_step), decides_(decides), steps_(std::move(steps)), digests_(digests), measures_(measures) {}
 
   int first_step() const { return first_step_; }
   size_t num_steps() const { return steps_.size() + (decides_ != nullptr); }
@@ -51,6 +52,7 @@ class Stage {
   const Pass* decides_;
   std::vector<const Step*> steps_;
   const Pass* digests_;
+  bool measures_;
 };
 
 }  // namespace espalier::curate

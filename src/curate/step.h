@@ -30,6 +30,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "curate/document.h"
+#include "curate/judge.h"
 
 namespace espalier::curate {
 
@@ -39,6 +40,11 @@ class Step {
   virtual ~Step() = default;
   // Changes the document, or says that it goes.
   virtual Fate apply(Document& document) const = 0;
+  // What apply() would measure of it, as far as it is numbers: all of it, whatever is dropped. Judge helps.
+  virtual void measure(Document document, std::vector<Measure>& measures) const {
+    (void)document;
+    (void)measures;
+  }
 };
 
 // Where a pass may put what does not fit into memory: a folder of its own, empty at first, gone after it.

@@ -1,11 +1,13 @@
 #include "curate/tally.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace espalier::curate {
 namespace {
 
 constexpr size_t kSampleBytes = 400, kBytesBefore = 80;
+constexpr int kPercentiles[] = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 // From `begin` on, cut between characters.
 std::string excerpt(std::string_view text, size_t begin) {
@@ -15,6 +17,16 @@ std::string excerpt(std::string_view text, size_t begin) {
   size_t end = std::min(text.size(), begin + kSampleBytes);
   while (inside(end)) --end;
   return std::string(text.substr(begin, end - begin));
+}
+
+nlohmann::ordered_json json_of(MeasureTally& measure) {
+  nlohmann::ordered_json json = {{"measure", measure.name}, {"drops", measure.is_least ? "below" : "above"}};
+  if (measure.threshold) json["threshold"] = *measure.threshold;
+  json["documents"] = measure.values.size();
+  json["beyond"] = measure.num_beyond();
+  nlohmann::ordered_json& percentiles = json["percentiles"];
+  for (const int percent : kPercentiles) percentiles[std::to_string(percent)] = measure.percentile(percent / 100.0);
+  return json;
 }
 
 }  // namespace
@@ -38,6 +50,33 @@ void StepTally::note_drop(const Document& document, std::string_view before, con
   if (wants_sample(reason)) samples.push_back({document.number, reason, excerpt(before, 0), ""});
 }
 
+double MeasureTally::percentile(double share) {
+  if (!std::is_sorted(values.begin(), values.end())) std::sort(values.begin(), values.end());
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  if (values[below] == values[above]) return values[below];  // infinite ones too
+  return values[below] + (values[above] - values[below]) * (place - std::floor(place));
+}
+
+int64_t MeasureTally::num_beyond() const {
+  if (!threshold) return 0;
+  return std::count_if(values.begin(), values.end(),
+                       [&](double value) { return is_least ? value < *threshold : value > *threshold; });
+}
+
+MeasureTally& StepTally::measure_tally(const std::string& name, bool is_least, std::optional<double> threshold) {
+  for (MeasureTally& measure : measures)
+    if (measure.name == name && measure.is_least == is_least) return measure;
+  measures.push_back({name, threshold, is_least, {}});
+  return measures.back();
+}
+
+void StepTally::note_measures(const std::vector<Measure>& of_document) {
+  for (const Measure& measure : of_document)
+    measure_tally(measure.name, measure.is_least, measure.threshold).values.push_back(measure.value);
+}
+
 void StepTally::add(const StepTally& later) {
   num_in += later.num_in;
   num_out += later.num_out;
@@ -47,6 +86,10 @@ void StepTally::add(const StepTally& later) {
   for (const auto& [reason, count] : later.dropped) dropped[reason] += count;
   for (const Sample& sample : later.samples)
     if (wants_sample(sample.reason)) samples.push_back(sample);
+  for (const MeasureTally& measure : later.measures) {
+    std::vector<double>& values = measure_tally(measure.name, measure.is_least, measure.threshold).values;
+    values.insert(values.end(), measure.values.begin(), measure.values.end());
+  }
 }
 
 void InputTally::note_malformed(std::string description) {
@@ -63,16 +106,19 @@ void InputTally::add(const InputTally& later) {
     if (first_malformed.size() < kKept) first_malformed.push_back(description);
 }
 
-nlohmann::ordered_json to_json(const StepTally& tally) {
+nlohmann::ordered_json to_json(StepTally tally) {
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
   for (const Sample& sample : tally.samples)
     samples.push_back(
         {{"number", sample.number}, {"reason", sample.reason}, {"before", sample.before}, {"after", sample.after}});
   int64_t num_dropped = 0;
   for (const auto& [reason, count] : tally.dropped) num_dropped += count;
-  return {{"in", tally.num_in},           {"kept", tally.num_in - num_dropped}, {"dropped", num_dropped},
-          {"out", tally.num_out},         {"changed", tally.num_changed},       {"bytes_in", tally.bytes_in},
-          {"bytes_out", tally.bytes_out}, {"dropped_by_reason", tally.dropped}, {"samples", samples}};
+  nlohmann::ordered_json json = {
+      {"in", tally.num_in},           {"kept", tally.num_in - num_dropped}, {"dropped", num_dropped},
+      {"out", tally.num_out},         {"changed", tally.num_changed},       {"bytes_in", tally.bytes_in},
+      {"bytes_out", tally.bytes_out}, {"dropped_by_reason", tally.dropped}, {"samples", samples}};
+  for (MeasureTally& measure : tally.measures) json["measures"].push_back(json_of(measure));
+  return json;
 }
 
 nlohmann::ordered_json to_json(const InputTally& tally) {

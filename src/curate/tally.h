@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "curate/document.h"
+#include "curate/judge.h"
 
 namespace espalier::curate {
 
@@ -19,6 +20,19 @@ struct Sample {
   std::string before, after;  // the first kSampleBytes from a little before the first difference on
 };
 
+// All values of one measure of a dry run.
+struct MeasureTally {
+  std::string name;
+  std::optional<double> threshold;
+  bool is_least = false;
+  std::vector<double> values;
+
+  // The value below which that share (0 to 1) of the others lies, between two of them in proportion (numpy's default).
+  // Sorts; of at least one value.
+  double percentile(double share);
+  int64_t num_beyond() const;  // values that the threshold drops
+};
+
 struct StepTally {
   static constexpr size_t kSamples = 5;  // of each reason, and of changes
 
@@ -26,12 +40,15 @@ struct StepTally {
   int64_t bytes_in = 0, bytes_out = 0;     // of text
   std::map<std::string, int64_t> dropped;  // by reason
   std::vector<Sample> samples;
+  std::vector<MeasureTally> measures;  // of dry runs; of no stored shard
 
+  void note_measures(const std::vector<Measure>& of_document);
   void note_change(int64_t number, std::string_view before, std::string_view after);
   void note_drop(const Document& document, std::string_view before, const std::string& reason);
   void add(const StepTally& later);
 
  private:
+  MeasureTally& measure_tally(const std::string& name, bool is_least, std::optional<double> threshold);
   bool wants_sample(const std::string& reason) const;
 };
 
@@ -46,7 +63,8 @@ struct InputTally {
   void add(const InputTally& later);
 };
 
-nlohmann::ordered_json to_json(const StepTally& tally);
+// Sorts the values of measures.
+nlohmann::ordered_json to_json(StepTally tally);
 nlohmann::ordered_json to_json(const InputTally& tally);
 // Of what to_json() wrote.
 StepTally step_tally_of(const nlohmann::ordered_json& json);

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "curate/steps/html_references.h"
 #include "text/python_text.h"

@@ -21,6 +21,9 @@ class LanguageStep : public Step {
     document.metadata.set(key_ + "_score", guess.score);
     return Fate::kept();
   }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    measures.push_back({"language_score", identifier_.guess(document.text).score, least_, true});
+  }
 
  private:
   const LanguageIdentifier& identifier_;
@@ -70,15 +73,22 @@ class QualityStep : public Step {
       : model_(model), num_labels_(num_labels), label_(std::move(label)), least_(least), key_(std::move(key)) {}
 
   Fate apply(Document& document) const override {
-    double probability = 0;
-    for (const TextClassifier::Label& label : model_.classify(document.text, num_labels_))
-      if (label.name == label_) probability = label.probability;
+    const double probability = probability_of(document.text);
     if (probability < least_) return Fate::dropped("quality", probability, least_);
     document.metadata.set(key_, probability);
     return Fate::kept();
   }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    measures.push_back({"quality", probability_of(document.text), least_, true});
+  }
 
  private:
+  double probability_of(std::string_view text) const {
+    for (const TextClassifier::Label& label : model_.classify(text, num_labels_))
+      if (label.name == label_) return label.probability;
+    return 0;
+  }
+
   const TextClassifier& model_;
   int num_labels_;
   std::string label_;

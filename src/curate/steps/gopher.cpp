@@ -133,21 +133,28 @@ class GopherStep : public Step {
   explicit GopherStep(const GopherLimits& limits) : limits_(limits) {}
 
   Fate apply(Document& document) const override {
-    const std::string_view text = text::python::strip(document.text);
-    const Words words = text::python::split_words(text);
-    Fate fate = check_words(text, words);
-    if (fate.kind == Fate::Kind::kKept) fate = check_lines(text);
-    if (fate.kind == Fate::Kind::kKept && limits_.repetition) fate = check_repetition(text, words);
-    return fate;
+    Judge judge;
+    check(document, judge);
+    return judge.fate();
+  }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    Judge judge(&measures);
+    check(document, judge);
   }
 
  private:
-  Fate check_words(std::string_view text, const Words& words) const {
+  void check(const Document& document, Judge& judge) const {
+    const std::string_view text = text::python::strip(document.text);
+    const Words words = text::python::split_words(text);
+    if (check_words(text, words, judge) && check_lines(text, judge) && limits_.repetition)
+      check_repetition(text, words, judge);
+  }
+
+  bool check_words(std::string_view text, const Words& words, Judge& judge) const {
     const auto num_words = static_cast<int64_t>(words.size());
-    if (num_words < limits_.least_words)
-      return Fate::dropped("few_words", static_cast<double>(num_words), static_cast<double>(limits_.least_words));
-    if (num_words > limits_.most_words)
-      return Fate::dropped("many_words", static_cast<double>(num_words), static_cast<double>(limits_.most_words));
+    if (!judge.least("few_words", static_cast<double>(num_words), static_cast<double>(limits_.least_words)) ||
+        !judge.most("many_words", static_cast<double>(num_words), static_cast<double>(limits_.most_words)))
+      return false;
     int64_t characters = 0, alphabetic = 0;
     std::unordered_set<std::string_view> stop_words;
     for (const std::string_view word : words) {
@@ -157,22 +164,17 @@ class GopherStep : public Step {
         if (word == stop_word) stop_words.insert(stop_word);
     }
     const double mean = share(characters, num_words);
-    if (mean < limits_.least_mean_length) return Fate::dropped("short_words", mean, limits_.least_mean_length);
-    if (mean > limits_.most_mean_length) return Fate::dropped("long_words", mean, limits_.most_mean_length);
-    const double hashes = share(occurrences(text, "#"), num_words);
-    if (hashes > limits_.most_symbols) return Fate::dropped("hashes", hashes, limits_.most_symbols);
-    const double ellipses = share(occurrences(text, "...") + occurrences(text, "…"), num_words);
-    if (ellipses > limits_.most_symbols) return Fate::dropped("ellipses", ellipses, limits_.most_symbols);
-    const double letters = share(alphabetic, num_words);
-    if (letters < limits_.least_alphabetic) return Fate::dropped("alphabetic", letters, limits_.least_alphabetic);
-    const auto num_stop_words = static_cast<int64_t>(stop_words.size());
-    if (num_stop_words < limits_.least_stop_words)
-      return Fate::dropped("stop_words", static_cast<double>(num_stop_words),
-                           static_cast<double>(limits_.least_stop_words));
-    return Fate::kept();
+    const int64_t ellipses = occurrences(text, "...") + occurrences(text, "…");
+    return judge.least("short_words", mean, limits_.least_mean_length) &&
+           judge.most("long_words", mean, limits_.most_mean_length) &&
+           judge.most("hashes", share(occurrences(text, "#"), num_words), limits_.most_symbols) &&
+           judge.most("ellipses", share(ellipses, num_words), limits_.most_symbols) &&
+           judge.least("alphabetic", share(alphabetic, num_words), limits_.least_alphabetic) &&
+           judge.least("stop_words", static_cast<double>(stop_words.size()),
+                       static_cast<double>(limits_.least_stop_words));
   }
 
-  Fate check_lines(std::string_view text) const {
+  bool check_lines(std::string_view text, Judge& judge) const {
     const Words lines = split_lines(text);
     int64_t bullets = 0, ellipses = 0;
     for (const std::string_view line : lines) {
@@ -181,36 +183,30 @@ class GopherStep : public Step {
       ellipses += end.ends_with("...") || end.ends_with("…");
     }
     const auto num_lines = static_cast<int64_t>(lines.size());
-    if (share(bullets, num_lines) > limits_.most_bullets)
-      return Fate::dropped("bullet_lines", share(bullets, num_lines), limits_.most_bullets);
-    if (share(ellipses, num_lines) > limits_.most_ellipses)
-      return Fate::dropped("ellipsis_lines", share(ellipses, num_lines), limits_.most_ellipses);
-    return Fate::kept();
+    return judge.most("bullet_lines", share(bullets, num_lines), limits_.most_bullets) &&
+           judge.most("ellipsis_lines", share(ellipses, num_lines), limits_.most_ellipses);
   }
 
-  static Fate check_repetition(std::string_view text, const Words& words) {
+  static void check_repetition(std::string_view text, const Words& words, Judge& judge) {
     const int64_t characters = num_characters(text);
     for (const bool paragraphs : {true, false}) {
       const Words parts = parts_between_line_ends(text, paragraphs ? 2 : 1);
       const Repeats repeats = repeats_of(parts);
       const double of_parts = share(repeats.parts, static_cast<int64_t>(parts.size()));
-      if (of_parts > kMostRepeatedLines)
-        return Fate::dropped(paragraphs ? "repeated_paragraphs" : "repeated_lines", of_parts, kMostRepeatedLines);
       const double of_characters = share(repeats.characters, characters);
-      if (of_characters > kMostRepeatedCharacters)
-        return Fate::dropped(paragraphs ? "repeated_paragraph_characters" : "repeated_line_characters", of_characters,
-                             kMostRepeatedCharacters);
+      if (!judge.most(paragraphs ? "repeated_paragraphs" : "repeated_lines", of_parts, kMostRepeatedLines) ||
+          !judge.most(paragraphs ? "repeated_paragraph_characters" : "repeated_line_characters", of_characters,
+                      kMostRepeatedCharacters))
+        return;
     }
-    for (const WindowLimit& limit : kTopLimits) {
-      const double top = share(characters_of_top(words, limit.words), characters);
-      if (top > limit.share) return Fate::dropped("top_" + std::to_string(limit.words) + "_words", top, limit.share);
-    }
-    for (const WindowLimit& limit : kRepeatedLimits) {
-      const double repeated = share(characters_of_repeated(words, limit.words), characters);
-      if (repeated > limit.share)
-        return Fate::dropped("repeated_" + std::to_string(limit.words) + "_words", repeated, limit.share);
-    }
-    return Fate::kept();
+    for (const WindowLimit& limit : kTopLimits)
+      if (!judge.most(concat("top_", limit.words, "_words").c_str(),
+                      share(characters_of_top(words, limit.words), characters), limit.share))
+        return;
+    for (const WindowLimit& limit : kRepeatedLimits)
+      if (!judge.most(concat("repeated_", limit.words, "_words").c_str(),
+                      share(characters_of_repeated(words, limit.words), characters), limit.share))
+        return;
   }
 
   const GopherLimits& limits_;

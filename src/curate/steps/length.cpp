@@ -12,15 +12,22 @@ class LengthStep : public Step {
   LengthStep(LengthUnit unit, int64_t least, std::optional<int64_t> most) : unit_(unit), least_(least), most_(most) {}
 
   Fate apply(Document& document) const override {
-    const int64_t length = measure(document.text);
-    if (length < least_) return Fate::dropped("short", static_cast<double>(length), static_cast<double>(least_));
-    if (most_ && length > *most_)
-      return Fate::dropped("long", static_cast<double>(length), static_cast<double>(*most_));
-    return Fate::kept();
+    Judge judge;
+    check(document, judge);
+    return judge.fate();
+  }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    Judge judge(&measures);
+    check(document, judge);
   }
 
  private:
-  int64_t measure(std::string_view text) const {
+  void check(const Document& document, Judge& judge) const {
+    const auto length = static_cast<double>(length_of(document.text));
+    if (judge.least("short", length, static_cast<double>(least_)) && most_)
+      judge.most("long", length, static_cast<double>(*most_));
+  }
+  int64_t length_of(std::string_view text) const {
     switch (unit_) {
       case LengthUnit::kBytes: break;
       case LengthUnit::kCharacters: return text::python::num_characters(text);

@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "curate/language_id.h"
+#include "curate/lm/perplexity.h"
 #include "curate/steps/oscar_filters.h"
 #include "curate/steps/steps.h"
 #include "curate/word_list.h"
@@ -15,6 +16,8 @@ struct OscarRules {
   std::string language;
   WordSet stop_words, flagged_words;
   std::unique_ptr<LanguageIdentifier> identifier;
+  std::unique_ptr<text::SentencePieceCutter> cutter;  // of languages whose words are its pieces
+  std::unique_ptr<PerplexityScorer> scorer;
 };
 
 class OscarStep : public Step {
@@ -22,46 +25,57 @@ class OscarStep : public Step {
   explicit OscarStep(const OscarRules& rules) : rules_(rules) {}
 
   Fate apply(Document& document) const override {
-    const OscarParameters& limits = rules_.parameters;
-    document.text = oscar_modified(document.text, limits);
-    const std::vector<std::string> words = oscar_words(document.text, /*lower_case=*/true);
-    const auto num_words = static_cast<int64_t>(oscar_words(document.text, /*lower_case=*/false).size());
-    if (num_words < limits.least_words) return gone("words", num_words, limits.least_words);
-    if (num_words > limits.most_words) return gone("words", num_words, limits.most_words);
-    const double characters = character_repetition(document.text, limits.character_window);
-    if (characters > limits.most_character_repetition)
-      return gone("character_repetition", characters, limits.most_character_repetition);
-    const double repetition = word_repetition(words, limits.word_window);
-    if (repetition > limits.most_word_repetition)
-      return gone("word_repetition", repetition, limits.most_word_repetition);
-    const double special = special_character_share(document.text);
-    if (special > limits.most_special) return gone("special_characters", special, limits.most_special);
-    return check_lists(document, words);
+    document.text = oscar_modified(document.text, rules_.parameters);
+    Judge judge;
+    check(document, judge);
+    return judge.fate();
+  }
+  void measure(Document document, std::vector<Measure>& measures) const override {
+    document.text = oscar_modified(document.text, rules_.parameters);
+    Judge judge(&measures);
+    check(document, judge);
   }
 
  private:
-  template <class Value, class Limit>
-  static Fate gone(const char* reason, Value value, Limit limit) {
-    return Fate::dropped(reason, static_cast<double>(value), static_cast<double>(limit));
+  void check(const Document& document, Judge& judge) const {
+    const OscarParameters& limits = rules_.parameters;
+    const std::vector<std::string> words = words_of(document.text, /*lower_case=*/true);
+    const auto num_words = static_cast<double>(words_of(document.text, /*lower_case=*/false).size());
+    if (judge.least("words", num_words, static_cast<double>(limits.least_words)) &&
+        judge.most("words", num_words, static_cast<double>(limits.most_words)) &&
+        judge.most("character_repetition", character_repetition(document.text, limits.character_window),
+                   limits.most_character_repetition) &&
+        judge.most("word_repetition", word_repetition(words, limits.word_window), limits.most_word_repetition) &&
+        judge.most("special_characters", special_character_share(document.text), limits.most_special) &&
+        check_lists(words, judge))
+      check_models(document, judge);
   }
 
-  Fate check_lists(const Document& document, const std::vector<std::string>& words) const {
+  std::vector<std::string> words_of(std::string_view text, bool lower_case) const {
+    if (rules_.cutter == nullptr) return oscar_words(text, lower_case);
+    return oscar_words_of(rules_.cutter->cut(bigscience_words_text(text)), lower_case);
+  }
+
+  bool check_lists(const std::vector<std::string>& words, Judge& judge) const {
     const OscarParameters& limits = rules_.parameters;
-    if (!rules_.stop_words.empty()) {
-      const double share = listed_word_share(words, rules_.stop_words, limits.pairs);
-      if (share < limits.least_stop_words) return gone("stop_words", share, limits.least_stop_words);
-    }
-    if (!rules_.flagged_words.empty()) {
-      const double share = listed_word_share(words, rules_.flagged_words, limits.pairs);
-      if (share > limits.most_flagged_words) return gone("flagged_words", share, limits.most_flagged_words);
-    }
+    if (!rules_.stop_words.empty() &&
+        !judge.least("stop_words", listed_word_share(words, rules_.stop_words, limits.pairs), limits.least_stop_words))
+      return false;
+    return rules_.flagged_words.empty() ||
+           judge.most("flagged_words", listed_word_share(words, rules_.flagged_words, limits.pairs),
+                      limits.most_flagged_words);
+  }
+
+  void check_models(const Document& document, Judge& judge) const {
+    const OscarParameters& limits = rules_.parameters;
     if (rules_.identifier != nullptr) {
       const LanguageGuess guess = rules_.identifier->guess(document.text);
-      if (guess.code != rules_.language) return Fate::dropped("language", guess.score);
-      if (guess.score < limits.least_language_score)
-        return gone("language_score", guess.score, limits.least_language_score);
+      if (!judge.drop_if(guess.code != rules_.language, "language", guess.score) ||
+          !judge.least("language_score", guess.score, limits.least_language_score))
+        return;
     }
-    return Fate::kept();
+    if (rules_.scorer != nullptr)
+      judge.most("perplexity", (*rules_.scorer)(document.text).value(), limits.most_perplexity);
   }
 
   const OscarRules& rules_;
@@ -81,15 +95,21 @@ class OscarMaker : public StepMaker {
         .add("--language-model", language_model_,
              "a fastText model such as lid.176.bin, or cld2; without it, the filter of languages is off")
         .value_name("FILE");
+    table
+        .add("--perplexity-model", perplexity_.model,
+             "a binary file of KenLM, or an ARPA file; without it, the filter of perplexity is off")
+        .value_name("FILE");
+    table
+        .add("--sentencepiece", perplexity_.sentencepiece,
+             "the pieces that --perplexity-model knows, and the words of zh, which needs it")
+        .value_name("FILE");
     add_threshold_rows(table);
   }
 
   void check(Problems& problems) override {
     const OscarParameters* parameters = find_oscar_parameters(language_);
     if (parameters == nullptr) parameters = find_oscar_parameters("default");
-    if (parameters->splits_by_model)
-      problems.add("--language ", language_,
-                   ": its words are the pieces of a SentencePiece model, which this step does not take yet");
+    check_models(*parameters, problems);
     rules_.parameters = *parameters;
     rules_.language = language_;
     if (!stop_words_.empty()) rules_.stop_words = read_word_list(stop_words_, "--stop-words", problems);
@@ -110,13 +130,32 @@ class OscarMaker : public StepMaker {
   std::unique_ptr<Step> make_step() const override { return std::make_unique<OscarStep>(rules_); }
 
  private:
+  void check_models(const OscarParameters& parameters, Problems& problems) {
+    if (perplexity_.sentencepiece.empty()) {
+      if (parameters.splits_by_model)
+        problems.add("--language ", language_, " needs --sentencepiece FILE: its words are the pieces of a model");
+      if (!perplexity_.model.empty())
+        problems.add("--perplexity-model needs --sentencepiece FILE, whose pieces it knows");
+      return;
+    }
+    if (perplexity_.model.empty() && !parameters.splits_by_model)
+      problems.add("--sentencepiece without --perplexity-model: no filter asks it");
+    try {
+      if (parameters.splits_by_model)
+        rules_.cutter = std::make_unique<text::SentencePieceCutter>(perplexity_.sentencepiece);
+      if (!perplexity_.model.empty()) rules_.scorer = std::make_unique<PerplexityScorer>(perplexity_);
+    } catch (const UserError& error) {
+      problems.add(error.what());
+    }
+  }
+
   void say_what_is_off() const {
     std::vector<std::string> off;
     if (rules_.stop_words.empty()) off.emplace_back("stop words (--stop-words)");
     if (rules_.flagged_words.empty()) off.emplace_back("flagged words (--flagged-words)");
     if (rules_.identifier == nullptr) off.emplace_back("language (--language-model)");
-    off.emplace_back("perplexity (the step of that name)");
-    log_info("oscar: filters that are off: ", join(off, ", "));
+    if (rules_.scorer == nullptr) off.emplace_back("perplexity (--perplexity-model)");
+    if (!off.empty()) log_info("oscar: filters that are off: ", join(off, ", "));
   }
 
   void add_threshold_rows(OptionTable& table) {
@@ -133,6 +172,7 @@ class OscarMaker : public StepMaker {
     share("--least-stop-words", least_stop_words_, "share of stop words");
     share("--most-flagged-words", most_flagged_words_, "share of flagged words");
     share("--least-language-score", least_language_score_, "how sure the language must be");
+    table.add("--most-perplexity", most_perplexity_, "drop documents of a higher one").minimum(0).default_text(own);
   }
 
   void take_thresholds() {
@@ -150,12 +190,14 @@ class OscarMaker : public StepMaker {
     take(least_stop_words_, parameters.least_stop_words);
     take(most_flagged_words_, parameters.most_flagged_words);
     take(least_language_score_, parameters.least_language_score);
+    take(most_perplexity_, parameters.most_perplexity);
   }
 
   std::string language_, stop_words_, flagged_words_, language_model_;
   std::optional<int64_t> least_words_, most_words_, longest_word_;
   std::optional<double> most_character_repetition_, most_word_repetition_, most_special_, least_stop_words_,
-      most_flagged_words_, least_language_score_;
+      most_flagged_words_, least_language_score_, most_perplexity_;
+  PerplexityScorer::Files perplexity_{.model = "", .sentencepiece = "", .setting = ModelText::kBigScience};
   OscarRules rules_;
 };
 

@@ -42,21 +42,6 @@ bool is_odd_blank(char32_t code) {
   }
 }
 
-std::string with_plain_blanks(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const text::CodePoint point = text::decode_utf8(text.data() + at);
-    const auto size = static_cast<size_t>(point.num_bytes);
-    if (size > 1 && is_odd_blank(point.code))
-      result += ' ';
-    else
-      result.append(text, at, size);
-    at += size;
-  }
-  return result;
-}
-
 std::string_view without_special_ends(std::string_view word) {
   const char *begin = word.data(), *end = begin + word.size();
   while (begin < end) {
@@ -126,13 +111,38 @@ std::vector<int64_t> frequencies(std::vector<uint64_t>& values) {
 
 bool is_special_character(char32_t code) { return code < kSpecialBound && special_characters()[code]; }
 
+std::string oscar_plain_blanks(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const text::CodePoint point = text::decode_utf8(text.data() + at);
+    const auto size = static_cast<size_t>(point.num_bytes);
+    if (size > 1 && is_odd_blank(point.code))
+      result += ' ';
+    else
+      result.append(text, at, size);
+    at += size;
+  }
+  return result;
+}
+
 std::string oscar_modified(std::string_view text, const OscarParameters& parameters) {
-  std::string result = with_plain_blanks(text::python::strip(text));
+  std::string result = oscar_plain_blanks(text::python::strip(text));
   if (parameters.removes_links)
     result = without_words(result, [](std::string_view word) { return has_part_of_link(without_special_ends(word)); });
   if (parameters.removes_long_words)
     result = without_words(result, [&](std::string_view word) { return is_too_long(word, parameters.longest_word); });
   return result;
+}
+
+std::vector<std::string> oscar_words_of(const std::vector<std::string>& pieces, bool lower_case) {
+  std::vector<std::string> words;
+  for (const std::string& piece : pieces) {
+    const std::string word = lower_case ? python_lower(piece) : piece;
+    const std::string_view stripped = without_special_ends(word);
+    if (!stripped.empty()) words.emplace_back(stripped);
+  }
+  return words;
 }
 
 std::vector<std::string> oscar_words(std::string_view text, bool lower_case) {

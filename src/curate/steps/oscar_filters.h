@@ -37,10 +37,14 @@ struct OscarParameters {
 const OscarParameters* find_oscar_parameters(std::string_view language);
 std::vector<std::string> oscar_languages();
 
+// The blanks of other scripts, the object replacement character and U+0084 as plain blanks.
+std::string oscar_plain_blanks(std::string_view text);
 // The text as the filters see it, and as it stays.
 std::string oscar_modified(std::string_view text, const OscarParameters& parameters);
 // Without special characters at both ends, none of them empty.
 std::vector<std::string> oscar_words(std::string_view text, bool lower_case);
+// The same where a model cut the text into words.
+std::vector<std::string> oscar_words_of(const std::vector<std::string>& pieces, bool lower_case);
 
 double character_repetition(std::string_view text, int64_t window);
 double word_repetition(const std::vector<std::string>& lower_words, int64_t window);

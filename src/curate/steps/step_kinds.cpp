@@ -9,6 +9,7 @@ std::vector<StepKind> text_step_kinds() {
       {"oscar", "OSCAR's modification and filters, as BigScience used them for BLOOM", oscar_maker},
       {"pii", "mask e-mail addresses, IP addresses, keys and user names, as for BLOOM", pii_maker},
       {"quality", "keep what a fastText classifier calls good", quality_maker},
+      {"perplexity", "measure documents by a KenLM model, and drop or sort them by it, as CCNet", perplexity_maker},
       {"ftfy", "repair mojibake and other glitches, as ftfy does", ftfy_maker},
       {"gopher", "Gopher's rules for quality and repetition", gopher_maker},
       {"c4", "C4's rules for lines and pages", c4_maker},

@@ -12,6 +12,7 @@ std::unique_ptr<StepMaker> gopher_maker();
 std::unique_ptr<StepMaker> language_maker();
 std::unique_ptr<StepMaker> length_maker();
 std::unique_ptr<StepMaker> oscar_maker();
+std::unique_ptr<StepMaker> perplexity_maker();
 std::unique_ptr<StepMaker> pii_maker();
 std::unique_ptr<StepMaker> quality_maker();
 std::unique_ptr<StepMaker> sentences_maker();
