@@ -97,4 +97,21 @@ BlendIndex::Place BlendIndex::place(int64_t sample) const {
   return {set, counts_at_block_[static_cast<size_t>(block * num_sets_ + set)] + in_block};
 }
 
+// The last block that begins before it holds it, or none does.
+std::optional<int64_t> BlendIndex::sample_at(const Place& place) const {
+  ESPALIER_CHECK(place.set >= 0 && place.set < num_sets_ && place.sample >= 0, place.set, " ", place.sample);
+  const auto before = [&](int64_t block) {
+    return counts_at_block_[static_cast<size_t>(block * num_sets_ + place.set)];
+  };
+  int64_t block = 0, end = (size() + kBlock - 1) / kBlock;
+  while (end - block > 1) {
+    const int64_t middle = block + (end - block) / 2;
+    (before(middle) <= place.sample ? block : end) = middle;
+  }
+  int64_t left = size() == 0 ? 0 : place.sample - before(block);
+  for (int64_t sample = block * kBlock; sample < std::min((block + 1) * kBlock, size()); ++sample)
+    if (sets_[static_cast<size_t>(sample)] == place.set && left-- == 0) return sample;
+  return std::nullopt;
+}
+
 }  // namespace espalier::data

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class BlendIndex {
 
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   Place place(int64_t sample) const;
+  // Where that sample of a set stands in the blend; nothing where the blend ends before it.
+  std::optional<int64_t> sample_at(const Place& place) const;
 
  private:
   // What place() would need 8 bytes for, it counts: the samples of each set before every block are kept.

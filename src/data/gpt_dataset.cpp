@@ -25,7 +25,7 @@ OrderFingerprint GptDataset::fingerprint(const std::string& reading) const { ret
 
 int64_t GptDataset::sample(int64_t number, std::span<int64_t> ids) const {
   ESPALIER_CHECK(static_cast<int64_t>(ids.size()) == sequence_length_ + 1, ids.size());
-  const BlendIndex::Place place = blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
+  const BlendIndex::Place place = this->place(number);
   const Part& part = parts_[static_cast<size_t>(place.set)];
   std::vector<DocumentSpan> spans;
   part.index.spans(place.sample, spans);
@@ -35,6 +35,32 @@ int64_t GptDataset::sample(int64_t number, std::span<int64_t> ids) const {
     next += span.length;
   }
   return place.set;
+}
+
+std::vector<SamplePiece> GptDataset::pieces(int64_t number) const {
+  const BlendIndex::Place place = this->place(number);
+  const Part& part = parts_[static_cast<size_t>(place.set)];
+  std::vector<DocumentSpan> spans;
+  part.index.spans(place.sample, spans);
+  std::vector<SamplePiece> pieces;
+  int64_t at = 0;
+  for (const DocumentSpan& span : spans) {
+    pieces.push_back({part.store.get(), span.document, span.offset, span.length, at});
+    at += span.length;
+  }
+  return pieces;
+}
+
+std::vector<GptDataset::Found> GptDataset::find(int64_t source, const DocumentRange& sequences) const {
+  const Part& part = parts_[static_cast<size_t>(source)];
+  std::vector<Found> all;
+  for (const Sighting& one : part.index.sightings(sequences)) {
+    const std::optional<int64_t> number =
+        blend_ ? blend_->sample_at({source, one.sample}) : std::optional<int64_t>(one.sample);
+    if (number)
+      all.push_back({*number, {part.store.get(), one.span.document, one.span.offset, one.span.length, one.at}});
+  }
+  return all;
 }
 
 std::string GptDataset::description() const {
@@ -91,12 +117,26 @@ class GptDatasetBuilder {
   const SampleIndexCache cache_;
 };
 
-GptDataSets GptDataSets::open(const DataSetOptions& options) {
+namespace {
+
+DataPlan checked_plan(const DataSetOptions& options) {
   Problems problems;
-  const DataPlan plan = plan_data(options, problems);
+  DataPlan plan = plan_data(options, problems);
   problems.raise();
   ESPALIER_CHECK(options.sequence_length > 0 && options.seed >= 0 &&
                  options.seed <= std::numeric_limits<uint32_t>::max());
+  return plan;
+}
+
+}  // namespace
+
+std::unique_ptr<const GptDataset> GptDataSets::open_train(const DataSetOptions& options) {
+  const DataPlan plan = checked_plan(options);
+  return GptDatasetBuilder(options, plan.split).build(plan.train, internal::kTrain, options.train_samples);
+}
+
+GptDataSets GptDataSets::open(const DataSetOptions& options) {
+  const DataPlan plan = checked_plan(options);
   GptDatasetBuilder builder(options, plan.split);
   GptDataSets sets;
   sets.train = builder.build(plan.train, internal::kTrain, options.train_samples);

@@ -37,6 +37,19 @@ class GptDataset final : public SampleSource {
   // source, an index into source_names().
   int64_t sample(int64_t number, std::span<int64_t> ids) const;
 
+  std::vector<SamplePiece> pieces(int64_t number) const override;
+  // The source that a sample comes from, and its number there.
+  BlendIndex::Place place(int64_t number) const {
+    return blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
+  }
+  // The other way round: the samples that hold tokens of these sequences of a source, in order, each with its piece.
+  // Costs a pass over the order of the source, not over its tokens (SampleIndex::sightings).
+  struct Found {
+    int64_t number = 0;
+    SamplePiece piece;
+  };
+  std::vector<Found> find(int64_t source, const DocumentRange& sequences) const;
+
   // One name for each data set of the blend: the last part of its prefix, longer where two would be equal.
   const std::vector<std::string>& source_names() const override { return source_names_; }
   // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source.
@@ -77,6 +90,8 @@ struct GptDataSets {
 
   // Throws one UserError with every problem of the options; bad token files are UserErrors with their numbers.
   static GptDataSets open(const DataSetOptions& options);
+  // The training set alone.
+  static std::unique_ptr<const GptDataset> open_train(const DataSetOptions& options);
 };
 
 }  // namespace espalier::data

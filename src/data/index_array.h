@@ -44,6 +44,12 @@ class IndexArray {
     }
   }
 
+  template <class Visitor>
+  void visit(Visitor visitor) const {
+    const_cast<IndexArray*>(this)->visit(
+        [&](auto values) { visitor(std::span<const typename decltype(values)::element_type>(values)); });
+  }
+
   // Writes numpy's format 1.0, byte for byte as np.save does, and fsyncs. Not atomic.
   void write_npy(const std::filesystem::path& path) const;
   // Maps a file that holds exactly this type and shape; throws a UserError with expected and found otherwise.

@@ -42,6 +42,14 @@ struct DocumentSpan {
   bool operator==(const DocumentSpan&) const = default;
 };
 
+// A piece of a document in a sample, and the place in the sample at which it begins.
+struct Sighting {
+  int64_t sample = 0;
+  int64_t at = 0;
+  DocumentSpan span;
+  bool operator==(const Sighting&) const = default;
+};
+
 // How often the documents are read.
 struct EpochPlan {
   int64_t tokens_per_epoch = 0;
@@ -66,6 +74,11 @@ class SampleIndex {
   // length + 1.
   void spans(int64_t sample, std::vector<DocumentSpan>& spans) const;
 
+  // The other way round: all pieces of these documents in all samples, in the order of the samples; spans() of these
+  // samples gives each of them. One pass over documents() and, where there is something to find, one over order():
+  // about a second for 10^9 of their entries. Nothing but the sizes of these documents is looked up beside.
+  std::vector<Sighting> sightings(const DocumentRange& documents) const;
+
   // Upstream's three arrays: documents in the order read, where each sample starts (row: position in documents,
   // offset in that document; one row more than samples), and the order of the samples.
   const IndexArray& documents() const { return documents_; }
@@ -79,6 +92,8 @@ class SampleIndex {
   SampleIndex(const DocumentSizes& sizes, const SampleRequest& request);
 
   void fill(const SampleRequest& request);
+  void add_sightings(int64_t position, std::vector<Sighting>& found) const;
+  void renumber(std::vector<Sighting>& found) const;
   void fill_starts(int64_t sequence_length, Progress& progress);
 
   DocumentSizes sizes_;

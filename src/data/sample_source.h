@@ -19,6 +19,8 @@
 
 namespace espalier::data {
 
+class TokenStore;
+
 // An array that every sample of a source has.
 struct SampleField {
   std::string name;            // upstream's: "text", "loss_mask"
@@ -31,6 +33,14 @@ struct SampleField {
     for (const int64_t extent : shape) size *= extent;
     return size;
   }
+};
+
+// Tokens offset to offset + length - 1 of a sequence of a token file, which stand from `at` on in a sample.
+struct SamplePiece {
+  const TokenStore* store = nullptr;  // of the source
+  int64_t sequence = 0, offset = 0, length = 0;
+  int64_t at = 0;
+  bool operator==(const SamplePiece&) const = default;
 };
 
 struct Sample {
@@ -56,6 +66,10 @@ class SampleSource {
   virtual void probe_ids(int64_t vocab_size) const = 0;
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
+
+  // What sample `number` is made of, in the order in which it stands there. Empty of a set that does not tell: running
+  // text (GptDataset) does.
+  virtual std::vector<SamplePiece> pieces(int64_t /*number*/) const { return {}; }
 
   // False: a test set, of which no loss can be told.
   virtual bool has_labels() const { return true; }

@@ -32,12 +32,17 @@ class Sampler {
 
   // The sample at `place` of the run, 0 or more. One thread at a time: the permutation of an epoch is kept.
   int64_t sample(int64_t place);
+  // The other way round: every place below `end` at which that sample is read, rising.
+  std::vector<int64_t> places(int64_t sample, int64_t end);
   // All that decides the order but the data: "single", or "cyclic 1 x 1 of 20360 samples".
   std::string description() const;
 
  private:
   Sampler(int64_t num_samples, bool is_cyclic, const CyclicLayout& layout)
       : num_samples_(num_samples), is_cyclic_(is_cyclic), layout_(layout) {}
+
+  int64_t samples_per_epoch() const { return num_samples_ - num_samples_ % layout_.samples_per_turn(); }
+  void permute(int64_t epoch);
 
   int64_t num_samples_;
   bool is_cyclic_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/sample_hash.h"
 
 namespace espalier::train {
 
@@ -53,10 +54,9 @@ uint64_t sample_hash(const std::vector<tensor::Batch>& micro_batches, const dist
     const int64_t b = batch.ids.size(0), s = batch.ids.size(1), num_labels = batch.labels.size(1);
     for (int64_t row = 0; row < b; ++row) {
       Hasher hasher;
-      const int64_t number = batch.sample_numbers[static_cast<size_t>(row)];
-      hasher.update(&number, sizeof number);
-      hasher.update(batch.ids.data_ptr<int64_t>() + row * s, static_cast<size_t>(s) * sizeof(int64_t));
-      hasher.update(batch.labels.data_ptr<int64_t>() + (row + 1) * num_labels - 1, sizeof(int64_t));
+      data::hash_sample(hasher, batch.sample_numbers[static_cast<size_t>(row)],
+                        {batch.ids.data_ptr<int64_t>() + row * s, static_cast<size_t>(s)},
+                        batch.labels.data_ptr<int64_t>()[(row + 1) * num_labels - 1]);
       for (const auto& [name, tensor] : batch.extra) {
         if (tensor.size(0) != b) continue;  // of samples that are several rows: their labels are hashed above
         const size_t bytes = tensor.nbytes() / static_cast<size_t>(b);

@@ -165,7 +165,8 @@ void Loop::run() {
   if (was_over_)
     log_info("nothing is left to train: the checkpoint is at iteration ", step, " of ", config_.training.num_steps);
   else
-    log_.event("start", step, concat("of ", config_.training.num_steps, " steps"));
+    log_.event("start", step,
+               concat("of ", config_.training.num_steps, " steps, in layout ", spec::to_string(grid_.shape)));
   log_info("training ...");
   log_info(report::datetime_line("before the start of training step"));
   train();

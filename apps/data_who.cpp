@@ -1,0 +1,132 @@
+// espalier data who: which documents a step of a run was made of.
+#include <cstdio>
+#include <memory>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "data_commands.h"
+#include "print_json.h"
+#include "run_samples.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct WhoRequest {
+  std::string run;
+  int64_t step = 0;
+  bool text = false, json = false;
+};
+
+void check_step(const RunSamples& samples, const WhoRequest& request) {
+  const int64_t last = samples.steps().samples.num_steps();
+  if (request.step > last)
+    throw UserError(concat("--step ", request.step, ": the run in '", samples.run().folder.string(), "' has ",
+                           format_count(last), " steps, numbered from 1"),
+                    ExitCode::kUsage);
+}
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
+  const text::TokenizerOptions& options = run.config.tokenizer;
+  return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
+}
+
+std::string decode(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids(static_cast<size_t>(piece.length));
+  piece.store->read(piece.sequence, piece.offset, piece.length, ids.data());
+  return tokenizer.decode(ids);
+}
+
+Json to_json(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
+  const data::TokenStore& store = *piece.store;
+  Json object = {{"file", store.prefix()},
+                 {"document", document_of(store, piece.sequence)},
+                 {"sequence", piece.sequence},
+                 {"offset", piece.offset},
+                 {"length", piece.length},
+                 {"at", piece.at},
+                 {"byte", store.index().start_bytes(piece.sequence) + piece.offset * bytes_per_token(store.type())}};
+  if (tokenizer != nullptr) object["text"] = decode(piece, *tokenizer);
+  return object;
+}
+
+std::string to_text(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
+  const data::TokenStore& store = *piece.store;
+  const int64_t document = document_of(store, piece.sequence), size = store.size(piece.sequence);
+  const bool whole = piece.length == size;
+  return concat(
+      "  document ", document,
+      store.num_sequences() == store.num_documents() ? "" : concat(", sequence ", piece.sequence), " of ",
+      store.prefix(), ": ", whole ? "all " : "", format_count(piece.length), piece.length == 1 ? " token" : " tokens",
+      whole ? "" : concat(", ", piece.offset, " to ", piece.offset + piece.length - 1, " of ", size), "; at ", piece.at,
+      " of the sample\n", tokenizer == nullptr ? "" : concat("    ", quoted_json(decode(piece, *tokenizer)), "\n"));
+}
+
+void print_sample(RunSamples& samples, int64_t sample, const WhoRequest& request, const text::Tokenizer* tokenizer) {
+  const SamplePlace place = samples.place(sample);
+  const data::GptDataset& train = samples.train();
+  const int64_t number = samples.sampler().sample(sample);
+  const std::string& source = train.source_names()[static_cast<size_t>(train.place(number).set)];
+  if (request.json) {
+    Json object = to_json(place);
+    object["number"] = number;
+    object["source"] = source;
+    object["pieces"] = Json::array();
+    for (const data::SamplePiece& piece : train.pieces(number)) object["pieces"].push_back(to_json(piece, tokenizer));
+    return print_json(object);
+  }
+  std::string text = concat("sample ", sample, ": ", to_text(place), "; number ", number, " of ", train.name(),
+                            train.parts().size() > 1 ? ", from " + source : "", "\n");
+  for (const data::SamplePiece& piece : train.pieces(number)) text += to_text(piece, tokenizer);
+  std::fputs(text.c_str(), stdout);
+}
+
+// Whether what is listed is what the step read, as far as records tell; says so where it is not.
+bool check_record(RunSamples& samples, int64_t step, bool& proved) {
+  const std::optional<bool> equal = samples.equals_record(step);
+  proved = equal.value_or(false);
+  if (proved) return true;
+  std::vector<std::string> changes;
+  if (equal)
+    changes = {concat("the sample hash in the record of step ", step, " is another")};
+  else
+    changes = samples.order_changes();
+  for (const std::string& change : changes) log_warning(change);
+  if (!changes.empty())
+    log_warning("the token files, or options that decide the order of samples, are not those of the step: what is ",
+                "listed is what it would read now, not what it read");
+  return changes.empty();
+}
+
+}  // namespace
+
+int data_who_main(const std::vector<std::string>& arguments) {
+  WhoRequest request;
+  OptionTable table("espalier data who",
+                    "Lists the documents that a step of a run was, or will be, made of. Options of train after -- "
+                    "replace the run's: -- --data-path WHERE-IT-IS-NOW.");
+  table.add("--run", request.run, "run folder (--save of the run)").value_name("FOLDER").required();
+  table.add("--step", request.step, "number of the step, from 1").minimum(1).required();
+  table.add("--text", request.text, "the text of each piece, too");
+  table.add("--json", request.json, "one JSON object a sample");
+  const auto [words, more] = split_at_dashes(arguments);
+  if (!table.parse(words)) return 0;
+  RunSamples samples(request.run, request.step, more);
+  check_step(samples, request);
+  const std::unique_ptr<text::Tokenizer> tokenizer = request.text ? tokenizer_of(samples.run()) : nullptr;
+  const plan::SampleRange range = samples.steps().samples.of(request.step);
+  bool proved = false;
+  const bool good = check_record(samples, request.step, proved);
+  log_info("step ", request.step, " of ", samples.run().folder.string(), " (", samples.fate(request.step),
+           "): samples ", range.first, " to ", range.first + range.count - 1, proved ? ", their hash as recorded" : "",
+           "; options of ", samples.run().options_from,
+           samples.run().layout ? concat(", layout ", spec::to_string(*samples.run().layout)) : "");
+  for (int64_t sample = range.first; sample < range.first + range.count; ++sample)
+    print_sample(samples, sample, request, tokenizer.get());
+  return good ? 0 : static_cast<int>(ExitCode::kBadData);
+}
+
+}  // namespace espalier

@@ -1,0 +1,148 @@
+#include "run_samples.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "data/order_fingerprint.h"
+#include "data/sample_hash.h"
+#include "families/gpt/config.h"
+
+namespace espalier {
+namespace {
+
+constexpr size_t kMostRanksNamed = 8;
+
+// Refused by name: their samples are cut from sentences or packed from pairs.
+void check_kind(const families::RecordedRun& run) {
+  const std::string family = run.config.family->name;
+  std::string what;
+  if (family != "gpt")
+    what = concat("a ", run.config.family->display, ", whose samples");
+  else if (run.config.model.as<families::GptSettings>().objective.kind == data::Objective::Kind::kMultitask)
+    what = "--objective multitask, whose rows of pairs";
+  if (!what.empty())
+    throw UserError(concat("'", run.folder.string(), "' trains ", what, " are not traced to their documents yet; ",
+                           "those of running text (train gpt with --objective causal or prefix) are. ",
+                           "'espalier data sample ", family, "' shows them as text."),
+                    ExitCode::kUsage);
+}
+
+data::Sampler sampler_of(const config::DataConfig& config, int64_t num_samples) {
+  if (config.dataloader_type != config::DataloaderType::kCyclic) return data::Sampler::sequential(num_samples);
+  if (config.cyclic_layout.empty()) return data::Sampler::cyclic(num_samples, {});
+  return data::Sampler::cyclic(
+      num_samples, {.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]});
+}
+
+std::unique_ptr<const data::GptDataset> open_train(const families::RecordedRun& run) {
+  check_kind(run);
+  return data::GptDataSets::open_train(config::data_sets(run.config));
+}
+
+}  // namespace
+
+RunSamples::RunSamples(const std::string& folder, std::optional<int64_t> step, const std::vector<std::string>& more)
+    : folder_(folder),
+      more_(more),
+      run_(families::read_recorded_run(folder, step, more)),
+      steps_(families::read_recorded_steps(run_)),
+      train_(open_train(run_)),
+      sampler_(sampler_of(run_.config.data, train_->size())) {}
+
+const families::RecordedRun& RunSamples::run_of_step(int64_t step) {
+  const auto holds = [&](const families::RecordedRun& run) { return run.first_step <= step && step <= run.last_step; };
+  if (holds(run_)) return run_;
+  const auto known = std::find_if(others_.begin(), others_.end(), holds);
+  if (known != others_.end()) return *known;
+  others_.push_back(families::read_recorded_run(folder_, step, more_));
+  return others_.back();
+}
+
+SamplePlace RunSamples::place(int64_t sample) {
+  SamplePlace place{.step = steps_.samples.step_of(sample).value(), .sample = sample, .replica = {}, .ranks = {}};
+  const families::RecordedRun& run = run_of_step(place.step);
+  const int64_t in_step = sample - steps_.samples.of(place.step).first;
+  const int64_t size = run.config.training.micro_batch_size;
+  place.row = in_step % size;
+  place.micro_batch = in_step / size;
+  if (!run.layout) return place;
+  place.micro_batch = in_step / size / run.layout->data;
+  place.replica = in_step / size % run.layout->data;
+  for (int64_t rank = 0; rank < run.layout->num_ranks(); ++rank)
+    if (spec::position_of(*run.layout, rank).data == *place.replica) place.ranks.push_back(rank);
+  return place;
+}
+
+std::string RunSamples::fate(int64_t step) const {
+  if (const families::RecordedStep* record = steps_.find(step)) return record->skipped ? "update not made" : "trained";
+  for (const config::StepRange& range : run_.config.training.skipped_steps)
+    if (range.first <= step && step <= range.last) return "passed over";
+  return steps_.records.empty() || step > steps_.records.back().step ? "to come" : "not recorded";
+}
+
+std::optional<bool> RunSamples::equals_record(int64_t step) {
+  const families::RecordedStep* const record = steps_.find(step);
+  const auto& objective = run_.config.model.as<families::GptSettings>().objective;
+  if (record == nullptr || record->sample_hash.empty() || objective.kind != data::Objective::Kind::kCausal)
+    return std::nullopt;
+  const plan::SampleRange range = steps_.samples.of(step);
+  std::vector<int64_t> ids(static_cast<size_t>(train_->sequence_length() + 1));
+  uint64_t sum = 0;
+  for (int64_t sample = range.first; sample < range.first + range.count; ++sample) {
+    train_->sample(sampler_.sample(sample), ids);
+    Hasher hasher;
+    data::hash_sample(hasher, sample, std::span(ids).first(ids.size() - 1), ids.back());
+    sum += hasher.digest();
+  }
+  return hex64(sum) == record->sample_hash;
+}
+
+std::vector<std::string> RunSamples::order_changes() const {
+  if (!data::is_order_text(run_.sample_order)) return {};
+  return data::order_changes(data::parse_order(run_.sample_order), train_->fingerprint(sampler_.description()));
+}
+
+std::string to_text(const SamplePlace& place) {
+  std::string text;
+  if (place.replica) {
+    std::vector<std::string> ranks;
+    for (const int64_t rank : place.ranks) ranks.push_back(std::to_string(rank));
+    if (ranks.size() > kMostRanksNamed) {
+      ranks.resize(kMostRanksNamed);
+      ranks.push_back("...");
+    }
+    text = concat("replica ", *place.replica, " (", place.ranks.size() == 1 ? "rank " : "ranks ", join(ranks, ", "),
+                  "), micro-batch ");
+  } else {
+    text = "micro-batch of all replicas ";
+  }
+  return concat(text, place.micro_batch, ", row ", place.row);
+}
+
+nlohmann::ordered_json to_json(const SamplePlace& place) {
+  using Json = nlohmann::ordered_json;
+  return {{"step", place.step},
+          {"sample", place.sample},
+          {"replica", place.replica ? Json(*place.replica) : Json()},
+          {"ranks", place.ranks},
+          {"micro_batch", place.micro_batch},
+          {"row", place.row}};
+}
+
+int64_t document_of(const data::TokenStore& store, int64_t sequence) {
+  int64_t document = 0, end = store.num_documents();
+  while (end - document > 1) {
+    const int64_t middle = document + (end - document) / 2;
+    (store.first_sequence(middle) <= sequence ? document : end) = middle;
+  }
+  return document;
+}
+
+std::pair<std::vector<std::string>, std::vector<std::string>> split_at_dashes(const std::vector<std::string>& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  return {{words.begin(), dashes}, {dashes == words.end() ? dashes : dashes + 1, words.end()}};
+}
+
+}  // namespace espalier
