@@ -52,11 +52,12 @@ plan::SearchSpace space_of(const std::vector<std::string>& arguments, const Plan
   space.global_batch_size = *config.training.global_batch_size;
   space.memory_bytes = static_cast<double>(*base.memory_limit);
   if (config.training.recompute.kind != plan::Recompute::Kind::kNone) space.recompute = config.training.recompute;
-  space.make_run = [&](const plan::SearchPoint& point, std::string& why_not) -> std::optional<plan::RunShape> {
+  space.make_run = [&arguments, &base](const plan::SearchPoint& point,
+                                       std::string& why_not) -> std::optional<plan::RunShape> {
     PlanRequest trial;
     Problems problems;
     try {
-      read_trial(*config.family, arguments, grid_flags(base, point), trial, problems);
+      read_trial(*base.config.family, arguments, grid_flags(base, point), trial, problems);
       if (problems.empty()) return config::run_shape(trial.config);
       why_not = problems.messages().front();
     } catch (const UserError& error) {

@@ -17,7 +17,7 @@ struct ProgramField {
   const char* key;
   bool Program::*value;
 };
-constexpr ProgramField kTruths[] = {
+constexpr ProgramField kProgramTruths[] = {
     {"fused_attention", &Program::fused_attention}, {"overlaps_tensor", &Program::overlaps_tensor},
     {"overlaps_data", &Program::overlaps_data},     {"blocks_on_stages", &Program::blocks_on_stages},
     {"divides_stages", &Program::divides_stages},   {"sums_whole", &Program::sums_whole},
@@ -26,7 +26,8 @@ struct ProgramBytes {
   const char* key;
   double Program::*value;
 };
-constexpr ProgramBytes kBytes[] = {{"gradient_bytes", &Program::gradient_bytes}, {"loss_bytes", &Program::loss_bytes}};
+constexpr ProgramBytes kProgramBytes[] = {{"gradient_bytes", &Program::gradient_bytes},
+                                          {"loss_bytes", &Program::loss_bytes}};
 
 // A file whose base is a file, and so on: so many.
 constexpr int kMostBases = 8;
@@ -99,11 +100,11 @@ class MachineReader {
 
   void read_program(const toml::table& table, Program& program) {
     std::vector<std::string> known;
-    for (const ProgramField& field : kTruths) known.emplace_back(field.key);
-    for (const ProgramBytes& field : kBytes) known.emplace_back(field.key);
+    for (const ProgramField& field : kProgramTruths) known.emplace_back(field.key);
+    for (const ProgramBytes& field : kProgramBytes) known.emplace_back(field.key);
     for (const auto& [key, node] : table) {
       bool found = false;
-      for (const ProgramField& field : kTruths) {
+      for (const ProgramField& field : kProgramTruths) {
         if (key.str() != field.key) continue;
         found = true;
         if (node.is_boolean())
@@ -111,7 +112,7 @@ class MachineReader {
         else
           problems_.add(at(node), ": ", field.key, " is true or false");
       }
-      for (const ProgramBytes& field : kBytes) {
+      for (const ProgramBytes& field : kProgramBytes) {
         if (key.str() != field.key) continue;
         found = true;
         read_number(field.key, node, program.*field.value);

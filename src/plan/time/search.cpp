@@ -103,7 +103,7 @@ class Search {
     }
   }
 
-  void try_recompute(SearchPoint point, RunShape run) {
+  void try_recompute(SearchPoint point, const RunShape& run) {
     const bool fits = try_point(point, run, {});
     point.recompute = true;
     if (fits) return lose("not needed", point, "it fits without recompute, which only takes time");

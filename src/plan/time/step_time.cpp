@@ -33,7 +33,7 @@ void add(StepParts& sum, const StepParts& parts, double times) {
 }
 
 // What a rank has of one element of each sample of a micro-batch, in bytes.
-double element_of_micro_batch(const RunShape& run) {
+double micro_batch_element(const RunShape& run) {
   return static_cast<double>(run.micro_batch_size) / static_cast<double>(run.grid.context) *
          element_bytes(run.precision);
 }
@@ -43,11 +43,11 @@ double tensor_seconds(const RunShape& run, const Machine& machine, const spec::D
   if (elements <= 0) return 0;
   const double tokens = depth.tokens > 0 ? depth.tokens : static_cast<double>(run.sequence_length);
   const double times = std::max(1.0, elements / (tokens * static_cast<double>(run.model.hidden_size)));
-  return ring_seconds(machine, tensor_ring(machine, run.grid), elements * element_of_micro_batch(run), 2, times);
+  return ring_seconds(machine, tensor_ring(machine, run.grid), elements * micro_batch_element(run), 2, times);
 }
 
 double context_seconds(const RunShape& run, const Machine& machine, const spec::Depth& depth) {
-  const double bytes = depth.exchanged / static_cast<double>(run.grid.tensor) * element_of_micro_batch(run);
+  const double bytes = depth.exchanged / static_cast<double>(run.grid.tensor) * micro_batch_element(run);
   return ring_seconds(machine, context_ring(machine, run.grid), bytes, 1, 2);
 }
 

@@ -38,16 +38,16 @@ class Worker : public spec::GhostOps {
   }
 
   Ghost look_up_words() override { return moves(2 * rows_ * hidden_, 2 * rows_ * hidden_); }
-  Ghost add_positions(Ghost x) override { return moves(3 * rows_ * hidden_, rows_ * hidden_); }
+  Ghost add_positions(Ghost /*x*/) override { return moves(3 * rows_ * hidden_, rows_ * hidden_); }
   Ghost dropout(Ghost x) override {
     if (!run_.model.has_dropout) return x;
     mask(rows_ * hidden_);
     return moves(2 * rows_ * hidden_, 2 * rows_ * hidden_);
   }
-  Ghost norm(const Ghost& x, spec::Normalization kind, bool joins_residual) override {
+  Ghost norm(const Ghost& /*x*/, spec::Normalization /*kind*/, bool joins_residual) override {
     return moves(2 * rows_ * hidden_, (joins_residual ? 8 : 5) * rows_ * hidden_);
   }
-  Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override {
+  Ghost self_attention(const Ghost& /*x*/, const spec::GhostAttention& sizes) override {
     const double p = tokens_ * sizes.projection / ranks_;
     product(hidden_, sizes.qkv);
     product(sizes.projection, hidden_);
@@ -56,14 +56,14 @@ class Worker : public spec::GhostOps {
     attend(sizes, sequence_, p);
     return add_residual();
   }
-  Ghost mlp(const Ghost& x, double inner, double ffn) override {
+  Ghost mlp(const Ghost& /*x*/, double inner, double ffn) override {
     product(hidden_, inner);
     product(ffn, hidden_);
     moves(tokens_ * (inner + ffn) / ranks_, tokens_ * (ffn + 3 * inner) / ranks_);
     return add_residual();
   }
-  void keep_other(Ghost x) override {}
-  Ghost cross_attention(const Ghost& x, const spec::GhostAttention& sizes) override {
+  void keep_other(Ghost /*x*/) override {}
+  Ghost cross_attention(const Ghost& /*x*/, const spec::GhostAttention& sizes) override {
     const double p = tokens_ * sizes.projection / ranks_;
     product(hidden_, sizes.projection);
     const double other = depth_.other_tokens * share_;
@@ -73,12 +73,12 @@ class Worker : public spec::GhostOps {
     attend(sizes, depth_.other_tokens, p);
     return add_residual();
   }
-  Ghost dense_activation(Ghost x) override {
+  Ghost dense_activation(Ghost /*x*/) override {
     add_linear(2 * tokens_ * hidden_ * hidden_ * ranks_);  // whole on every rank
     return moves(2 * tokens_ * hidden_, 4 * tokens_ * hidden_);
   }
   Ghost also_first_token(Ghost x) override { return x; }
-  void language_model_loss(Ghost x) override {
+  void language_model_loss(Ghost /*x*/) override {
     const double logits = tokens_ * static_cast<double>(run_.model.vocabulary.padded_size) / ranks_;
     product(hidden_, static_cast<double>(run_.model.vocabulary.padded_size));
     // Forward and backward of the loss together, half of them each.
