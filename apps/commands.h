@@ -57,6 +57,7 @@ int serve_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
 int runs_main(const std::vector<std::string>& arguments);
 int ctl_main(const std::vector<std::string>& arguments);
+int recipe_main(const std::vector<std::string>& arguments);
 int doctor_main(const std::vector<std::string>& arguments);
 int completion_main(const std::vector<std::string>& arguments);
 int version_main(const std::vector<std::string>& arguments);
