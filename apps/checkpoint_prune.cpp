@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "print_json.h"
+#include "report/run_reader.h"
 #include "store/prune.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
@@ -25,7 +26,7 @@ struct Request {
   Words folders;
   store::PruneRule rule;
   int64_t workers = num_usable_cores();
-  bool yes = false, json = false;
+  bool keep_spikes = false, yes = false, json = false;
 };
 
 // Old checkpoints go only when what stays has been read to its last byte.
@@ -72,10 +73,19 @@ void print_plan(const Request& request, const store::PrunePlan& plan) {
   print_json(object);
 }
 
+std::vector<int64_t> spikes_of(const fs::path& run) {
+  std::vector<int64_t> steps;
+  for (const report::RunEvent& event : report::read_run(run).events)
+    if (event.event == "spike") steps.push_back(event.step);
+  return steps;
+}
+
 void prune(const Request& request) {
   const fs::path run = request.folders[0];
   const store::RunListing listing = store::list_steps(run);
-  store::PrunePlan plan = store::plan_prune(listing, request.rule);
+  store::PruneRule rule = request.rule;
+  if (request.keep_spikes) rule.spikes = spikes_of(run);
+  store::PrunePlan plan = store::plan_prune(listing, rule);
   if (listing.complete.empty())
     throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
                     ExitCode::kMissingInput);
@@ -106,13 +116,16 @@ int prune_checkpoints_main(const Words& arguments) {
   table.positional("RUN_FOLDER", request.folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", request.rule.keep_last, "keep the newest N").minimum(0);
   table.add("--keep-every", request.rule.keep_every, "keep steps divisible by N").minimum(0);
+  table.add(
+      "--keep-spikes", request.keep_spikes,
+      "keep those before and after each spike of the run's events: the newest before it, the first at or after it");
   table.add("--yes", request.yes, "really remove");
   table.add("--workers", request.workers, "threads that verify").minimum(1).maximum(1024);
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (request.rule.keep_last == 0 && request.rule.keep_every == 0)
-    problems.add("say what to keep: --keep-last N, --keep-every N, or both");
+  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes)
+    problems.add("say what to keep: --keep-last N, --keep-every N, --keep-spikes, or several of them");
   problems.raise();
   prune(request);
   return 0;

@@ -1,5 +1,7 @@
 #include "store/prune.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "store/internal/plain_errors.h"
@@ -7,6 +9,17 @@
 namespace espalier::store {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Whether it is the last before, or the first at or after, one of these steps. `next`: of the checkpoint after it.
+bool is_beside_spike(int64_t previous, int64_t step, int64_t next, const std::vector<int64_t>& spikes) {
+  return std::any_of(spikes.begin(), spikes.end(), [&](int64_t spike) {
+    return (step < spike && next >= spike) || (step >= spike && previous < spike);
+  });
+}
+
+}  // namespace
 
 PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
   PrunePlan plan;
@@ -16,7 +29,10 @@ PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
     const int64_t newer = total - 1 - index;
     const bool is_last = newer == 0 || newer < rule.keep_last;
     const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
-    (is_last || is_milestone ? plan.keep : plan.remove).push_back(entry);
+    const auto step_at = [&](int64_t at) { return listing.complete[static_cast<size_t>(at)].step; };
+    const bool is_beside = is_beside_spike(index == 0 ? -1 : step_at(index - 1), entry.step,
+                                           newer == 0 ? entry.step : step_at(index + 1), rule.spikes);
+    (is_last || is_milestone || is_beside ? plan.keep : plan.remove).push_back(entry);
   }
   plan.leftovers = listing.partial;
   plan.leftovers.insert(plan.leftovers.end(), listing.superseded.begin(), listing.superseded.end());
