@@ -32,6 +32,13 @@ using Words = std::vector<std::string>;
 constexpr double kSecondsForAReplay = 24 * 3600;  // a limit against hanging for good
 constexpr const char* kFormat = "espalier_recording";
 
+// What a layout's flags say by being there, and how the run's own stages divided the layers.
+void forget_layout(config::ParallelConfig& parallel) {
+  parallel.num_layers_per_virtual_pipeline_stage.reset();
+  parallel.sequence_parallel = parallel.enable_zbh1_pipeline = parallel.use_distributed_optimizer = false;
+  parallel.pp_partition_method.clear();
+}
+
 // The options of the step, in the layout of the replay; nothing is saved or reported.
 void read_run(const ReplayOptions& options, const ReplayPlan& plan, config::RunConfig& config, OptionTable& table) {
   Problems problems;
@@ -44,9 +51,11 @@ void read_run(const ReplayOptions& options, const ReplayPlan& plan, config::RunC
       is_manifest ? store::read_manifest(std::filesystem::path(file).parent_path()).config : read_file(file), file,
       problems);
   Words words = options.more;
-  if (!plan.own_layout)
+  if (!plan.own_layout) {
+    forget_layout(config.parallel);
     for (const std::string& flag : plan::layout_flags(plan.layout, family.num_layers(plan.run.config.model)))
       words.push_back(flag);
+  }
   if (!words.empty()) table.parse(words, problems);
   const Words overrides = config.checkpoint.overrides;
   config.checkpoint = {};
@@ -219,7 +228,7 @@ void print_text(const Outcome& outcome, const ReplayPlan& plan, int64_t step) {
     say("records: none of these steps");
   else if (outcome.record_differences.empty())
     say(concat("records: loss, gradient norm and all else of ", outcome.num_compared_records,
-               outcome.num_compared_records == 1 ? " step is" : " steps are", " equal to the bit"));
+               outcome.num_compared_records == 1 ? " step" : " steps", " are equal to the bit"));
   else
     say(concat("records: losses and gradient norms differ by at most ", format_printf("%.3g", outcome.distance),
                plan.own_layout ? "" : ", and the layout is not the run's"));

@@ -80,6 +80,23 @@ TEST_F(ReplayCommand, RepeatsInOtherLayoutsAboutTheSame) {
   }
 }
 
+// Chunks, sequence parallelism and the like are the run's layout, not the other's.
+TEST_F(ReplayCommand, AnotherLayoutKeepsNothingOfTheRuns) {
+  ASSERT_EQ(
+      bash("espalier launch --nproc-per-node 2 " +
+           train("--num-layers 4 --bf16 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 "
+                 "--use-distributed-optimizer"))
+          .exit_code,
+      0);
+  const Json own = replay("--step 8");
+  EXPECT_EQ(own["equal"], true) << own;
+  for (const std::string layout : {"tp1", "dp2"}) {
+    const Json other = replay("--step 5 --layout " + layout);
+    EXPECT_EQ(other["layout"].get<std::string>().find(layout == "tp1" ? "tp1pp1dp1" : "tp1pp1dp2"), 0u) << other;
+    EXPECT_LT(other["distance"].get<double>(), 1e-2) << other;
+  }
+}
+
 // A learning rate that makes the second step overflow: no checkpoint of it, no finite loss.
 TEST_F(ReplayCommand, NamesTheFirstValueThatIsNotFiniteWithItsDocuments) {
   const Outcome trained = bash("espalier " + train("--lr 1e30 --save-interval 1"));
