@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "print_json.h"
+#include "report/run_reader.h"
 #include "store/prune.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
@@ -26,7 +27,7 @@ struct Request {
   store::PruneRule rule;
   int64_t workers = num_usable_cores();
   std::string verify = "all";
-  bool yes = false, json = false;
+  bool keep_spikes = false, yes = false, json = false;
 };
 
 // Old checkpoints go only when what stays has been read to its last byte.
@@ -73,10 +74,19 @@ void print_plan(const Request& request, const store::PrunePlan& plan) {
   print_json(object);
 }
 
+std::vector<int64_t> spikes_of(const fs::path& run) {
+  std::vector<int64_t> steps;
+  for (const report::RunEvent& event : report::read_run(run).events)
+    if (event.event == "spike") steps.push_back(event.step);
+  return steps;
+}
+
 void prune(const Request& request) {
   const fs::path run = request.folders[0];
   const store::RunListing listing = store::list_steps(run);
-  store::PrunePlan plan = store::plan_prune(listing, request.rule);
+  store::PruneRule rule = request.rule;
+  if (request.keep_spikes) rule.spikes = spikes_of(run);
+  store::PrunePlan plan = store::plan_prune(listing, rule);
   if (listing.complete.empty())
     throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
                     ExitCode::kMissingInput);
@@ -112,13 +122,16 @@ int prune_checkpoints_main(const Words& arguments) {
   table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP...").minimum(1);
   table.add("--verify", request.verify, "what is read before anything goes: all that stays, or the newest checkpoint")
       .choices({"all", "newest"});
+  table.add(
+      "--keep-spikes", request.keep_spikes,
+      "keep those before and after each spike of the run's events: the newest before it, the first at or after it");
   table.add("--yes", request.yes, "really remove");
   table.add("--workers", request.workers, "threads that verify").minimum(1).maximum(1024);
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (request.rule.keep_last == 0 && request.rule.keep_every == 0)
-    problems.add("say what to keep: --keep-last N, --keep-every N, or both");
+  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes)
+    problems.add("say what to keep: --keep-last N, --keep-every N, --keep-spikes, or several of them");
   problems.raise();
   prune(request);
   return 0;

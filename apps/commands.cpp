@@ -132,6 +132,7 @@ const std::vector<Command>& commands() {
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
       {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main,
        model_families},
+      {"replay", "repeat a step of a run, bit for bit, and name the first tensor that differs", replay_main},
       {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
       {"ctl", "ask something of a run that is under way: ctl RUN status, save, stop, kill, dump, pause, resume",
        ctl_main},

@@ -46,6 +46,7 @@ int preprocess_main(const std::vector<std::string>& arguments);
 int tokenizer_main(const std::vector<std::string>& arguments);
 int curate_main(const std::vector<std::string>& arguments);
 int data_main(const std::vector<std::string>& arguments);
+int replay_main(const std::vector<std::string>& arguments);
 int parity_main(const std::vector<std::string>& arguments);
 int train_main(const std::vector<std::string>& arguments);
 int launch_main(const std::vector<std::string>& arguments);

@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "data/sample_pieces.h"
 #include "data_commands.h"
 #include "print_json.h"
 #include "run_samples.h"
@@ -54,15 +55,8 @@ Json to_json(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
 }
 
 std::string to_text(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
-  const data::TokenStore& store = *piece.store;
-  const int64_t document = document_of(store, piece.sequence), size = store.size(piece.sequence);
-  const bool whole = piece.length == size;
-  return concat(
-      "  document ", document,
-      store.num_sequences() == store.num_documents() ? "" : concat(", sequence ", piece.sequence), " of ",
-      store.prefix(), ": ", whole ? "all " : "", format_count(piece.length), piece.length == 1 ? " token" : " tokens",
-      whole ? "" : concat(", ", piece.offset, " to ", piece.offset + piece.length - 1, " of ", size), "; at ", piece.at,
-      " of the sample\n", tokenizer == nullptr ? "" : concat("    ", quoted_json(decode(piece, *tokenizer)), "\n"));
+  return concat("  ", data::describe(piece), "\n",
+                tokenizer == nullptr ? "" : concat("    ", quoted_json(decode(piece, *tokenizer)), "\n"));
 }
 
 void print_sample(RunSamples& samples, int64_t sample, const WhoRequest& request, const text::Tokenizer* tokenizer) {

@@ -11,6 +11,7 @@
 #include "engine_generate.h"
 #include "engine_parity.h"
 #include "engine_probe.h"
+#include "engine_replay.h"
 #include "engine_score.h"
 #include "engine_serve.h"
 #include "engine_train.h"
@@ -29,7 +30,7 @@ struct EngineCommand {
 
 constexpr EngineCommand kCommands[] = {
     {"train", train_rank}, {"parity", parity}, {"generate", generate}, {"compare-hf", compare_hf},
-    {"probe", probe},      {"score", score},   {"serve", serve_model},
+    {"probe", probe},      {"score", score},   {"serve", serve_model}, {"replay", replay},
 };
 
 int dispatch(const Words& words) {

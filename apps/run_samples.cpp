@@ -131,15 +131,6 @@ nlohmann::ordered_json to_json(const SamplePlace& place) {
           {"row", place.row}};
 }
 
-int64_t document_of(const data::TokenStore& store, int64_t sequence) {
-  int64_t document = 0, end = store.num_documents();
-  while (end - document > 1) {
-    const int64_t middle = document + (end - document) / 2;
-    (store.first_sequence(middle) <= sequence ? document : end) = middle;
-  }
-  return document;
-}
-
 std::pair<std::vector<std::string>, std::vector<std::string>> split_at_dashes(const std::vector<std::string>& words) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   return {{words.begin(), dashes}, {dashes == words.end() ? dashes : dashes + 1, words.end()}};

@@ -61,9 +61,6 @@ std::string to_text(const SamplePlace& place);
 // step, sample, replica, ranks, micro_batch, row
 nlohmann::ordered_json to_json(const SamplePlace& place);
 
-// The number of the document that holds a sequence.
-int64_t document_of(const data::TokenStore& store, int64_t sequence);
-
 // The words of a command line before and after "--", the latter options of train.
 std::pair<std::vector<std::string>, std::vector<std::string>> split_at_dashes(const std::vector<std::string>& words);
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "base/version.h"

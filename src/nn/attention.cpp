@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/qk_norm.h"
 #include "kernels/rotary.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 
@@ -35,9 +36,12 @@ SelfAttention::SelfAttention(const LayerBuilder& builder, const std::string& nam
 // What happens to queries and keys before they meet. qkv: [s, b, groups * channels of a group] of this rank's heads.
 at::Tensor SelfAttention::prepare(at::Tensor qkv, const ForwardContext& context) const {
   if (query_norm_ != nullptr)
-    qkv = kernels::qk_norm(qkv, *query_norm_, *key_norm_, heads_, *shape_.head_norm_epsilon, queue_);
+    qkv = tensor::observed(name_, ".query_and_key_norm",
+                           kernels::qk_norm(qkv, *query_norm_, *key_norm_, heads_, *shape_.head_norm_epsilon, queue_));
   if (shape_.rotary)
-    qkv = kernels::rotary(qkv, context.rotary, context.positions, heads_, shape_.head_size, shape_.rotary_interleaved);
+    qkv = tensor::observed(
+        name_, ".rotary",
+        kernels::rotary(qkv, context.rotary, context.positions, heads_, shape_.head_size, shape_.rotary_interleaved));
   return qkv;
 }
 
@@ -51,9 +55,11 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
     attention.relative_bias = attention.relative_bias.narrow(0, context_ranks_.rank() * heads_.queries, heads_.queries);
   // [s/cp, b, columns/tp] -> [s, b, columns/(tp*cp)]
   const at::Tensor qkv = prepare(dist::sequence_to_heads(query_key_value_.forward(x), context_ranks_), context);
-  const at::Tensor mixed = dist::heads_to_sequence(kernels::attention(qkv, attention, heads_, layer_),
-                                                   context_ranks_);  // [s/cp, b, heads/tp*hd]
-  return kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual, context.dropout_site(name_), queue_);
+  const at::Tensor mixed =
+      dist::heads_to_sequence(tensor::observed(name_, ".attention", kernels::attention(qkv, attention, heads_, layer_)),
+                              context_ranks_);  // [s/cp, b, heads/tp*hd]
+  return tensor::observed(name_, kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual,
+                                                           context.dropout_site(name_), queue_));
 }
 
 void SelfAttention::visit(tensor::ParamVisitor& visitor) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 namespace {
@@ -46,8 +47,10 @@ at::Tensor CrossAttention::forward(const at::Tensor& x, const at::Tensor& encode
   tensor::AttentionContext attention = context.cross_attention;
   attention.first_head = first_head_;
   const at::Tensor key_value = keys_and_values(encoded, attention.cache);
-  const at::Tensor mixed = kernels::cross_attention(query_.forward(x), key_value, attention, heads_, layer_);
-  return kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual, context.dropout_site(name_), queue_);
+  const at::Tensor mixed = tensor::observed(
+      name_, ".attention", kernels::cross_attention(query_.forward(x), key_value, attention, heads_, layer_));
+  return tensor::observed(name_, kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual,
+                                                           context.dropout_site(name_), queue_));
 }
 
 void CrossAttention::visit(tensor::ParamVisitor& visitor) {

@@ -3,6 +3,7 @@
 #include "dist/collectives.h"
 #include "kernels/embedding.h"
 #include "spec/shard.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 
@@ -15,7 +16,8 @@ VocabularyEmbedding::VocabularyEmbedding(const LayerBuilder& builder, const std:
 
 at::Tensor VocabularyEmbedding::forward(const at::Tensor& ids) const {
   const at::Tensor part = kernels::embedding(ids, weight_, queue_, first_row_);
-  return sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_);
+  return tensor::observed(
+      weight_, sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_));
 }
 
 void VocabularyEmbedding::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }
@@ -24,7 +26,7 @@ PositionEmbedding::PositionEmbedding(const LayerBuilder& builder, const std::str
     : weight_(builder.params.at(name + ".weight")), queue_(builder.params.grad_queue()) {}
 
 at::Tensor PositionEmbedding::forward(const at::Tensor& positions) const {
-  return kernels::embedding(positions, weight_, queue_);
+  return tensor::observed(weight_, kernels::embedding(positions, weight_, queue_));
 }
 
 void PositionEmbedding::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }

@@ -2,6 +2,7 @@
 
 #include "dist/collectives.h"
 #include "kernels/linear.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 
@@ -15,7 +16,7 @@ ColumnLinear::ColumnLinear(const LayerBuilder& builder, const std::string& name,
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x) const {
   const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
-  return kernels::linear(whole, weight_, mode_ == Bias::kAdded ? bias_ : nullptr, queue_);
+  return tensor::observed(weight_, kernels::linear(whole, weight_, mode_ == Bias::kAdded ? bias_ : nullptr, queue_));
 }
 
 void ColumnLinear::visit(tensor::ParamVisitor& visitor) {
@@ -32,7 +33,8 @@ RowLinear::RowLinear(const LayerBuilder& builder, const std::string& name, bool 
 
 at::Tensor RowLinear::forward(const at::Tensor& x) const {
   const at::Tensor part = kernels::linear(x, weight_, nullptr, queue_);
-  return sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_);
+  return tensor::observed(
+      weight_, sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_));
 }
 
 void RowLinear::visit(tensor::ParamVisitor& visitor) {

@@ -2,6 +2,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/dropout.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 
@@ -15,9 +16,10 @@ Mlp::Mlp(const LayerBuilder& builder, const std::string& name, spec::Activation 
 
 at::Tensor Mlp::forward(const at::Tensor& x, const at::Tensor& residual, const ForwardContext& context) const {
   const at::Tensor inner =
-      kernels::bias_activation(dense_h_to_4h_.forward(x), dense_h_to_4h_.bias(), activation_, queue_);
-  return kernels::bias_dropout_add(dense_4h_to_h_.forward(inner), dense_4h_to_h_.bias(), residual,
-                                   context.dropout_site(name_), queue_);
+      tensor::observed(name_, ".activation",
+                       kernels::bias_activation(dense_h_to_4h_.forward(x), dense_h_to_4h_.bias(), activation_, queue_));
+  return tensor::observed(name_, kernels::bias_dropout_add(dense_4h_to_h_.forward(inner), dense_4h_to_h_.bias(),
+                                                           residual, context.dropout_site(name_), queue_));
 }
 
 void Mlp::visit(tensor::ParamVisitor& visitor) {

@@ -2,6 +2,7 @@
 
 #include "kernels/layer_norm.h"
 #include "kernels/rms_norm.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 
@@ -12,8 +13,8 @@ Norm::Norm(const LayerBuilder& builder, const std::string& name, spec::Normaliza
       epsilon_(epsilon) {}
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
-  return bias_ != nullptr ? kernels::layer_norm(x, weight_, *bias_, epsilon_, queue_)
-                          : kernels::rms_norm(x, weight_, epsilon_, queue_);
+  return tensor::observed(weight_, bias_ != nullptr ? kernels::layer_norm(x, weight_, *bias_, epsilon_, queue_)
+                                                    : kernels::rms_norm(x, weight_, epsilon_, queue_));
 }
 
 void Norm::visit(tensor::ParamVisitor& visitor) {

@@ -7,6 +7,7 @@
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/row_product.h"
 #include "spec/shard.h"
+#include "tensor/observe.h"
 
 namespace espalier::nn {
 namespace {
@@ -44,7 +45,7 @@ OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& lab
   const kernels::TokenLosses losses =
       kernels::linear_cross_entropy(whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})},
                                     queue_, shard, {.bias = bias_, .z_loss = z_loss_});
-  return {losses.sum, losses.per_token.view({s, b}), losses.z_sum,
+  return {losses.sum, tensor::observed("loss of each token", losses.per_token.view({s, b})), losses.z_sum,
           has_z_loss() ? losses.z_per_token.view({s, b}) : at::Tensor()};
 }
 

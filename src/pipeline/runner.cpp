@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/whereabouts.h"
+#include "tensor/observe.h"
 
 namespace espalier::pipeline {
 namespace {
@@ -75,6 +76,7 @@ struct Runner::Step {
       if (at + 1 < schedule.size()) expect(schedule[at + 1]);
       const Action& action = schedule[at];
       note_progress(action.micro_batch);
+      tensor::set_observed_place(part(action.chunk), action.micro_batch);
       switch (action.kind) {
         case Action::Kind::kForward: forward(action); break;
         case Action::Kind::kBackward: backward(action, factor); break;

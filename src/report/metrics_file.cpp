@@ -29,7 +29,9 @@ void set_if(OrderedJson& json, const char* key, const std::optional<T>& value) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& run_folder) : file_(run_folder / "metrics.jsonl") {}
 
-void MetricsFile::step(const StepReport& report) {
+void MetricsFile::step(const StepReport& report) { file_.append(step_record(report) + "\n"); }
+
+std::string step_record(const StepReport& report) {
   const double tokens = static_cast<double>(report.global_batch_size * report.sequence_length);
   OrderedJson json = {{"step", report.step},
                       {"consumed_samples", report.consumed_samples},
@@ -56,7 +58,7 @@ void MetricsFile::step(const StepReport& report) {
   json["tflops"] = report.model_flops / report.step_seconds / 1e12;
   json["hardware_tflops"] = report.hardware_flops / report.step_seconds / 1e12;
   json["sample_hash"] = hex64(report.sample_hash);
-  file_.append(json.dump() + "\n");
+  return json.dump();
 }
 
 void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::vector<SetLosses>& sets, bool at_end) {

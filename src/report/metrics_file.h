@@ -36,6 +36,9 @@ class MetricsFile {
   AppendedFile file_;
 };
 
+// The line of a step, without its end.
+std::string step_record(const StepReport& report);
+
 // Whether <run folder>/metrics.jsonl has the evaluation of this kind at the end of training at this step.
 bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, const std::string& kind);
 

@@ -10,6 +10,17 @@ namespace espalier::store {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Whether it is the last before, or the first at or after, one of these steps. `next`: of the checkpoint after it.
+bool is_beside_spike(int64_t previous, int64_t step, int64_t next, const std::vector<int64_t>& spikes) {
+  return std::any_of(spikes.begin(), spikes.end(), [&](int64_t spike) {
+    return (step < spike && next >= spike) || (step >= spike && previous < spike);
+  });
+}
+
+}  // namespace
+
 PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
   PrunePlan plan;
   const auto total = static_cast<int64_t>(listing.complete.size());
@@ -19,7 +30,10 @@ PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
     const bool is_last = newer == 0 || newer < rule.keep_last;
     const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
     const bool is_named = std::find(rule.keep.begin(), rule.keep.end(), entry.step) != rule.keep.end();
-    (is_last || is_milestone || is_named ? plan.keep : plan.remove).push_back(entry);
+    const auto step_at = [&](int64_t at) { return listing.complete[static_cast<size_t>(at)].step; };
+    const bool is_beside = is_beside_spike(index == 0 ? -1 : step_at(index - 1), entry.step,
+                                           newer == 0 ? entry.step : step_at(index + 1), rule.spikes);
+    (is_last || is_milestone || is_named || is_beside ? plan.keep : plan.remove).push_back(entry);
   }
   plan.leftovers = listing.partial;
   plan.leftovers.insert(plan.leftovers.end(), listing.superseded.begin(), listing.superseded.end());

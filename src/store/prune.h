@@ -14,9 +14,11 @@
 namespace espalier::store {
 
 struct PruneRule {
-  int64_t keep_last = 0;           // the number of newest steps to keep; 0: no such rule
-  int64_t keep_every = 0;          // steps divisible by it; 0: no such rule
-  std::vector<int64_t> keep = {};  // these, too
+  int64_t keep_last = 0;   // the number of newest steps to keep; 0: no such rule
+  int64_t keep_every = 0;  // steps divisible by it; 0: no such rule
+  // Steps that went wrong: the newest checkpoint before each stays, and the first at or after it.
+  std::vector<int64_t> spikes = {};
+  std::vector<int64_t> keep = {};  // these stay, too
 };
 
 struct PrunePlan {

@@ -39,6 +39,7 @@ class Job {
   JobState state();
   const std::vector<std::unique_ptr<pipeline::Stage>>& parts() const { return parts_; }
   const models::DataSets& data_sets() const { return data_; }
+  const Loader& train_loader() const { return train_.front(); }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
   // EvaluationParts::bytes_of_ids of this model and tokenizer.

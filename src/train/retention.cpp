@@ -64,6 +64,7 @@ void Retention::start() {
                                       std::to_string(rule.keep_last),
                                       "--keep-every",
                                       std::to_string(rule.keep_every),
+                                      "--keep-spikes",
                                       "--verify",
                                       "newest",
                                       "--workers",
@@ -83,8 +84,14 @@ void Retention::poll() {
     fs::remove(file(".out"), ignored);
     if (*code == 0) {
       fs::remove(file(".log"), ignored);
-      log_info("  read and verified the checkpoint at iteration ", *done_for_, "; removed that of ", in_words(going_));
-      log_.event("checkpoints removed", *done_for_, in_words(going_));
+      std::erase_if(going_, [&](int64_t step) {  // those beside spikes stay
+        return fs::exists(fs::path(job_.config().checkpoint.save) / store::step_folder_name(step), ignored);
+      });
+      if (!going_.empty()) {
+        log_info("  read and verified the checkpoint at iteration ", *done_for_, "; removed that of ",
+                 in_words(going_));
+        log_.event("checkpoints removed", *done_for_, in_words(going_));
+      }
     } else {
       note_failure(concat("espalier checkpoint prune ended with code ", *code, "; see ", file(".log").string()));
     }

@@ -23,6 +23,7 @@
 #include "train/replica_check.h"
 #include "train/retention.h"
 #include "train/saving.h"
+#include "train/spike_record.h"
 #include "train/step_trace.h"
 #include "train/stragglers.h"
 #include "train/task_evaluations.h"
@@ -70,6 +71,7 @@ class Loop {
         tracing_(config_, grid_),
         stragglers_(grid_, log_),
         reporting_(log_),
+        spikes_(job_, log_),
         finite_(job_, log_),
         replicas_(job_, log_),
         saving_(job_, log_),
@@ -115,6 +117,7 @@ class Loop {
   Tracing tracing_;
   Stragglers stragglers_;
   Reporting reporting_;
+  SpikeRecord spikes_;
   FiniteCheck finite_;
   ReplicaCheck replicas_;
   Saving saving_;
@@ -125,8 +128,9 @@ class Loop {
   TaskMetrics task_metrics_;
   const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  std::vector<Observer*> observers_ = {&tracing_,     &stragglers_, &reporting_,  &finite_,    &replicas_,    &saving_,
-                                       &evaluations_, &tasks_,      &hf_folders_, &retention_, &task_metrics_};
+  std::vector<Observer*> observers_ = {&tracing_,    &stragglers_,  &reporting_, &spikes_,
+                                       &finite_,     &replicas_,    &saving_,    &evaluations_,
+                                       &tasks_,      &hf_folders_,  &retention_, &task_metrics_};
   struct Wished {  // of any rank, at the last question for reasons to stop
     bool save = false, pause = false;
   };

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/error.h"
 #include "plan/schedule.h"
+#include "tensor/observe.h"
 
 namespace espalier::train {
 namespace {
@@ -15,6 +17,17 @@ plan::BatchRamp make_ramp(const config::TrainingConfig& training) {
   const auto& ramp = training.rampup_batch_size;
   if (ramp.empty()) return plan::BatchRamp(*training.global_batch_size);
   return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
+}
+
+// Shares of parameters are told apart by their place.
+void show_gradients(const dist::GradReducer& reducer) {
+  tensor::TensorObserver* const observer = tensor::observer();
+  if (observer == nullptr) return;
+  for (const dist::OwnedPiece& piece : reducer.pieces()) {
+    const std::string& name = piece.param->spec->name;
+    observer->see(reducer.is_sharded() ? concat(name, ", elements ", piece.begin, " to ", piece.end - 1) : name,
+                  piece.grad, {.pass = tensor::Pass::kGradient});
+  }
 }
 
 }  // namespace
@@ -121,6 +134,7 @@ report::StepReport Trainer::step() {
                             num_micro_batches, parallel.num_chunks),
         micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches, targets); });
     parts_.reducer.finish_step();
+    show_gradients(parts_.reducer);
     totals = pipeline::combine_losses(totals, parts_.grid);
   }
   {

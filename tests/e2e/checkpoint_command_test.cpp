@@ -172,6 +172,20 @@ TEST_F(CheckpointCommand, PruneReadsEverythingThatStaysBeforeAnythingGoes) {
   }
 }
 
+// A spike between two checkpoints, and one in the very step of a checkpoint.
+TEST_F(CheckpointCommand, PruneKeepsThoseBeforeAndAfterASpike) {
+  for (int step = 500; step <= 4500; step += 500) add(concat("step_0000", step < 1000 ? "0" : "", step).c_str());
+  write_file_atomically(run_ / "events.jsonl",
+                        "{\"time\":1,\"event\":\"start\",\"step\":600,\"detail\":\"\"}\n"
+                        "{\"time\":2,\"event\":\"spike\",\"step\":1201,\"detail\":\"\"}\n"
+                        "{\"time\":3,\"event\":\"spike\",\"step\":3000,\"detail\":\"\"}\n");
+  const CheckpointOutcome outcome = espalier("prune --yes --keep-spikes " + run_.string());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  std::vector<int64_t> kept;
+  for (const store::StepEntry& entry : store::list_steps(run_).complete) kept.push_back(entry.step);
+  EXPECT_EQ(kept, (std::vector<int64_t>{1000, 1500, 2500, 3000, 4500}));
+}
+
 TEST_F(CheckpointCommand, PruneSaysInJsonWhatGoes) {
   for (const char* name : {"step_00000500", "step_00001000"}) add(name);
   const auto json = [&](const std::string& removed) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/file.h"
 #include "data/token_store.h"
 #include "tests/parallel/parity_runs.h"
 
@@ -103,6 +104,22 @@ TEST_F(SkipStep, IsRecorded) {
       << details[0];
   const auto record = step_records(folder_ / "skips")[static_cast<size_t>(steps[0] - 1)];
   EXPECT_NE(record.at("skipped_because").get<std::string>().find("lies beyond"), std::string::npos);
+}
+
+// The one document of other tokens is among those recorded, and no step but the spike is recorded.
+TEST_F(SkipStep, RecordsTheDocumentsOfTheSpike) {
+  run("dp2", "skips", skips_);
+  const std::vector<int64_t> steps = skipped("skips");
+  ASSERT_EQ(steps.size(), 1u);
+  Words files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "skips/spikes"))
+    files.push_back(entry.path().filename());
+  ASSERT_EQ(files, Words{concat("step_000000", steps[0], ".txt")});
+  const std::string text = read_file(folder_ / ("skips/spikes/" + files[0]));
+  EXPECT_EQ(text.find(concat("sample ", 4 * (steps[0] - 1), "\n  document ")), 0u) << text;
+  EXPECT_NE(text.find(concat("document 120 of ", folder_ / "text", ": ")), std::string::npos) << text;
+  EXPECT_NE(read_file(folder_ / "skips/events.jsonl").find("; their documents are in spikes/" + files[0]),
+            std::string::npos);
 }
 
 TEST_F(SkipStep, HappensInEveryLayout) {

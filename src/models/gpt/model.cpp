@@ -11,6 +11,7 @@
 #include "models/gpt/batch.h"
 #include "models/gpt/probe.h"
 #include "models/lm_loss.h"
+#include "tensor/observe.h"
 
 namespace espalier::models {
 namespace {
@@ -60,7 +61,7 @@ at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
   if (embedding_norm_) x = embedding_norm_->forward(x);
   if (position_embeddings_) x = x + position_embeddings_->forward(positions);
   if (config_.mup.embedding_mult() != 1) x = x * config_.mup.embedding_mult();
-  return kernels::dropout(x, context.dropout_site("embedding"));
+  return tensor::observed("embedding", kernels::dropout(x, context.dropout_site("embedding")));
 }
 
 at::Tensor GptModel::last_hidden(const at::Tensor& x) const {

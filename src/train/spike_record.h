@@ -1,0 +1,33 @@
+// What a step was made of whose loss or norm lay beyond those before it (--skip-step-sigma), or was not finite: an
+// event "spike", and the documents of its samples in spikes/step_N.txt of the run folder.
+//
+// espalier data who tells the same as long as the token files are there; the file stays. Of steps in a row the first
+// three are recorded: a run that has diverged has no better documents.
+#pragma once
+
+#include <cstdint>
+
+#include "report/run_log.h"
+#include "report/step_report.h"
+#include "train/job.h"
+#include "train/observer.h"
+
+namespace espalier::train {
+
+class SpikeRecord : public Observer {
+ public:
+  // Both outlive it.
+  SpikeRecord(Job& job, report::RunLog& log) : job_(job), log_(log) {}
+  // The first rank writes, without the others. A folder that cannot be written to is a warning.
+  void after_step(const report::StepReport& report) override;
+
+ private:
+  // The name of the file; empty where the data set does not tell documents, or the file was not written.
+  std::string write_documents(const report::StepReport& report);
+
+  Job& job_;
+  report::RunLog& log_;
+  int64_t num_in_a_row_ = 0;
+};
+
+}  // namespace espalier::train
