@@ -43,9 +43,10 @@ void add_type(OptionTable& table, Type& type, const char* help) {
 }
 
 // Called while the new folder still has its partial name, which goes with the exception.
-void check_logits(const fs::path& step, const fs::path& hf_folder, const char* conversion,
+void check_logits(const fs::path& step, const fs::path& hf_folder, const char* conversion, bool ema = false,
                   const Words& model_options = {}) {
   Words words = {"--step", step, "--hf", hf_folder, "--conversion", conversion};
+  if (ema) words.push_back("--ema");
   if (!model_options.empty()) words.push_back("--");
   words.insert(words.end(), model_options.begin(), model_options.end());
   if (run_engine("compare-hf", words) == 0) return;
@@ -140,6 +141,7 @@ int export_hf_main(const Words& arguments) {
                     "saved with, where transformers has no word for them.");
   table.add("--load", load, "run folder (newest complete step) or step folder").required();
   table.add("--ckpt-step", step, "this step of a run folder");
+  table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
   table.add("--model-type", family, "family of transformers that it is to be; derived from the model unless given")
       .choices(convert::hf_model_types())
@@ -169,11 +171,12 @@ int export_hf_main(const Words& arguments) {
   say_moved(concat("exported a ", report.model.codec->model_type, " model:").c_str(), report.num_tensors, report.bytes,
             watch);
   nlohmann::ordered_json found = facts(report.model, report.num_tensors, report.bytes, watch, report.notes);
-  if (check) check_logits(options.step_folder, folder.path(), "export", options.model_options);
+  if (check) check_logits(options.step_folder, folder.path(), "export", options.ema, options.model_options);
   folder.commit();
   log_info("saved to ", output);
   found["step_folder"] = options.step_folder.string();
   found["output"] = output;
+  found["ema"] = options.ema;
   found["files"] = report.files;
   found["logits_compared"] = check;
   if (json) print_json(found);

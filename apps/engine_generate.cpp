@@ -109,7 +109,8 @@ int generate(const std::vector<std::string>& arguments) {
   if (!read_generate_options(arguments, options)) return 0;
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   const std::vector<std::string> prompts = options.prompts.empty() ? lines_of_stdin() : options.prompts;
-  const infer::LoadedModel loaded = infer::load_model(options.load, options.ckpt_step);
+  const infer::LoadedModel loaded = infer::load_model(
+      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights);
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,

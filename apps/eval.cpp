@@ -186,7 +186,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   find_eval_files(options, tasks, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
-    model = open_eval_model(options.load, options.ckpt_step);
+    model = open_eval_model(options.load, options.ckpt_step, options.ema);
     if (!options.sequence_length) options.sequence_length = model.sequence_length;
     if (*options.sequence_length > model.sequence_length)
       problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",

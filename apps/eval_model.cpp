@@ -46,11 +46,14 @@ EvalFolder::~EvalFolder() {
   fs::remove_all(path_, ignored);
 }
 
-EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step) {
+EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, bool ema) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
-  const config::RunConfig run = families::read_saved_run(store::read_manifest(entry->folder), entry->folder.string());
+  const store::Manifest manifest = store::read_manifest(entry->folder);
+  if (ema) store::check_has_ema(manifest, "--ema");
+  const config::RunConfig run = families::read_saved_run(manifest, entry->folder.string());
   EvalModel model;
+  model.ema = ema;
   model.step_folder = entry->folder;
   model.tokenizer = text::load_tokenizer(text::moved_to(run.tokenizer, entry->folder / "tokenizer"));
   model.sequence_length = run.data.sequence_length;
@@ -61,6 +64,7 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
                std::optional<int64_t> num_threads) {
   std::vector<std::string> words = {"--load", model.step_folder.string(), "--requests", requests, "--answers", answers};
   if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
+  if (model.ema) words.push_back("--ema");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
 }

@@ -30,10 +30,12 @@ struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
   int64_t sequence_length = 0;  // of its training
+  bool ema = false;             // ask with the moving average of its weights
 };
 
-// `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none.
-EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step);
+// `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,
+// or none with the moving average that `ema` asks for.
+EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, bool ema);
 
 // Runs the engine on a file of requests with ids (eval/request_file.h), and writes the lines with their answers to
 // `answers`. A UserError where the engine has failed, after it has said why.

@@ -9,6 +9,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,

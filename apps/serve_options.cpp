@@ -13,6 +13,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--served-model-name", options.served_model_name,
             "what clients call the model; the folder's name unless given");
   table

@@ -190,8 +190,8 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .on_resume(ResumeRule::kFree);
   table
       .add("--save-keep-last", checkpoint.save_keep_last,
-           "keep the newest N checkpoints, and remove older ones beside the run once the newest has been read back "
-           "(default with --save-keep-every: 1)")
+           "keep the newest N checkpoints and those beside spikes, and remove others beside the run once the newest "
+           "has been read back (default with --save-keep-every: 1)")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table

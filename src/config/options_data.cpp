@@ -20,6 +20,10 @@ void add_validation(OptionTable& table, DataConfig& data) {
       .value_name("true")
       .on_resume(ResumeRule::kFree);
   table
+      .add("--eval-ema", data.eval_ema,
+           "evaluate the moving average of --ema instead of the weights, also with --eval-only and --eval-tasks")
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--eval-tasks", data.eval_tasks,
            "tasks of espalier eval (NAME or SET:NAME) that are asked of each saved checkpoint, beside training")
       .value_name("TASK")

@@ -76,6 +76,14 @@ void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
   }
   Option& row = table.add_choice("--optimizer", optimizer.optimizer, names,
                                  "adam: AdamW; the others are described, and compared, in docs/optimizers.md");
+  table
+      .add("--ema", optimizer.ema,
+           "keep an exponential moving average of the fp32 weights, which forgets by this factor at every step: 0.999; "
+           "see --eval-ema")
+      .value_name("DECAY")
+      .minimum(0)
+      .maximum(1)
+      .default_text("none is kept");
   for (const Refusal& refusal : kRefusals) row.refuse_value(refusal.name, refusal.use_instead);
 }
 

@@ -42,16 +42,23 @@ void Resolver::resolve_length() {
 void Resolver::resolve_model() {
   config_.family->resolve({config_, table_, problems_}, config_.model);
   const spec::OptimizerSettings& optimizer = config_.optimizer;
-  const std::pair<const char*, double> forgetting[] = {
-      {"--adam-beta1", optimizer.adam_beta1},     {"--adam-beta2", optimizer.adam_beta2},
-      {"--sgd-momentum", optimizer.sgd_momentum}, {"--muon-momentum", optimizer.muon_momentum},
-      {"--lion-beta1", optimizer.lion_beta1},     {"--lion-beta2", optimizer.lion_beta2}};
+  const std::pair<const char*, double> forgetting[] = {{"--adam-beta1", optimizer.adam_beta1},
+                                                       {"--adam-beta2", optimizer.adam_beta2},
+                                                       {"--sgd-momentum", optimizer.sgd_momentum},
+                                                       {"--muon-momentum", optimizer.muon_momentum},
+                                                       {"--lion-beta1", optimizer.lion_beta1},
+                                                       {"--lion-beta2", optimizer.lion_beta2},
+                                                       {"--ema", optimizer.ema}};
   for (const auto& [name, share] : forgetting)
     if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
   if (spec::optimizer_kind(optimizer).averages && config_.schedule.lr_decay_style != DecayStyle::kConstant)
     problems_.add(origin("--optimizer"),
                   " averages the weights where others let the learning rate decay; use "
                   "--lr-decay-style constant");
+  if (optimizer.ema > 0 && spec::optimizer_kind(optimizer).averages)
+    problems_.add(origin("--ema"), ": the weights of ", origin("--optimizer"), " are a mean already; leave it out");
+  if (config_.data.eval_ema && optimizer.ema == 0 && !config_.data.eval_only)
+    problems_.add(origin("--eval-ema"), " needs a moving average of the weights; give --ema DECAY, such as 0.999");
   const TokenizerConfig& tokenizer = config_.tokenizer;
   if (tokenizer.pad_vocab_size_to && *tokenizer.pad_vocab_size_to % tokenizer.make_vocab_size_divisible_by != 0) {
     const int64_t divisor = tokenizer.make_vocab_size_divisible_by;

@@ -114,6 +114,7 @@ struct DataConfig : data::DataSetOptions {
   bool allow_other_tokenizer = false;  // the data may have been made with another
   int64_t eval_iters = 100, eval_interval = 1000;
   bool eval_only = false;
+  bool eval_ema = false;  // the moving average of --ema instead of the weights
   // Tasks of `espalier eval` that are asked of each saved checkpoint, by a process beside the run.
   std::vector<std::string> eval_tasks, eval_tasks_data;
   std::string eval_tasks_files;

@@ -61,8 +61,9 @@ NamedTensors our_outputs(const fs::path& step_folder, const config::RunConfig& r
 at::Tensor stored_weight(ckpt::LoadedCheckpoint& checkpoint, const std::string& name) { return checkpoint.read(name); }
 
 // Rounded as the export has rounded them; an fp32 folder was made from the master weights, where there are any.
-WeightOf exported_weight(store::DType hf_type) {
-  return [hf_type](ckpt::LoadedCheckpoint& checkpoint, const std::string& name) {
+WeightOf exported_weight(store::DType hf_type, bool ema) {
+  return [hf_type, ema](ckpt::LoadedCheckpoint& checkpoint, const std::string& name) {
+    if (ema) return checkpoint.read(store::ema_of(name)).to(ckpt::scalar_type_of(hf_type));
     const bool master = hf_type == store::DType::kFloat32 && checkpoint.has(name + ".master");
     return checkpoint.read(master ? name + ".master" : name).to(ckpt::scalar_type_of(hf_type));
   };
@@ -93,7 +94,7 @@ LogitsComparison compare_logits(const fs::path& step_folder, const fs::path& hf_
   std::optional<at::ScalarType> rounding;
   if (is_import) rounding = ckpt::scalar_type_of(store::read_manifest(step_folder).tensors.at(0).dtype);
   const NamedTensors theirs = hf_reference(hf_folder, comparison.inputs, rounding);
-  const WeightOf weight_of = is_import ? WeightOf(stored_weight) : exported_weight(type_of(hf_folder));
+  const WeightOf weight_of = is_import ? WeightOf(stored_weight) : exported_weight(type_of(hf_folder), model.ema);
   comparison.ours = our_outputs(step_folder, run, comparison.inputs, weight_of);
   for (const auto& [name, ours] : comparison.ours) {
     comparison.largest_difference = std::max(comparison.largest_difference, largest_difference(ours, theirs.at(name)));

@@ -31,6 +31,7 @@ enum class Conversion { kImport, kExport };
 struct ComparedModel {
   Conversion conversion = Conversion::kImport;
   std::vector<std::string> options = {};  // of train: instead of those that the checkpoint was saved with
+  bool ema = false;                       // the folder was made of the moving average of the weights (train --ema)
   models::NamedTensors inputs = {};       // instead of the family's (models/probe.h)
 };
 

@@ -27,9 +27,21 @@ std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig&
   return text::load_tokenizer(text::moved_to(config, folder));
 }
 
+// An average is fp32, and rounded to the compute type.
+void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, WeightSet set) {
+  std::vector<ckpt::TensorRequest> requests;
+  for (tensor::Param& param : params.params()) requests.push_back({param.spec->name, param.value});
+  if (set == WeightSet::kWeights) return checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
+  for (tensor::Param& param : params.params()) {
+    const at::Tensor fp32 = at::empty(param.value.sizes(), at::kFloat);
+    checkpoint.load({{store::ema_of(param.spec->name), fp32}}, ckpt::LoadedCheckpoint::Part::kSome);
+    param.value.copy_(fp32);
+  }
+}
+
 }  // namespace
 
-LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
+LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
@@ -50,9 +62,8 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step) {
   loaded.params = std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
                                                      compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
-  std::vector<ckpt::TensorRequest> requests;
-  for (tensor::Param& param : loaded.params->params()) requests.push_back({param.spec->name, param.value});
-  checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
+  if (set == WeightSet::kEma) store::check_has_ema(checkpoint.manifest(), "--ema");
+  load_weights(checkpoint, *loaded.params, set);
   if (family.text_ends != nullptr) loaded.text_ends = family.text_ends(*loaded.tokenizer);
   if (family.build_decoder != nullptr)
     loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);

@@ -23,7 +23,10 @@ struct LoadedModel {
   std::optional<models::TextEnds> text_ends;  // of a model whose prompts an encoder reads
 };
 
+// Which of a checkpoint's weights; the moving average is that of train --ema.
+enum class WeightSet { kWeights, kEma };
+
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.
-LoadedModel load_model(const std::string& load, std::optional<int64_t> step);
+LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights);
 
 }  // namespace espalier::infer

@@ -109,6 +109,8 @@ void check_context(const at::Tensor& query, const AttentionContext& context, Hea
                                      bias.size(0) == heads.queries && bias.size(1) % 2 == 1),
                  "relative_bias must be float32 [", heads.queries, ", 2 n - 1], contiguous");
   ESPALIER_CHECK(!context.scale || std::isfinite(*context.scale), "scale = ", context.scale.value_or(0));
+  ESPALIER_CHECK(context.soft_cap == 0 || (context.soft_cap > 0 && context.scale.value_or(1) > 0),
+                 "soft_cap = ", context.soft_cap, " of scores times ", context.scale.value_or(1));
   ESPALIER_CHECK(context.window >= 0, "window = ", context.window);
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
   ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == query.size(1),
@@ -173,6 +175,7 @@ AttentionProblem make_problem(const Projections& from, const AttentionContext& c
   problem.head_size = from.head_size();
   set_projections(problem, from);
   problem.scale = static_cast<float>(context.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.head_size))));
+  problem.soft_cap = static_cast<float>(context.soft_cap);
   problem.causal = context.mask == AttentionContext::Mask::kCausal;
   problem.window = context.window;
   if (context.first_key.defined()) problem.first_key = context.first_key.const_data_ptr<int32_t>();

@@ -1,5 +1,5 @@
-// Attention: softmax(scale * Q K^T + bias, masked) V, tiled, in fp32 inside. The scale, and a bias that depends on
-// head and distance (ALiBi, one that is learned, or both), are the context's.
+// Attention: softmax(scale * Q K^T + bias, masked) V, tiled, in fp32 inside; scale * Q K^T perhaps capped. The scale,
+// and a bias that depends on head and distance (ALiBi, one that is learned, or both), are the context's.
 //
 // Never builds an s x s tensor (Dao et al. 2022 for the tiling and the backward recurrence), and skips the tiles of
 // keys that none of a tile's queries sees. Scores are not rounded to the compute type, so Megatron's query-key layer

@@ -41,13 +41,14 @@ struct Masks {
   bool documents = false, window = false, alibi = false, dropout = false;
   Range range = Range::kCausal;
   bool relative = false, scaled = false;  // a bias by distance, a scale of the caller's
+  bool capped = false;
 };
 
 inline std::string describe(const Sizes& sizes, const Masks& masks, at::ScalarType type) {
   return concat("s=", sizes.s, " b=", sizes.b, " heads=", sizes.heads, "/", sizes.of().groups,
                 " head_size=", sizes.head_size, masks.documents ? " documents" : "", masks.window ? " window" : "",
                 masks.alibi ? " alibi" : "", masks.dropout ? " dropout" : "", masks.relative ? " relative" : "",
-                masks.scaled ? " scaled" : "",
+                masks.scaled ? " scaled" : "", masks.capped ? " capped" : "",
                 std::vector<const char*>{"", " full", " prefix", " padding"}[static_cast<size_t>(masks.range)], " ",
                 c10::toString(type));
 }
@@ -88,6 +89,7 @@ inline AttentionContext make_context(const Sizes& sizes, const Masks& masks) {
   AttentionContext context;
   if (masks.relative) context.relative_bias = random_relative_bias(sizes.heads, sizes.s + 80);
   if (masks.scaled) context.scale = 0.4;
+  if (masks.capped) context.soft_cap = 0.9;
   set_range(context, masks.range, sizes.b, sizes.s, sizes.s);
   if (masks.documents) {  // documents of 5, 16 and 23 tokens in turn, shifted from row to row
     context.first_key = at::empty({sizes.b, sizes.s}, at::kInt);
@@ -181,12 +183,15 @@ struct Formula {
 struct FormulaMask {
   at::Tensor seen, keep, bias;  // broadcast to [b, query heads, s, sk]; bias may be undefined
   std::optional<double> scale;
+  double soft_cap = 0;
 };
 
 inline Formula formula(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& d_result,
                        const FormulaMask& mask, const Rounding& rounding, int64_t heads_per_group) {
   const double scale = mask.scale.value_or(1 / std::sqrt(double(q.size(3))));
-  at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * scale;
+  const at::Tensor products = at::matmul(q, k.transpose(2, 3)) * scale;
+  const double cap = mask.soft_cap;
+  at::Tensor scores = cap == 0 ? products : cap * (products / cap).tanh();
   if (mask.bias.defined()) scores = scores + mask.bias;
   const at::Tensor& seen = mask.seen;
   const at::Tensor& keep = mask.keep;
@@ -201,6 +206,7 @@ inline Formula formula(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   const double u = 0x1p-24, t = rounding.relative;
   const double sums = (std::max(q.size(2), k.size(2)) * heads_per_group + q.size(3) + 16) * u;
   const at::Tensor score_error = (at::matmul(q.abs(), k.abs().transpose(2, 3)) * scale + scores.abs()) * sums * seen;
+  const at::Tensor tanh = (cap == 0 ? 0 * products : (products / cap).tanh()), slope = 1 - tanh.square();
   const at::Tensor e = 2 * score_error.amax({-1}, true) + sums;  // [b, heads, s, 1]
   const at::Tensor pm = p * keep, result = out.result;
   const at::Tensor result_bound = at::matmul((e + t) * pm, v.abs()) + t * result.abs();
@@ -210,7 +216,9 @@ inline Formula formula(const at::Tensor& q, const at::Tensor& k, const at::Tenso
       (d_result * result).abs().sum(-1, true) * sums + (d_result.abs() * result_bound).sum(-1, true);
   const at::Tensor ds = p * (dp - d);
   const at::Tensor exact_ds_error = p * (dp_error + d_error) + e * p * (dp.abs() + d.abs()) + sums * ds.abs();
-  const at::Tensor ds_error = exact_ds_error + t * ds.abs();
+  // A soft cap moves scores by no more than products were moved; of its slope see the derivative of tanh^2.
+  const at::Tensor slope_error = cap == 0 ? 0 * slope : 2 * tanh.abs() * score_error / cap + 16 * u;
+  const at::Tensor ds_error = (exact_ds_error + t * ds.abs()) * slope + ds.abs() * slope_error;
   out.d_scores = ds;
   out.d_scores_bound = exact_ds_error;
   out.result_bound = result_bound;
@@ -263,7 +271,8 @@ inline Expected expected(const at::Tensor& qkv_of_type, const at::Tensor& d_resu
   FormulaMask mask{visible(sizes.b, sizes.s, sizes.s, context),
                    keep_factors({sizes.b, sizes.heads, sizes.s, sizes.s}, context, "dropout/layers.3.attention"),
                    {},
-                   context.scale};
+                   context.scale,
+                   context.soft_cap};
   const at::Tensor position = at::arange(sizes.s), distance = position.view({1, -1}) - position.view({-1, 1});
   if (context.alibi_slopes.defined()) mask.bias = context.alibi_slopes.to(at::kDouble).view({-1, 1, 1}) * distance;
   const at::Tensor& bias = context.relative_bias;

@@ -83,6 +83,42 @@ TEST(AttentionRelative, AScaleAloneMatchesTheFormula) {
   }
 }
 
+// The cap comes before the biases, which may lead beyond it.
+TEST(AttentionSoftCap, MatchesTheFormulaInEverySizeTypeAndRange) {
+  for (const at::ScalarType type : kTypes) {
+    int64_t turn = 0;
+    for (const Range range : kRanges) {
+      for (const int64_t s : {1, 7, 33, 65, 130}) {
+        const Sizes sizes{s, 3, turn % 2 == 0 ? 2 : 4, turn % 4 == 0 ? 80 : 24, turn % 2 == 0 ? 2 : 1};
+        compare_with_formula(sizes, {.dropout = turn % 3 == 0, .range = range, .capped = true}, type, 2);
+        ++turn;
+      }
+      compare_with_formula({130, 2, 3, 24}, {.documents = true, .window = true, .alibi = true, .capped = true}, type);
+      compare_with_formula(
+          {67, 2, 4, 24, 2},
+          {.alibi = true, .dropout = true, .range = range, .relative = true, .scaled = true, .capped = true}, type);
+    }
+  }
+}
+
+TEST(AttentionSoftCap, DecodingThroughACacheGivesTheRowsOfTheWhole) {
+  const Sizes sizes{130, 2, 4, 80, 2};
+  for (const at::ScalarType type : kTypes) {
+    const Masks masks{.alibi = true, .relative = true, .scaled = true, .capped = true};
+    const AttentionContext context = make_context(sizes, masks);
+    const at::Tensor qkv = random_qkv(sizes, type);
+    std::vector<int64_t> pieces = {40, 1, 8, 33};
+    while (pieces.size() < 52) pieces.push_back(1);
+    const Expected wanted =
+        expected(qkv, at::zeros({sizes.s, sizes.b, sizes.heads * sizes.head_size}), sizes, context, rounding_of(type));
+    for (const CpuIsa isa : reference::instruction_sets()) {
+      const ForceCpuIsa force(isa);
+      expect_within(through_cache(qkv, context, sizes, pieces), wanted.result, wanted.result_bound,
+                    describe(sizes, masks, type) + " on " + cpu_isa_name(isa));
+    }
+  }
+}
+
 TEST(AttentionRelative, GradientIsTheSlopeOfFiniteDifferences) {
   const Sizes sizes{37, 2, 3, 16};
   for (const Range range : {Range::kCausal, Range::kFull}) {

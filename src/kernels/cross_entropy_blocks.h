@@ -24,6 +24,8 @@ struct CrossEntropyInput {
   const at::Tensor& weight;  // [vocabulary, hidden], type of x; perhaps no rows
   const at::Tensor& labels;  // [tokens] int64, row of the weight; outside: another shard's label
   at::Tensor bias = {};      // [vocabulary], added to the logits before they are rounded; undefined: none
+  // The logits become soft_cap tanh(logits / soft_cap), after the bias and before they are rounded; 0: they do not.
+  double soft_cap = 0;
 };
 
 struct CrossEntropyRows {
@@ -45,14 +47,18 @@ struct CrossEntropyBackward {
 // From the arrays above.
 class LogitSources {
  public:
-  explicit LogitSources(const CrossEntropyBackward& backward);
+  LogitSources(const CrossEntropyBackward& backward, double soft_cap);
   LogitGradient of(int64_t token) const {
-    return {log_sum_exp_[token], losses_[token], log_sums_ == nullptr ? 0 : log_sums_[token]};
+    return {log_sum_exp_[token], losses_[token], log_sums_ == nullptr ? 0 : log_sums_[token], inverse_cap_};
   }
 
  private:
   const float *log_sum_exp_, *losses_, *log_sums_;
+  float inverse_cap_;
 };
+
+// One row of fp32 logits, or a part of it, capped; nothing happens where the cap is 0.
+void cap_logits(float* logits, int64_t count, double soft_cap);
 
 CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,

@@ -113,6 +113,7 @@ CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const C
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
       for_each_row(kernels, input.x, b, {begin, end}, [&](int64_t token, int64_t column, float* logits, int64_t count) {
         bias.add(first + column, count, logits);
+        cap_logits(logits, count, input.soft_cap);
         softmax_kernels.softmax_accumulate({logits, count, labels[token] - first - column}, &sums[token]);
       });
     });
@@ -125,7 +126,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const int64_t tokens = input.x.size(0), hidden = input.x.size(1);
   const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  const LogitSources sources(backward);
+  const LogitSources sources(backward, input.soft_cap);
   const LogitBias bias(input.bias);
 
   at::Tensor dx;
@@ -145,6 +146,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
                    [&](int64_t token, int64_t column, float* logits, int64_t n) {
                      uint16_t* out = dlogits.row(token);
                      bias.add(first + column, n, logits);
+                     cap_logits(logits, n, input.soft_cap);
                      softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, sources.of(token),
                                                       out + column);
                      std::fill(out + count, out + dlogits.stride, uint16_t{0});

@@ -80,6 +80,7 @@ CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool
     float* values = logits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
+        cap_logits(values + row * block.count, block.count, input.soft_cap);
         kernels.softmax_accumulate({values + row * block.count, block.count, labels[row] - block.first}, &sums[row]);
       }
     });
@@ -91,7 +92,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
   const int64_t tokens = input.x.size(0);
   const TypedRowKernels& kernels = row_kernels(input.x.scalar_type());
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
-  const LogitSources sources(backward);
+  const LogitSources sources(backward, input.soft_cap);
   const at::Tensor x = input.x.to(at::kFloat);
   at::Tensor dx;
   if (backward.input_grad) dx = at::zeros(x.sizes(), x.options());
@@ -101,11 +102,13 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
     at::Tensor dlogits = storage.buffer(block);
     if (!storage.is_kept(block)) compute_logits(x, weight_rows, input.bias, block, dlogits);
     // The kept logits stay as they are: a graph may be run backward twice.
-    const at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : dlogits;
+    const bool is_kept = storage.is_kept(block);
+    const at::Tensor logits = is_kept ? storage.kept(block) : dlogits;
     float* values = static_cast<float*>(logits.data_ptr());
     float* gradients = dlogits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
+        if (!is_kept) cap_logits(values + row * block.count, block.count, input.soft_cap);
         kernels.softmax_gradient_fp32({values + row * block.count, block.count, labels[row] - block.first},
                                       sources.of(row), gradients + row * block.count);
       }

@@ -1,6 +1,7 @@
 #include "kernels/linear_cross_entropy.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "kernels/captured.h"
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/device_ops.h"
+#include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
 #include "tensor/saved.h"
 
@@ -119,13 +121,14 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   // `targets`: labels are rows of the shard.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias,
                                const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard,
-                               double z_loss) {
+                               double z_loss, double soft_cap) {
     const auto& [rows, kept_logits] =
-        kernels::forward({x, weight->value, targets.labels, value_of(bias)}, shard, /*with_backward=*/true);
+        kernels::forward({x, weight->value, targets.labels, value_of(bias), soft_cap}, shard, /*with_backward=*/true);
     capture(context, "weight", weight);
     capture(context, "bias", bias);
     capture(context, "queue", queue);
     context->saved_data["z_loss"] = z_loss;
+    context->saved_data["soft_cap"] = soft_cap;
     tensor::save_for_backward(context, "linear_cross_entropy",
                               {{"x", x},
                                {"labels", targets.labels},
@@ -155,13 +158,14 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const at::Tensor log_grads =
         z_loss == 0 ? at::Tensor() : log_sum_grads(2 * z_loss * grads[2], log_sum_exp, loss_mask);
     const at::Tensor bias_value = value_of(bias);
-    const CrossEntropyInput input{x, weight->value, labels, bias_value};
+    const double soft_cap = context->saved_data["soft_cap"].toDouble();
+    const CrossEntropyInput input{x, weight->value, labels, bias_value, soft_cap};
     const at::Tensor sums = bias_sums(bias);
     at::Tensor dx;
     if (queue->mode() == GradQueue::Mode::kDeferred) {
       dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits});
       queue->push(*weight, [=] {
-        backward_rows({x, weight->value, labels, value_of(bias)},
+        backward_rows({x, weight->value, labels, value_of(bias), soft_cap},
                       {log_sum_exp, token_grads, log_grads, kept_logits, false, weight->grad, sums});
       });
     } else {
@@ -171,16 +175,35 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       queue->push(*weight, [] {});
     }
     if (bias != nullptr) queue->push(*bias, [bias, sums] { bias->grad.add_(sums); });
-    return {dx, {}, {}, {}, {}, {}, {}};
+    return {dx, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-LogitSources::LogitSources(const CrossEntropyBackward& backward)
+LogitSources::LogitSources(const CrossEntropyBackward& backward, double soft_cap)
     : log_sum_exp_(backward.log_sum_exp.const_data_ptr<float>()),
       losses_(backward.token_grads.const_data_ptr<float>()),
-      log_sums_(backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr) {}
+      log_sums_(backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr),
+      inverse_cap_(soft_cap == 0 ? 0 : 1 / static_cast<float>(soft_cap)) {}
+
+void cap_logits(float* logits, int64_t count, double soft_cap) {
+  if (soft_cap != 0) row_kernels().soft_cap(logits, count, static_cast<float>(soft_cap));
+}
+
+void soft_cap_logits(at::Tensor& logits, double soft_cap) {
+  ESPALIER_CHECK(logits.scalar_type() == at::kFloat && logits.is_contiguous(), logits.scalar_type());
+  if (soft_cap == 0) return;
+  if (!logits.is_cpu()) {
+    logits.div_(soft_cap).tanh_().mul_(soft_cap);
+    return;
+  }
+  const int64_t columns = logits.size(-1), rows = columns == 0 ? 0 : logits.numel() / columns;
+  float* values = logits.mutable_data_ptr<float>();
+  at::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) cap_logits(values + row * columns, columns, soft_cap);
+  });
+}
 
 TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const TokenTargets& targets, GradQueue& queue,
                                  const VocabularyShard& shard, const OutputTerms& terms) {
@@ -196,17 +219,19 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
                  loss_mask.sizes());
   ESPALIER_CHECK(bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == weight.value.size(0)),
                  "a bias of ", value_of(bias).numel(), " for ", weight.value.size(0), " rows");
+  ESPALIER_CHECK(terms.soft_cap >= 0, "a cap of ", terms.soft_cap);
   ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
   const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
   if (!builds_graph(x)) {
     const FinishedRows rows =
-        forward({x, weight.value, local.labels, value_of(bias)}, shard, /*with_backward=*/false).rows;
+        forward({x, weight.value, local.labels, value_of(bias), terms.soft_cap}, shard, /*with_backward=*/false).rows;
     const at::Tensor sum = masked_sum(rows.losses, loss_mask);
     if (terms.z_loss == 0) return {sum, rows.losses, {}, {}};
     const at::Tensor squares = z_losses(terms.z_loss, rows.log_sum_exp);
     return {sum, rows.losses, masked_sum(squares, loss_mask), squares};
   }
-  const variable_list results = LinearCrossEntropyFunction::apply(x, &weight, bias, local, &queue, shard, terms.z_loss);
+  const variable_list results =
+      LinearCrossEntropyFunction::apply(x, &weight, bias, local, &queue, shard, terms.z_loss, terms.soft_cap);
   if (terms.z_loss == 0) return {results[0], results[1], {}, {}};
   return {results[0], results[1], results[2], results[3]};
 }

@@ -1,5 +1,5 @@
-// The output layer and its loss as one op: logits = x W^T (+ b), loss = -log softmax(logits)[label], without an fp32
-// copy of the logits.
+// The output layer and its loss as one op: logits = x W^T (+ b), perhaps capped, loss = -log softmax(logits)[label],
+// without an fp32 copy of the logits.
 //
 // The padded rows of the vocabulary take part in the softmax, as in Megatron. Logits are rounded to the compute type
 // (as Megatron's are); the softmax and the sums run in fp32.
@@ -40,7 +40,11 @@ struct VocabularyShard {
 struct OutputTerms {
   tensor::Param* bias = nullptr;  // [rows], added to the logits before they are rounded; its gradient as the weight's
   double z_loss = 0;              // coefficient of log(sum of exp(logits))^2 (Chowdhery et al. 2022)
+  double soft_cap = 0;  // c: logits become c tanh(logits / c) before they are rounded (Gemma 2); 0: they do not
 };
+
+// The same cap of fp32 logits, in place, without graph.
+void soft_cap_logits(at::Tensor& logits, double soft_cap);
 
 // x: [tokens, hidden] compute type; weight: [rows, hidden], the whole vocabulary or a shard of it.
 // Backward, for the upstream gradient g (a scalar): dx is returned, weight.grad += ... through `queue`, which may defer

@@ -69,7 +69,8 @@ at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext
       .head_size = head_size,
       .page_tokens = pages.page_tokens,
       .scale = static_cast<float>(context.scale.value_or(1 / std::sqrt(static_cast<double>(head_size)))),
-      .slopes = context.alibi_slopes.defined() ? context.alibi_slopes.const_data_ptr<float>() : nullptr};
+      .slopes = context.alibi_slopes.defined() ? context.alibi_slopes.const_data_ptr<float>() : nullptr,
+      .soft_cap = static_cast<float>(context.soft_cap)};
   const TypedRowKernels& kernels = row_kernels(qkv.scalar_type());
   kernels.append_to_pages(args, 0, qkv.size(0));
   const std::vector<Tile> tiles = tiles_of(tokens);

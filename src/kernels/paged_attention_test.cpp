@@ -118,6 +118,7 @@ at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool wh
     const at::Tensor q = x.select(1, group).select(1, head % queries), k = x.select(1, group).select(1, queries),
                      v = x.select(1, group).select(1, queries + 1);
     at::Tensor scores = q.mm(k.t()) * context.scale.value_or(1 / std::sqrt(double{kHeadSize}));
+    if (context.soft_cap > 0) scores = context.soft_cap * (scores / context.soft_cap).tanh();
     if (context.alibi_slopes.defined()) scores = scores + distance * context.alibi_slopes[head].item<double>();
     result.select(1, head).copy_(at::softmax(scores.masked_fill(hidden, -INFINITY), 1).mm(v));
   }
@@ -125,11 +126,13 @@ at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool wh
 }
 
 std::vector<std::pair<const char*, AttentionContext>> contexts() {
-  AttentionContext alibi, window, scaled;
+  AttentionContext alibi, window, scaled, capped;
   alibi.alibi_slopes = alibi_slopes(kHeads.queries);
   window.window = 9;
   scaled.scale = 0.7;
-  return {{"causal", {}}, {"ALiBi", alibi}, {"window", window}, {"scale", scaled}};
+  capped.alibi_slopes = alibi_slopes(kHeads.queries);
+  capped.soft_cap = 1.5;
+  return {{"causal", {}}, {"ALiBi", alibi}, {"window", window}, {"scale", scaled}, {"capped", capped}};
 }
 
 TEST_P(PagedAttentionTest, IsAttentionInDouble) {

@@ -23,14 +23,15 @@ void combine_shards(const dist::Group& ranks, at::Tensor& log_sum_exp, at::Tenso
 
 }  // namespace
 
-OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias)
+OutputLayer::OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias, double soft_cap)
     : weight_(builder.params.at(name + ".weight")),
       bias_(bias.empty() ? nullptr : &builder.params.at(bias)),
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       first_row_(spec::local_ranges(*weight_.spec, builder.params.shard()).at(0).begin),
       sequence_parallel_(builder.sequence_parallel),
-      z_loss_(builder.z_loss) {}
+      z_loss_(builder.z_loss),
+      soft_cap_(soft_cap) {}
 
 OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const {
   const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
@@ -44,13 +45,19 @@ OutputLayer::Losses OutputLayer::loss(const at::Tensor& x, const at::Tensor& lab
   }
   const kernels::TokenLosses losses =
       kernels::linear_cross_entropy(whole.view({s * b, -1}), weight_, {labels.reshape({s * b}), mask.reshape({s * b})},
-                                    queue_, shard, {.bias = bias_, .z_loss = z_loss_});
+                                    queue_, shard, {.bias = bias_, .z_loss = z_loss_, .soft_cap = soft_cap_});
   return {losses.sum, tensor::observed("loss of each token", losses.per_token.view({s, b})), losses.z_sum,
           has_z_loss() ? losses.z_per_token.view({s, b}) : at::Tensor()};
 }
 
 at::Tensor OutputLayer::logits(const at::Tensor& x) const {
   const at::NoGradGuard no_grad;
+  at::Tensor logits = plain_logits(x);
+  kernels::soft_cap_logits(logits, soft_cap_);
+  return logits;
+}
+
+at::Tensor OutputLayer::plain_logits(const at::Tensor& x) const {
   if (!weight_.has_grad() && x.is_cpu()) {  // of a model in use: kernels/row_product.h
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight_.value.size(0);

@@ -12,8 +12,8 @@ namespace espalier::nn {
 class OutputLayer {
  public:
   // `name`: parameter "<name>.weight" [V, h], the word embedding's or its own. `bias`: name of a parameter [V] that is
-  // added to the logits; empty: none is.
-  OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias = "");
+  // added to the logits; empty: none is. `soft_cap`: kernels::OutputTerms'.
+  OutputLayer(const LayerBuilder& builder, const std::string& name, const std::string& bias = "", double soft_cap = 0);
 
   struct Losses {
     at::Tensor sum;                 // scalar fp32, sum of loss * mask; carries the graph; the same on every tensor rank
@@ -29,13 +29,15 @@ class OutputLayer {
   bool has_z_loss() const { return z_loss_ > 0; }
 
  private:
+  at::Tensor plain_logits(const at::Tensor& x) const;
+
   tensor::Param& weight_;
   tensor::Param* bias_;
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   int64_t first_row_;
   bool sequence_parallel_;
-  double z_loss_;
+  double z_loss_, soft_cap_;
 };
 
 }  // namespace espalier::nn

@@ -23,6 +23,12 @@ at::Tensor part_of(const at::Tensor& whole, const dist::OwnedPiece& piece) {
   return whole.reshape({-1}).narrow(0, piece.begin, piece.end - piece.begin).view(piece.value.sizes());
 }
 
+void exchange(at::Tensor& a, at::Tensor& b) {
+  const at::Tensor before = a.clone();
+  a.copy_(b);
+  b.copy_(before);
+}
+
 // What a parameter of several stages has on one of them is meant for all; where it is a copy there are zeros.
 void add_up_shared(const dist::Grid::Shared& shared, tensor::ParamSet& params, std::vector<double>& squares) {
   std::map<std::string, size_t> places;  // in the same order on all stages
@@ -44,6 +50,7 @@ Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, co
       grid_(grid),
       reducer_(reducer),
       master_is_value_(params.compute_type() == at::kFloat && !kind_.averages) {
+  ESPALIER_CHECK(!config.evaluate_ema || (kind_.keeps_ema && !kind_.averages), "no moving average to evaluate");
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
   const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
   for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
@@ -53,7 +60,7 @@ Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, co
     for (size_t state = 0; state < kind.states.size(); ++state) states.push_back(at::zeros(shape, fp32));
     states_.push_back({piece, &kind, kind.by_width(*piece.param->spec),
                        master_is_value_ ? piece.value : at::zeros(shape, fp32), std::move(states),
-                       counts_here(*piece.param->spec, grid)});
+                       kind_.keeps_ema ? at::zeros(shape, fp32) : at::Tensor(), counts_here(*piece.param->spec, grid)});
   }
   if (kind_.second_pass == spec::SecondPass::kOrthogonalize) make_directions();
 }
@@ -64,6 +71,7 @@ void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
     state.master.copy_(part_of(fp32, state.piece));
     for (size_t at = 0; at < state.states.size(); ++at)
       if (state.kind->states[at].start == spec::StateTensor::Start::kWeights) state.states[at].copy_(state.master);
+    if (state.ema.defined()) state.ema.copy_(state.master);
     if (!master_is_value_) state.piece.value.copy_(state.master);
   }
 }
@@ -74,10 +82,19 @@ void Optimizer::publish() {
 }
 
 void Optimizer::use_mean(bool use) {
-  if (!kind_.averages) return;
+  const bool of_ema = config_.evaluate_ema;
+  if (!kind_.averages && !of_ema) return;
+  if (master_is_value_)
+    for (State& state : states_) exchange(state.master, state.ema);
   if (!use) return publish();
-  for (State& state : states_) state.piece.value.copy_(state.master);
+  if (!master_is_value_)
+    for (State& state : states_) state.piece.value.copy_(of_ema ? state.ema : state.master);
   if (reducer_ != nullptr) reducer_->gather_values();
+}
+
+void Optimizer::begin_ema() {
+  for (State& state : states_)
+    if (state.ema.defined()) state.ema.copy_(state.master);
 }
 
 at::Tensor Optimizer::value_to_save(size_t piece) const {
@@ -158,6 +175,16 @@ void Optimizer::update(double lr, double grad_scale) {
   }
   if (kind_.second_pass == spec::SecondPass::kScaleByNorms) move_by_norms(lr);
   if (kind_.second_pass == spec::SecondPass::kOrthogonalize) move_by_matrices(lr);
+  if (kind_.keeps_ema) move_emas();
+}
+
+// ema += (1 - decay) (master - ema): gradient descent whose gradient is -master, with a weight decay of 1.
+void Optimizer::move_emas() {
+  const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
+  const spec::OptimizerConstants towards_master =
+      plain.constants(config_.settings, {.lr = 1 - config_.settings.ema, .weight_decay = 1, .grad_scale = -1});
+  for (State& state : states_)
+    kernels::optimizer_update(plain, {state.ema, {}, state.master, state.ema}, towards_master);
 }
 
 double Optimizer::next_share(double lr) {
@@ -230,6 +257,7 @@ void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit)
     };
     if (!master_is_value_) show("master", state.master);
     for (size_t at = 0; at < state.states.size(); ++at) show(state.kind->states[at].name, state.states[at]);
+    if (state.ema.defined()) show(spec::kEma.name, state.ema);
   }
 }
 

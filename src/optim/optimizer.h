@@ -33,6 +33,7 @@ struct OptimizerConfig {
   double clip_grad = 1.0;  // 0: no clipping, and no norm is reported unless it is asked for
   bool measure_norm = false;
   bool count_zeros = false;
+  bool evaluate_ema = false;                  // settings.ema > 0: use_mean() takes the moving average
   std::optional<LossScaleConfig> loss_scale;  // fp16 only
 };
 
@@ -63,8 +64,9 @@ class Optimizer {
   // Rounds every master weight into its parameter's value, on all ranks; of optimizers that average, the weights at
   // which gradients are taken. Called by all of them.
   void publish();
-  // Where the optimizer averages (spec::OptimizerKind), gives all ranks the mean to evaluate with, or takes it back.
-  // Called by all of them; nothing happens elsewhere.
+  // Where the optimizer averages (spec::OptimizerKind) or the moving average is to be evaluated, gives all ranks the
+  // mean to evaluate with, or takes it back. Called by all of them; nothing happens elsewhere. State is not to be
+  // looked at between the two: in fp32 the average and the weights change places.
   void use_mean(bool use);
   // What a checkpoint holds as the value of a piece of the reducer: of optimizers that average, the mean.
   at::Tensor value_to_save(size_t piece) const;
@@ -93,6 +95,9 @@ class Optimizer {
   const MeanState& mean_state() const { return mean_; }
   void set_mean_state(const MeanState& mean) { mean_ = mean; }
 
+  // Lets the moving average begin as the weights are now.
+  void begin_ema();
+
   // State that this rank owns, by parameter. A master that is the value itself (fp32, no mean) is not
   // visited.
   void visit_state(const std::function<void(const StatePiece&)>& visit);
@@ -104,6 +109,7 @@ class Optimizer {
     spec::OptimizerKind::ByWidth by_width;
     at::Tensor master;
     std::vector<at::Tensor> states;  // in the order of kind->states
+    at::Tensor ema;                  // undefined where none is kept
     bool counts = false;             // in norms of the whole model
   };
   // Of the gradient as accumulated.
@@ -114,6 +120,7 @@ class Optimizer {
   Measures measure() const;
   std::vector<double> sum_over_model(std::vector<double> values) const;
   void update(double lr, double grad_scale);
+  void move_emas();
   void write_values();
   double next_share(double lr);
   std::vector<double> norm_ratios() const;

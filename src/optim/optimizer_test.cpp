@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 namespace espalier::optim {
 namespace optimizer_test {
@@ -91,6 +93,81 @@ TEST(Optimizer, CountsZerosOfTheWholeGradient) {
   params.at("weight").grad[0].zero_();
   params.at("bias").grad[5] = 0;
   EXPECT_EQ(*optimizer.step(0.1, 1).num_zeros, 4);
+}
+
+// Master weights of both parameters, by name, and their moving averages.
+struct Averaged {
+  std::map<std::string, at::Tensor> weights, averages;
+};
+Averaged averaged(tensor::ParamSet& params, Optimizer& optimizer) {
+  Averaged found;
+  for (tensor::Param& param : params.params()) found.weights[param.spec->name] = param.value.to(at::kDouble);
+  optimizer.visit_state([&](const StatePiece& piece) {
+    if (piece.kind == "master") found.weights[piece.param->spec->name] = piece.values.to(at::kDouble);
+    if (piece.kind == "ema") found.averages[piece.param->spec->name] = piece.values.to(at::kDouble);
+  });
+  return found;
+}
+
+TEST(Ema, IsThatOfAPlainLoopInDoubleWhateverTheUpdate) {
+  using Type = spec::OptimizerType;
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const Type optimizer_type : {Type::kAdam, Type::kSgd, Type::kLamb, Type::kMuon}) {
+      std::vector<spec::ParamSpec> specs = two_specs();
+      specs[0].matrices = {{.first = 0, .count = 7, .stride = 7, .times = 1}};
+      tensor::ParamSet params(specs, {}, type, true);
+      Optimizer optimizer(params, {.settings = {.optimizer = optimizer_type, .ema = 0.9}, .clip_grad = 0},
+                          dist::single_process());
+      at::manual_seed(1);
+      for (tensor::Param& param : params.params()) optimizer.set_master(param, at::randn(param.spec->shape));
+      std::map<std::string, at::Tensor> expected = averaged(params, optimizer).weights;
+      for (int step = 0; step < 20; ++step) {
+        for (tensor::Param& param : params.params()) param.grad.copy_(at::randn(param.spec->shape));
+        optimizer.step(0.1, 1);
+        const Averaged found = averaged(params, optimizer);
+        ASSERT_EQ(found.averages.size(), 2u);
+        for (auto& [name, average] : expected) {
+          average = average.contiguous().clone();
+          const at::Tensor weight = found.weights.at(name).contiguous();
+          for (int64_t at = 0; at < average.numel(); ++at)
+            average.mutable_data_ptr<double>()[at] =
+                0.9 * average.const_data_ptr<double>()[at] + 0.1 * weight.const_data_ptr<double>()[at];
+          EXPECT_LE((found.averages.at(name) - average).norm().item<double>(), 1e-6 * average.norm().item<double>())
+              << name << ", step " << step << ", optimizer " << static_cast<int>(optimizer_type);
+        }
+      }
+    }
+}
+
+TEST(Ema, GivesItsPlaceBackToTheBit) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    tensor::ParamSet params(two_specs(), {}, type, true);
+    Optimizer optimizer(params, {.settings = {.ema = 0.5}, .evaluate_ema = true}, dist::single_process());
+    set_values(params, optimizer, 2.0, 1.0);
+    optimizer.step(0.1, 1);
+    const Averaged before = averaged(params, optimizer);
+    const at::Tensor value = params.at("weight").value.clone();
+    optimizer.use_mean(true);
+    EXPECT_TRUE(at::equal(params.at("weight").value, before.averages.at("weight").to(type)));
+    EXPECT_FALSE(at::equal(params.at("weight").value, value));
+    optimizer.use_mean(false);
+    const Averaged after = averaged(params, optimizer);
+    EXPECT_TRUE(at::equal(params.at("weight").value, value));
+    for (const char* name : {"weight", "bias"}) {
+      EXPECT_TRUE(at::equal(before.weights.at(name), after.weights.at(name))) << name;
+      EXPECT_TRUE(at::equal(before.averages.at(name), after.averages.at(name))) << name;
+    }
+  }
+}
+
+TEST(Ema, StandsStillWhereAStepIsSkipped) {
+  tensor::ParamSet params(two_specs(), {}, at::kFloat, true);
+  Optimizer optimizer(params, {.settings = {.ema = 0.5}}, dist::single_process());
+  set_values(params, optimizer, 2.0, 1.0);
+  optimizer.step(0.1, 1);
+  const Averaged before = averaged(params, optimizer);
+  EXPECT_TRUE(optimizer.step(0.1, 1, [](double) { return false; }).skipped);
+  EXPECT_TRUE(at::equal(averaged(params, optimizer).averages.at("weight"), before.averages.at("weight")));
 }
 
 }  // namespace optimizer_test

@@ -40,6 +40,12 @@ std::vector<OptimizerKind> kinds_of(OptimizerList<Optimizer...>) {
   return {kind_of<Optimizer>()...};
 }
 
+std::vector<OptimizerKind> kinds_with_ema() {
+  std::vector<OptimizerKind> kinds = kinds_of(Optimizers());
+  for (OptimizerKind& kind : kinds) kind.keeps_ema = true;
+  return kinds;
+}
+
 }  // namespace
 
 bool OptimizerKind::reads(const std::string& option) const {
@@ -65,6 +71,7 @@ OptimizerKind::ByWidth OptimizerKind::by_width(const ParamSpec& param) const {
 std::vector<StateTensor> OptimizerKind::all_states() const {
   std::vector<StateTensor> all = states;
   if (leaves_others_to_adamw()) all.insert(all.end(), adamw().states.begin(), adamw().states.end());
+  if (keeps_ema) all.push_back(kEma);
   return all;
 }
 
@@ -79,12 +86,16 @@ const OptimizerKind& optimizer_kind(OptimizerType type) { return optimizer_kinds
 
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings) {
   const bool is_plain = settings.optimizer == OptimizerType::kSgd && settings.sgd_momentum == 0;
-  return optimizer_kind(is_plain ? OptimizerType::kPlainSgd : settings.optimizer);
+  const OptimizerType type = is_plain ? OptimizerType::kPlainSgd : settings.optimizer;
+  static const std::vector<OptimizerKind> with_ema = kinds_with_ema();
+  return settings.ema > 0 ? with_ema[static_cast<size_t>(type)] : optimizer_kind(type);
 }
 
 double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights, double matrices) {
   const double own = kFp32Bytes * static_cast<double>(kind.states.size() + (fp32_weights && !kind.averages ? 0 : 1));
-  return kind.leaves_others_to_adamw() ? matrices * own + (1 - matrices) * optimizer_bytes(adamw(), fp32_weights) : own;
+  const double updates =
+      kind.leaves_others_to_adamw() ? matrices * own + (1 - matrices) * optimizer_bytes(adamw(), fp32_weights) : own;
+  return updates + (kind.keeps_ema ? kFp32Bytes : 0);
 }
 
 }  // namespace espalier::spec

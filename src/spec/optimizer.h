@@ -10,12 +10,16 @@
 
 namespace espalier::spec {
 
+// The exponential moving average of the fp32 masters, which any optimizer that does not average itself can keep.
+inline constexpr StateTensor kEma{"ema", StateTensor::Start::kWeights};
+
 struct OptimizerKind {
   OptimizerType type = OptimizerType::kAdam;
   std::vector<const char*> spellings;  // of --optimizer; config.toml holds the first
   bool is_variant = false;             // of the type with the same spellings, chosen by another setting
   // The master is a mean that is evaluated and exported; gradients are taken at other weights. It is kept in fp32 too.
   bool averages = false;
+  bool keeps_ema = false;  // kEma of every parameter, beside `states`
   SecondPass second_pass = SecondPass::kNone;
   WidthRule width_rule = WidthRule::kMatricesLess;
   std::vector<const char*> options;  // that only some optimizers read, and this one does
@@ -41,7 +45,7 @@ struct OptimizerKind {
 // In the order of OptimizerType.
 const std::vector<OptimizerKind>& optimizer_kinds();
 const OptimizerKind& optimizer_kind(OptimizerType type);
-// What the settings choose.
+// What the settings choose, a moving average included.
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings);
 
 // Bytes that an optimizer keeps for a parameter's element: its state and the fp32 master, unless that is the

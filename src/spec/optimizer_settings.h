@@ -30,6 +30,7 @@ struct OptimizerSettings {
   MuonCoefficients muon_coefficient_type = MuonCoefficients::kQuintic;
   int64_t muon_num_ns_steps = 5;
   double weight_decay = 0.01;
+  double ema = 0;  // decay of a moving average of the weights; 0: none is kept
 };
 
 }  // namespace espalier::spec

@@ -355,4 +355,15 @@ std::string weights_file(const std::string& group) { return "weights-" + group +
 std::string optimizer_file(const std::string& group) { return "optimizer-" + group + ".safetensors"; }
 bool is_weight(const StoredTensor& tensor) { return tensor.file.rfind("optimizer-", 0) != 0; }
 
+std::string ema_of(const std::string& weight) { return weight + ".ema"; }
+
+void check_has_ema(const Manifest& manifest, const std::string& option) {
+  for (const StoredTensor& tensor : manifest.tensors)
+    if (is_weight(tensor) && manifest.find(ema_of(tensor.name)) == nullptr)
+      throw UserError(
+          concat(option, ": the checkpoint of step ", manifest.state.step, " holds no moving average of '", tensor.name,
+                 "'; train with --ema DECAY keeps one. Leave ", option, " out to take the weights."),
+          ExitCode::kUsage);
+}
+
 }  // namespace espalier::store

@@ -154,4 +154,9 @@ inline std::string describe(const StoredTensor& tensor) { return describe(tensor
 // False for optimizer state.
 bool is_weight(const StoredTensor& tensor);
 
+// What the moving average of a weight (train --ema) is called; it is optimizer state, fp32.
+std::string ema_of(const std::string& weight);
+// UserError where there is none: `option` has asked for it.
+void check_has_ema(const Manifest& manifest, const std::string& option);
+
 }  // namespace espalier::store

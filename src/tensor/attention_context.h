@@ -69,6 +69,8 @@ struct AttentionContext {
   int64_t window = 0;
   // What scores are multiplied by; without one 1 / sqrt(head size).
   std::optional<double> scale;
+  // c: scaled scores become c tanh(score / c), before any bias; 0: they do not.
+  double soft_cap = 0;
   // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;
   // A bias of each local query head by distance, [heads, 2 n - 1] float32; undefined without one. Entry

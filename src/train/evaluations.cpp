@@ -63,7 +63,8 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   job_.optimizer().use_mean(false);
   if (sets.empty()) return;
   const RunPosition& at = job_.trainer().position();
-  log_.evaluation({.kind = kind, .when = when, .at_end = moment == When::kAtEnd}, sets,
+  const std::string of = job_.config().data.eval_ema ? ", moving average of the weights" : "";
+  log_.evaluation({.kind = kind, .when = when + of, .at_end = moment == When::kAtEnd}, sets,
                   {at.step, at.consumed_samples, at.consumed_tokens});
 }
 

@@ -80,7 +80,9 @@ void check_optimizer_state(const store::Manifest& manifest, const config::RunCon
   const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
   std::set<std::string> wanted;
   for (const spec::StateTensor& state : kind.all_states()) wanted.insert(state.name);
-  const std::set<std::string> stored = stored_states(manifest);
+  std::set<std::string> stored = stored_states(manifest);
+  // With --override ema a moving average begins at this step, or ends.
+  stored.erase(spec::kEma.name), wanted.erase(spec::kEma.name);
   if (stored == wanted) return;
   const std::string where =
       concat("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step, " holds ");
@@ -196,6 +198,7 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config::check_model(manifest.model, model_facts(config_), problems);
   config::check_tokenizer(manifest, extra_files_, flags, problems);
   if (!begins_anew(config_) && !config_.checkpoint.no_load_optim) check_optimizer_state(manifest, config_, problems);
+  if (config_.data.eval_only && config_.data.eval_ema) store::check_has_ema(manifest, "--eval-ema");
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", config::to_table(differences));
   problems.raise();
   if (config::uses_saved_schedule(differences)) config_.schedule = saved.schedule;
@@ -335,10 +338,12 @@ void Job::load_or_initialize() {
   if (!same_type)
     log_info("the checkpoint was saved in ", saved_type, ": its fp32 weights are ",
              present_type == "fp32" ? "taken" : "rounded to " + present_type);
+  const bool of_ema = config_.data.eval_only && config_.data.eval_ema;
   restore_tensors(*checkpoint_, state(),
-                  weights_only ? Restore::kWeights
-                  : same_type  ? Restore::kAll
-                               : Restore::kAllOfOtherType);
+                  of_ema         ? Restore::kEma
+                  : weights_only ? Restore::kWeights
+                  : same_type    ? Restore::kAll
+                                 : Restore::kAllOfOtherType);
   if (!finetune) {
     store::TrainingState numbers = saved;
     if (saved_type != "fp16") {  // no loss scale was saved: keep that of a beginning
@@ -356,6 +361,7 @@ void Job::load_or_initialize() {
   newest_saved_ = finetune ? std::nullopt : std::optional(saved.step);
   log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
            config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
+           : of_ema                    ? " (the moving average of the weights, to be evaluated)"
            : finetune                  ? " (weights only, to be evaluated)"
                                        : "");
   ckpt::together(grid_.world, [&] {

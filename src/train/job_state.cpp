@@ -88,11 +88,19 @@ bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
   return tensor.name.size() > parameter.size() && kind.has_state(tensor.name.substr(parameter.size() + 1));
 }
 
-// kAll: what this rank owns of everything; kSome: of the optimizer's state but the masters.
-void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt::LoadedCheckpoint::Part part) {
+bool is_ema(const OwnedTensor& tensor) { return tensor.name == store::ema_of(tensor.param->spec->name); }
+
+// What this rank owns of everything, or of the optimizer's state but the masters.
+enum class Owned { kAll, kState };
+void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owned what) {
   std::vector<OwnedTensor> tensors = owned_tensors(job, Purpose::kFill);
-  if (part == ckpt::LoadedCheckpoint::Part::kSome)
+  if (what == Owned::kState)
     std::erase_if(tensors, [&](const OwnedTensor& tensor) { return !is_state(tensor, job.optimizer.kind()); });
+  const bool keeps_ema = job.optimizer.kind().keeps_ema,
+             has_ema = checkpoint.has(store::ema_of(job.model.params[0].name));
+  if (keeps_ema && !has_ema) std::erase_if(tensors, is_ema);
+  using Part = ckpt::LoadedCheckpoint::Part;
+  const Part part = what == Owned::kState || (has_ema && !keeps_ema) ? Part::kSome : Part::kAll;
   std::vector<ckpt::TensorRequest> requests;
   for (const OwnedTensor& tensor : tensors)
     requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, job.params.shard())});
@@ -105,6 +113,7 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, ckpt
       values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
     }
   }
+  if (keeps_ema && !has_ema) job.optimizer.begin_ema();
 }
 
 // To all ranks. The weights of a mean's run are not those at which gradients are taken: these follow from the state.
@@ -178,23 +187,23 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 }
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
-  using Part = ckpt::LoadedCheckpoint::Part;
   if (what == Restore::kAll) {
-    restore_owned(checkpoint, job, Part::kAll);
+    restore_owned(checkpoint, job, Owned::kAll);
     publish_restored(job);
     return;
   }
   // The compute type may differ here: the master weights are the truth, where there are any.
   for (tensor::Param& param : job.params.params()) {
-    const std::string master = param.spec->name + ".master";
-    const std::string& name = checkpoint.has(master) ? master : param.spec->name;
+    const std::string better =
+        what == Restore::kEma ? store::ema_of(param.spec->name) : concat(param.spec->name, ".master");
+    const std::string& name = checkpoint.has(better) ? better : param.spec->name;
     if (what == Restore::kWeightsThere && !checkpoint.has(name)) continue;
     const at::Tensor fp32 = checkpoint.read(name, spec::local_extents(*param.spec, job.params.shard()))
                                 .to(at::kFloat)
                                 .view(spec::local_shape(*param.spec, job.params.shard()));
     job.optimizer.set_master(param, fp32);
   }
-  if (what == Restore::kAllOfOtherType) restore_owned(checkpoint, job, Part::kSome);
+  if (what == Restore::kAllOfOtherType) restore_owned(checkpoint, job, Owned::kState);
   publish_restored(job);
 }
 

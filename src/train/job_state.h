@@ -38,8 +38,9 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 // Weights only (--finetune, --no-load-optim), or everything; kAllOfOtherType where the checkpoint was saved in another
 // compute type. But for kAll the weights are rounded from the master weights stored, or, without them, from the weights
 // themselves.
-// kWeightsThere: weights that the checkpoint has; the others keep what they hold.
-enum class Restore { kWeights, kWeightsThere, kAll, kAllOfOtherType };
+// kWeightsThere: weights that the checkpoint has; the others keep what they hold. kEma: the moving average as weights.
+// A moving average that the run keeps and the checkpoint lacks begins as the weights.
+enum class Restore { kWeights, kWeightsThere, kEma, kAll, kAllOfOtherType };
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
 // Where the schedule was.
 plan::LrState lr_state(const store::TrainingState& state);

@@ -38,7 +38,7 @@ class Retention : public Observer {
   report::RunLog& log_;
   const std::function<std::vector<int64_t>()> in_use_;
   ProgramBeside program_;
-  std::vector<int64_t> going_;       // the steps that the program removes while it runs
+  std::vector<int64_t> going_;       // the steps that the program may remove while it runs
   std::optional<int64_t> done_for_;  // the newest checkpoint when it was last started, and what was in use then
   std::vector<int64_t> kept_back_;
 };

@@ -128,9 +128,9 @@ class Loop {
   TaskMetrics task_metrics_;
   const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  std::vector<Observer*> observers_ = {&tracing_,    &stragglers_,  &reporting_, &spikes_,
-                                       &finite_,     &replicas_,    &saving_,    &evaluations_,
-                                       &tasks_,      &hf_folders_,  &retention_, &task_metrics_};
+  std::vector<Observer*> observers_ = {&tracing_, &stragglers_, &reporting_, &spikes_,
+                                       &finite_,  &replicas_,   &saving_,    &evaluations_,
+                                       &tasks_,   &hf_folders_, &retention_, &task_metrics_};
   struct Wished {  // of any rank, at the last question for reasons to stop
     bool save = false, pause = false;
   };

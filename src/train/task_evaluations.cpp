@@ -55,6 +55,7 @@ void TaskEvaluations::start(int64_t step) {
       words.push_back(name);
       words.insert(words.end(), values->begin(), values->end());
     }
+    if (config.data.eval_ema) words.push_back("--ema");
     if (!config.data.eval_tasks_files.empty())
       words.insert(words.end(), {"--task-files", config.data.eval_tasks_files});
     program_.start(std::move(words), file(".txt"), file(".log"));

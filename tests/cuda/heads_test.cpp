@@ -86,6 +86,7 @@ struct Mask {
   int64_t window;
   Range range = Range::kCausal;
   bool relative = false, scaled = false;  // a bias by distance, a scale of the caller's
+  bool capped = false;
 };
 constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
                            {"alibi", true, false, false, 0},
@@ -99,6 +100,8 @@ constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
                            {"prefix, everything", true, false, true, 20, Range::kPrefix},
                            {"padding", false, false, false, 0, Range::kPadding},
                            {"padding, everything", true, false, true, 20, Range::kPadding},
+                           {"capped", false, false, true, 0, Range::kCausal, false, true, true},
+                           {"capped, everything", true, true, true, 20, Range::kFull, true, true, true},
                            {"relative", false, false, false, 0, Range::kCausal, true},
                            {"relative, full", false, false, false, 0, Range::kFull, true, true},
                            {"relative, everything", true, true, true, 20, Range::kCausal, true, true},
@@ -125,6 +128,7 @@ tensor::AttentionContext context_of(const Mask& mask, kernels::Heads heads, int6
   context.window = mask.window;
   set_range(context, mask.range, s, s, device);
   if (mask.scaled) context.scale = 0.4;
+  if (mask.capped) context.soft_cap = 0.9;
   if (mask.relative) context.relative_bias = leaf(random({heads.queries, 2 * (s + 40) - 1}, at::kFloat, 3), device);
   if (mask.alibi) context.alibi_slopes = kernels::alibi_slopes(heads.queries).to(device);
   if (mask.documents) {

@@ -1,5 +1,6 @@
 // Every op on the device under test against the CPU's kernels, which their own tests compare with formulas: results and
 // gradients, fp32 and bf16, awkward sizes. Random masks and Adam must be equal to the bit.
+#include "base/error.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
@@ -104,23 +105,24 @@ TEST(DeviceOps, LinearCrossEntropyAgrees) {
           16);
 }
 
-TEST(DeviceOps, CrossEntropyWithABiasAndAZLossAgrees) {
+TEST(DeviceOps, CrossEntropyWithABiasAZLossAndACapAgrees) {
   for (const auto type : kTypes)
-    for (const int64_t tokens : kSizes)
-      expect_agreement(
-          "linear_cross_entropy with a bias and a z-loss", type,
-          [&](at::Device device) -> Tensors {
-            GradQueue queue;
-            TestParam weight(random({300, 24}, type, 1), device), bias(random({300}, type, 5), device);
-            const at::Tensor x = leaf(random({tokens, 24}, type, 2), device);
-            const at::Tensor labels = (at::arange(tokens, at::kLong) * 37 % 300).to(device);
-            const at::Tensor mask = at::ones({tokens}, at::TensorOptions().device(device));
-            const kernels::TokenLosses losses =
-                kernels::linear_cross_entropy(x, weight, {labels, mask}, queue, {}, {.bias = &bias, .z_loss = 0.01});
-            torch::autograd::backward({losses.sum, losses.z_sum}, {});
-            return {losses.per_token, losses.sum, losses.z_per_token, losses.z_sum, x.grad(), weight.grad, bias.grad};
-          },
-          16);
+    for (const double soft_cap : {0.0, 4.0})
+      for (const int64_t tokens : kSizes)
+        expect_agreement(
+            espalier::concat("linear_cross_entropy with a bias, a z-loss, cap ", soft_cap), type,
+            [&](at::Device device) -> Tensors {
+              GradQueue queue;
+              TestParam weight(random({300, 24}, type, 1), device), bias(random({300}, type, 5), device);
+              const at::Tensor x = leaf(random({tokens, 24}, type, 2), device);
+              const at::Tensor labels = (at::arange(tokens, at::kLong) * 37 % 300).to(device);
+              const at::Tensor mask = at::ones({tokens}, at::TensorOptions().device(device));
+              const kernels::TokenLosses losses = kernels::linear_cross_entropy(
+                  x, weight, {labels, mask}, queue, {}, {.bias = &bias, .z_loss = 0.01, .soft_cap = soft_cap});
+              torch::autograd::backward({losses.sum, losses.z_sum}, {});
+              return {losses.per_token, losses.sum, losses.z_per_token, losses.z_sum, x.grad(), weight.grad, bias.grad};
+            },
+            16);
 }
 
 TEST(DeviceOps, UpdatesOfOptimizersAreTheCpusToTheBit) {

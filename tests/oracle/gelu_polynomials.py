@@ -2,10 +2,11 @@
 
 exp:  exp(r) = 1 + r + r^2 (e0 + e1 r + ... + e4 r^4), |r| <= ln(2) / 2, relative error.
 tail: Phi(-a) exp(a^2 / 2) = t (c0 + c1 t + ... + c9 t^9), t = 1 / (1 + 0.3 a), 0 <= a <= 13.4, relative error.
+tanh: tanh(x) = x + x z (h0 + h1 z + ... + h4 z^4), z = x^2 <= 0.4, relative error.
 
 Needs mpmath (1.3.0).
 """
-from mpmath import cos, erfc, exp, log, lu_solve, matrix, mp, mpf, nstr, pi, sqrt
+from mpmath import cos, erfc, exp, log, lu_solve, matrix, mp, mpf, nstr, pi, sqrt, tanh
 
 mp.dps = 40
 
@@ -46,6 +47,9 @@ def show(name, result):
     for value in coefficients:
         print("  ", nstr(value, 10))
 
+
+show("tanh", remez(lambda z: tanh(sqrt(z)) / sqrt(z) - 1, [lambda z, j=j: z ** (j + 1) for j in range(5)],
+                   lambda z: sqrt(z) / tanh(sqrt(z)), mpf("1e-8"), mpf("0.4"), 1500))
 
 half_ln2 = log(2) / 2
 show("exp", remez(lambda r: exp(r) - 1 - r, [lambda r, j=j: r ** (j + 2) for j in range(5)], lambda r: exp(-r),

@@ -49,6 +49,11 @@ bool heads_fill_hidden(const GptConfig& config) {
   return config.num_attention_heads * config.kv_channels == config.hidden_size;
 }
 
+void check_not_capped(const GptConfig& config, Reasons& reasons) {
+  reasons.unless(config.logit_soft_cap == 0, "logits are not capped (--logit-soft-cap)");
+  reasons.unless(config.attn_logit_soft_cap == 0, "attention scores are not capped (--attn-logit-soft-cap)");
+}
+
 void check_old_style_gpt(const GptConfig& config, Reasons& reasons) {
   reasons.unless(config.normalization == spec::Normalization::kLayerNorm, "it has layer norms");
   reasons.unless(config.add_bias_linear, "all its linear layers have biases");
@@ -56,6 +61,7 @@ void check_old_style_gpt(const GptConfig& config, Reasons& reasons) {
   reasons.unless(heads_fill_hidden(config), "heads * head size is the hidden size");
   reasons.unless(!config.qk_layernorm, "queries and keys have no norms");
   reasons.unless(config.window_size == 0, "there is no sliding window");
+  check_not_capped(config, reasons);
 }
 
 void erase_old_spellings(nlohmann::ordered_json& json) {

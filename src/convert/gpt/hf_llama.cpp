@@ -129,6 +129,7 @@ std::vector<std::string> obstacles_of_llama_like(LlamaKind kind, const ModelConf
   reasons.unless(config.normalization == spec::Normalization::kRmsNorm, "it has RMS norms");
   reasons.unless(is_gated(config.activation) && name_of(config.activation), "the MLP is gated");
   reasons.unless(!config.embed_layernorm, "no norm follows the embedding");
+  check_not_capped(config, reasons);
   reasons.unless(!config.residual_from_layernorm, "residual branches start before the norm");
   reasons.unless(config.qk_layernorm == (kind == LlamaKind::kQwen3),
                  kind == LlamaKind::kQwen3 ? "queries and keys have norms" : "queries and keys have no norms");

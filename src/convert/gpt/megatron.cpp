@@ -125,6 +125,10 @@ std::vector<std::string> unsaid_of_gpt(const config::RunConfig& run) {
     return {
         "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed has not: it "
         "cannot be exported as it is; export-hf puts them into the weights"};
+  if (model.logit_soft_cap > 0 || model.attn_logit_soft_cap > 0)
+    return {
+        "the model caps its logits or attention scores (--logit-soft-cap, --attn-logit-soft-cap), which "
+        "Megatron-DeepSpeed has not: it cannot be exported"};
   const Activation activation = model.activation;
   if (activation == Activation::kSilu || activation == Activation::kRelu || activation == Activation::kGegluTanh)
     return {"the model's activation has no option in Megatron: it cannot be exported"};

@@ -60,12 +60,19 @@ struct StoredTensors {
   std::vector<store::TensorView> views;
 };
 
-StoredTensors find_tensors(store::StepReader& reader, const TensorMap& map, bool prefer_master) {
+// Where the values of a weight are stored: in the moving average, or, for a folder in fp32, in the master.
+const store::StoredTensor* stored_values(const store::Manifest& manifest, const std::string& weight, bool ema,
+                                         bool prefer_master) {
+  if (ema) return manifest.find(store::ema_of(weight));
+  const store::StoredTensor* master = prefer_master ? manifest.find(weight + ".master") : nullptr;
+  return master != nullptr ? master : manifest.find(weight);
+}
+
+StoredTensors find_tensors(store::StepReader& reader, const TensorMap& map, bool ema, bool prefer_master) {
   StoredTensors found;
   std::vector<std::string> files;
   for (const TensorShape& ours : map.ours) {
-    const store::StoredTensor* master = prefer_master ? reader.manifest().find(ours.name + ".master") : nullptr;
-    const store::StoredTensor* tensor = master != nullptr ? master : reader.manifest().find(ours.name);
+    const store::StoredTensor* tensor = stored_values(reader.manifest(), ours.name, ema, prefer_master);
     if (tensor == nullptr || tensor->shape != ours.shape)
       throw UserError(concat(reader.folder().string(), ": expected a tensor '", ours.name, "' ",
                              store::describe(DType::kFloat32, ours.shape), ", found ",
@@ -178,6 +185,7 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   const store::Manifest& manifest = reader.manifest();
   const config::RunConfig run = families::read_saved_run(manifest, options.step_folder, options.model_options);
   refuse_whole_prompts(run);
+  if (options.ema) store::check_has_ema(manifest, "--ema");
   const Folding folding = folded(model_of(run));
   const ModelConfig& config = folding.model;
   const std::string kept = manifest.find_file(kKeptConfig) != nullptr ? reader.read_extra_file(kKeptConfig) : "";
@@ -197,7 +205,7 @@ ExportReport export_hf(const ExportOptions& options, const fs::path& folder) {
   for (const TensorShape& tensor : map.theirs) report.bytes += tensor.num_elements() * size_bytes(dtype);
   report.num_tensors = static_cast<int64_t>(map.theirs.size());
 
-  const StoredTensors stored = find_tensors(reader, map, dtype == DType::kFloat32);
+  const StoredTensors stored = find_tensors(reader, map, options.ema, dtype == DType::kFloat32);
   MappedTensors sources(stored.views, [&](size_t tensor, const void* data) {
     check_blocks(*stored.tensors[tensor], data, options.step_folder);
   });

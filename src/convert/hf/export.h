@@ -17,6 +17,7 @@ struct ExportOptions {
   std::optional<store::DType> dtype;  // of the files; the compute type unless given. fp32: master weights, if there
   std::vector<std::string> model_options = {};  // of train: instead of those that the checkpoint was saved with
   int64_t max_shard_bytes = int64_t{5'000'000'000};
+  bool ema = false;                 // the moving average of the weights (train --ema)
   bool keep_vocab_padding = false;  // rows of the embedding beyond the tokenizer's ids
 };
 

@@ -38,11 +38,13 @@ struct GptConfig {
   spec::RopeScaling rope_scaling;
   int64_t window_size = 0;  // a query sees the last `window_size` keys, itself included; 0: all before it
   spec::Normalization normalization = spec::Normalization::kLayerNorm;
-  bool qk_layernorm = false;     // RMS norm of every query and key head before it is rotated (Qwen3)
-  bool add_bias_linear = true;   // of all linear layers but the output layer, which has none
-  bool add_qkv_bias = false;     // of query_key_value even without the others (Qwen2)
-  bool embed_layernorm = false;  // a layer norm with bias whatever `normalization` says
-  bool tie_output = true;        // the output layer uses the word embedding
+  bool qk_layernorm = false;       // RMS norm of every query and key head before it is rotated (Qwen3)
+  bool add_bias_linear = true;     // of all linear layers but the output layer, which has none
+  bool add_qkv_bias = false;       // of query_key_value even without the others (Qwen2)
+  bool embed_layernorm = false;    // a layer norm with bias whatever `normalization` says
+  bool tie_output = true;          // the output layer uses the word embedding
+  double attn_logit_soft_cap = 0;  // c: scaled attention scores become c tanh(score / c); 0: they do not
+  double logit_soft_cap = 0;       // c: logits become c tanh(logits / c); 0: they do not
   spec::Activation activation = spec::Activation::kGeluTanh;
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   bool whole_prompt = false;             // the tokens of a prompt all see each other, as the objective has taught it

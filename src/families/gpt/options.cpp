@@ -226,6 +226,22 @@ void add_shape(OptionTable& table, GptSettings& settings) {
            "the output layer has weights of its own")
       .on_resume(ResumeRule::kRefused);
   add_activations(table, settings);
+  table
+      .add("--logit-soft-cap", settings.shape.logit_soft_cap,
+           "C: logits become C tanh(logits / C) and lie between -C and C, as in Gemma 2, which has 30; 0: they do not")
+      .value_name("C")
+      .minimum(0)
+      .maximum(1e6);
+  table
+      .add("--attn-logit-soft-cap", settings.shape.attn_logit_soft_cap,
+           "C: scaled attention scores become C tanh(score / C), as in Gemma 2, which has 50; 0: they do not")
+      .value_name("C")
+      .minimum(0)
+      .maximum(1e6);
+  table.known_elsewhere({"--attn-logit-softcapping", "--attn-logits-soft-cap", "--attention-logits-soft-cap"},
+                        "--attn-logit-soft-cap");
+  table.known_elsewhere({"--final-logit-softcapping", "--final-logits-soft-cap", "--logits-soft-cap"},
+                        "--logit-soft-cap");
 }
 
 }  // namespace

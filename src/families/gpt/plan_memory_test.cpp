@@ -80,6 +80,7 @@ TEST(Memory, BytesFollowTheOptimizer) {
   for (const Case& one :
        {Case{"", 16, 18}, Case{"--optimizer sgd ", 12, 14}, Case{"--optimizer sgd --sgd-momentum 0 ", 8, 10},
         Case{"--optimizer lion ", 12, 14}, Case{"--optimizer lamb ", 16, 18}, Case{"--optimizer adopt ", 16, 18},
+        Case{"--ema 0.999 ", 20, 22}, Case{"--optimizer sgd --ema 0.999 ", 16, 18},
         Case{"--optimizer adamwschedulefree --lr-decay-style constant ", 20, 18},
         Case{"--optimizer sgdschedulefree --lr-decay-style constant ", 16, 14}}) {
     for (const bool bf16 : {false, true}) {

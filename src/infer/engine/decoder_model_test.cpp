@@ -44,6 +44,8 @@ std::vector<families::GptConfig> kinds() {
     result.push_back(models::plain_gpt::awkward_gpt(positions));
   result.push_back(result.front());
   result.back().mup = models::plain_gpt::awkward_mup();
+  result.push_back(result.front());
+  result.back().logit_soft_cap = 2, result.back().attn_logit_soft_cap = 0.5;
   return result;
 }
 

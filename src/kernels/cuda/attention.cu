@@ -85,7 +85,15 @@ struct Pair {
     if (problem.relative_bias != nullptr)
       bias = fmaf(problem.relative_bias[head * (2 * problem.relative_reach + 1) + problem.relative_reach + distance],
                   kLog2E, bias);
+    if (problem.soft_cap != 0) return fmaf(problem.soft_cap * kLog2E, cap_tanh(product), bias);
     return fmaf(product, problem.scale * kLog2E, bias);
+  }
+  __device__ float cap_tanh(float product) const { return tanhf(product * problem.scale / problem.soft_cap); }
+  // The gradient of a scaled product by that of its score.
+  __device__ float cap_slope(float product) const {
+    if (problem.soft_cap == 0) return 1;
+    const float t = cap_tanh(product);
+    return 1 - t * t;
   }
   // 0 or 1 / (1 - p)
   __device__ float keep_factor(int64_t query, int64_t key) const {
@@ -275,9 +283,10 @@ __global__ void __launch_bounds__(kThreads)
     dot_rows(queries, own_row, keys, features, d_scores);
     dot_rows(d_results, own_row, values, features, d_probabilities);
     for (int r = 0; r < kRowsOfWarp; ++r)
-      d_scores[r] = score_gradient(pair, seen[r], first_query + own_row + r, first_key + lane, d_scores[r],
-                                   d_probabilities[r], row_dots)
-                        .d_score;
+      d_scores[r] =
+          pair.cap_slope(d_scores[r]) * score_gradient(pair, seen[r], first_query + own_row + r, first_key + lane,
+                                                       d_scores[r], d_probabilities[r], row_dots)
+                                            .d_score;
     add_rows<kChannels>(d_scores, keys, features, sums);
   }
   float factors[kRowsOfWarp];
@@ -316,7 +325,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int r = 0; r < kRowsOfWarp; ++r) {
         const ScoreGradient gradient = score_gradient(pair, seen, first_query + lane, first_key + own_row + r,
                                                       d_scores[r], probabilities[r], row_dots);
-        d_scores[r] = gradient.d_score;
+        d_scores[r] = pair.cap_slope(d_scores[r]) * gradient.d_score;
         probabilities[r] = gradient.masked_probability;
       }
       add_rows<kChannels>(d_scores, queries, features, d_keys);

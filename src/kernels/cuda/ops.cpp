@@ -100,6 +100,7 @@ void for_each_vocabulary_block(const CrossEntropyInput& input, const Visit& visi
     } else {
       multiply_transposed(input.x, weight_rows, logits);
     }
+    if (input.soft_cap != 0) logits.copy_(logits.to(at::kFloat).div_(input.soft_cap).tanh_().mul_(input.soft_cap));
     visit(first, weight_rows, logits);
   }
 }
@@ -321,7 +322,10 @@ class CudaOps : public kernels::DeviceOps {
                               backward.token_grads.const_data_ptr<float>(),
                               backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr};
     for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor& weight_rows, const at::Tensor& logits) {
+      const at::Tensor slopes =
+          input.soft_cap == 0 ? at::Tensor() : 1 - (logits.to(at::kFloat) / input.soft_cap).square();
       softmax_gradient(element_of(logits), block_of(input, logits, first), from, current_stream());
+      if (slopes.defined()) logits.copy_(logits.to(at::kFloat).mul_(slopes));
       if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
       if (backward.weight_grad.defined())
         add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, first, weight_rows.size(0)));

@@ -228,6 +228,7 @@ void HeadGradients::add_key_tile(int64_t key_tile, const KeyBuffers& buffers, co
     g.ops.multiply(buffers.products, buffers.key_rows, panels.query_columns + offset, kTile, kTile, g.padded, false);
     g.ops.multiply(buffers.d_probabilities, buffers.value_rows, panels.d_result_columns + offset, kTile, kTile,
                    g.padded, false);
+    cap_products(g.problem, buffers.products);
     place(tile, head, queries, key_tile, query_tile, buffers.bias);
     g.ops.softmax_backward(tile, buffers.d_probabilities, panels.log_sum_exp + query_tile * kTile,
                            panels.row_dots + query_tile * kTile, buffers.probabilities, buffers.d_scores,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/internal/attention_tiles.h"
+#include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
 namespace {
@@ -43,6 +44,7 @@ void add_chunk(const AttentionProblem& problem, const TileOps& ops, Running& hea
   const int64_t features = problem.head_size;
   float scores[kChunk + 1];  // one more: the factor of what came before
   ops.dot_rows(problem.type, head.query, keys, problem.key.position_stride, count, features, scores);
+  if (problem.soft_cap != 0) row_kernels().soft_cap(scores, count, problem.soft_cap * kLog2OfE);
   if (head.relative != nullptr)
     for (int64_t i = 0; i < count; ++i) scores[i] += head.relative[key + i - position] * kLog2OfE;
   float new_max = head.max;

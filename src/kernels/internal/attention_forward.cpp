@@ -89,6 +89,7 @@ void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& k
   for (int64_t key_tile = queries.first_tile; key_tile < queries.end_tile; ++key_tile) {
     g.ops.multiply(buffers.products, keys.key_rows + key_tile * g.panel_bytes, buffers.query_columns, kTile, kTile,
                    g.padded, false);
+    cap_products(g.problem, buffers.products);
     place(tile, head, queries, key_tile, query_tile, buffers.bias);
     const bool rescaled = g.ops.softmax(tile, buffers.max, buffers.sum, buffers.rescale, buffers.probabilities);
     const bool first = key_tile == queries.first_tile;

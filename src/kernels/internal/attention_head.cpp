@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/dispatch.h"
+#include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
 namespace {
@@ -87,6 +88,7 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
   tile.products = products;
   tile.scale = problem.scale * kLog2E;
   tile.bias = bias;
+  if (problem.soft_cap != 0) tile.inverse_cap = problem.scale / problem.soft_cap;
   if (problem.dropout) {
     const uint64_t sample = static_cast<uint64_t>(problem.sample_numbers[head.row]);
     tile.dropout = true;
@@ -113,6 +115,10 @@ void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t 
   if (problem.slopes == nullptr || tile.relative != nullptr) return;
   const float slope = problem.slopes[head.number()] * kLog2E;
   for (int64_t key = 0; key < kTile; ++key) bias[key] = slope * static_cast<float>(key0 + key - query0);
+}
+
+void cap_products(const AttentionProblem& problem, float* products) {
+  if (problem.soft_cap != 0) row_kernels().soft_cap(products, kScores, problem.soft_cap / problem.scale);
 }
 
 Workspace& own_workspace() {

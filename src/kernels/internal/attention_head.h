@@ -114,6 +114,9 @@ ScoreTile make_score_tile(const Head& head, const float* products, const float* 
 void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
            float* bias);
 
+// The products of a tile, [kTile][kTile], as the scores' soft cap makes them; nothing happens without one.
+void cap_products(const AttentionProblem& problem, float* products);
+
 // ---- memory
 
 // Aligned to 64 bytes, kept from call to call: fresh memory would cost a page fault for every 4 KiB, as much as the

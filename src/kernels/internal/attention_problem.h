@@ -34,6 +34,7 @@ struct AttentionProblem {
   int64_t window = 0;                  // 0: unlimited
   const float* slopes = nullptr;       // [query heads]; null: no ALiBi
   float scale = 1;
+  float soft_cap = 0;  // of scaled scores, before any bias; 0: none
   // Of each query head, by distance key - query = -reach .. reach: [query heads, 2 * reach + 1]; null: none. No query
   // sees a key that is farther away.
   const float* relative_bias = nullptr;

@@ -48,6 +48,11 @@ struct Lanes {
     if constexpr (kRelative) return V::fma(product, scale, V::load(tile.relative + lane - key));
     return V::fma(product, scale, V::set(tile.bias[key]));
   }
+  // Of a soft cap, by its result: 1 - tanh^2.
+  Float cap_slope(int64_t key) const {
+    const Float t = V::mul(V::load(tile.products + key * kTile + lane), V::set(tile.inverse_cap));
+    return V::sub(V::set(1), V::mul(t, t));
+  }
   // x where the key is visible, else `otherwise`.
   Float visible(int64_t key, Float x, Float otherwise) const {
     if constexpr (!kMasked) return x;
@@ -181,6 +186,7 @@ void softmax_backward_of(const ScoreTile& tile, const float* d_probabilities, co
         if constexpr (kDropout) d[i] = E::mul(d[i], factor[i]);
         d[i] = E::mul(p[i], E::sub(d[i], dot));
         distances.add(key + i, lane, d[i]);
+        if (tile.inverse_cap != 0) d[i] = E::mul(d[i], lanes.cap_slope(key + i));
         if constexpr (kDropout) p[i] = E::mul(p[i], factor[i]);
       }
       for (int i = 0; i < 4; i += 2) {

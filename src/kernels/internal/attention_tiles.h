@@ -27,6 +27,9 @@ struct ScoreTile {
   const float* products = nullptr;  // [kTile keys][kTile queries] q k, unscaled
   float scale = 0;                  // of the products, times log2(e): exponents are to base 2
   const float* bias = nullptr;      // [kTile keys], times log2(e)
+  // Where the products are what a soft cap has made of them: 1 / the cap of products; dS is of what they were before,
+  // the sums by distance are not. 0: none.
+  float inverse_cap = 0;
   // Instead of that, by distance, times log2(e): of a query and a key in relative[query lane - key]; null: none.
   const float* relative = nullptr;
   // [2 * kTile]: softmax_backward writes the sum of dS over all pairs of a distance to [kTile - 1 + query lane - key].

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
+#include "kernels/internal/soft_cap_rows.h"
 #include "kernels/internal/vector_loops.h"
 #include "kernels/internal/vector_math.h"
 
@@ -145,6 +146,19 @@ inline void score_page(PagedQuery<V>* queries, const T* keys, int64_t base, int6
   }
 }
 
+// The same with a soft cap, which comes before the slope.
+template <class V, class T, int kCount>
+inline void score_capped_page(PagedQuery<V>* queries, const T* keys, int64_t base, int64_t first, int64_t last,
+                              const PagedAttention& args, float slope) {
+  score_page<V, T, kCount>(queries, keys, base, first, last, args.head_size, 0);
+  for (int q = 0; q < kCount; ++q) {
+    float* const scores = queries[q].scores;
+    soft_cap<V>(scores + first, last + 1 - first, args.soft_cap);
+    for (int64_t place = first; place <= last; ++place)
+      scores[place] += slope * static_cast<float>(base + place - queries[q].token->position);
+  }
+}
+
 template <class V, class T, int kCount>
 void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t head) {
   PagedQuery<V> queries[kCount];
@@ -162,8 +176,12 @@ void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t he
   for (int64_t page = first_key / args.page_tokens; page * args.page_tokens <= last_key; ++page) {
     const int64_t base = page * args.page_tokens, offset = page_offset(args, pages[page], group, 0);
     const int64_t last = last_key - base < args.page_tokens ? last_key - base : args.page_tokens - 1;
-    score_page<V, T, kCount>(queries, static_cast<const T*>(args.keys) + offset, base,
-                             first_key > base ? first_key - base : 0, last, args.head_size, slope);
+    const T* const keys = static_cast<const T*>(args.keys) + offset;
+    const int64_t first = first_key > base ? first_key - base : 0;
+    if (args.soft_cap == 0)
+      score_page<V, T, kCount>(queries, keys, base, first, last, args.head_size, slope);
+    else
+      score_capped_page<V, T, kCount>(queries, keys, base, first, last, args, slope);
     for (int q = 0; q < kCount; ++q) queries[q].add_page(static_cast<const T*>(args.values) + offset, base, args);
   }
   for (int64_t q = 0; q < kCount; ++q)

@@ -168,6 +168,9 @@ struct LogitGradient {
   float loss;         // upstream gradient of log_sum_exp - logit[label]
   // Upstream gradient of log_sum_exp by itself (z-loss), 0 where `loss` is.
   float log_sum = 0;
+  // Where the row holds what soft_cap has made of the logits: 1 / cap; the gradient is of what they were before. Else
+  // 0.
+  float inverse_cap = 0;
 };
 
 // y = x weight^T + bias; each element is summed in an order that depends on `inputs` alone.
@@ -197,6 +200,7 @@ struct PagedAttention {
   int64_t head_size, page_tokens;
   float scale;
   const float* slopes;  // of each query head; nullptr: none
+  float soft_cap = 0;   // of scaled scores; 0: none
 };
 
 // Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).
@@ -231,6 +235,8 @@ struct RowKernels {
   // sums[c] = partials[0][c] + partials[1][c] + ..., in that order, for c in first .. last - 1
   void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last,
                        float* sums);
+  // cap tanh(value / cap), in place
+  void (*soft_cap)(float* values, int64_t count, float cap);
   double (*sum_of_squares)(const float* values, int64_t count);
   int64_t (*count_zeros)(const float* values, int64_t count);
   int64_t (*count_not_finite)(const float* values, int64_t count);

@@ -58,6 +58,7 @@ constexpr RowKernels make_row_kernels() {
           .bf16 = typed_row_kernels<V, Bf16>(),
           .fp16 = typed_row_kernels<V, Fp16>(),
           .add_partials = add_partials<V>,
+          .soft_cap = soft_cap<V>,
           .sum_of_squares = sum_of_squares<V>,
           .count_zeros = count_zeros<V>,
           .count_not_finite = count_not_finite<V>,

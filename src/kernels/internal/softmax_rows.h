@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
+#include "kernels/internal/soft_cap_rows.h"
 #include "kernels/internal/vector_loops.h"
 #include "kernels/internal/vector_math.h"
 
@@ -60,14 +61,23 @@ void softmax_gradient(const LogitRow& row, const LogitGradient& from, void* grad
   const V shift = V::all(from.log_sum_exp), factor = V::all(from.loss + from.log_sum);
   const bool has_label = row.label >= 0 && row.label < row.count;
   const float label_logit = has_label ? row.logits[row.label] : 0;
-  for_each_vector<V>(row.count, [&](int64_t i, auto lanes) {
-    lanes.store(out + i, exp(rounded_to<V, T>(lanes.load(row.logits + i)) - shift) * factor);
-  });
+  const auto gradient_of = [&](V logit) { return exp(rounded_to<V, T>(logit) - shift) * factor; };
+  if (from.inverse_cap == 0)
+    for_each_vector<V>(row.count,
+                       [&](int64_t i, auto lanes) { lanes.store(out + i, gradient_of(lanes.load(row.logits + i))); });
+  else
+    for_each_vector<V>(row.count, [&](int64_t i, auto lanes) {
+      const V logit = lanes.load(row.logits + i);
+      lanes.store(out + i, gradient_of(logit) * soft_cap_slope(logit, from.inverse_cap));
+    });
   if (!has_label) return;
   const V probability = exp(V::all(rounded_to<V, T>(label_logit)) - shift);
   // Apart, so that without a z-loss the loss's own gradient is rounded once.
   const V of_loss = (probability - V::all(1)) * V::all(from.loss);
-  PartVector<V>{1}.store(out + row.label, from.log_sum == 0 ? of_loss : of_loss + probability * V::all(from.log_sum));
+  const V of_both = from.log_sum == 0 ? of_loss : of_loss + probability * V::all(from.log_sum);
+  PartVector<V>{1}.store(out + row.label, from.inverse_cap == 0
+                                              ? of_both
+                                              : of_both * soft_cap_slope(V::all(label_logit), from.inverse_cap));
 }
 
 }  // namespace espalier::kernels

@@ -1,4 +1,4 @@
-// exp, SiLU and GELU on vectors. Coefficients: tests/oracle/gelu_polynomials.py.
+// exp, tanh, SiLU and GELU on vectors. Coefficients: tests/oracle/gelu_polynomials.py.
 //
 // Against double (activation_test.cpp, u = 2^-24): the erf form within 8 u of the value, and of the sum of the absolute
 // terms of the derivative; the tanh form within (5 + 8 |inner argument|) u, for the rounding of that argument is what
@@ -24,6 +24,21 @@ inline V exp(V x) {
   p = fma(p, r, V::all(1.666671013e-1f));
   p = fma(p, r, V::all(4.999999202e-1f));
   return fma(p, r * r, r + V::all(1)) * low_bits_to_exponent(shifted);
+}
+
+// Within 4 units in the last place. A polynomial near zero, where 1 - exp(-2 |x|) would cancel.
+template <class V>
+inline V tanh(V x) {
+  const V z = x * x;
+  V p = V::all(-0.005648315302f);
+  p = fma(p, z, V::all(0.02058982555f));
+  p = fma(p, z, V::all(-0.0537251264f));
+  p = fma(p, z, V::all(0.1333127443f));
+  p = fma(p, z, V::all(-0.3333327606f));
+  const V near_zero = fma(x * z, p, x);
+  const V e = exp(negative_abs(x + x));
+  const V r = (V::all(1) - e) / (V::all(1) + e);
+  return select_positive(abs(x) - V::all(0.63f), select_positive(x, r, V::all(0) - r), near_zero);
 }
 
 // x sigmoid(x). With e = exp(-|x|) and r = 1 / (1 + e) the sigmoid is r or e r: nothing overflows or cancels.

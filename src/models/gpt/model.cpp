@@ -41,7 +41,7 @@ GptModel::GptModel(const nn::LayerBuilder& builder, const families::GptConfig& c
   }
   if (part.contains(config.num_layers + 1)) {
     final_layernorm_.emplace(builder, "final_layernorm", config.normalization, config.layernorm_epsilon);
-    output_layer_.emplace(builder, config.tie_output ? "word_embeddings" : "lm_head");
+    output_layer_.emplace(builder, config.tie_output ? "word_embeddings" : "lm_head", "", config.logit_soft_cap);
   }
 }
 
@@ -75,6 +75,7 @@ tensor::AttentionContext GptModel::attention_context() const {
   context.alibi_slopes = alibi_slopes_;
   context.window = config_.window_size;
   context.scale = config_.mup.attention_scale(config_.kv_channels);
+  context.soft_cap = config_.attn_logit_soft_cap;
   return context;
 }
 

@@ -206,6 +206,21 @@ TEST(GptObjective, MupHasTheLossAndGradientsOfPlainFormulas) {
     }
 }
 
+TEST(GptObjective, SoftCapsHaveTheLossAndGradientsOfPlainFormulas) {
+  for (const PositionEmbedding positions : kPositions) {
+    families::GptConfig config = plain_gpt::awkward_gpt(positions);
+    config.logit_soft_cap = 2;
+    config.attn_logit_soft_cap = 0.5;
+    data::RowRules rules;
+    rules.objective = {.kind = Objective::Kind::kPrefix};
+    rules.text = {.eod = static_cast<int32_t>(kEod)};
+    rules.seed = 1234;
+    const auto rows = text_rows(33);
+    expect_loss_and_gradients(config, rows, rules, wanted_of_prefixes(rows, rules),
+                              concat("positions ", static_cast<int>(positions)));
+  }
+}
+
 // A pair in the middle of a row is trained on as if it were alone in one.
 TEST(GptObjective, APairLearnsNothingFromItsNeighbours) {
   for (const PositionEmbedding positions : kPositions) {

@@ -34,7 +34,8 @@ class PlainGpt {
     if (config_.mup.mup) x = x * config_.mup.mup_embedding_mult;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, visible, added);
     const at::Tensor logits = at::matmul(norm(x, "final_layernorm"), p("word_embeddings.weight").t());
-    if (!config_.mup.mup) return logits;
+    const double cap = config_.logit_soft_cap;
+    if (!config_.mup.mup) return cap == 0 ? logits : cap * (logits / cap).tanh();
     const double narrower =
         static_cast<double>(config_.mup.mup_base_hidden_size.value()) / static_cast<double>(config_.hidden_size);
     return logits * config_.mup.mup_output_mult.value_or(narrower);
@@ -76,6 +77,8 @@ class PlainGpt {
     const double base = config_.mup.mup_base_head_dim.value_or(static_cast<double>(d));
     at::Tensor scores =
         at::matmul(turned(heads[0]), turned(heads[1]).transpose(-1, -2)) * std::sqrt(base) / static_cast<double>(d);
+    const double cap = config_.attn_logit_soft_cap;
+    if (cap > 0) scores = cap * (scores / cap).tanh();
     if (config_.position_embedding == families::PositionEmbedding::kAlibi) scores = scores + alibi(s);
     // Finite, as Megatron has it: what sees nothing (padding) sees all alike, and nothing reads it.
     scores = scores.masked_fill(visible.logical_not().unsqueeze(1), -1e300);

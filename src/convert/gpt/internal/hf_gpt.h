@@ -30,6 +30,8 @@ void write_common_gpt(const families::GptConfig& config, nlohmann::ordered_json&
 void read_gpt_heads(ConfigReader& reader, families::GptConfig& config);
 
 bool heads_fill_hidden(const families::GptConfig& config);
+// Of no family here are logits or attention scores capped (Gemma 2's are).
+void check_not_capped(const families::GptConfig& config, Reasons& reasons);
 // GPT-2 and BLOOM.
 void check_old_style_gpt(const families::GptConfig& config, Reasons& reasons);
 // Removes older spellings of what is written under its present name.
