@@ -7,13 +7,14 @@
     tests/oracle/kenlm_oracle.py --fresh SEED DIR    writes new models and values into DIR/kenlm; espalier_curate_test
                                                      reads them when ESPALIER_FRESH_ORACLES=DIR
 
-Models are n-grams of the pieces of a SentencePiece model on tests/data/owt-20.jsonl, with made-up weights: the readers are
-tested, not smoothing. Binary files are build_binary's, which is compiled from the package's sources (g++). One model has
+Models are n-grams of the pieces of a SentencePiece model on tests/data/owt-20.jsonl, with made-up weights: the readers
+are tested, not smoothing. Binary files are build_binary's, which is compiled from the package's sources (g++). One has
 n-grams whose last words alone are none ("gaps"), as pruning leaves them, and no <unk>.
 
 The texts for the models are made by what bigscience-workshop/data-preparation (9d05884, filtering.py) and cc_net
 (text_normalizer.py, perplexity.py) do, told again here in a few lines; they were compared with both.
 """
+
 import argparse
 import collections
 import json
@@ -34,11 +35,16 @@ DATA = ROOT / "tests/data"
 PIECES = DATA / "megatron_tokenizers/unigram/spm.model"
 PIECE_MODELS = sorted(path.parent.name for path in DATA.glob("megatron_tokenizers/*/spm.model"))
 BINARIES = {  # what build_binary is told
-    "probing": ["probing"], "probing-tight": ["-p", "1.01", "probing"], "trie": ["trie"],
-    "quantized": ["-q", "6", "-b", "5", "trie"], "array": ["-a", "10", "trie"],
+    "probing": ["probing"],
+    "probing-tight": ["-p", "1.01", "probing"],
+    "trie": ["trie"],
+    "quantized": ["-q", "6", "-b", "5", "trie"],
+    "array": ["-a", "10", "trie"],
     "quantized-array": ["-q", "4", "-b", "7", "-a", "22", "trie"],
 }
-PUNCTUATION = dict(zip("，。、„”“«»」「《》´∶：？！（）；–．～’━〈〉【】％►", ",.,\"\"\"\"\"\"\"\"\"'::?!();-.~'-<>[]%-"))
+PUNCTUATION = dict(
+    zip("，。、„”“«»」「《》´∶：？！（）；–．～’━〈〉【】％►", ",.,\"\"\"\"\"\"\"\"\"'::?!();-.~'-<>[]%-")
+)
 PUNCTUATION |= {"—": " - ", "．": ". ", "…": "..."}
 BLANKS = "\u00a0\u2002\u2003\u2005\u2008\u2009\u200a\u202f\u3000\ufffc\u0084"
 
@@ -106,26 +112,70 @@ def count(lines, order, least, unknown):
         words = ["<s>"] + line.split() + ["</s>"]
         for n in counts:
             for at in range(len(words) - n + 1):
-                counts[n][tuple(words[at:at + n])] += 1
+                counts[n][tuple(words[at : at + n])] += 1
     kept = {1: set(counts[1]) | ({("<unk>",)} if unknown else set())}
     for n in range(2, order + 1):  # contexts must be there
-        kept[n] = {g for g, c in counts[n].items() if c >= least and g[:-1] in kept[n - 1] and g[1:] in kept[n - 1]
-                   and "<s>" not in g[1:] and "</s>" not in g[:-1]}
+        kept[n] = {
+            g
+            for g, c in counts[n].items()
+            if c >= least
+            and g[:-1] in kept[n - 1]
+            and g[1:] in kept[n - 1]
+            and "<s>" not in g[1:]
+            and "</s>" not in g[:-1]
+        }
     return kept
 
 
 def build_binary_tool(folder):
     """KenLM's build_binary, compiled from the package's sources."""
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "kenlm",
-                    f"kenlm==0.3.0", "-d", str(folder)], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            "kenlm",
+            "kenlm==0.3.0",
+            "-d",
+            str(folder),
+        ],
+        check=True,
+        stdout=sys.stderr,
+    )
     with tarfile.open(next(folder.glob("kenlm-*.tar.gz"))) as archive:
         archive.extractall(folder, filter="data")
     source = next(folder.glob("kenlm-*/lm")).parent
-    files = [str(path.relative_to(source)) for pattern in ("lm/*.cc", "util/*.cc", "util/double-conversion/*.cc")
-             for path in sorted(source.glob(pattern)) if not path.name.endswith(("main.cc", "test.cc"))]
+    files = [
+        str(path.relative_to(source))
+        for pattern in ("lm/*.cc", "util/*.cc", "util/double-conversion/*.cc")
+        for path in sorted(source.glob(pattern))
+        if not path.name.endswith(("main.cc", "test.cc"))
+    ]
     tool = folder / "build_binary"
-    subprocess.run(["g++", "-O1", "-w", "-std=c++11", "-DNDEBUG", "-DKENLM_MAX_ORDER=6", "-DHAVE_CLOCKGETTIME", "-I.",
-                    *files, "lm/build_binary_main.cc", "-lrt", "-lpthread", "-o", str(tool)], cwd=source, check=True)
+    subprocess.run(
+        [
+            "g++",
+            "-O1",
+            "-w",
+            "-std=c++11",
+            "-DNDEBUG",
+            "-DKENLM_MAX_ORDER=6",
+            "-DHAVE_CLOCKGETTIME",
+            "-I.",
+            *files,
+            "lm/build_binary_main.cc",
+            "-lrt",
+            "-lpthread",
+            "-o",
+            str(tool),
+        ],
+        cwd=source,
+        check=True,
+    )
     return tool
 
 
@@ -137,7 +187,9 @@ def make_models(folder, tool, rng, documents, order, least):
     write_arpa(folder / "gaps.arpa", count(lines, 3, least, False), 3, rng, False, True)
     for name, words in BINARIES.items():
         subprocess.run([tool, *words, folder / "model.arpa", folder / f"{name}.bin"], check=True, **quiet)
-    subprocess.run([tool, "-s", "-p", "1.5", "probing", folder / "gaps.arpa", folder / "gaps-probing.bin"], check=True, **quiet)
+    subprocess.run(
+        [tool, "-s", "-p", "1.5", "probing", folder / "gaps.arpa", folder / "gaps-probing.bin"], check=True, **quiet
+    )
     subprocess.run([tool, "trie", folder / "gaps.arpa", folder / "gaps-trie.bin"], check=True, **quiet)
     # Rest costs: lower orders of the same vocabulary.
     lower = []
@@ -145,33 +197,53 @@ def make_models(folder, tool, rng, documents, order, least):
         path = folder / f"lower-{n}.arpa"
         write_arpa(path, count(lines, n, least, True), n, rng, True, False)
         lower.append(str(path))
-    subprocess.run([tool, "-r", " ".join(lower), "probing", folder / "model.arpa", folder / "rest.bin"], check=True, **quiet)
+    subprocess.run(
+        [tool, "-r", " ".join(lower), "probing", folder / "model.arpa", folder / "rest.bin"], check=True, **quiet
+    )
     for path in lower:
         pathlib.Path(path).unlink()
 
 
 def awkward_texts(rng, documents):
-    texts = ["", " ", "\n", "the", "The river.\nThe ferry!\n\n", "  x\u3000y\u00a0z \u2028 w\u0085v\ufffc ",
-             "１２ ٣ ½ — “quoted” «oui» …", "Ångström ÉCOLE İstanbul ΟΔΟΣ naïve \u0301", "你好，世界。",
-             "\u0001\u0007bell\x7f\x9b", "<s> </s> <unk> <UNK> ▁the", "tab\tand\vvertical\fform"]
+    texts = [
+        "",
+        " ",
+        "\n",
+        "the",
+        "The river.\nThe ferry!\n\n",
+        "  x\u3000y\u00a0z \u2028 w\u0085v\ufffc ",
+        "１２ ٣ ½ — “quoted” «oui» …",
+        "Ångström ÉCOLE İstanbul ΟΔΟΣ naïve \u0301",
+        "你好，世界。",
+        "\u0001\u0007bell\x7f\x9b",
+        "<s> </s> <unk> <UNK> ▁the",
+        "tab\tand\vvertical\fform",
+    ]
     for text in documents:
         begin = rng.randrange(max(1, len(text) - 300))
-        texts.append(text[begin:begin + rng.randrange(20, 300)])
+        texts.append(text[begin : begin + rng.randrange(20, 300)])
     return texts
 
 
 def values(folder, sentences, texts):
-    models = {path.name: kenlm.Model(str(path)) for path in sorted(folder.glob("*")) if path.suffix in (".arpa", ".bin")}
+    models = {
+        path.name: kenlm.Model(str(path)) for path in sorted(folder.glob("*")) if path.suffix in (".arpa", ".bin")
+    }
     pieces = sentencepiece.SentencePieceProcessor(str(PIECES))
     result = {"sentences": [], "documents": [], "pieces": []}
     for sentence in sentences:
         result["sentences"].append({"text": sentence, "scores": {n: m.score(sentence) for n, m in models.items()}})
     for text in texts:
         for setting in SETTINGS:
-            result["documents"].append({
-                "text": text, "setting": setting, "normal": SETTINGS[setting](text),
-                "words": perplexity(models["trie.bin"], None, "plain", text) if setting == "plain" else None,
-                "pieces": perplexity(models["trie.bin"], pieces, setting, text)})
+            result["documents"].append(
+                {
+                    "text": text,
+                    "setting": setting,
+                    "normal": SETTINGS[setting](text),
+                    "words": perplexity(models["trie.bin"], None, "plain", text) if setting == "plain" else None,
+                    "pieces": perplexity(models["trie.bin"], pieces, setting, text),
+                }
+            )
     for name in PIECE_MODELS:
         cutter = sentencepiece.SentencePieceProcessor(str(DATA / "megatron_tokenizers" / name / "spm.model"))
         for text in texts:
