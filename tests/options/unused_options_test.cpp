@@ -138,6 +138,7 @@ TEST(UnusedOptions, DefaultsInARecipeAreNoReasonForMessages) {
 TEST(UnusedOptions, RecipesOfTheProjectHaveNone) {
   int recipes = 0;
   for (const auto& entry : std::filesystem::directory_iterator("recipes")) {
+    if (entry.is_directory()) continue;  // machines
     ++recipes;
     const Parsed run("--data-path owt --recipe " + entry.path().string());
     EXPECT_EQ(run.messages(), Words{}) << entry.path();
