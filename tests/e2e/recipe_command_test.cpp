@@ -27,8 +27,8 @@ TEST_F(RecipeCommand, WritesARecipeThatTrains) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.errors.find("wrote r.toml: "), std::string::npos) << outcome.errors;
   EXPECT_NE(outcome.errors.find("iteration        3/"), std::string::npos) << outcome.errors;
-  EXPECT_NE(outcome.output.find("\"tokens\": 101068"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("\"epochs\": 4.0"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("\"tokens\":101068"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("\"epochs\":4.0"), std::string::npos) << outcome.output;
 }
 
 TEST_F(RecipeCommand, ATokenizerSaysHowLargeTheVocabularyIs) {
