@@ -92,13 +92,7 @@ int data_sample_ict_main(const std::vector<std::string>& arguments) {
   if (!table.parse(arguments, problems)) return 0;
   parse_num_samples(shown, problems);
   request.samples.sequence_length = shown.data.sequence_length;
-  if (shown.tokenizer.type.empty() && !shown.tokenizer.vocab_file.empty())
-    shown.tokenizer.type = "BertWordPieceLowerCase";
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  if (!shown.tokenizer.type.empty())
-    tokenizer = load_tokenizer(shown.tokenizer, problems);
-  else if (!request.mapping)
-    problems.add("special tokens and words are the tokenizer's: give --tokenizer-type and its files");
+  const std::unique_ptr<text::Tokenizer> tokenizer = load_sentence_tokenizer(shown, !request.mapping, problems);
   if (tokenizer)
     request.samples.vocabulary = data::SentenceVocabulary::make(*tokenizer, data::SentenceModel::kBert, problems);
   const data::DataPlan plan = data::plan_data(shown.data, problems);

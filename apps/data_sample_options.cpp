@@ -1,6 +1,7 @@
 #include "data_sample_options.h"
 
 #include "base/format.h"
+#include "tokenizer_options.h"
 
 namespace espalier {
 
@@ -67,6 +68,14 @@ void parse_num_samples(ShownSamples& shown, Problems& problems) {
     problems.add("--num-samples ", text,
                  ": expected three whole numbers TRAIN,VALID,TEST, for example "
                  "1000,100,10");
+}
+
+std::unique_ptr<text::Tokenizer> load_sentence_tokenizer(ShownSamples& shown, bool is_needed, Problems& problems) {
+  if (shown.tokenizer.type.empty() && !shown.tokenizer.vocab_file.empty())
+    shown.tokenizer.type = "BertWordPieceLowerCase";
+  if (!shown.tokenizer.type.empty()) return load_tokenizer(shown.tokenizer, problems);
+  if (is_needed) problems.add("special tokens and words are the tokenizer's: give --tokenizer-type and its files");
+  return nullptr;
 }
 
 void check_shown(const ShownSamples& shown, const std::string& set_name, int64_t num_samples) {

@@ -1,6 +1,7 @@
 // What `espalier data sample` takes for every kind of model: the data, which samples of them, and how to print.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/options.h"
@@ -27,6 +28,10 @@ void add_shown_rows(OptionTable& table, ShownSamples& shown, const std::string& 
 
 // --num-samples into shown.data.
 void parse_num_samples(ShownSamples& shown, Problems& problems);
+
+// The tokenizer of a set of sentences: of BERT's type where only a vocabulary is given, as training has it. Null where
+// none is given, which is a problem where it is needed.
+std::unique_ptr<text::Tokenizer> load_sentence_tokenizer(ShownSamples& shown, bool is_needed, Problems& problems);
 
 // Throws a UserError where the set has fewer samples than are to be shown.
 void check_shown(const ShownSamples& shown, const std::string& set_name, int64_t num_samples);

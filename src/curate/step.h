@@ -47,6 +47,26 @@ class Step {
   }
 };
 
+// A step that does nothing but hold values against thresholds, after it may have changed the text.
+class JudgedStep : public Step {
+ public:
+  Fate apply(Document& document) const final {
+    prepare(document);
+    Judge one;
+    judge(document, one);
+    return one.fate();
+  }
+  void measure(Document document, std::vector<Measure>& measures) const final {
+    prepare(document);
+    Judge all(&measures);
+    judge(document, all);
+  }
+
+ private:
+  virtual void prepare(Document& document) const { (void)document; }
+  virtual void judge(const Document& document, Judge& judge) const = 0;
+};
+
 // Where a pass may put what does not fit into memory: a folder of its own, empty at first, gone after it.
 struct PassSpace {
   std::filesystem::path folder;

@@ -347,6 +347,15 @@ std::unique_ptr<InputStream> open_input(const std::string& path) {
   return std::make_unique<PlainInput>(std::move(raw));
 }
 
+bool read_on(InputStream& stream, std::string& buffer) {
+  constexpr size_t kBytes = size_t{1} << 18;
+  const size_t before = buffer.size();
+  buffer.resize(before + kBytes);
+  const size_t got = stream.read(buffer.data() + before, kBytes);
+  buffer.resize(before + got);
+  return got > 0;
+}
+
 std::unique_ptr<InputStream> open_plain_input_at(const std::string& path, int64_t begin) {
   auto raw = std::make_unique<RawInput>(path);
   raw->seek(begin);

@@ -25,6 +25,9 @@ class InputStream {
 
 std::unique_ptr<InputStream> open_input(const std::string& path);
 
+// Appends what comes next, at most 256 KiB. False at the end.
+bool read_on(InputStream& stream, std::string& buffer);
+
 // From byte `begin` on. Only for files that are not compressed.
 std::unique_ptr<InputStream> open_plain_input_at(const std::string& path, int64_t begin);
 

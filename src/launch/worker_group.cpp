@@ -23,6 +23,7 @@
 #include "launch/error_file.h"
 #include "launch/internal/host.h"
 #include "launch/internal/number.h"
+#include "launch/internal/process_state.h"
 #include "launch/internal/socket.h"
 #include "launch/output.h"
 
@@ -52,37 +53,22 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-struct Relation {
-  std::optional<int64_t> parent, session;
-};
-
-// The fields after the name in /proc/PID/stat: state, parent, group, session...
-Relation relation_of(const fs::path& process) {
-  std::ifstream file(process / "stat");
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return {};
-  const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
-  return fields.size() > 3 ? Relation{parse_whole(fields[1]), parse_whole(fields[3])} : Relation{};
-}
-
 // Those of this machine that belong to one of the sessions.
-std::vector<pid_t> processes_of(const std::set<int64_t>& sessions, bool only_children) {
+std::vector<pid_t> processes_of(const std::set<pid_t>& sessions, bool only_children) {
   std::vector<pid_t> found;
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error), last; !error && entry != last; entry.increment(error)) {
-    const std::optional<int64_t> pid = parse_whole(entry->path().filename());
-    const Relation relation = pid ? relation_of(entry->path()) : Relation{};
-    if (relation.session && sessions.contains(*relation.session) && (!only_children || relation.parent == getpid()))
-      found.push_back(static_cast<pid_t>(*pid));
+    const auto pid = static_cast<pid_t>(parse_whole(entry->path().filename()).value_or(0));
+    if (pid == 0) continue;
+    const internal::ProcessState process = internal::state_of_main_thread(pid);
+    if (sessions.contains(process.session) && (!only_children || process.parent == getpid())) found.push_back(pid);
   }
   return found;
 }
 
 // Orphans of these sessions, killed, that came to us. Other children of ours are other groups', who ask for their ends
 // themselves.
-void bury_orphans(const std::set<int64_t>& sessions) {
+void bury_orphans(const std::set<pid_t>& sessions) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     const std::vector<pid_t> orphans = processes_of(sessions, /*only_children=*/true);
     if (orphans.empty()) return;
@@ -244,7 +230,7 @@ void WorkerGroup::stop(int signal, double patience_seconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     reap();
   }
-  std::set<int64_t> sessions;
+  std::set<pid_t> sessions;
   for (const Process& process : processes_)
     if (process.pid > 0) sessions.insert(process.pid);
   if (sessions.empty()) return;
@@ -259,7 +245,7 @@ void WorkerGroup::stop(int signal, double patience_seconds) {
 }
 
 // Groups first, then whatever has left its group but not the session.
-void WorkerGroup::kill_sessions(const std::set<int64_t>& sessions) const {
+void WorkerGroup::kill_sessions(const std::set<pid_t>& sessions) const {
   for (const Process& process : processes_)
     if (process.running) kill(-process.pid, SIGKILL);
   for (const pid_t pid : processes_of(sessions, /*only_children=*/false)) kill(pid, SIGKILL);

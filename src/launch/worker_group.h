@@ -62,7 +62,7 @@ class WorkerGroup {
   };
   void start(size_t index);
   void note_end(size_t index, pid_t pid, int status);
-  void kill_sessions(const std::set<int64_t>& sessions) const;
+  void kill_sessions(const std::set<pid_t>& sessions) const;
 
   std::vector<Worker> workers_;
   std::vector<Process> processes_;

@@ -9,13 +9,11 @@ namespace save_hf_command_test {
 class SaveHfCommand : public Command {
  protected:
   std::string train(const std::string& more) const {
-    const std::string vocabulary = root() + "/tests/data/gpt2-tiny/";
     return concat(
         "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
         "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters 7 --lr 1e-2 "
-        "--split 90,10,0 --eval-iters 0 --num-threads 1 --save-interval 2 --data-path ",
-        root(), "/tests/data/owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ", vocabulary,
-        "vocab.json --merge-file ", vocabulary, "merges.txt ", more);
+        "--split 90,10,0 --eval-iters 0 --num-threads 1 --save-interval 2 ",
+        tiny_gpt_data(), more);
   }
 };
 

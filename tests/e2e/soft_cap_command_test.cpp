@@ -10,14 +10,11 @@ namespace soft_cap_command_test {
 class SoftCapCommand : public Command {
  protected:
   std::string train(const std::string& more) const {
-    const std::string vocabulary = root() + "/tests/data/gpt2-tiny/";
     return concat(
         "espalier train gpt --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
         "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --lr-decay-style constant "
-        "--split 80,20,0 --eval-iters 2 --num-threads 1 --save-interval 5 --train-iters 5 --log-level error "
-        "--data-path ",
-        root(), "/tests/data/owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ", vocabulary,
-        "vocab.json --merge-file ", vocabulary, "merges.txt ", more);
+        "--split 80,20,0 --eval-iters 2 --num-threads 1 --save-interval 5 --train-iters 5 --log-level error ",
+        tiny_gpt_data(), more);
   }
 };
 

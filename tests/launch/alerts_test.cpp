@@ -20,20 +20,7 @@ class LaunchedAlerts : public testing::Test {
     return " train gpt" + command_line(tiny_run(folder_ / "data") + Words{"--num-threads", "1"} + more) +
            " --save-interval 2 --save " + run + " --load " + run + " 2>$folder/log ";
   }
-  std::string preamble() const {
-    return R"(
-      await() {  # await COMMAND: until it succeeds, for two minutes
-        for attempt in {1..2400}; do "$@" && return; sleep 0.05; done
-        echo "no: $*"; exit 1
-      }
-      rank() {  # rank N: the process of that rank
-        for pid in $(cat /proc/$launcher/task/*/children); do
-          tr '\0' '\n' </proc/$pid/environ | grep -qx "RANK=$1" && echo $pid
-        done
-      }
-      folder=)" +
-           shell_word(folder_.path()) + "\n";
-  }
+  std::string preamble() const { return concat(kAwait, kRank, "folder=", shell_word(folder_.path()), "\n"); }
   // "incident of attempt N", in order.
   std::vector<std::string> alerts() const {
     std::vector<std::string> told;

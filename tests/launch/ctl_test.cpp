@@ -16,16 +16,12 @@ class ControlledRun : public testing::Test {
            " --save-interval 100000 --save " + shell_word(folder_ / save);
   }
   std::string preamble() const {
-    return R"(
-      await() {  # await COMMAND: until it succeeds, for two minutes
-        for attempt in {1..2400}; do "$@" && return; sleep 0.05; done
-        echo "no: $*"; exit 1
-      }
+    return kAwait + std::string(R"(
       stands() {  # the run makes no step
         before=$(wc -l <$run/metrics.jsonl); sleep 1; [ $before = $(wc -l <$run/metrics.jsonl) ]
       }
       saved() { compgen -G "$run/step_*/manifest.json" >/dev/null; }
-      folder=)" +
+      folder=)") +
            shell_word(folder_.path()) + " run=" + shell_word(folder_ / "run") + "\n";
   }
   TemporaryFolder folder_;

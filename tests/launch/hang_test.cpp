@@ -16,20 +16,7 @@ class HangingRank : public testing::Test {
            " --save-interval 2 --save " + run + " --load " + run;
   }
   // Shell functions, and `folder`.
-  std::string preamble() const {
-    return R"(
-      await() {  # await COMMAND: until it succeeds, for two minutes
-        for attempt in {1..2400}; do "$@" && return; sleep 0.05; done
-        echo "no: $*"; exit 1
-      }
-      rank() {  # rank N: the process of that rank
-        for pid in $(cat /proc/$launcher/task/*/children); do
-          tr '\0' '\n' </proc/$pid/environ | grep -qx "RANK=$1" && echo $pid
-        done
-      }
-      folder=)" +
-           shell_word(folder_.path()) + "\n";
-  }
+  std::string preamble() const { return concat(kAwait, kRank, "folder=", shell_word(folder_.path()), "\n"); }
   TemporaryFolder folder_;
 };
 

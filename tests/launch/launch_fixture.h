@@ -30,6 +30,21 @@ inline Shell shell(const TemporaryFolder& folder, const std::string& command) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out), read_file(err)};
 }
 
+// Shell functions of these tests; `launcher` is the launcher's process.
+inline constexpr const char* kAwait = R"(
+  await() {  # await COMMAND: until it succeeds, for two minutes
+    for attempt in {1..2400}; do "$@" && return; sleep 0.05; done
+    echo "no: $*"; exit 1
+  }
+)";
+inline constexpr const char* kRank = R"(
+  rank() {  # rank N: the process of that rank
+    for pid in $(cat /proc/$launcher/task/*/children); do
+      tr '\0' '\n' </proc/$pid/environ | grep -qx "RANK=$1" && echo $pid
+    done
+  }
+)";
+
 inline std::string command_line(const Words& words) {
   std::string line;
   for (const std::string& word : words) line += " " + shell_word(word);

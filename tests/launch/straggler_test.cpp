@@ -16,17 +16,12 @@ TEST(Straggler, ARankThatIsStoppedMostOfTheTimeIsNamedOnce) {
       Words{"--num-threads",   "1",           "--train-samples", "800000", "--global-batch-size", "64",
             "--eval-interval", "100000",      "--save-interval", "100000", "--log-interval",      "1000",
             "--save",          folder / "run"};
-  const Shell run = shell(folder, R"(
+  const Shell run = shell(folder, kRank + std::string(R"(
     await() {  # await COMMAND: until it succeeds, for four minutes
       for attempt in {1..4800}; do "$@" && return; kill -0 $launcher || break; sleep 0.05; done
       echo "no: $*"; kill -TERM $launcher; exit 1
     }
-    rank() {  # rank N: the process of that rank
-      for pid in $(cat /proc/$launcher/task/*/children); do
-        tr '\0' '\n' </proc/$pid/environ | grep -qx "RANK=$1" && echo $pid
-      done
-    }
-    run=)" + shell_word(folder / "run") +
+    run=)") + shell_word(folder / "run") +
                                       "; espalier launch --hang-timeout 0 --nproc-per-node 2 train gpt" +
                                       command_line(options) + R"( 2>$run.log & launcher=$!
     await grep -qs '"step":20,' $run/metrics.jsonl

@@ -44,6 +44,12 @@ class Command : public testing::Test {
     return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err"), seconds};
   }
   std::string root() const { return fs::current_path(); }
+  // Options of `train gpt`: 20 documents of OpenWebText and their tokenizer.
+  std::string tiny_gpt_data() const {
+    const std::string data = root() + "/tests/data/", vocabulary = data + "gpt2-tiny/";
+    return concat("--data-path ", data, "owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ",
+                  vocabulary, "vocab.json --merge-file ", vocabulary, "merges.txt ");
+  }
 
   const fs::path folder_ = fs::temp_directory_path() / concat("espalier_command_test_", ::getpid());
 };

@@ -74,15 +74,6 @@ void MediaWikiReader::fail(const std::string& what) const {
   throw UserError(concat("'", file_, "', page ", format_count(num_pages_ + 1), ": ", what), ExitCode::kBadData);
 }
 
-bool MediaWikiReader::fill() {
-  constexpr size_t kBytes = size_t{1} << 18;
-  const size_t before = buffer_.size();
-  buffer_.resize(before + kBytes);
-  const size_t got = stream_->read(buffer_.data() + before, kBytes);
-  buffer_.resize(before + got);
-  return got > 0;
-}
-
 size_t MediaWikiReader::find(std::string_view mark) {
   for (size_t from = 0;;) {
     const size_t found = buffer_.find(mark, from);

@@ -19,7 +19,7 @@ class MediaWikiReader {
   int64_t consumed_bytes() const { return stream_->consumed_bytes(); }
 
  private:
-  bool fill();
+  bool fill() { return data::read_on(*stream_, buffer_); }
   [[noreturn]] void fail(const std::string& what) const;
   // Where `mark` is in the buffer, reading on until it is; npos at the end of the file.
   size_t find(std::string_view mark);

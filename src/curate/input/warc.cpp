@@ -75,15 +75,6 @@ void WarcReader::fail(const std::string& what) const {
   throw UserError(concat("'", file_, "', record ", format_count(num_records_ + 1), ": ", what), ExitCode::kBadData);
 }
 
-bool WarcReader::fill() {
-  constexpr size_t kBytes = size_t{1} << 18;
-  const size_t before = buffer_.size();
-  buffer_.resize(before + kBytes);
-  const size_t got = stream_->read(buffer_.data() + before, kBytes);
-  buffer_.resize(before + got);
-  return got > 0;
-}
-
 bool WarcReader::next(std::string& bytes) {
   // Blank lines part records.
   for (;;) {

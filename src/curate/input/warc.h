@@ -19,7 +19,7 @@ class WarcReader {
   int64_t consumed_bytes() const { return stream_->consumed_bytes(); }
 
  private:
-  bool fill();
+  bool fill() { return data::read_on(*stream_, buffer_); }
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string file_;

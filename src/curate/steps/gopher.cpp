@@ -128,22 +128,12 @@ Words parts_between_line_ends(std::string_view text, size_t least) {
   return parts;
 }
 
-class GopherStep : public Step {
+class GopherStep : public JudgedStep {
  public:
   explicit GopherStep(const GopherLimits& limits) : limits_(limits) {}
 
-  Fate apply(Document& document) const override {
-    Judge judge;
-    check(document, judge);
-    return judge.fate();
-  }
-  void measure(Document document, std::vector<Measure>& measures) const override {
-    Judge judge(&measures);
-    check(document, judge);
-  }
-
  private:
-  void check(const Document& document, Judge& judge) const {
+  void judge(const Document& document, Judge& judge) const override {
     const std::string_view text = text::python::strip(document.text);
     const Words words = text::python::split_words(text);
     if (check_words(text, words, judge) && check_lines(text, judge) && limits_.repetition)

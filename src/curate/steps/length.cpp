@@ -7,22 +7,12 @@ namespace {
 
 enum class LengthUnit { kBytes, kCharacters, kWords };
 
-class LengthStep : public Step {
+class LengthStep : public JudgedStep {
  public:
   LengthStep(LengthUnit unit, int64_t least, std::optional<int64_t> most) : unit_(unit), least_(least), most_(most) {}
 
-  Fate apply(Document& document) const override {
-    Judge judge;
-    check(document, judge);
-    return judge.fate();
-  }
-  void measure(Document document, std::vector<Measure>& measures) const override {
-    Judge judge(&measures);
-    check(document, judge);
-  }
-
  private:
-  void check(const Document& document, Judge& judge) const {
+  void judge(const Document& document, Judge& judge) const override {
     const auto length = static_cast<double>(length_of(document.text));
     if (judge.least("short", length, static_cast<double>(least_)) && most_)
       judge.most("long", length, static_cast<double>(*most_));

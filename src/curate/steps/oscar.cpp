@@ -20,24 +20,13 @@ struct OscarRules {
   std::unique_ptr<PerplexityScorer> scorer;
 };
 
-class OscarStep : public Step {
+class OscarStep : public JudgedStep {
  public:
   explicit OscarStep(const OscarRules& rules) : rules_(rules) {}
 
-  Fate apply(Document& document) const override {
-    document.text = oscar_modified(document.text, rules_.parameters);
-    Judge judge;
-    check(document, judge);
-    return judge.fate();
-  }
-  void measure(Document document, std::vector<Measure>& measures) const override {
-    document.text = oscar_modified(document.text, rules_.parameters);
-    Judge judge(&measures);
-    check(document, judge);
-  }
-
  private:
-  void check(const Document& document, Judge& judge) const {
+  void prepare(Document& document) const override { document.text = oscar_modified(document.text, rules_.parameters); }
+  void judge(const Document& document, Judge& judge) const override {
     const OscarParameters& limits = rules_.parameters;
     const std::vector<std::string> words = words_of(document.text, /*lower_case=*/true);
     const auto num_words = static_cast<double>(words_of(document.text, /*lower_case=*/false).size());

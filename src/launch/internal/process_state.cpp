@@ -13,7 +13,7 @@
 namespace espalier::launch::internal {
 namespace {
 
-// The fields after the name: state, ..., user and system time 12 and 13 of them.
+// The fields after the name: state, parent, group, session, ..., user and system time 12 and 13 of them.
 std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
   std::ifstream file(stat);
   std::string text;
@@ -22,9 +22,11 @@ std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
   if (name_end == std::string::npos) return std::nullopt;
   const std::vector<std::string> fields = split_blanks(text.substr(name_end + 1));
   if (fields.size() < 13) return std::nullopt;
-  return ProcessState{
-      .state = fields[0][0],
-      .cpu_ticks = static_cast<uint64_t>(parse_whole(fields[11]).value_or(0) + parse_whole(fields[12]).value_or(0))};
+  const auto number = [&](size_t at) { return parse_whole(fields[at]).value_or(0); };
+  return ProcessState{.state = fields[0][0],
+                      .cpu_ticks = static_cast<uint64_t>(number(11) + number(12)),
+                      .parent = static_cast<pid_t>(number(1)),
+                      .session = static_cast<pid_t>(number(3))};
 }
 
 }  // namespace
@@ -32,12 +34,19 @@ std::optional<ProcessState> read_state(const std::filesystem::path& stat) {
 ProcessState state_of(pid_t pid) {
   const std::filesystem::path process = concat("/proc/", pid);
   ProcessState state = read_state(process / "stat").value_or(ProcessState{});
-  if (state.state == 'T' || state.state == 't') return {'T', state.cpu_ticks};
+  if (state.state == 'T' || state.state == 't') {
+    state.state = 'T';
+    return state;
+  }
   std::error_code error;
   for (std::filesystem::directory_iterator task(process / "task", error), last; !error && task != last;
        task.increment(error))
     if (const auto thread = read_state(task->path() / "stat"); thread && thread->state == 'D') state.state = 'D';
   return state;
+}
+
+ProcessState state_of_main_thread(pid_t pid) {
+  return read_state(concat("/proc/", pid, "/stat")).value_or(ProcessState{});
 }
 
 ProcessState state_of_thread(pid_t pid, pid_t thread) {
