@@ -81,7 +81,7 @@ void compare_training(const Sizes& z, at::ScalarType type) {
     return [&] { torch::autograd::grad({ours(context)}, {qkv}, {d_result}); };
   };
   const auto train_aten = [&] { torch::autograd::grad({atens()}, {q, k, v}, {d_aten}); };
-  AttentionContext plain, alibi, relative, dropout;
+  AttentionContext plain, alibi, relative, dropout, capped;
   compare("forward + backward" + suffix, train(plain), train_aten);
   alibi.alibi_slopes = espalier::kernels::alibi_slopes(z.heads);
   compare("  with ALiBi (ATen without)" + suffix, train(alibi), train_aten);
@@ -93,6 +93,8 @@ void compare_training(const Sizes& z, at::ScalarType type) {
   dropout.dropout = 0.1;
   for (int64_t row = 0; row < z.batch; ++row) dropout.sample_numbers.push_back(row);
   compare("  with dropout (ATen without)" + suffix, train(dropout), train_aten);
+  capped.soft_cap = 50;
+  compare("  with a soft cap (ATen without)" + suffix, train(capped), train_aten);
 
   // What no query of a tile sees is skipped.
   const auto train_aten_full = [&] { torch::autograd::grad({atens(false)}, {q, k, v}, {d_aten}); };

@@ -1,7 +1,7 @@
 // Forward and backward of the output layer with its loss, ours beside plain ATen (what PyTorch eager does under bf16
 // autocast: bf16 logits, fp32 log-softmax, autograd): seconds, GFLOP/s of the three products, and peak memory.
 //
-//   OMP_NUM_THREADS=2 cross_entropy_bench ours|aten bf16|fp32 [tokens hidden vocabulary repeats]
+//   OMP_NUM_THREADS=2 cross_entropy_bench ours|aten bf16|fp32 [tokens hidden vocabulary repeats soft_cap]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
@@ -37,9 +37,11 @@ struct Problem {
   espalier::tensor::Param weight;
 };
 
-at::Tensor ours(Problem& problem) {
+at::Tensor ours(Problem& problem, double soft_cap) {
   static espalier::tensor::GradQueue queue;
-  return espalier::kernels::linear_cross_entropy(problem.x, problem.weight, {problem.labels, problem.mask}, queue).sum;
+  return espalier::kernels::linear_cross_entropy(problem.x, problem.weight, {problem.labels, problem.mask}, queue, {},
+                                                 {.soft_cap = soft_cap})
+      .sum;
 }
 
 at::Tensor aten(Problem& problem) {
@@ -56,6 +58,7 @@ int main(int argc, char** argv) {
   const auto argument = [&](int index, long otherwise) { return argc > index ? std::atol(argv[index]) : otherwise; };
   const int64_t tokens = argument(3, 4096), hidden = argument(4, 768), vocabulary = argument(5, 50304);
   const int64_t repeats = argument(6, 3);
+  const auto soft_cap = static_cast<double>(argument(7, 0));
   const auto type = type_name == "bf16" ? at::kBFloat16 : at::kFloat;
   Problem problem{.x = at::randn({tokens, hidden}).to(type).requires_grad_(true),
                   .labels = at::randint(vocabulary, {tokens}, at::kLong),
@@ -67,7 +70,7 @@ int main(int argc, char** argv) {
   std::vector<double> forward, backward;
   for (int64_t repeat = 0; repeat < repeats; ++repeat) {
     const double start = now();
-    const at::Tensor loss = who == "ours" ? ours(problem) : aten(problem);
+    const at::Tensor loss = who == "ours" ? ours(problem, soft_cap) : aten(problem);
     const double middle = now();
     loss.backward();
     if (who == "aten") problem.weight.grad.add_(problem.weight.value.grad());

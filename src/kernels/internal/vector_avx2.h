@@ -89,6 +89,11 @@ inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(x.low, zero, _CMP_GT_OQ)),
           _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(x.high, zero, _CMP_GT_OQ))};
 }
+inline bool any_positive(Floats a) {
+  const __m256 zero = _mm256_setzero_ps();
+  const __m256 low = _mm256_cmp_ps(a.low, zero, _CMP_GT_OQ), high = _mm256_cmp_ps(a.high, zero, _CMP_GT_OQ);
+  return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
+}
 // Lanes 2i and 2i + 1 exchanged.
 inline Floats swap_pairs(Floats a) { return {_mm256_permute_ps(a.low, 0xB1), _mm256_permute_ps(a.high, 0xB1)}; }
 // The low nine bits of each lane moved to where a float has its sign and exponent.

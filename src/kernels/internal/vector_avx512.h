@@ -63,6 +63,7 @@ inline Floats negative_abs(Floats a) { return {_mm512_or_ps(a.v, _mm512_set1_ps(
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), no.v, yes.v)};
 }
+inline bool any_positive(Floats a) { return _mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_GT_OQ) != 0; }
 // Lanes 2i and 2i + 1 exchanged.
 inline Floats swap_pairs(Floats a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
 // The low nine bits of each lane moved to where a float has its sign and exponent.

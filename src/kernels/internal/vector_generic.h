@@ -2,9 +2,11 @@
 // multiply-add is libm's (exact, slow where the processor has none).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include "kernels/internal/row_kernels.h"
 #include "tensor/rng.h"
@@ -90,6 +92,9 @@ inline Floats negative_abs(Floats a) {
 }
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return Floats::lanes([&](int i) { return x.v[i] > 0 ? yes.v[i] : no.v[i]; });
+}
+inline bool any_positive(Floats a) {
+  return std::any_of(std::begin(a.v), std::end(a.v), [](float lane) { return lane > 0; });
 }
 // Lanes 2i and 2i + 1 exchanged.
 inline Floats swap_pairs(Floats a) {

@@ -26,7 +26,8 @@ inline V exp(V x) {
   return fma(p, r * r, r + V::all(1)) * low_bits_to_exponent(shifted);
 }
 
-// Within 4 units in the last place. A polynomial near zero, where 1 - exp(-2 |x|) would cancel.
+// Within 4 units in the last place. A polynomial near zero, where 1 - exp(-2 |x|) would cancel; where all lanes are
+// there, as nearly all values are below two thirds of a soft cap, that is all: a third of the time, the same bits.
 template <class V>
 inline V tanh(V x) {
   const V z = x * x;
@@ -36,9 +37,11 @@ inline V tanh(V x) {
   p = fma(p, z, V::all(0.1333127443f));
   p = fma(p, z, V::all(-0.3333327606f));
   const V near_zero = fma(x * z, p, x);
+  const V beyond = abs(x) - V::all(0.63f);
+  if (!any_positive(beyond)) return near_zero;
   const V e = exp(negative_abs(x + x));
   const V r = (V::all(1) - e) / (V::all(1) + e);
-  return select_positive(abs(x) - V::all(0.63f), select_positive(x, r, V::all(0) - r), near_zero);
+  return select_positive(beyond, select_positive(x, r, V::all(0) - r), near_zero);
 }
 
 // x sigmoid(x). With e = exp(-|x|) and r = 1 / (1 + e) the sigmoid is r or e r: nothing overflows or cancels.
