@@ -129,9 +129,11 @@ void add_mixed_precision_inert(OptionTable& table) {
                        {"--accumulate-allreduce-grads-in-fp32", kFlag, "gradients are always summed in fp32"},
                        {"--fp16-lm-cross-entropy", kFlag, "the loss is always computed in fp32"},
                    });
+  // A GPT has it.
+  if (table.find("--fp32-residual-connection") == nullptr)
+    refused(table, {{"--fp32-residual-connection", kFlag,
+                     "the residual stream of this family has the compute type; leave out --bf16 and --fp16 for fp32"}});
   refused(table, {
-                     {"--fp32-residual-connection", kFlag,
-                      "the residual stream has the compute type; leave out --bf16 and --fp16 for fp32"},
                      {"--fp8-e4m3", kFlag, "use --bf16"},
                      {"--fp8-hybrid", kFlag, "use --bf16"},
                      {"--fp8-format", kOne, "use --bf16"},

@@ -32,6 +32,7 @@ struct TransformerShape {
   bool add_bias_linear = true;  // of all linear layers
   bool add_qkv_bias = false;    // of query_key_value even without the others
   bool residual_from_layernorm = false;
+  bool fp32_residual = false;     // the stream between layers is fp32, whatever the compute type
   bool cross_attention = false;   // a second attention after the first, to another sequence of the same width
   double init_method_std = 0.02;  // of the weights of its layers
 

@@ -7,6 +7,7 @@
 #include "kernels/device_ops.h"
 #include "kernels/internal/drop_threshold.h"
 #include "kernels/internal/row_dispatch.h"
+#include "kernels/internal/stream_type.h"
 
 namespace espalier::kernels {
 namespace {
@@ -40,20 +41,23 @@ DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
           .scale = static_cast<float>(1 / (1 - site.probability))};
 }
 
-at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, const at::Tensor* residual,
+// All of one type; bias and residual may be undefined.
+at::Tensor forward_rows(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& residual,
                         const DropoutSite& site) {
-  if (const DeviceOps* device = device_ops(x))
-    return device->dropout_forward(x, bias != nullptr ? bias->value : at::Tensor(),
-                                   residual != nullptr ? *residual : at::Tensor(), site);
+  if (const DeviceOps* device = device_ops(x)) return device->dropout_forward(x, bias, residual, site);
   at::Tensor y = at::empty_like(x);
   DropoutRows args = rows_of(x, site);
-  if (bias != nullptr) args.bias = bias->value.const_data_ptr();
-  if (residual != nullptr) args.residual = residual->const_data_ptr();
+  if (bias.defined()) args.bias = bias.const_data_ptr();
+  if (residual.defined()) args.residual = residual.const_data_ptr();
   args.y = y.data_ptr();
   const TypedRowKernels& kernels = row_kernels(x.scalar_type());
   for_each_block(RowBlocks(x.size(0) * x.size(1)), x.size(2),
                  [&](int64_t, int64_t first, int64_t last) { kernels.dropout(args, first, last, nullptr); });
   return y;
+}
+
+at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x, const tensor::Param* bias, const DropoutSite& site) {
+  return forward_rows(as(residual, x), bias != nullptr ? as(residual, bias->value) : at::Tensor(), residual, site);
 }
 
 DeviceOps::BiasGradients backward_rows(const at::Tensor& dy, const DropoutSite& site, bool with_bias) {
@@ -75,11 +79,12 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
     tensor::Param* bias;
     DropoutSite site;
     tensor::GradQueue* queue;
+    at::ScalarType compute_type;
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& residual, State state) {
     capture_state(context, state);
-    return forward_rows(x, state.bias, &residual, state.site);
+    return add_to(residual, x, state.bias, state.site);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -88,22 +93,22 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
     const bool summed = state.bias != nullptr && state.bias->has_grad();
     if (state.site.probability == 0) {
       if (summed) push_grad(*state.queue, *state.bias, column_sums(dy));
-      return {dy, dy, {}};
+      return {dy.to(state.compute_type), dy, {}};
     }
     const DeviceOps::BiasGradients gradients = backward_rows(dy, state.site, summed);
     if (summed) push_grad(*state.queue, *state.bias, gradients.bias);
-    return {gradients.dx, dy, {}};
+    return {gradients.dx.to(state.compute_type), dy, {}};
   }
 };
 
 struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, DropoutSite site) {
     capture_state(context, site);
-    return forward_rows(x, nullptr, nullptr, site);
+    return forward_rows(x, {}, {}, site);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    return {forward_rows(grads[0].contiguous(), nullptr, nullptr, captured_state<DropoutSite>(context)), {}};
+    return {forward_rows(grads[0].contiguous(), {}, {}, captured_state<DropoutSite>(context)), {}};
   }
 };
 
@@ -112,19 +117,19 @@ struct Dropout : torch::autograd::Function<Dropout> {
 at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual,
                             const DropoutSite& site, tensor::GradQueue& queue) {
   check(x, site);
-  ESPALIER_CHECK(residual.sizes() == x.sizes() && residual.is_contiguous() && residual.scalar_type() == x.scalar_type(),
-                 "x ", x.sizes(), " ", x.scalar_type(), ", residual ", residual.sizes(), " ", residual.scalar_type());
+  ESPALIER_CHECK(residual.sizes() == x.sizes() && residual.is_contiguous() && may_pass(residual, x), "x ", x.sizes(),
+                 " ", x.scalar_type(), ", residual ", residual.sizes(), " ", residual.scalar_type());
   ESPALIER_CHECK(bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == x.size(2) &&
                                      bias->value.scalar_type() == x.scalar_type()),
                  "x ", x.sizes(), " ", x.scalar_type(), ", bias ", bias->value.sizes(), " ", bias->value.scalar_type());
-  if (!builds_graph(x) && !builds_graph(residual)) return forward_rows(x, bias, &residual, site);
-  return BiasDropoutAdd::apply(x, residual, BiasDropoutAdd::State{bias, site, &queue});
+  if (!builds_graph(x) && !builds_graph(residual)) return add_to(residual, x, bias, site);
+  return BiasDropoutAdd::apply(x, residual, BiasDropoutAdd::State{bias, site, &queue, x.scalar_type()});
 }
 
 at::Tensor dropout(const at::Tensor& x, const DropoutSite& site) {
   check(x, site);
   if (site.probability == 0) return x;
-  if (!builds_graph(x)) return forward_rows(x, nullptr, nullptr, site);
+  if (!builds_graph(x)) return forward_rows(x, {}, {}, site);
   return Dropout::apply(x, site);
 }
 

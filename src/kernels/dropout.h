@@ -22,7 +22,8 @@ struct DropoutSite {
   int64_t first_position = 0;                            // of row 0 of x, where x is a part of the sequence
 };
 
-// residual + dropout(x + bias). x, residual: [s, b, h], compute type, contiguous; bias: [h] or nullptr.
+// residual + dropout(x + bias), of the type of the residual. x, residual: [s, b, h], compute type, the residual that or
+// fp32, contiguous; bias: [h] or nullptr. The gradients have the types of x and residual.
 // bias.grad += column sums of the gradient after the mask, in fp32.
 at::Tensor bias_dropout_add(const at::Tensor& x, tensor::Param* bias, const at::Tensor& residual,
                             const DropoutSite& site, tensor::GradQueue& queue);

@@ -24,6 +24,7 @@ using reference::expect_within;
 using reference::half_denormal;
 using reference::random;
 using reference::rounding;
+using reference::StreamTypes;
 using reference::TestParam;
 
 const tensor::PhiloxKey kKey = tensor::philox_key(1234, "dropout/layers.3.mlp");
@@ -51,10 +52,10 @@ DropoutSite site(double probability, const std::vector<int64_t>& samples) {
   return {.probability = probability, .key = kKey, .sample_numbers = &samples};
 }
 
-class DropoutTest : public testing::TestWithParam<at::ScalarType> {};
+class DropoutTest : public testing::TestWithParam<StreamTypes> {};
 
 TEST_P(DropoutTest, MatchesItsDefinitionElementByElement) {
-  const at::ScalarType type = GetParam();
+  const at::ScalarType type = GetParam().compute;
   for (const int64_t features : {1, 7, 33, 64, 1023}) {
     for (const double probability : {0.1, 0.5, 0.999}) {
       at::Tensor x = random({5, 3, features}, type, 1).requires_grad_();
@@ -72,7 +73,7 @@ TEST_P(DropoutTest, MatchesItsDefinitionElementByElement) {
 }
 
 TEST_P(DropoutTest, BiasDropoutAddMatchesDoubleOverTwoMicroBatches) {
-  const at::ScalarType type = GetParam();
+  const auto [type, stream] = GetParam();
   for (const int64_t features : {1, 7, 33, 1023}) {
     for (const double probability : {0.0, 0.1}) {
       for (const bool with_bias : {false, true}) {
@@ -84,8 +85,8 @@ TEST_P(DropoutTest, BiasDropoutAddMatchesDoubleOverTwoMicroBatches) {
         at::Tensor dbias = at::zeros({features}, at::kDouble), dbias_error = at::full({features}, 1e-7, at::kDouble);
         for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
           at::Tensor x = random({30, 3, features}, type, 10 + micro_batch).requires_grad_();
-          at::Tensor residual = random({30, 3, features}, type, 20 + micro_batch).requires_grad_();
-          const at::Tensor dy = random({30, 3, features}, type, 30 + micro_batch);
+          at::Tensor residual = random({30, 3, features}, stream, 20 + micro_batch).requires_grad_();
+          const at::Tensor dy = random({30, 3, features}, stream, 30 + micro_batch);
           const at::Tensor y =
               bias_dropout_add(x, with_bias ? &bias.param : nullptr, residual, site(probability, kSamples), queue);
           y.backward(dy);
@@ -93,9 +94,11 @@ TEST_P(DropoutTest, BiasDropoutAddMatchesDoubleOverTwoMicroBatches) {
                            wide_residual = residual.detach().to(at::kDouble);
           const at::Tensor want = branch + wide_residual, want_dx = dy.to(at::kDouble) * factor;
           const at::Tensor terms = (x.detach().to(at::kDouble).abs() + b.abs()) * factor + wide_residual.abs();
-          const double smallest = half_denormal(type);
-          expect_within(y, want, want.abs() * rounding(type) * 1.01 + terms * 4 * 0x1p-24 + smallest, "y");
-          expect_within(x.grad(), want_dx, want_dx.abs() * (rounding(type) * 1.01 + 0x1p-23) + smallest, "dx");
+          ASSERT_TRUE(y.scalar_type() == stream && x.grad().scalar_type() == type);
+          expect_within(y, want, want.abs() * rounding(stream) * 1.01 + terms * 4 * 0x1p-24 + half_denormal(stream),
+                        "y");
+          expect_within(x.grad(), want_dx, want_dx.abs() * (rounding(type) * 1.01 + 0x1p-23) + half_denormal(type),
+                        "dx");
           EXPECT_TRUE(at::equal(residual.grad(), dy));
           dbias += want_dx.view({-1, features}).sum(0);
           dbias_error += want_dx.abs().view({-1, features}).sum(0) * 100 * 0x1p-24;
@@ -129,7 +132,7 @@ TEST(Dropout, RowsOfABatchEqualThoseOfItsSamplesAlone) {
 }
 
 TEST_P(DropoutTest, PartsOfTheSequencePutTogetherEqualTheWhole) {
-  const at::ScalarType type = GetParam();
+  const at::ScalarType type = GetParam().compute;
   constexpr int64_t kLength = 50, kFeatures = 33;
   const at::Tensor x = random({kLength, 3, kFeatures}, type, 1), residual = random({kLength, 3, kFeatures}, type, 2);
   const at::Tensor dy = random({kLength, 3, kFeatures}, type, 3);
@@ -214,7 +217,7 @@ TEST(Dropout, ProbabilityOneAndMissingSampleNumbersAreABug) {
   EXPECT_THROW(dropout(x, DropoutSite{.probability = 0.1, .key = kKey}), InternalError);
 }
 
-INSTANTIATE_TEST_SUITE_P(ComputeTypes, DropoutTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
+INSTANTIATE_TEST_SUITE_P(ComputeTypes, DropoutTest, testing::ValuesIn(reference::kStreamTypes));
 
 }  // namespace dropout_test
 }  // namespace espalier::kernels

@@ -6,6 +6,7 @@
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
+#include "kernels/internal/stream_type.h"
 #include "tensor/saved.h"
 
 namespace espalier::kernels {
@@ -65,17 +66,18 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, State state, double epsilon) {
-    Normalized result = forward_rows(x, state.weight->value, state.bias->value, epsilon);
+    Normalized result = forward_rows(x, as(x, state.weight->value), as(x, state.bias->value), epsilon);
     tensor::save_for_backward(context, "layer_norm", {{"x", x}, {"mean", result.mean}, {"rstd", result.rstd}});
     capture_state(context, state);
-    return result.y;
+    return as(state.weight->value, result.y);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const variable_list saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
     const DeviceOps::NormGradients gradients =
-        backward_rows(saved[0], {{}, saved[1], saved[2]}, state.weight->value, grads[0].contiguous());
+        backward_rows(x, {{}, saved[1], saved[2]}, as(x, state.weight->value), as(x, grads[0].contiguous()));
     push_grad(*state.queue, *state.weight, gradients.weight);
     push_grad(*state.queue, *state.bias, gradients.bias);
     return {gradients.dx, {}, {}};
@@ -89,9 +91,9 @@ at::Tensor layer_norm(const at::Tensor& x, tensor::Param& weight, tensor::Param&
   ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous() && weight.value.dim() == 1 && x.size(-1) == weight.value.size(0) &&
                      bias.value.sizes() == weight.value.sizes(),
                  "x ", x.sizes(), ", weight ", weight.value.sizes(), ", bias ", bias.value.sizes());
-  ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type() && x.scalar_type() == bias.value.scalar_type(), "x ",
+  ESPALIER_CHECK(may_pass(x, weight.value) && weight.value.scalar_type() == bias.value.scalar_type(), "x ",
                  x.scalar_type(), ", weight ", weight.value.scalar_type(), ", bias ", bias.value.scalar_type());
-  if (!builds_graph(x)) return forward_rows(x, weight.value, bias.value, epsilon).y;
+  if (!builds_graph(x)) return as(weight.value, forward_rows(x, as(x, weight.value), as(x, bias.value), epsilon).y);
   return LayerNorm::apply(x, LayerNorm::State{&weight, &bias, &queue}, epsilon);
 }
 

@@ -18,6 +18,7 @@ namespace layer_norm_test {
 using reference::expect_within;
 using reference::random;
 using reference::rounded;
+using reference::StreamTypes;
 using reference::TestParam;
 
 at::Tensor wide(const at::Tensor& x) { return x.detach().to(at::kDouble); }
@@ -53,10 +54,10 @@ struct Oracle {
   at::Tensor y, dx, dweight, dbias, y_error, dx_error, dweight_error, dbias_error;
 };
 
-class LayerNormTest : public testing::TestWithParam<at::ScalarType> {};
+class LayerNormTest : public testing::TestWithParam<StreamTypes> {};
 
 TEST_P(LayerNormTest, MatchesDoubleAutogradForAwkwardShapesOverTwoMicroBatches) {
-  const at::ScalarType type = GetParam();
+  const auto [type, stream] = GetParam();
   for (const int64_t columns : {1, 7, 16, 33, 64, 1023}) {
     for (const int64_t rows : {1, 5, 33, 130}) {
       TestParam weight(random({columns}, type, 1) + 1), bias(random({columns}, type, 2));
@@ -64,13 +65,13 @@ TEST_P(LayerNormTest, MatchesDoubleAutogradForAwkwardShapesOverTwoMicroBatches) 
       at::Tensor dweight = at::zeros({columns}, at::kDouble), dbias = dweight.clone();
       at::Tensor dweight_error = at::full({columns}, 1e-7, at::kDouble), dbias_error = dweight_error.clone();
       for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-        at::Tensor x = random({rows, 1, columns}, type, 10 + micro_batch, 3).requires_grad_();
+        at::Tensor x = random({rows, 1, columns}, stream, 10 + micro_batch, 3).requires_grad_();
         const at::Tensor dy = random({rows, 1, columns}, type, 20 + micro_batch);
         const at::Tensor y = layer_norm(x, weight.param, bias.param, 1e-5, queue);
         y.backward(dy);
         const Oracle oracle(x, weight.param.value, bias.param.value, dy, 1e-5);
         expect_within(y, oracle.y, rounded(oracle.y, oracle.y_error, type), "y");
-        expect_within(x.grad(), oracle.dx, rounded(oracle.dx, oracle.dx_error, type), "dx");
+        expect_within(x.grad(), oracle.dx, rounded(oracle.dx, oracle.dx_error, stream), "dx");
         dweight += oracle.dweight, dbias += oracle.dbias;
         dweight_error += oracle.dweight_error + 0x1p-23 * dweight.abs();
         dbias_error += oracle.dbias_error + 0x1p-23 * dbias.abs();
@@ -82,7 +83,7 @@ TEST_P(LayerNormTest, MatchesDoubleAutogradForAwkwardShapesOverTwoMicroBatches) 
 }
 
 TEST_P(LayerNormTest, RowsOfOneValueGiveTheBiasAndAFiniteGradient) {
-  const at::ScalarType type = GetParam();
+  const at::ScalarType type = GetParam().compute;
   TestParam weight(random({33}, type, 1)), bias(random({33}, type, 2));
   tensor::GradQueue queue;
   for (const double value : {0.0, 4.0, -512.0}) {
@@ -154,7 +155,7 @@ TEST(LayerNorm, ShapesAndTypesThatDoNotFitAreABug) {
   EXPECT_THROW(layer_norm(at::ones({3, 8}, at::kHalf), weight.param, bias.param, 1e-5, queue), InternalError);
 }
 
-INSTANTIATE_TEST_SUITE_P(ComputeTypes, LayerNormTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
+INSTANTIATE_TEST_SUITE_P(ComputeTypes, LayerNormTest, testing::ValuesIn(reference::kStreamTypes));
 
 }  // namespace layer_norm_test
 }  // namespace espalier::kernels

@@ -20,6 +20,16 @@ inline std::vector<CpuIsa> instruction_sets() {
   return isas;
 }
 
+// Of ops between layers: the compute type, and the type of the residual stream.
+struct StreamTypes {
+  at::ScalarType compute, stream;
+};
+inline constexpr StreamTypes kStreamTypes[] = {{at::kFloat, at::kFloat},
+                                               {at::kBFloat16, at::kBFloat16},
+                                               {at::kHalf, at::kHalf},
+                                               {at::kBFloat16, at::kFloat},
+                                               {at::kHalf, at::kFloat}};
+
 // Half a unit in the last place, relative.
 inline double rounding(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0x1p-24;

@@ -6,6 +6,7 @@
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
+#include "kernels/internal/stream_type.h"
 #include "tensor/saved.h"
 
 namespace espalier::kernels {
@@ -45,20 +46,20 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   };
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, State state, double epsilon) {
-    RmsNormalized result = forward_rows(x, state.weight->value, epsilon);
+    RmsNormalized result = forward_rows(x, as(x, state.weight->value), epsilon);
     tensor::save_for_backward(context, "rms_norm", {{"x", x}, {"rstd", result.rstd}});
     capture_state(context, state);
-    return result.y;
+    return as(state.weight->value, result.y);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const State& state = captured_state<State>(context);
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor dy = grads[0].contiguous();
+    const at::Tensor weight = as(saved[0], state.weight->value), dy = as(saved[0], grads[0].contiguous());
     at::Tensor dx = at::empty_like(dy);
     const int64_t columns = dy.size(-1);
     const RmsNormBackward args{.x = saved[0].const_data_ptr(),
-                               .weight = state.weight->value.const_data_ptr(),
+                               .weight = weight.const_data_ptr(),
                                .dy = dy.const_data_ptr(),
                                .dx = dx.data_ptr(),
                                .rstd = saved[1].const_data_ptr<float>(),
@@ -83,9 +84,8 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 at::Tensor rms_norm(const at::Tensor& x, tensor::Param& weight, double epsilon, tensor::GradQueue& queue) {
   ESPALIER_CHECK(x.dim() >= 1 && x.is_contiguous() && weight.value.dim() == 1 && x.size(-1) == weight.value.size(0),
                  "x ", x.sizes(), " strides ", x.strides(), ", weight ", weight.value.sizes());
-  ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type(), "x ", x.scalar_type(), ", weight ",
-                 weight.value.scalar_type());
-  if (!builds_graph(x)) return forward_rows(x, weight.value, epsilon).y;
+  ESPALIER_CHECK(may_pass(x, weight.value), "x ", x.scalar_type(), ", weight ", weight.value.scalar_type());
+  if (!builds_graph(x)) return as(weight.value, forward_rows(x, as(x, weight.value), epsilon).y);
   return RmsNorm::apply(x, RmsNorm::State{&weight, &queue}, epsilon);
 }
 

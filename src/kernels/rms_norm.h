@@ -7,7 +7,8 @@
 
 namespace espalier::kernels {
 
-// x: [..., hidden], compute type, contiguous; weight: [hidden]. Statistics and sums in fp32, rounded once.
+// x: [..., hidden], compute type or fp32, contiguous; weight: [hidden]. Statistics and sums in fp32, result in the
+// compute type, rounded once; the gradient of x has the type of x.
 // Keeps for backward: x, and 1/sqrt(mean square + epsilon) of every row (fp32).
 // weight.grad += its gradient in fp32, through `queue`.
 at::Tensor rms_norm(const at::Tensor& x, tensor::Param& weight, double epsilon, tensor::GradQueue& queue);

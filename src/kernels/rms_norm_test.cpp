@@ -18,6 +18,7 @@ namespace rms_norm_test {
 using reference::expect_within;
 using reference::random;
 using reference::rounded;
+using reference::StreamTypes;
 using reference::TestParam;
 
 at::Tensor wide(const at::Tensor& x) { return x.detach().to(at::kDouble); }
@@ -47,23 +48,23 @@ struct Oracle {
   at::Tensor y, dx, dweight, y_error, dx_error, dweight_error;
 };
 
-class RmsNormTest : public testing::TestWithParam<at::ScalarType> {};
+class RmsNormTest : public testing::TestWithParam<StreamTypes> {};
 
 TEST_P(RmsNormTest, MatchesDoubleAutogradForAwkwardShapesOverTwoMicroBatches) {
-  const at::ScalarType type = GetParam();
+  const auto [type, stream] = GetParam();
   for (const int64_t columns : {1, 7, 16, 33, 64, 1023}) {
     for (const int64_t rows : {1, 7, 33, 130}) {
       TestParam weight(random({columns}, type, 1) + 1);
       tensor::GradQueue queue;
       at::Tensor dweight = at::zeros({columns}, at::kDouble), dweight_error = at::full({columns}, 1e-7, at::kDouble);
       for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-        at::Tensor x = random({rows, 1, columns}, type, 10 + micro_batch, 3).requires_grad_();
+        at::Tensor x = random({rows, 1, columns}, stream, 10 + micro_batch, 3).requires_grad_();
         const at::Tensor dy = random({rows, 1, columns}, type, 20 + micro_batch);
         const at::Tensor y = rms_norm(x, weight.param, 1e-5, queue);
         y.backward(dy);
         const Oracle oracle(x, weight.param.value, dy, 1e-5);
         expect_within(y, oracle.y, rounded(oracle.y, oracle.y_error, type), "y");
-        expect_within(x.grad(), oracle.dx, rounded(oracle.dx, oracle.dx_error, type), "dx");
+        expect_within(x.grad(), oracle.dx, rounded(oracle.dx, oracle.dx_error, stream), "dx");
         dweight += oracle.dweight;
         dweight_error += oracle.dweight_error + 0x1p-23 * dweight.abs();
       }
@@ -125,7 +126,7 @@ TEST(RmsNorm, ShapesAndTypesThatDoNotFitAreABug) {
   EXPECT_THROW(rms_norm(at::ones({3, 8}, at::kHalf), weight.param, 1e-5, queue), InternalError);
 }
 
-INSTANTIATE_TEST_SUITE_P(ComputeTypes, RmsNormTest, testing::Values(at::kFloat, at::kBFloat16, at::kHalf));
+INSTANTIATE_TEST_SUITE_P(ComputeTypes, RmsNormTest, testing::ValuesIn(reference::kStreamTypes));
 
 }  // namespace rms_norm_test
 }  // namespace espalier::kernels

@@ -107,7 +107,7 @@ SequenceRows TransformerStack::local_rows(int64_t sequence_length) const {
 pipeline::TensorShape TransformerStack::hidden_shape(const std::string& name, const tensor::Batch& batch,
                                                      std::optional<int64_t> sequence_length) const {
   const int64_t rows = local_rows(sequence_length.value_or(batch.ids.size(1))).count;
-  return {name, {rows, batch.ids.size(0), shape_.hidden_size}, compute_type_};
+  return {name, {rows, batch.ids.size(0), shape_.hidden_size}, shape_.fp32_residual ? at::kFloat : compute_type_};
 }
 
 nn::ForwardContext TransformerStack::training_context(const pipeline::StageInput& input,

@@ -13,6 +13,7 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
   const double tp = static_cast<double>(run.grid.tensor);
   internal::GhostSizes sizes;
   sizes.element = element_bytes(run.precision);
+  sizes.stream_element = stream_element_bytes(run);
   sizes.tokens = static_cast<double>(run.sequence_length / run.grid.context * run.micro_batch_size);
   sizes.sequence_length = static_cast<double>(run.sequence_length);
   sizes.sequence_parallel = run.sequence_parallel && run.grid.tensor > 1;

@@ -101,7 +101,8 @@ void add_gradients(const RunShape& run, const std::vector<spec::ParamSpec>& spec
 }  // namespace
 
 double passed_on_bytes(const RunShape& run, int64_t depth) {
-  const double bytes = element_of_micro_batch(run) * run.model.depths[static_cast<size_t>(depth)].passed_on;
+  const double bytes = element_of_micro_batch(run) / element_bytes(run.precision) * stream_element_bytes(run) *
+                       run.model.depths[static_cast<size_t>(depth)].passed_on;
   return run.sequence_parallel ? bytes / static_cast<double>(run.grid.tensor) : bytes;
 }
 

@@ -13,4 +13,8 @@ std::string to_string(Precision precision) {
 
 double element_bytes(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
 
+double stream_element_bytes(const RunShape& run) {
+  return run.model.fp32_residual ? element_bytes(Precision::kFp32) : element_bytes(run.precision);
+}
+
 }  // namespace espalier::plan

@@ -48,4 +48,7 @@ struct RunShape {
   }
 };
 
+// Bytes of an element of the residual stream between layers.
+double stream_element_bytes(const RunShape& run);
+
 }  // namespace espalier::plan

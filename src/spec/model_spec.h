@@ -39,6 +39,7 @@ struct ModelSpec {
   std::vector<Depth> depths;
   Vocabulary vocabulary;
   int64_t hidden_size = 0;       // width of the residual stream
+  bool fp32_residual = false;    // that stream is fp32 between layers, whatever the compute type
   bool has_dropout = false;      // of the residual stream
   bool keeps_positions = false;  // layers keep the positions of whole sequences (rotary)
   double batch_bytes = 0;        // of one sample as it waits for its step

@@ -47,6 +47,7 @@ struct GptConfig {
   double logit_soft_cap = 0;       // c: logits become c tanh(logits / c); 0: they do not
   spec::Activation activation = spec::Activation::kGeluTanh;
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
+  bool fp32_residual = false;            // the stream between layers is fp32, whatever the compute type
   bool whole_prompt = false;             // the tokens of a prompt all see each other, as the objective has taught it
   double layernorm_epsilon = 1e-5;       // the embedding's layer norm always has 1e-5, as in Megatron
   double init_method_std = 0.02;         // of the base model's layers, with muP

@@ -30,11 +30,13 @@ double mask_bytes(const data::RowRules& rows, double tokens) {
 spec::GhostProgram embedding_ghost(const GptConfig& model) {
   const bool has_norm = model.embed_layernorm;
   const bool has_positions = model.position_embedding == PositionEmbedding::kLearned;
+  const bool widens = model.fp32_residual;
   return [=](spec::GhostOps& ops, const spec::Ghost&) {
     spec::Ghost x = ops.look_up_words();
     if (has_norm) x = ops.norm(x, spec::Normalization::kLayerNorm, false);
     if (has_positions) x = ops.add_positions(std::move(x));
-    return ops.dropout(std::move(x));
+    x = ops.dropout(std::move(x));
+    return widens ? ops.widen(std::move(x)) : x;
   };
 }
 
@@ -86,6 +88,7 @@ spec::ModelSpec gpt_model_spec(const GptConfig& model, int64_t sequence_length, 
           .depths = depths_of(model, sequence_length, rows),
           .vocabulary = {.size = model.vocab_size, .padded_size = model.padded_vocab_size},
           .hidden_size = model.hidden_size,
+          .fp32_residual = model.fp32_residual,
           .has_dropout = model.hidden_dropout > 0,
           .keeps_positions = model.position_embedding == PositionEmbedding::kRotary,
           .batch_bytes = (3 * kInt64 + kFp32) * tokens + mask_bytes(rows, tokens)};

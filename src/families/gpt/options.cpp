@@ -238,6 +238,8 @@ void add_shape(OptionTable& table, GptSettings& settings) {
       .value_name("C")
       .minimum(0)
       .maximum(1e6);
+  table.add("--fp32-residual-connection", settings.shape.fp32_residual,
+            "the residual stream is fp32, with --bf16 and --fp16 too; layers read and write the compute type");
   table.known_elsewhere({"--attn-logit-softcapping", "--attn-logits-soft-cap", "--attention-logits-soft-cap"},
                         "--attn-logit-soft-cap");
   table.known_elsewhere({"--final-logit-softcapping", "--final-logits-soft-cap", "--logits-soft-cap"},

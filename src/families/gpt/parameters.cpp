@@ -24,6 +24,7 @@ TransformerShape GptConfig::layers() const {
           .add_bias_linear = add_bias_linear,
           .add_qkv_bias = add_qkv_bias,
           .residual_from_layernorm = residual_from_layernorm,
+          .fp32_residual = fp32_residual,
           .init_method_std = init_method_std / std::sqrt(width())};
 }
 

@@ -57,6 +57,9 @@ TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
   const double tokens = 36 * 2, hidden = 48, heads = 12;
   const double statistics = tokens * 4 * 4;  // two norms, mean and reciprocal deviation
   EXPECT_DOUBLE_EQ(kept_by_layer("--bf16", 1), tokens * hidden * 2 * 16 + tokens * heads * 4 + statistics);
+  // The layer's input and the stream between the halves are twice as wide.
+  EXPECT_DOUBLE_EQ(kept_by_layer("--bf16 --fp32-residual-connection", 1),
+                   tokens * hidden * 2 * 18 + tokens * heads * 4 + statistics);
   EXPECT_DOUBLE_EQ(kept_by_layer("", 1), tokens * hidden * 4 * 16 + tokens * heads * 4 + statistics);
   const double split = tokens * hidden * 2 * 12 / 4 + tokens * heads / 4 * 4;
   EXPECT_DOUBLE_EQ(kept_by_layer("--bf16 --tensor-model-parallel-size 4", 4),

@@ -272,6 +272,10 @@ void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& confi
   resolver.check_division();
   resolve_mup(resolving, settings.shape.mup);
   settings.shape.whole_prompt = settings.objective.sees_whole_prompt();
+  if (settings.shape.fp32_residual && settings.shape.residual_from_layernorm)
+    resolving.problems.add(
+        "--fp32-residual-connection and --apply-residual-connection-post-layernorm exclude each other: what a norm "
+        "gives, and the stream begins anew with, has the compute type; leave one out");
   check_objective(resolving, settings);
 }
 

@@ -38,6 +38,8 @@ void find_unused_gpt(const config::RunConfig& run, config::UnusedOptions& unused
   const GptSettings& settings = run.model.as<GptSettings>();
   find_unused_activations(settings, unused);
   find_unused_scaling(settings, unused);
+  unused.add_if(run.training.precision == plan::Precision::kFp32, {"--fp32-residual-connection"},
+                "without --bf16 and --fp16 everything is fp32");
   find_unused_mup(settings.shape.mup, unused);
   find_unused_by_objective(run, unused);
 }

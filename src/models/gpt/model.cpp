@@ -61,7 +61,8 @@ at::Tensor GptModel::embed(const at::Tensor& ids, const at::Tensor& positions,
   if (embedding_norm_) x = embedding_norm_->forward(x);
   if (position_embeddings_) x = x + position_embeddings_->forward(positions);
   if (config_.mup.embedding_mult() != 1) x = x * config_.mup.embedding_mult();
-  return tensor::observed("embedding", kernels::dropout(x, context.dropout_site("embedding")));
+  x = kernels::dropout(x, context.dropout_site("embedding"));
+  return tensor::observed("embedding", config_.fp32_residual ? x.to(at::kFloat) : x);
 }
 
 at::Tensor GptModel::last_hidden(const at::Tensor& x) const {

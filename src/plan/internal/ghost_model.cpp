@@ -90,7 +90,8 @@ Ghost GhostModel::exchange(Ghost x, double bytes) {
 Ghost GhostModel::norm(const Ghost& x, spec::Normalization kind, bool joins_residual) {
   const bool rms = kind == spec::Normalization::kRmsNorm;
   const char* op = rms ? "rms_norm" : "layer_norm";
-  const Ghost y = make_x(), mean = make(rms ? 0 : s_.rows * kFp32), rstd = make(s_.rows * kFp32);
+  const Ghost y = make_x(), wide = x->bytes() > y->bytes() ? make(x->bytes()) : y,
+              mean = make(rms ? 0 : s_.rows * kFp32), rstd = make(s_.rows * kFp32);
   if (has_graph_) {
     save(op, "x", x);
     if (!rms) save(op, "mean", mean);
@@ -98,7 +99,8 @@ Ghost GhostModel::norm(const Ghost& x, spec::Normalization kind, bool joins_resi
   }
   // What is kept goes before the gradient is added to that of the residual stream, in place.
   push([this, x = x, mean, rstd, joins_residual](const Ghost&) mutable {
-    Ghost dx = make_x();
+    const Ghost dy = make_x(), wide_dy = x->bytes() > dy->bytes() ? make(x->bytes()) : dy;
+    Ghost dx = make(x->bytes());
     if (!joins_residual) return dx;
     return std::exchange(residual_gradient_, Ghost());
   });
@@ -143,9 +145,12 @@ Ghost GhostModel::activation(const Ghost& x, double ffn) {
 Ghost GhostModel::add_dropout(const Ghost& /*x*/) {
   push([this](const Ghost& dy) {
     residual_gradient_ = dy;
-    return s_.dropout ? make_x() : dy;
+    if (!is_wide()) return s_.dropout ? make_x() : dy;
+    const Ghost dx = s_.dropout ? make_stream() : dy;
+    return make_x();
   });
-  return make_x();
+  const Ghost wide_x = is_wide() ? make_stream() : Ghost();
+  return make_stream();
 }
 
 Ghost GhostModel::self_attention(const Ghost& x, const spec::GhostAttention& of_model) {
@@ -255,7 +260,7 @@ Ghost GhostModel::recomputed(const Ghost& x, const DepthRange& depths) {
   save("recompute", "input", kept);
   push([this, kept, divided, depths](const Ghost& dy) {
     set_tokens(depth(depths.begin).tokens);
-    const Ghost input = divided ? make_x() : kept;
+    const Ghost input = divided ? make_stream() : kept;
     const size_t below = graph_.size();
     const bool recorded = std::exchange(recording_, false);
     const Ghost result = layers(input, depths);
@@ -290,6 +295,12 @@ Ghost GhostModel::dropout(Ghost x) {
   if (!s_.dropout) return x;
   push([this](const Ghost&) { return make_x(); });
   x = make_x();
+  return x;
+}
+
+Ghost GhostModel::widen(Ghost x) {
+  push([this](const Ghost&) { return make_x(); });
+  x = make_stream();
   return x;
 }
 
@@ -389,7 +400,7 @@ Ghost GhostModel::receive(int64_t number) {
     other_ = make_x();
   }
   set_tokens(depth(number).tokens);
-  return input_ = make_x();
+  return input_ = make_stream();
 }
 
 // No range of layers reaches beyond what runs between two of them.
@@ -407,7 +418,7 @@ void GhostModel::backward(bool deferring) {
     other_gradient_ = make_x();
     set_tokens(tokens);
   }
-  const Ghost gradient = run_backward(0, output_ == nullptr ? Ghost() : make_x());
+  const Ghost gradient = run_backward(0, output_ == nullptr ? Ghost() : make_stream());
   input_.reset();
   output_.reset();
   positions_.reset();

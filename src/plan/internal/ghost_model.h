@@ -16,7 +16,8 @@ using spec::Ghost;
 // parallelism.
 struct GhostSizes {
   bool z_loss = false;
-  double element = 4;  // bytes of the compute type
+  double element = 4;         // bytes of the compute type,
+  double stream_element = 4;  // and of the residual stream's between layers
   double sequence_length = 0;
   double rows = 0, tokens = 0;  // S * b; s/cp * b
   double hidden = 0;
@@ -46,6 +47,7 @@ class GhostModel : public spec::GhostOps {
   Ghost look_up_words() override;
   Ghost add_positions(Ghost x) override;
   Ghost dropout(Ghost x) override;
+  Ghost widen(Ghost x) override;
   Ghost norm(const Ghost& x, spec::Normalization kind, bool joins_residual) override;
   Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost mlp(const Ghost& x, double inner, double ffn) override;
@@ -60,6 +62,8 @@ class GhostModel : public spec::GhostOps {
 
   Ghost make(double bytes) { return std::make_shared<spec::GhostTensor>(count_, bytes); }
   Ghost make_x() { return make(s_.rows * s_.hidden * s_.element); }
+  Ghost make_stream() { return make(s_.rows * s_.hidden * s_.stream_element); }
+  bool is_wide() const { return s_.stream_element > s_.element; }
   void need(double bytes) { make(bytes); }  // for a moment
   void save(const char* op, const char* name, const Ghost& tensor);
   void push(Backward backward);

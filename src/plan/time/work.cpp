@@ -25,6 +25,8 @@ class Worker : public spec::GhostOps {
     rows_ = run.sequence_parallel ? tokens_ / ranks_ : tokens_;
     hidden_ = static_cast<double>(run.model.hidden_size);
     element_ = element_bytes(run.precision);
+    stream_ = stream_element_bytes(run) / element_;
+    widening_ = stream_ > 1 ? 1 + stream_ : 0;
   }
 
   DepthWork take(double forward_flops) {
@@ -44,8 +46,10 @@ class Worker : public spec::GhostOps {
     mask(rows_ * hidden_);
     return moves(2 * rows_ * hidden_, 2 * rows_ * hidden_);
   }
+  Ghost widen(Ghost /*x*/) override { return moves(widening_ * rows_ * hidden_, widening_ * rows_ * hidden_); }
   Ghost norm(const Ghost& /*x*/, spec::Normalization /*kind*/, bool joins_residual) override {
-    return moves(2 * rows_ * hidden_, (joins_residual ? 8 : 5) * rows_ * hidden_);
+    const double forward = 2 * stream_ + widening_, backward = (joins_residual ? 8 : 5) * stream_ + widening_;
+    return moves(forward * rows_ * hidden_, backward * rows_ * hidden_);
   }
   Ghost self_attention(const Ghost& /*x*/, const spec::GhostAttention& sizes) override {
     const double p = tokens_ * sizes.projection / ranks_;
@@ -107,7 +111,9 @@ class Worker : public spec::GhostOps {
   void product(double in, double out) { add_linear(2 * tokens_ * in * out); }
   Ghost add_residual() {
     mask(rows_ * hidden_);
-    return moves(3 * rows_ * hidden_, (run_.model.has_dropout ? 3 : 1) * rows_ * hidden_);
+    const double forward = 3 * stream_ + widening_;
+    const double backward = (run_.model.has_dropout ? 3 : 1) * stream_ + widening_;
+    return moves(forward * rows_ * hidden_, backward * rows_ * hidden_);
   }
   // Between the projections, over `keys` positions of each sample; p: elements of the queries.
   void attend(const spec::GhostAttention& sizes, double keys, double p) {
@@ -133,6 +139,8 @@ class Worker : public spec::GhostOps {
   const spec::Depth& depth_;
   const Program& program_;
   double ranks_ = 1, share_ = 1, sequence_ = 0, tokens_ = 0, rows_ = 0, hidden_ = 0, element_ = 2;
+  // Of an element of the residual stream, in elements of the compute type; what one costs that changes its type.
+  double stream_ = 1, widening_ = 0;
   double linear_flops_ = 0, pairs_flops_ = 0;
   spec::ByteCount count_;
   DepthWork work_;
