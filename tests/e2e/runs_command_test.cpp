@@ -39,6 +39,42 @@ class Runs : public Command {
   }
 };
 
+TEST_F(Runs, PlotDrawsTheNumbersOfTheFiles) {
+  const Outcome drawn = bash("espalier runs plot runs/first runs/second --labels one '<two>' --output a.svg");
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.errors;
+  EXPECT_EQ(drawn.output, "'a.svg': lm_loss of 2 runs\n");
+  const std::string svg = read_file(folder_ / "work/a.svg");
+  for (const char* part : {"&lt;two&gt;</text>", ">one</text>", ">lm_loss</text>", ">step</text>"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  EXPECT_EQ(bash("espalier runs plot runs/first --output a.svg").exit_code, 2) << "it exists";
+  const Json points = Json::parse(
+      bash("espalier runs plot runs/second --against seconds --output a.svg --overwrite --json").output)["runs"][0];
+  ASSERT_EQ(points["x"].size(), 30U);
+  EXPECT_EQ(points["label"], "runs/second");
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(points["x"][i], 0.5 * (i + 1));
+    EXPECT_NEAR(points["y"][i].get<double>(), 10.0 / (i + 1), 1e-4) << "as the file has it";
+  }
+  const Json evaluated =
+      Json::parse(bash("espalier runs plot runs/first --metric validation/wiki/ppl --against tokens --output b.svg "
+                       "--json")
+                      .output)["runs"][0];
+  EXPECT_EQ(evaluated["x"], Json({5000.0}));
+  EXPECT_NEAR(evaluated["y"][0].get<double>(), 2.1, 1e-6);
+}
+
+TEST_F(Runs, PlotNamesWhatIsMissing) {
+  const Outcome unknown = bash("espalier runs plot runs/first --metric lm_los --output c.svg");
+  EXPECT_EQ(unknown.exit_code, 66) << unknown.errors;
+  EXPECT_NE(unknown.errors.find("has no 'lm_los'; it has consumed_tokens, lm_loss, "), std::string::npos)
+      << unknown.errors;
+  EXPECT_NE(unknown.errors.find("validation/wiki/ppl"), std::string::npos) << unknown.errors;
+  EXPECT_EQ(bash("espalier runs plot runs/none --output c.svg").exit_code, 66);
+  EXPECT_EQ(bash("espalier runs plot runs/first --labels a b --output c.svg").exit_code, 2);
+  EXPECT_EQ(bash("espalier runs plot runs/first").exit_code, 2) << "no --output";
+  EXPECT_FALSE(fs::exists(folder_ / "work/c.svg"));
+}
+
 TEST_F(Runs, ListShowsStatusStepsLossAndSpeed) {
   const Outcome outcome = bash("espalier runs list runs");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
