@@ -124,6 +124,7 @@ const std::vector<Command>& commands() {
        curate_commands},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
       {"data", "look into token files, check and merge them", data_main, data_commands},
+      {"index", "an index of embeddings, and the rows nearest to queries", index_main, index_commands},
       {"recipe", "a recipe of a GPT from one number, its depth: recipe --depth 4", recipe_main},
       {"train", "train a model: train gpt OPTIONS", train_main, model_families},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},

@@ -45,6 +45,7 @@ std::vector<std::string> canonical_words(std::vector<std::string> words);
 int preprocess_main(const std::vector<std::string>& arguments);
 int tokenizer_main(const std::vector<std::string>& arguments);
 int curate_main(const std::vector<std::string>& arguments);
+int index_main(const std::vector<std::string>& arguments);
 int data_main(const std::vector<std::string>& arguments);
 int replay_main(const std::vector<std::string>& arguments);
 int parity_main(const std::vector<std::string>& arguments);
@@ -67,6 +68,7 @@ int help_main(const std::vector<std::string>& arguments);
 const std::vector<Command>& tokenizer_commands();
 const std::vector<Command>& curate_commands();
 const std::vector<Command>& data_commands();
+const std::vector<Command>& index_commands();
 const std::vector<Command>& checkpoint_commands();
 const std::vector<Command>& runs_commands();
 

@@ -5,6 +5,8 @@
 
 set(private lib/espalier)
 install(TARGETS espalier espalier-engine RUNTIME DESTINATION ${private}/bin)
+install(TARGETS espalier_search_plugin LIBRARY DESTINATION ${private}/bin)
+set_target_properties(espalier_search_plugin PROPERTIES INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../torch/lib")
 if(ESPALIER_NVCC)
   install(TARGETS espalier_cuda_plugin LIBRARY DESTINATION ${private}/bin OPTIONAL)
 endif()

@@ -24,6 +24,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"data", {"base", "text"}},
     {"curate", {"data"}},
     {"eval", {"data"}},
+    {"retrieval", {"data", "store"}},
     {"plan", {"spec"}},
     {"config", {"spec", "data", "text", "store", "plan", "report"}},
     {"families", {"config", "plan"}},
@@ -89,7 +90,7 @@ TEST(Layering, LibrariesIncludeOnlyWhatTheTableAllows) {
 TEST(Layering, LibrariesWithoutTorchNameNoTorchHeader) {
   const std::regex torch_header(R"re(^\s*#\s*include\s+<(ATen|c10|torch)/)re");
   for (const std::string library : {"base", "launch", "text", "spec", "store", "report", "data", "curate", "eval",
-                                    "plan", "config", "families", "convert", "serve"})
+                                    "retrieval", "plan", "config", "families", "convert", "serve"})
     for_each_source("src/" + library, [&](const fs::path& path) {
       std::ifstream file(path);
       for (std::string line; std::getline(file, line);)

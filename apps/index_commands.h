@@ -1,0 +1,14 @@
+// What the commands of `espalier index` share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace espalier {
+
+int index_build_main(const std::vector<std::string>& arguments);
+int index_search_main(const std::vector<std::string>& arguments);
+
+}  // namespace espalier

@@ -1,0 +1,66 @@
+// An index of embeddings: a folder of shards that any reader of safetensors opens, and index.json.
+//
+//   index.json                  {"format": 1, "rows": N, "dimension": d, "shards": [{"file", "rows", "xxh3"}, ...]}
+//   shard-00000.safetensors     ids I64 [n], embeddings F32 [n, d]; its checksum also stands in its metadata
+//   building.json               while it is not complete: what it is built from
+//
+// `xxh3` is XXH3 (64 bits) of the bytes of the ids followed by those of the embeddings. A shard appears under its name
+// when it is whole, so a build that was killed goes on at the first shard that is missing, and ends with the same
+// bytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "retrieval/embedding_source.h"
+#include "store/safetensors.h"
+
+namespace espalier::retrieval {
+
+struct BuildPlan {
+  std::filesystem::path folder;
+  int64_t shard_rows = 1 << 18;
+  int64_t batch_rows = 4096;  // asked of the source at once
+  bool overwrite = false;     // remove an index that is there, or an unfinished one of something else
+};
+
+struct BuildSummary {
+  int64_t rows = 0, dimension = 0, shards = 0;
+  int64_t shards_kept = 0;  // of a build that was interrupted
+  double seconds = 0;
+};
+
+// UserErrors: an index that is there; an unfinished one of another source or shard size; an id that is negative or
+// stands twice; a number that is not finite, with its row and id.
+BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan);
+
+struct Shard {
+  std::filesystem::path path;
+  int64_t rows = 0;
+  uint64_t checksum = 0;
+};
+
+struct IndexFacts {
+  int64_t rows = 0, dimension = 0;
+  std::vector<Shard> shards;
+};
+
+// UserErrors: no index, one that is not complete, one of a later format, or fields that contradict each other.
+IndexFacts read_index(const std::filesystem::path& folder);
+
+// A shard, mapped. A UserError if the file does not hold what index.json says.
+class ShardFile {
+ public:
+  ShardFile(const Shard& shard, int64_t dimension);
+  const float* rows() const { return reinterpret_cast<const float*>(file_.data(*embeddings_)); }
+  const int64_t* ids() const { return reinterpret_cast<const int64_t*>(file_.data(*ids_)); }
+
+ private:
+  store::SafetensorsFile file_;
+  const store::TensorEntry* embeddings_ = nullptr;
+  const store::TensorEntry* ids_ = nullptr;
+};
+
+}  // namespace espalier::retrieval

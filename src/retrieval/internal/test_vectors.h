@@ -1,0 +1,42 @@
+// For the tests of this library: embeddings in memory, which count what is read of them.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "retrieval/embedding_source.h"
+#include "retrieval/internal/test_folder.h"
+
+namespace espalier::retrieval::test_vectors {
+
+struct Vectors : EmbeddingSource {
+  int64_t width = 0;
+  std::vector<float> numbers;
+  std::vector<int64_t> id_list;
+  int64_t rows_read = 0;
+  int64_t fails_after = -1;  // rows; then an error, as if the process had been stopped
+
+  int64_t dimension() const override { return width; }
+  const std::vector<int64_t>& ids() const override { return id_list; }
+  std::string fingerprint() const override { return "vectors"; }
+  void read(int64_t first, int64_t count, float* rows) override {
+    if (fails_after >= 0 && first + count > fails_after) throw UserError("stopped");
+    rows_read += count;
+    std::copy_n(numbers.begin() + first * width, count * width, rows);
+  }
+};
+
+// Ids are 3, 5, 7, ... in no order.
+inline Vectors random(int64_t num_rows, int64_t width, uint32_t seed) {
+  Vectors vectors;
+  vectors.width = width;
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  for (int64_t at = 0; at < num_rows * width; ++at) vectors.numbers.push_back(normal(generator));
+  for (int64_t row = 0; row < num_rows; ++row) vectors.id_list.push_back(2 * row + 3);
+  std::shuffle(vectors.id_list.begin(), vectors.id_list.end(), generator);
+  return vectors;
+}
+
+}  // namespace espalier::retrieval::test_vectors

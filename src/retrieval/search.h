@@ -1,0 +1,32 @@
+// The rows of an index with the greatest inner products: exact, by Faiss, block after block of mapped shards.
+//
+// The answer is defined without regard to how it is computed: the inner product is the sum in double precision of the
+// products in the order of the numbers, and of equal ones the lowest id comes first. So it is the same for any number
+// of shards and threads, any memory and any BLAS. Faiss, whose sums are fp32 in an order of its own, proposes
+// candidates: as many as its rounding, which is bounded, may have put in the wrong place.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "retrieval/index_folder.h"
+
+namespace espalier::retrieval {
+
+struct SearchPlan {
+  int64_t count = 100;               // of rows wanted for each query; fewer where the index has fewer
+  int64_t memory_bytes = 1LL << 30;  // of rows held at once, and of what Faiss returns for them
+  int threads = 1;
+};
+
+struct Hit {
+  int64_t id = 0;
+  double score = 0;
+};
+
+// For each query (fp32, [num_queries, dimension of the index], finite) its hits, the best first. Every shard's checksum
+// is compared on the way: a UserError (kBadData) names the shard that has changed since it was built.
+std::vector<std::vector<Hit>> search(const IndexFacts& index, const float* queries, int64_t num_queries,
+                                     const SearchPlan& plan);
+
+}  // namespace espalier::retrieval
