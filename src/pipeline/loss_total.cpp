@@ -13,6 +13,7 @@ namespace {
 void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total) {
   const double sum = term.sum.item<double>(), count = term.count.item<double>();
   total.name = term.name;
+  total.is_measure = term.is_measure;
   total.sum += sum;
   total.count += count;
   if (count > 0) {
@@ -34,11 +35,16 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
 
 // Totals as bytes, to travel between processes of one machine type: per total a name, the number of its doubles, and
 // the doubles.
-constexpr size_t kFixedNumbers = 6;
+constexpr size_t kFixedNumbers = 7;
 
 std::vector<double> numbers_of(const LossTotal& total) {
-  std::vector<double> numbers = {total.sum,          total.count,    total.num_means,
-                                 total.sum_of_means, total.text_sum, total.text_bytes};
+  std::vector<double> numbers = {total.sum,
+                                 total.count,
+                                 total.num_means,
+                                 total.sum_of_means,
+                                 total.text_sum,
+                                 total.text_bytes,
+                                 total.is_measure ? 1.0 : 0.0};
   for (const LossTotal::Source& source : total.by_source) numbers.insert(numbers.end(), {source.sum, source.count});
   return numbers;
 }
@@ -74,6 +80,7 @@ std::vector<LossTotal> from_bytes(const std::string& text) {
     total.sum_of_means = numbers.at(3);
     total.text_sum = numbers.at(4);
     total.text_bytes = numbers.at(5);
+    total.is_measure = numbers.at(6) != 0;
     for (size_t i = kFixedNumbers; i + 1 < numbers.size(); i += 2)
       total.by_source.push_back({numbers[i], numbers[i + 1]});
     totals.push_back(std::move(total));
@@ -109,6 +116,7 @@ void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) 
   ESPALIER_CHECK(from.size() == to.size(), from.size(), " loss terms beside ", to.size());
   for (size_t term = 0; term < from.size(); ++term) {
     to[term].name = from[term].name;
+    to[term].is_measure = from[term].is_measure;
     add(from[term], to[term]);
   }
 }

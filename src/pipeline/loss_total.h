@@ -12,6 +12,7 @@ namespace espalier::pipeline {
 // Sums over micro-batches, in double.
 struct LossTotal {
   std::string name;
+  bool is_measure = false;  // LossTerm's
   double sum = 0, count = 0;
   double num_means = 0;     // micro-batches with a target
   double sum_of_means = 0;  // of sum / count of each of them, as Megatron-DeepSpeed averages

@@ -19,6 +19,7 @@ using Place = std::pair<int64_t, int64_t>;  // chunk, micro-batch
 void run_backward(const Loss& loss, const LossFactor& factor) {
   torch::autograd::variable_list roots, gradients;
   for (const LossTerm& term : loss) {
+    if (term.is_measure) continue;
     roots.push_back(term.sum);
     gradients.push_back(at::full({}, term.weight * factor(term), term.sum.options()));
   }

@@ -20,6 +20,7 @@ struct LossTerm {
   at::Tensor count;             // scalar fp32: sum of the loss mask (number of predicted tokens)
   double weight = 1;            // in the sum that is differentiated
   std::string targets_of = {};  // the term whose targets (tensor::Batch) it is a mean over; empty: its own
+  bool is_measure = false;      // of how well the model does: reported, without graph, no part of the sum
   // Per row of the micro-batch, without graph: [b] fp32 each. Losses by data set come from these.
   // All of these are of whole sequences: the same on every context and tensor rank.
   at::Tensor row_sums, row_counts;

@@ -78,8 +78,8 @@ std::string evaluation_block(const std::string& set_name, const std::string& whe
                              const std::vector<NamedLoss>& losses) {
   std::string text = set_name + " loss at " + when + " | ";
   for (const NamedLoss& loss : losses) {
-    text += format_printf("%s value: %.6E | %s PPL: %.6E | ", loss.name.c_str(), loss.value, loss.name.c_str(),
-                          perplexity(loss.value));
+    text += format_printf("%s value: %.6E | ", loss.name.c_str(), loss.value);
+    if (!loss.is_measure) text += format_printf("%s PPL: %.6E | ", loss.name.c_str(), perplexity(loss.value));
     if (loss.bits_per_byte) text += format_printf("bits per byte: %.6E | ", *loss.bits_per_byte);
   }
   const std::string rule(text.size() + 1, '-');

@@ -67,7 +67,7 @@ void MetricsFile::evaluation(int64_t step, const std::string& kind, const std::v
   for (const SetLosses& set : sets)
     for (const NamedLoss& loss : set.losses) {
       json[kind][set.name][key_of(loss.name)] = loss.value;
-      if (&loss == set.losses.data()) json[kind][set.name]["ppl"] = perplexity(loss.value);
+      if (&loss == set.losses.data() && !loss.is_measure) json[kind][set.name]["ppl"] = perplexity(loss.value);
       if (loss.bits_per_byte) json[kind][set.name]["bits_per_byte"] = *loss.bits_per_byte;
     }
   file_.append(json.dump() + "\n");

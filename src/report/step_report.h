@@ -11,6 +11,7 @@ namespace espalier::report {
 struct NamedLoss {
   std::string name;  // "lm loss"
   double value = 0;
+  bool is_measure = false;  // no loss, but how well the model does: an accuracy in percent
   // Mean loss of the tokens of each data set of the blend that occurred in the step.
   struct BySource {
     std::string source;

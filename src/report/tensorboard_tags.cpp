@@ -67,7 +67,7 @@ void TensorBoardLog::evaluation(const std::string& set_name, const std::vector<N
   for (const NamedLoss& loss : losses) {
     const std::string tag = "lm-loss-validation/" + set_name + "/" + loss.name + " validation";
     three(tag, loss.value, at);
-    if (config_.log_validation_ppl_to_tensorboard) three(tag + " ppl", perplexity(loss.value), at);
+    if (config_.log_validation_ppl_to_tensorboard && !loss.is_measure) three(tag + " ppl", perplexity(loss.value), at);
     if (loss.bits_per_byte)
       three("lm-loss-validation/" + set_name + "/bits per byte validation", *loss.bits_per_byte, at);
   }

@@ -47,6 +47,7 @@ std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const E
     if (totals.size() > 1 && loss.count == 0) continue;  // a term without targets in these samples, as in a step
     losses.push_back({.name = loss.name,
                       .value = mean_loss(loss, config.training.loss_average),
+                      .is_measure = loss.is_measure,
                       .by_source = {},
                       .bits_per_byte = bits_per_byte(loss)});
   }

@@ -65,8 +65,8 @@ ParityRun run_for_parity(const config::RunConfig& config, const OptionTable& tab
   while (job.trainer().position().step < last) {
     const report::StepReport report = job.trainer().step();
     run.sample_hash += mix(report.sample_hash + static_cast<uint64_t>(report.step));
-    double loss = report.losses.at(0).value;
-    for (size_t term = 1; term < report.losses.size(); ++term) loss += report.losses[term].value;
+    double loss = 0;
+    for (const report::NamedLoss& term : report.losses) loss += term.is_measure ? 0 : term.value;
     run.losses.push_back(loss);
     run.grad_norms.push_back(report.grad_norm.value_or(0));
   }

@@ -84,8 +84,10 @@ std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline:
   std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& total : totals) {
     if (totals.size() > 1 && total.count == 0) continue;  // a term without targets in this step; the others go on
-    report::NamedLoss loss{
-        .name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
+    report::NamedLoss loss{.name = total.name,
+                           .value = mean_loss(total, config_.training.loss_average),
+                           .is_measure = total.is_measure,
+                           .by_source = {}};
     for (size_t source = 0; source < total.by_source.size(); ++source)
       if (total.by_source[source].count > 0)
         loss.by_source.push_back({parts_.loader.source().source_names()[source],
@@ -100,7 +102,7 @@ std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline:
 std::string Trainer::objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm) {
   double loss = 0, count = 0;
   for (const pipeline::LossTotal& total : totals) {
-    if (total.count == 0) continue;
+    if (total.count == 0 || total.is_measure) continue;
     loss += mean_loss(total, config_.training.loss_average);
     count += total.count;
   }
