@@ -119,7 +119,7 @@ void check_pretrained(const config::RunConfig& config, Problems& problems) {
            store::find_checkpoint(folder, std::nullopt, "").has_value();
   };
   if (from.pretrained.empty() || has_checkpoint(from.load) || has_checkpoint(from.pretrained)) return;
-  problems.add("--pretrained-checkpoint ", from.pretrained,
+  problems.add(config.family->pretrained.option, " ", from.pretrained,
                " holds no checkpoint; give the run folder of `espalier train bert`, or what `espalier checkpoint "
                "import-hf` or `import-megatron` made of another program's");
 }

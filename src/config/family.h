@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -63,6 +64,14 @@ enum class FamilyRows {
 class Resolving;
 class UnusedOptions;
 
+// A checkpoint of another family that a run may begin with: weights that both have under their names.
+struct Pretrained {
+  const char* option = "--pretrained-checkpoint";                      // that names its folder
+  const std::string& (*folder)(const FamilyConfig& config) = nullptr;  // null: the family's runs begin with none
+  // What a parameter may be called there: the first of them that exists is taken; null: as it is here.
+  std::vector<std::string> (*names)(const std::string& parameter) = nullptr;
+};
+
 struct Family {
   const char* name = "";     // as in `espalier train gpt`, and in manifests
   const char* display = "";  // for people: "GPT"
@@ -81,6 +90,7 @@ struct Family {
   // Null, or it sets what files of the family's own decide of a run: its length in epochs, and that it only evaluates.
   // The batch size is resolved. Files that cannot be read are check_data()'s to tell.
   void (*resolve_epochs)(RunConfig& run, const OptionTable& table, Problems& problems) = nullptr;
+  Pretrained pretrained = {};
   bool reads_token_files = true;  // those of --data-path; false: the family's own options name its data
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
   // what is wrong with stages, chunks and their layers.

@@ -41,6 +41,8 @@ void Resolver::resolve_length() {
 
 void Resolver::resolve_model() {
   config_.family->resolve({config_, table_, problems_}, config_.model);
+  if (config_.family->pretrained.folder != nullptr)
+    config_.checkpoint.pretrained = config_.family->pretrained.folder(config_.model);
   const spec::OptimizerSettings& optimizer = config_.optimizer;
   const std::pair<const char*, double> forgetting[] = {{"--adam-beta1", optimizer.adam_beta1},
                                                        {"--adam-beta2", optimizer.adam_beta2},

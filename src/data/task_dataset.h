@@ -1,16 +1,13 @@
-// The sets of a finetuning task as samples.
-//
-// A training set goes through its examples epoch by epoch, each in an order of its own: that of Megatron's loader (one
-// permutation of torch for each epoch), whatever the layout. What an epoch leaves over of whole steps is not read; with
-// keep_last it makes a last, shorter step, which samples that do not count fill up. A set to evaluate is read in order.
+// The sets of a finetuning task as samples: a training set epoch by epoch (data/epoch_order.h), a set to evaluate in
+// order.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "data/epoch_order.h"
 #include "data/task_sample.h"
 
 namespace espalier::data {
@@ -30,15 +27,6 @@ struct TaskSampleOptions {
   TaskTokens tokens;
 };
 
-struct TaskEpochs {
-  int64_t num_epochs = 0;         // 0: the examples in order
-  int64_t global_batch_size = 1;  // samples of a step
-  bool keep_last = false;
-};
-
-// Of an epoch of so many examples.
-int64_t task_steps_of_epoch(int64_t num_examples, const TaskEpochs& epochs);
-
 class TaskDataset final : public SampleSource {
  public:
   // The tokenizer outlives it.
@@ -46,7 +34,7 @@ class TaskDataset final : public SampleSource {
               const text::Tokenizer& tokenizer);
 
   const std::string& name() const override { return set_.name; }
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return order_.size(); }
   const std::vector<SampleField>& fields() const override { return fields_; }
   void read(int64_t number, Sample& sample) const override;
   const std::vector<std::string>& source_names() const override { return source_names_; }
@@ -57,18 +45,12 @@ class TaskDataset final : public SampleSource {
   OrderFingerprint fingerprint(const std::string& reading) const override;
 
  private:
-  int64_t example_at(int64_t epoch, int64_t place) const;
-
   TaskSet set_;
   TaskSampleOptions options_;
-  TaskEpochs epochs_;
   const text::Tokenizer& tokenizer_;
   std::vector<SampleField> fields_;
   std::vector<std::string> source_names_;
-  int64_t size_ = 0, samples_of_epoch_ = 0;
-  mutable std::mutex lock_;  // of the permutation
-  mutable int64_t permuted_epoch_ = -1;
-  mutable std::vector<int64_t> permutation_;
+  EpochOrder order_;
 };
 
 }  // namespace espalier::data

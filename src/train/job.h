@@ -68,6 +68,8 @@ class Job {
   void find_pretrained();
   void check_pretrained() const;
   void load_pretrained();
+  void draw_alike(const std::vector<std::string>& drawn);
+  std::string pretrained_name(const std::string& parameter) const;
   void check_options(const OptionTable& table, const store::Manifest& manifest);
   void open_data();
   void check_data();

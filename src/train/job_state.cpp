@@ -186,7 +186,8 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
   return state;
 }
 
-void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {
+void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what,
+                     const NameThere& name_there) {
   if (what == Restore::kAll) {
     restore_owned(checkpoint, job, Owned::kAll);
     publish_restored(job);
@@ -194,9 +195,9 @@ void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Re
   }
   // The compute type may differ here: the master weights are the truth, where there are any.
   for (tensor::Param& param : job.params.params()) {
-    const std::string better =
-        what == Restore::kEma ? store::ema_of(param.spec->name) : concat(param.spec->name, ".master");
-    const std::string& name = checkpoint.has(better) ? better : param.spec->name;
+    const std::string of_weights = name_there ? name_there(param.spec->name) : param.spec->name;
+    const std::string better = what == Restore::kEma ? store::ema_of(of_weights) : concat(of_weights, ".master");
+    const std::string& name = checkpoint.has(better) ? better : of_weights;
     if (what == Restore::kWeightsThere && !checkpoint.has(name)) continue;
     const at::Tensor fp32 = checkpoint.read(name, spec::local_extents(*param.spec, job.params.shard()))
                                 .to(at::kFloat)

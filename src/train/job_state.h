@@ -1,6 +1,7 @@
 // Between a running job and a checkpoint: which tensors and numbers make up its state.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,10 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 // kWeightsThere: weights that the checkpoint has; the others keep what they hold. kEma: the moving average as weights.
 // A moving average that the run keeps and the checkpoint lacks begins as the weights.
 enum class Restore { kWeights, kWeightsThere, kEma, kAll, kAllOfOtherType };
-void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what);
+// What a parameter is called in the checkpoint, where it is that of another model (kWeightsThere).
+using NameThere = std::function<std::string(const std::string& parameter)>;
+void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what,
+                     const NameThere& name_there = {});
 // Where the schedule was.
 plan::LrState lr_state(const store::TrainingState& state);
 // Counters, schedule and loss scale.

@@ -1,5 +1,8 @@
 // How a run begins with the weights of another model: what both have is taken, the rest is drawn.
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -12,8 +15,11 @@
 namespace espalier::train {
 namespace {
 
-// Of what a family draws anew whatever it begins with.
-bool is_head(const std::string& name) { return name.find("_head.") != std::string::npos; }
+// Of what a family draws where the other model has none.
+bool may_be_drawn(const std::string& name) {
+  return name.find("_head.") != std::string::npos || name.starts_with("pooler.") ||
+         name.find("projection_enc.") != std::string::npos;
+}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text;
@@ -30,7 +36,7 @@ void Job::find_pretrained() {
   if (grid_.rank == 0) entry = store::find_checkpoint(from, std::nullopt, "");
   const std::string found = grid_.world.gather_texts(entry ? entry->folder.string() : "")[0];
   if (found.empty())  // on every rank alike
-    throw UserError(concat("--pretrained-checkpoint ", from, " holds no checkpoint"), ExitCode::kUsage);
+    throw UserError(concat(config_.family->pretrained.option, " ", from, " holds no checkpoint"), ExitCode::kUsage);
   log_info(" loading pretrained weights from ", found);
   ckpt::together(grid_.world, [&] { checkpoint_.emplace(found); });
   is_pretrained_ = true;
@@ -38,27 +44,35 @@ void Job::find_pretrained() {
   check_pretrained();
 }
 
+// The name that the checkpoint has for a parameter; the last that it may have, where it has none.
+std::string Job::pretrained_name(const std::string& parameter) const {
+  const config::Pretrained& from = config_.family->pretrained;
+  if (from.names == nullptr) return parameter;
+  const std::vector<std::string> names = from.names(parameter);
+  const auto there = std::find_if(names.begin(), names.end(), [&](const auto& name) { return checkpoint_->has(name); });
+  return there == names.end() ? names.back() : *there;
+}
+
 void Job::check_pretrained() const {
   const store::Manifest& manifest = checkpoint_->manifest();
+  const std::string origin = concat(config_.family->pretrained.option, " ", config_.checkpoint.pretrained);
   Problems problems;
-  const auto is_there = [&](const spec::ParamSpec& param) { return manifest.find(param.name) != nullptr; };
-  const spec::ModelSpec model = config::model_spec(config_);
-  for (const spec::ParamSpec& param : model.params) {
-    const store::StoredTensor* stored = manifest.find(param.name);
-    if (stored == nullptr && is_head(param.name)) continue;
-    if (stored == nullptr && param.name.starts_with("pooler.")) continue;  // of a BERT without binary head: drawn
+  bool lacks_pooler = false;
+  for (const spec::ParamSpec& param : config::model_spec(config_).params) {
+    const std::string name = pretrained_name(param.name);
+    const store::StoredTensor* stored = manifest.find(name);
+    if (stored == nullptr && may_be_drawn(param.name)) {
+      lacks_pooler = lacks_pooler || param.name.starts_with("pooler.");
+      continue;
+    }
     if (stored == nullptr)
-      problems.add("--pretrained-checkpoint ", config_.checkpoint.pretrained, " has no '", param.name,
-                   "'; give a BERT of these sizes (it holds a model of the family '", manifest.model.family, "')");
+      problems.add(origin, " has no '", name, "'; give a BERT of these sizes (it holds a model of the family '",
+                   manifest.model.family, "')");
     else if (stored->shape != param.shape)
-      problems.add("--pretrained-checkpoint ", config_.checkpoint.pretrained, ": '", param.name, "' is ",
-                   shape_text(stored->shape), ", and ", shape_text(param.shape),
+      problems.add(origin, ": '", name, "' is ", shape_text(stored->shape), ", and ", shape_text(param.shape),
                    " by the options; give those that it was trained with");
   }
-  if (std::none_of(model.params.begin(), model.params.end(),
-                   [&](const auto& param) { return param.name.starts_with("pooler.") && is_there(param); }) &&
-      problems.empty())
-    log_warning("the pretrained model has no pooler: one is drawn");
+  if (lacks_pooler && problems.empty()) log_warning("the pretrained model has no pooler: one is drawn");
   const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
                                   .override_lr_scheduler = false,
                                   .use_checkpoint_lr_scheduler = false,
@@ -67,11 +81,31 @@ void Job::check_pretrained() const {
   problems.raise();
 }
 
+// What has one name in the other model, as the projections of two towers have, begins alike; so do the towers.
+void Job::draw_alike(const std::vector<std::string>& drawn) {
+  std::map<std::string, std::string> first_of;  // by the name there
+  std::map<std::string, std::string> begins_as;
+  for (const std::string& name : drawn)
+    if (const auto [first, is_new] = first_of.emplace(pretrained_name(name), name); !is_new)
+      begins_as.emplace(name, first->second);
+  if (begins_as.empty()) return;
+  std::map<std::string, at::Tensor> values;
+  params_->initialize(static_cast<uint64_t>(config_.training.seed), [&](tensor::Param& param, const at::Tensor& fp32) {
+    if (const auto first = first_of.find(pretrained_name(param.spec->name)); first != first_of.end())
+      values.emplace(param.spec->name, fp32.clone());
+  });
+  for (tensor::Param& param : params_->params())
+    if (const auto other = begins_as.find(param.spec->name); other != begins_as.end())
+      optimizer_->set_master(param, values.at(other->second));
+}
+
 void Job::load_pretrained() {
   std::vector<std::string> drawn;
   for (const spec::ParamSpec& param : model_.params)
-    if (!checkpoint_->has(param.name)) drawn.push_back(param.name);
-  restore_tensors(*checkpoint_, state(), Restore::kWeightsThere);
+    if (!checkpoint_->has(pretrained_name(param.name))) drawn.push_back(param.name);
+  draw_alike(drawn);
+  restore_tensors(*checkpoint_, state(), Restore::kWeightsThere,
+                  [this](const std::string& parameter) { return pretrained_name(parameter); });
   log_info("  successfully loaded pretrained weights of iteration ", checkpoint_->state().step,
            drawn.empty() ? "" : "; drawn: " + join(drawn, ", "));
   checkpoint_.reset();

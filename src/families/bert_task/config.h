@@ -7,17 +7,15 @@
 
 #include "data/task_dataset.h"
 #include "families/bert/config.h"
+#include "families/task_run.h"
 
 namespace espalier::families {
 
 // What the options of a run fill (config::RunConfig::model).
-struct BertTaskSettings {
+struct BertTaskSettings : TaskRunSettings {
   BertSettings bert;
   data::FinetuningTask task = data::FinetuningTask::kMnli;
-  std::vector<std::string> train_data, valid_data;
-  int64_t epochs = 3;
-  bool keep_last = false;
-  std::string pretrained_checkpoint, predictions;
+  std::string predictions;
 };
 
 const config::Family& bert_task_family();
@@ -34,6 +32,5 @@ std::vector<spec::ParamSpec> bert_task_params(const BertConfig& config, data::Fi
 // The files of one set, read; problems are added.
 data::TaskSet read_training_set(const BertTaskSettings& settings, Problems& problems);
 std::vector<data::TaskSet> read_valid_sets(const BertTaskSettings& settings, Problems& problems);
-data::TaskEpochs training_epochs(const config::RunConfig& run);
 
 }  // namespace espalier::families

@@ -51,6 +51,10 @@ int64_t bert_task_layers(const config::FamilyConfig& config) {
   return config.as<BertTaskSettings>().bert.shape.num_layers;
 }
 
+const std::string& bert_task_pretrained(const config::FamilyConfig& config) {
+  return config.as<BertTaskSettings>().pretrained_checkpoint;
+}
+
 // Every option of the family has its effect whatever the others are.
 void find_unused_bert_task(const config::RunConfig&, config::UnusedOptions&) {}
 
@@ -114,13 +118,6 @@ std::vector<data::TaskSet> read_valid_sets(const BertTaskSettings& settings, Pro
   return sets;
 }
 
-data::TaskEpochs training_epochs(const config::RunConfig& run) {
-  const BertTaskSettings& settings = run.model.as<BertTaskSettings>();
-  return {.num_epochs = settings.epochs,
-          .global_batch_size = *run.training.global_batch_size,
-          .keep_last = settings.keep_last};
-}
-
 const config::Family& bert_task_family() {
   static const config::Family family{.name = "bert-task",
                                      .display = "BERT finetuning",
@@ -133,6 +130,7 @@ const config::Family& bert_task_family() {
                                      .find_unused = find_unused_bert_task,
                                      .num_layers = bert_task_layers,
                                      .resolve_epochs = internal::resolve_task_epochs,
+                                     .pretrained = {.folder = bert_task_pretrained},
                                      .reads_token_files = false,
                                      .model = bert_task_model,
                                      .check_data = check_bert_task_data};

@@ -90,7 +90,7 @@ DataSets open_task_data(const data::DataSetOptions&, const config::RunConfig& ru
   problems.raise(ExitCode::kBadData);
   DataSets sets;
   sets.train = std::make_unique<data::TaskDataset>(
-      std::move(train), samples, trains ? families::training_epochs(run) : data::TaskEpochs{}, tokenizer);
+      std::move(train), samples, trains ? families::training_epochs(run, settings) : data::TaskEpochs{}, tokenizer);
   for (data::TaskSet& set : valid)
     sets.valid.push_back(std::make_unique<data::TaskDataset>(std::move(set), samples, data::TaskEpochs{}, tokenizer));
   return sets;
