@@ -22,6 +22,7 @@ const std::map<std::string, Words> kAliases = {
     {"pretrain_llama", {"train", "gpt"}},
     {"pretrain_bert", {"train", "bert"}},
     {"pretrain_t5", {"train", "t5"}},
+    {"pretrain_ict", {"train", "ict"}},
     {"preprocess_data", {"preprocess"}},
     {"pretrain_prefix_lm", {"train", "gpt", "--objective", "prefix"}},
     {"finetune_t0", {"train", "gpt", "--objective", "multitask"}},  // what BLOOMZ was made with, of a branch
@@ -58,6 +59,10 @@ std::vector<std::string> canonical_words(Words words) {
   if (words[0].ends_with("tasks/main.py")) {  // any program may have a main.py
     words.erase(words.begin());
     return words_of_tasks_main(words);
+  }
+  if (script_name(words[0]) == "create_doc_index") {
+    words.erase(words.begin());
+    return words_of_indexing("embed", words);
   }
   if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
     words.erase(words.begin());

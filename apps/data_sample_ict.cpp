@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "data/ict_dataset.h"
 #include "data_sample_options.h"
+#include "families/sentence_options.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
@@ -19,16 +20,6 @@ struct IctRequest {
   data::IctSampleOptions samples;
   bool mapping = false;
 };
-
-void add_ict_rows(OptionTable& table, data::IctSampleOptions& samples) {
-  table.group("queries and blocks");
-  table.add("--titles-data-path", samples.titles_data_path, "token files with each document's title, one sequence each")
-      .value_name("PREFIX");
-  table.add("--query-in-block-prob", samples.query_in_block_prob, "share of the blocks that keep the query")
-      .minimum(0)
-      .maximum(1);
-  table.add("--use-one-sent-docs", samples.use_one_sent_docs, "take documents and blocks of one sentence too");
-}
 
 std::string row_text(const data::BlockMap::Row& row, bool json) {
   if (json) return Json{{"row", {row.first, row.end, row.document, row.block}}}.dump();
@@ -79,7 +70,8 @@ int data_sample_ict_main(const std::vector<std::string>& arguments) {
   ShownSamples& shown = request.shown;
   OptionTable table("espalier data sample ict", "Shows samples of the inverse cloze task.");
   add_data_rows(table, shown, "tokens of a query, and of a block with its title");
-  add_ict_rows(table, request.samples);
+  table.group("queries and blocks");
+  families::add_ict_rows(table, request.samples);
   add_shown_rows(
       table, shown,
       "one JSON object a sample: query_tokens, query_pad_mask, context_tokens, context_pad_mask, block_data; "

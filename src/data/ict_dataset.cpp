@@ -16,8 +16,6 @@
 namespace espalier::data {
 namespace {
 
-enum IctArray : size_t { kQueryTokens, kQueryPadMask, kContextTokens, kContextPadMask, kBlockData };
-
 Sentences ict_sentences(const TokenStore& store) { return {store.sizes(), store.document_marks()}; }
 
 void append_ids(const TokenStore& store, int64_t sequence, int64_t vocab_size, std::vector<int64_t>& ids) {

@@ -39,6 +39,8 @@ struct IctSampleOptions {
 
 class IctDataset final : public SampleSource {
  public:
+  enum Array : size_t { kQueryTokens, kQueryPadMask, kContextTokens, kContextPadMask, kBlockData };  // of a sample
+
   const std::string& name() const override { return name_; }
   int64_t size() const override { return map_.size(); }
   const std::vector<SampleField>& fields() const override { return fields_; }

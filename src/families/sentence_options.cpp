@@ -24,4 +24,16 @@ Option& add_decoder_length_row(OptionTable& table, int64_t& decoder_length) {
       .required();
 }
 
+Option& add_ict_rows(OptionTable& table, data::IctSampleOptions& samples) {
+  Option& titles = table
+                       .add("--titles-data-path", samples.titles_data_path,
+                            "token files with each document's title, one sequence each")
+                       .value_name("PREFIX");
+  table.add("--query-in-block-prob", samples.query_in_block_prob, "share of the blocks that keep the query")
+      .minimum(0)
+      .maximum(1);
+  table.add("--use-one-sent-docs", samples.use_one_sent_docs, "take documents and blocks of one sentence too");
+  return titles;
+}
+
 }  // namespace espalier::families

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/options.h"
+#include "data/ict_dataset.h"
 #include "data/sentence_sample.h"
 
 namespace espalier::families {
@@ -16,5 +17,8 @@ Option& add_masking_rows(OptionTable& table, data::SentenceModel model, double& 
 Option& add_binary_head_row(OptionTable& table, bool& binary_head);
 // T5's.
 Option& add_decoder_length_row(OptionTable& table, int64_t& decoder_length);
+
+// ICT's, of its queries and blocks; the first of them is --titles-data-path, which it returns.
+Option& add_ict_rows(OptionTable& table, data::IctSampleOptions& samples);
 
 }  // namespace espalier::families

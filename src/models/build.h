@@ -9,6 +9,7 @@
 #include "models/data.h"
 #include "models/decoder.h"
 #include "models/probe.h"
+#include "models/text_encoder.h"
 #include "nn/layer_builder.h"
 #include "pipeline/stage.h"
 #include "plan/partition.h"
@@ -26,6 +27,15 @@ struct StageOptions {
 // Ids that the text of a decoder begins and ends with, where an encoder reads the prompt.
 struct TextEnds {
   int32_t begin = 0, end = 0;
+};
+
+// How the contexts of an evaluation are ranked.
+struct Ranking {
+  int64_t micro_batch_size = 1;  // queries whose contexts are compared with each other
+  std::vector<int64_t> topk;     // the figures to report
+  // Of the first `num_queries` of a batch, how many contexts of these come before each one's own: [queries] int64. All
+  // tensor and context ranks call it alike and have the same.
+  at::Tensor (*own_places)(const pipeline::Stage& stage, const tensor::Batch& batch, int64_t num_queries) = nullptr;
 };
 
 struct FamilyRuntime {
@@ -48,6 +58,11 @@ struct FamilyRuntime {
   // Of a whole model that chooses between classes: [samples, classes] fp32, without graph. Null where none does. All
   // tensor and context ranks call it alike and have the same.
   at::Tensor (*class_logits)(const pipeline::Stage& stage, const tensor::Batch& batch) = nullptr;
+  // Of a model that finds each query's own context, which is evaluated after every epoch; null where none is.
+  Ranking (*ranking)(const config::RunConfig& run) = nullptr;
+  // A whole model to make vectors of texts with; null where the family's models make none.
+  std::unique_ptr<TextEncoder> (*build_text_encoder)(const nn::LayerBuilder& builder,
+                                                     const config::RunConfig& run) = nullptr;
   const Probe* probe = nullptr;  // null where the family's models come from nowhere else
 };
 

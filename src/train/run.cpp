@@ -22,6 +22,7 @@
 #include "train/job.h"
 #include "train/replica_check.h"
 #include "train/retention.h"
+#include "train/retrieval_metrics.h"
 #include "train/saving.h"
 #include "train/spike_record.h"
 #include "train/step_trace.h"
@@ -80,6 +81,7 @@ class Loop {
         hf_folders_(job_, log_),
         retention_(job_, log_, [this] { return steps_in_use(); }),
         task_metrics_(job_, log_),
+        retrieval_metrics_(job_, log_),
         first_(std::move(first)) {
     if (first_) observers_.insert(observers_.begin(), first_.get());
   }
@@ -126,11 +128,12 @@ class Loop {
   HfFolders hf_folders_;
   Retention retention_;
   TaskMetrics task_metrics_;
+  RetrievalMetrics retrieval_metrics_;
   const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  std::vector<Observer*> observers_ = {&tracing_, &stragglers_, &reporting_, &spikes_,
-                                       &finite_,  &replicas_,   &saving_,    &evaluations_,
-                                       &tasks_,   &hf_folders_, &retention_, &task_metrics_};
+  std::vector<Observer*> observers_ = {&tracing_,   &stragglers_,   &reporting_,        &spikes_, &finite_,
+                                       &replicas_,  &saving_,       &evaluations_,      &tasks_,  &hf_folders_,
+                                       &retention_, &task_metrics_, &retrieval_metrics_};
   struct Wished {  // of any rank, at the last question for reasons to stop
     bool save = false, pause = false;
   };
@@ -162,7 +165,7 @@ void Loop::run() {
   const int64_t step = position().step;
   if (config_.data.eval_only) {
     log_.event("start", step, "to evaluate");
-    if (!task_metrics_.alone()) evaluations_.alone();
+    if (!task_metrics_.alone() && !retrieval_metrics_.alone()) evaluations_.alone();
     return;
   }
   was_over_ = step >= config_.training.num_steps;

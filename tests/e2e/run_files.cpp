@@ -47,6 +47,18 @@ void write_sentence_files(const std::string& prefix, int num_documents, unsigned
   writer.finish();
 }
 
+void write_title_files(const std::string& prefix, int num_documents, unsigned seed) {
+  std::mt19937 random(seed);
+  data::TokenStoreWriter writer(prefix, data::TokenType::kUint16);
+  for (int document = 0; document < num_documents; ++document) {
+    std::vector<int32_t> ids(1 + random() % 4);
+    for (int32_t& id : ids) id = static_cast<int32_t>(5 + random() % 21 * 15);
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+}
+
 void write_pair_files(const std::string& prefix, int num_pairs, unsigned seed) {
   std::mt19937 random(seed);
   data::TokenStoreWriter inputs(prefix + "_inputs_document", data::TokenType::kUint16);
@@ -100,6 +112,10 @@ Words tiny_sentence_run(const std::string& prefix) {
 }  // namespace
 
 Words tiny_bert_run(const std::string& prefix) { return tiny_sentence_run(prefix) + Words{"--seq-length", "33"}; }
+
+Words tiny_ict_run(const std::string& prefix) {
+  return tiny_bert_run(prefix) + split_blanks(concat("--micro-batch-size 4 --titles-data-path ", prefix, "_titles"));
+}
 
 Words tiny_t5_run(const std::string& prefix) {
   return tiny_sentence_run(prefix) +

@@ -26,6 +26,9 @@ void write_token_files(const std::string& prefix, int num_documents, unsigned se
 // The same of 2 to 9 sentences of 3 to 20 random ids from 5 to 319: those of tests/data's vocabulary of BERT.
 void write_sentence_files(const std::string& prefix, int num_documents, unsigned seed);
 
+// Titles of such documents: a sequence of 1 to 4 ids for each.
+void write_title_files(const std::string& prefix, int num_documents, unsigned seed);
+
 // `prefix`_inputs_document and `prefix`_targets_document: pairs of 1 to 12 random ids and 1 to 8 more below 4999, the
 // targets ending with 4999.
 void write_pair_files(const std::string& prefix, int num_pairs, unsigned seed);
@@ -36,6 +39,8 @@ using Words = std::vector<std::string>;
 Words tiny_run(const std::string& prefix);
 // Flags of a BERT of two layers over sentences at `prefix`, 8 samples a step in micro-batches of 2.
 Words tiny_bert_run(const std::string& prefix);
+// Flags of a biencoder of such BERTs, with titles at `prefix`_titles, 8 samples a step in micro-batches of 4.
+Words tiny_ict_run(const std::string& prefix);
 // Flags of a T5 of 2 + 2 layers over sentences at `prefix`, 8 samples a step in micro-batches of 2. Its vocabulary has
 // 422 words: 320 of the file, two to begin and end with, 100 sentinels.
 Words tiny_t5_run(const std::string& prefix);

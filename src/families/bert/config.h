@@ -14,6 +14,13 @@
 
 namespace espalier::families {
 
+// Where a BERT's encoder is in a model that has several.
+struct BertTower {
+  std::string prefix;                           // of the names of its parameters
+  int64_t layers_before = 0, layers_after = 0;  // of the model: those of its other encoders
+  bool operator==(const BertTower&) const = default;
+};
+
 // Field names are those of Megatron's options where there is one. Sizes are global.
 struct BertConfig {
   int64_t num_layers = 0;
@@ -33,8 +40,10 @@ struct BertConfig {
   double attention_dropout = 0.1;
   bool binary_head = true;     // pooler and the head that tells the order of two halves
   int64_t num_tokentypes = 2;  // 0: no token types; the halves of a sample have 0 and 1
+  BertTower tower;             // of a model that is a BERT: nothing
 
   TransformerShape layers() const;
+  int64_t last_depth() const { return tower.layers_before + num_layers + tower.layers_after + 1; }
   bool operator==(const BertConfig&) const = default;
 };
 

@@ -9,7 +9,9 @@ namespace {
 
 constexpr double kBertInt64 = 8, kBertFp32 = 4, kBertInt32 = 4;
 
-spec::GhostProgram bert_embedding_ghost(const BertConfig& model) {
+}  // namespace
+
+spec::GhostProgram internal::bert_embedding_ghost(const BertConfig& model) {
   const bool has_types = model.num_tokentypes > 0;
   return [has_types](spec::GhostOps& ops, const spec::Ghost&) {
     spec::Ghost x = ops.add_positions(ops.look_up_words());
@@ -17,6 +19,8 @@ spec::GhostProgram bert_embedding_ghost(const BertConfig& model) {
     return ops.dropout(std::move(x));
   };
 }
+
+namespace {
 
 // Of the pooler and its head only the way back to the whole sequence counts: they work on one token of a sample.
 spec::GhostProgram bert_heads_ghost(const BertConfig& model) {
@@ -59,7 +63,9 @@ void check_bert_data(const config::RunConfig& run, const text::Tokenizer* tokeni
 }  // namespace
 
 TransformerShape BertConfig::layers() const {
-  return {.num_layers = num_layers,
+  return {.prefix = tower.prefix,
+          .first_layer = tower.layers_before,
+          .num_layers = num_layers,
           .hidden_size = hidden_size,
           .ffn_hidden_size = ffn_hidden_size,
           .num_attention_heads = num_attention_heads,
@@ -76,17 +82,20 @@ void internal::add_bert_encoder_params(ParamList& params, const BertConfig& conf
   using spec::Placement;
   const int64_t hidden = config.hidden_size;
   const Init normal = Init::normal(config.init_method_std);
-  spec::ParamSpec& words = params.add("word_embeddings.weight", {config.padded_vocab_size, hidden},
+  const std::string& prefix = config.tower.prefix;
+  params.set_depth(0);
+  spec::ParamSpec& words = params.add(prefix + "word_embeddings.weight", {config.padded_vocab_size, hidden},
                                       Placement::split(0, {config.padded_vocab_size}), normal, true);
-  if (predicts_words) words.other_depths = {config.num_layers + 1};
-  params.add("position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(), normal,
-             true);
+  if (predicts_words) words.other_depths = {config.last_depth()};
+  params.add(prefix + "position_embeddings.weight", {config.max_position_embeddings, hidden}, Placement::replicated(),
+             normal, true);
   if (config.num_tokentypes > 0)
-    params.add("tokentype_embeddings.weight", {config.num_tokentypes, hidden}, Placement::replicated(), normal, true);
+    params.add(prefix + "tokentype_embeddings.weight", {config.num_tokentypes, hidden}, Placement::replicated(), normal,
+               true);
   const TransformerShape layers = config.layers();
   for (int64_t layer = 0; layer < config.num_layers; ++layer) params.add_layer(layers, layer);
-  params.set_depth(config.num_layers + 1);
-  params.add_norm("final_layernorm", hidden, spec::Normalization::kLayerNorm);
+  params.set_depth(config.last_depth());
+  params.add_norm(prefix + "final_layernorm", hidden, spec::Normalization::kLayerNorm);
 }
 
 // Every position sees every other; padding is not known before the samples are.

@@ -17,12 +17,13 @@ BertEncoder::BertEncoder(const nn::LayerBuilder& builder, const families::BertCo
       sequence_parallel_(builder.sequence_parallel),
       layers_(builder, config.layers(), part, options) {
   if (part.contains(0)) {
-    word_embeddings_.emplace(builder, "word_embeddings");
-    position_embeddings_.emplace(builder, "position_embeddings");
-    if (config.num_tokentypes > 0) tokentype_embeddings_.emplace(builder, "tokentype_embeddings");
+    word_embeddings_.emplace(builder, name("word_embeddings"));
+    position_embeddings_.emplace(builder, name("position_embeddings"));
+    if (config.num_tokentypes > 0) tokentype_embeddings_.emplace(builder, name("tokentype_embeddings"));
   }
-  if (part.contains(config.num_layers + 1))
-    final_layernorm_.emplace(builder, "final_layernorm", spec::Normalization::kLayerNorm, config.layernorm_epsilon);
+  if (part.contains(config.last_depth()))
+    final_layernorm_.emplace(builder, name("final_layernorm"), spec::Normalization::kLayerNorm,
+                             config.layernorm_epsilon);
 }
 
 std::vector<pipeline::TensorShape> BertEncoder::input_shapes(const tensor::Batch& batch) const {
@@ -41,7 +42,7 @@ at::Tensor BertEncoder::embed(const tensor::Batch& batch, const nn::ForwardConte
   at::Tensor x = word_embeddings_->forward(context_rows(grid_, s).of(batch.ids));
   x = x + position_embeddings_->forward(local.of(batch.positions));
   if (tokentype_embeddings_) x = x + tokentype_embeddings_->forward(local.of(batch.extra.at(kTokenTypes)));
-  return kernels::dropout(x, context.dropout_site("embedding"));
+  return kernels::dropout(x, context.dropout_site(name("embedding").c_str()));
 }
 
 nn::ForwardContext BertEncoder::context_of(const pipeline::StageInput& input) const {
@@ -90,11 +91,11 @@ pipeline::LossTerm BertEncoder::first_token_loss(const std::string& name, const 
 }
 
 void BertEncoder::visit(tensor::ParamVisitor& visitor) {
-  if (word_embeddings_) visitor.child("word_embeddings", *word_embeddings_);
-  if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
-  if (tokentype_embeddings_) visitor.child("tokentype_embeddings", *tokentype_embeddings_);
+  if (word_embeddings_) visitor.child(name("word_embeddings"), *word_embeddings_);
+  if (position_embeddings_) visitor.child(name("position_embeddings"), *position_embeddings_);
+  if (tokentype_embeddings_) visitor.child(name("tokentype_embeddings"), *tokentype_embeddings_);
   layers_.visit(visitor);
-  if (final_layernorm_) visitor.child("final_layernorm", *final_layernorm_);
+  if (final_layernorm_) visitor.child(name("final_layernorm"), *final_layernorm_);
 }
 
 }  // namespace espalier::models

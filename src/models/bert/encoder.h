@@ -49,6 +49,7 @@ class BertEncoder {
   void visit(tensor::ParamVisitor& visitor);
 
  private:
+  std::string name(const char* part) const { return config_.tower.prefix + part; }
   nn::ForwardContext context_of(const pipeline::StageInput& input) const;
   at::Tensor embed(const tensor::Batch& batch, const nn::ForwardContext& context) const;
 

@@ -4,10 +4,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 
 #include "models/bert/batch.h"
+#include "models/bert/plain_bert_test.h"
 #include "pipeline/runner.h"
 
 namespace espalier::models {
@@ -48,7 +48,8 @@ std::vector<SampleRow> awkward_samples() { return {sample_of(0, 13, 1), sample_o
 // The same from ATen, [b, s, h], all in double.
 class PlainBert {
  public:
-  PlainBert(const families::BertConfig& config, const std::map<std::string, at::Tensor>& values) : config_(config) {
+  PlainBert(const families::BertConfig& config, const std::map<std::string, at::Tensor>& values)
+      : config_(config), encoder_(config, values_) {
     for (const auto& [name, value] : values) values_[name] = value.to(at::kDouble).clone().requires_grad_(true);
   }
 
@@ -56,62 +57,33 @@ class PlainBert {
     at::Tensor lm, sop;  // means
   };
   Losses losses(const std::vector<SampleRow>& rows) const {
-    const at::Tensor ids = stacked(rows, 0), padding = stacked(rows, 5), mask = stacked(rows, 4).to(at::kDouble);
-    at::Tensor x = at::embedding(p("word_embeddings.weight"), ids) +
-                   p("position_embeddings.weight").narrow(0, 0, kSequence).unsqueeze(0);
-    if (config_.num_tokentypes > 0) x = x + at::embedding(p("tokentype_embeddings.weight"), stacked(rows, 1) * padding);
-    for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, padding);
-    x = norm(x, "final_layernorm");
-    const at::Tensor transformed = norm(gelu(linear(x, "lm_head.dense"), config_.head_activation), "lm_head.layernorm");
-    const at::Tensor logits = at::matmul(transformed, p("word_embeddings.weight").t()) + p("lm_head.bias");
+    const at::Tensor padding = stacked(rows, 5), mask = stacked(rows, 4).to(at::kDouble);
+    const at::Tensor x = encoder_.hidden(stacked(rows, 0), stacked(rows, 1) * padding, padding);
+    const auto& e = encoder_;
+    const at::Tensor transformed =
+        e.norm(PlainBertEncoder::gelu(e.linear(x, "lm_head.dense"), config_.head_activation), "lm_head.layernorm");
+    const at::Tensor logits = at::matmul(transformed, e.p("word_embeddings.weight").t()) + e.p("lm_head.bias");
     const at::Tensor token_losses =
         -at::log_softmax(logits, 2).gather(2, stacked(rows, 2).clamp_min(0).unsqueeze(2)).squeeze(2);
     Losses losses{(token_losses * mask).sum() / mask.sum(), {}};
     if (!config_.binary_head) return losses;
-    const at::Tensor order = at::log_softmax(linear(linear(x.select(1, 0), "pooler.dense").tanh(), "binary_head"), 1);
+    const at::Tensor order =
+        at::log_softmax(e.linear(e.linear(x.select(1, 0), "pooler.dense").tanh(), "binary_head"), 1);
     losses.sop = -order.gather(1, stacked(rows, 3)).mean();
     return losses;
   }
   const std::map<std::string, at::Tensor>& values() const { return values_; }
 
  private:
-  const at::Tensor& p(const std::string& name) const { return values_.at(name); }
   static at::Tensor stacked(const std::vector<SampleRow>& rows, size_t field) {
     std::vector<at::Tensor> all;
     for (const SampleRow& row : rows) all.push_back(at::tensor(row.sample.arrays[field], at::kLong));
     return at::stack(all);
   }
-  at::Tensor linear(const at::Tensor& x, const std::string& name) const {
-    return at::matmul(x, p(name + ".weight").t()) + p(name + ".bias");
-  }
-  at::Tensor norm(const at::Tensor& x, const std::string& name) const {
-    const at::Tensor centred = x - x.mean(-1, true);
-    return centred / (centred.square().mean(-1, true) + config_.layernorm_epsilon).sqrt() * p(name + ".weight") +
-           p(name + ".bias");
-  }
-  static at::Tensor gelu(const at::Tensor& x, spec::Activation activation) {
-    if (activation == spec::Activation::kGeluErf) return x * 0.5 * (1 + (x / std::sqrt(2.0)).erf());
-    return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)).tanh());
-  }
-  at::Tensor attention(const at::Tensor& qkv, const at::Tensor& padding) const {
-    const int64_t b = qkv.size(0), n = config_.num_attention_heads, d = config_.kv_channels;
-    const at::Tensor heads = qkv.view({b, kSequence, n, 3, d}).permute({3, 0, 2, 1, 4});  // [3, b, n, s, d]
-    at::Tensor scores = at::matmul(heads[0], heads[1].transpose(-1, -2)) / std::sqrt(static_cast<double>(d));
-    scores = scores.masked_fill((padding == 0).view({b, 1, 1, kSequence}), -INFINITY);
-    return at::matmul(at::softmax(scores, -1), heads[2]).permute({0, 2, 1, 3}).reshape({b, kSequence, n * d});
-  }
-  at::Tensor run_layer(const at::Tensor& x, int64_t layer, const at::Tensor& padding) const {
-    const std::string name = "layers." + std::to_string(layer) + ".";
-    const at::Tensor a_in = norm(x, name + "input_layernorm");
-    const at::Tensor mixed = attention(linear(a_in, name + "self_attention.query_key_value"), padding);
-    const at::Tensor a = linear(mixed, name + "self_attention.dense") + (config_.residual_from_layernorm ? a_in : x);
-    const at::Tensor m_in = norm(a, name + "post_attention_layernorm");
-    return linear(gelu(linear(m_in, name + "mlp.dense_h_to_4h"), config_.activation), name + "mlp.dense_4h_to_h") +
-           (config_.residual_from_layernorm ? m_in : a);
-  }
 
   families::BertConfig config_;
   std::map<std::string, at::Tensor> values_;
+  PlainBertEncoder encoder_;
 };
 
 struct WholeBert {
