@@ -9,6 +9,7 @@
 #include "cuda/cuda.h"
 #include "engine_compare_hf.h"
 #include "engine_generate.h"
+#include "engine_index.h"
 #include "engine_parity.h"
 #include "engine_probe.h"
 #include "engine_replay.h"
@@ -29,8 +30,17 @@ struct EngineCommand {
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_rank}, {"parity", parity}, {"generate", generate}, {"compare-hf", compare_hf},
-    {"probe", probe},      {"score", score},   {"serve", serve_model}, {"replay", replay},
+    {"train", train_rank},
+    {"parity", parity},
+    {"generate", generate},
+    {"compare-hf", compare_hf},
+    {"probe", probe},
+    {"score", score},
+    {"serve", serve_model},
+    {"replay", replay},
+    {"index-embed", index_embed},
+    {"index-search", index_search},
+    {"index-evaluate", index_evaluate},
 };
 
 int dispatch(const Words& words) {

@@ -1,29 +1,20 @@
 // espalier index: vectors of passages, and which of them are nearest to a question's.
 #include <cmath>
-#include <cstdio>
 
 #include "base/format.h"
-#include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
-#include "base/thread_pool.h"
+#include "become_engine.h"
 #include "index_commands.h"
+#include "index_options.h"
 #include "retrieval/embedding_files.h"
-#include "retrieval/search.h"
 
 namespace espalier {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::vector<std::filesystem::path> paths_of(const std::vector<std::string>& files) {
   return {files.begin(), files.end()};
 }
-
-struct Queries {
-  std::vector<float> rows;
-  std::vector<int64_t> ids;
-};
 
 Queries read_queries(const std::vector<std::string>& files, const retrieval::IndexFacts& index,
                      const std::string& folder) {
@@ -44,21 +35,16 @@ Queries read_queries(const std::vector<std::string>& files, const retrieval::Ind
   return queries;
 }
 
-Json to_json(int64_t query, const std::vector<retrieval::Hit>& hits) {
-  Json ids = Json::array(), scores = Json::array();
-  for (const retrieval::Hit& hit : hits) {
-    ids.push_back(hit.id);
-    scores.push_back(hit.score);
-  }
-  return {{"query", query}, {"ids", std::move(ids)}, {"scores", std::move(scores)}};
-}
-
 }  // namespace
 
 const std::vector<Command>& index_commands() {
   static const std::vector<Command> list = {
       {"build", "an index of embeddings: index build --embeddings F... --embedding-path DIR", index_build_main},
-      {"search", "the rows nearest to queries: index search DIR --queries F...", index_search_main},
+      {"embed", "an index of passages, by a retriever: index embed --load RUN --evidence-data-path TSV ...",
+       index_embed_main},
+      {"search", "the rows nearest to vectors or questions: index search DIR --queries F...", index_search_main},
+      {"evaluate", "how many questions find their answers in an index: index evaluate --load RUN --qa-data-test F ...",
+       index_evaluate_main},
   };
   return list;
 }
@@ -91,62 +77,29 @@ int index_build_main(const std::vector<std::string>& arguments) {
   plan.folder = folder;
   retrieval::EmbeddingFiles source(paths_of(files));
   const retrieval::BuildSummary summary = build_index(source, plan);
-  log_info("indexed ", format_counted(summary.rows, "row"), " of ", format_counted(summary.dimension, "number"), " in ",
-           format_counted(summary.shards, "shard"),
-           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which were there") : "");
-  if (json)
-    std::puts(Json({{"rows", summary.rows},
-                    {"dimension", summary.dimension},
-                    {"shards", summary.shards},
-                    {"shards_kept", summary.shards_kept},
-                    {"seconds", summary.seconds}})
-                  .dump(2)
-                  .c_str());
+  print_build_summary(summary, json);
   return 0;
 }
 
 int index_search_main(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words, files;
-  std::string memory = "1GiB";
-  int64_t workers = num_usable_cores();
-  retrieval::SearchPlan plan{.count = 10};
-  bool json = false;
-  OptionTable table("espalier index search",
-                    "Finds the rows with the greatest inner products: exactly, and the same for any number of shards "
-                    "and threads; of equal ones the lowest id comes first.");
-  table.positional("DIR", words, "the index", 1, 1);
-  table.add("--queries", files, "safetensors files with embeddings (F32 [n, d]) and, if not 0 to n - 1, ids (I64 [n])")
-      .value_name("FILE")
-      .required();
-  table.add("--faiss-topk-retrievals", plan.count, "how many rows for each query")
-      .alias("--top-k")
-      .minimum(1)
-      .maximum(1 << 20);
-  table.add("--memory", memory, "what may be held of the index and of what is found in it").value_name("BYTES");
-  table.add("--workers", workers, "threads").minimum(1).maximum(4096).default_text("all cores");
-  table.add("--json", json, "one line for each query: its id, the ids found, their inner products");
-  Problems problems;
-  if (!table.parse(arguments, problems)) return 0;
-  const std::optional<int64_t> bytes = parse_bytes(memory);
-  if (!bytes || *bytes < 1) problems.add("--memory ", memory, ": expected an amount such as 512MiB");
-  if (const std::string why = why_too_many_threads(workers); !why.empty()) problems.add("--workers ", workers, why);
-  problems.raise();
-  plan.memory_bytes = *bytes;
-  plan.threads = static_cast<int>(workers);
-
-  const retrieval::IndexFacts index = retrieval::read_index(words.front());
-  const Queries queries = read_queries(files, index, words.front());
-  const auto found = search(index, queries.rows.data(), static_cast<int64_t>(queries.ids.size()), plan);
-  for (size_t at = 0; at < found.size(); ++at) {
-    if (json) {
-      std::puts(to_json(queries.ids[at], found[at]).dump().c_str());
-      continue;
-    }
-    std::printf("query %lld\n", static_cast<long long>(queries.ids[at]));
-    for (const retrieval::Hit& hit : found[at])
-      std::printf("  %12lld  %.6f\n", static_cast<long long>(hit.id), hit.score);
-  }
+  IndexSearchOptions options;
+  if (!read_index_search_options(arguments, options)) return 0;
+  const retrieval::IndexFacts index = retrieval::read_index(options.folder);
+  if (options.queries.empty()) become_engine("index-search", arguments);
+  search_and_print(options, index, read_queries(options.queries, index, options.folder));
   return 0;
+}
+
+int index_embed_main(const std::vector<std::string>& arguments) {
+  IndexEmbedOptions options;
+  if (!read_index_embed_options(arguments, options)) return 0;
+  become_engine("index-embed", arguments);
+}
+
+int index_evaluate_main(const std::vector<std::string>& arguments) {
+  IndexEvaluateOptions options;
+  if (!read_index_evaluate_options(arguments, options)) return 0;
+  become_engine("index-evaluate", arguments);
 }
 
 }  // namespace espalier

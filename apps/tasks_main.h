@@ -1,4 +1,5 @@
-// Megatron's tasks/main.py: one script that finetunes, and asks a model WIKITEXT103 or LAMBADA.
+// Megatron's tasks/main.py, one script that finetunes, asks a model WIKITEXT103 or LAMBADA, and evaluates retrievers;
+// and tools/create_doc_index.py.
 #pragma once
 
 #include <string>
@@ -6,8 +7,11 @@
 
 namespace espalier {
 
-// The words after the script's name -> those of the command here that does it: `train bert-task`, or `eval` without
-// what the checkpoint of --load says itself.
+// The words after the script's name -> those of the command here that does it: `train bert-task`, `train ict-task`, or
+// `eval` and `index evaluate` without what the checkpoint of --load says itself.
 std::vector<std::string> words_of_tasks_main(const std::vector<std::string>& words);
+
+// Likewise to `index COMMAND`.
+std::vector<std::string> words_of_indexing(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace espalier

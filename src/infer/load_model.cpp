@@ -39,9 +39,9 @@ void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, 
   }
 }
 
-}  // namespace
-
-LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set) {
+// `refuse` says why the family's models cannot do what they are wanted for, where they cannot.
+LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet set,
+                 std::string (*refuse)(const models::FamilyRuntime& family)) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
@@ -50,23 +50,42 @@ LoadedModel load_model(const std::string& load, std::optional<int64_t> step, Wei
                      .tokenizer = {},
                      .params = {},
                      .model = {},
+                     .encoder = {},
                      .text_ends = {}};
+  if (const std::string why = refuse(models::runtime_of(*loaded.config.family)); !why.empty())
+    throw UserError(concat(entry->folder.string(), " holds a ", loaded.config.family->display, ", ", why),
+                    ExitCode::kUsage);
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
-  const models::FamilyRuntime& family = models::runtime_of(*loaded.config.family);
-  if (family.build_decoder == nullptr && family.masked_logits == nullptr)
-    throw UserError(
-        concat(entry->folder.string(), " holds a ", loaded.config.family->display,
-               ", which neither continues text nor fills in masked words: nothing can be generated with it"),
-        ExitCode::kUsage);
   loaded.params = std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
                                                      compute_type(checkpoint.manifest().model.compute_type),
                                                      /*with_grad=*/false);
   if (set == WeightSet::kEma) store::check_has_ema(checkpoint.manifest(), "--ema");
   load_weights(checkpoint, *loaded.params, set);
+  return loaded;
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::string& from, std::optional<int64_t> step, WeightSet set) {
+  LoadedModel loaded = load(from, step, set, [](const models::FamilyRuntime& family) -> std::string {
+    if (family.build_decoder != nullptr || family.masked_logits != nullptr) return "";
+    return "which neither continues text nor fills in masked words: nothing can be generated with it";
+  });
+  const models::FamilyRuntime& family = models::runtime_of(*loaded.config.family);
   if (family.text_ends != nullptr) loaded.text_ends = family.text_ends(*loaded.tokenizer);
   if (family.build_decoder != nullptr)
     loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
+  return loaded;
+}
+
+LoadedModel load_text_encoder(const std::string& from, std::optional<int64_t> step, WeightSet set) {
+  LoadedModel loaded = load(from, step, set, [](const models::FamilyRuntime& family) -> std::string {
+    if (family.build_text_encoder != nullptr) return "";
+    return "which makes no vectors of texts: give a run of espalier train ict";
+  });
+  loaded.encoder = models::runtime_of(*loaded.config.family)
+                       .build_text_encoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
   return loaded;
 }
 

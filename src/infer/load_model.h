@@ -1,4 +1,4 @@
-// A model and its tokenizer from a checkpoint, to generate or score with.
+// A model and its tokenizer from a checkpoint, to generate, score or make vectors with.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ struct LoadedModel {
   config::RunConfig config;  // of the training run
   int64_t step = 0;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<tensor::ParamSet> params;   // compute type of the checkpoint, no gradients
-  std::unique_ptr<models::Decoder> model;     // null: fill_masks.h
-  std::optional<models::TextEnds> text_ends;  // of a model whose prompts an encoder reads
+  std::unique_ptr<tensor::ParamSet> params;      // compute type of the checkpoint, no gradients
+  std::unique_ptr<models::Decoder> model;        // null: fill_masks.h
+  std::unique_ptr<models::TextEncoder> encoder;  // of load_text_encoder
+  std::optional<models::TextEnds> text_ends;     // of a model whose prompts an encoder reads
 };
 
 // Which of a checkpoint's weights; the moving average is that of train --ema.
@@ -28,5 +29,9 @@ enum class WeightSet { kWeights, kEma };
 
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.
 LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights);
+
+// The same of a model that makes vectors of texts; a UserError names what else the folder holds.
+LoadedModel load_text_encoder(const std::string& load, std::optional<int64_t> step = {},
+                              WeightSet set = WeightSet::kWeights);
 
 }  // namespace espalier::infer

@@ -180,14 +180,17 @@ BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan) {
   return summary;
 }
 
+bool has_index(const std::filesystem::path& folder) { return fs::exists(index_file(folder)); }
+
 IndexFacts read_index(const std::filesystem::path& folder) {
   const fs::path path = index_file(folder);
   if (!fs::exists(path)) {
     if (fs::exists(building_file(folder)))
-      throw UserError(
-          concat("'", folder.string(), "' is not complete: the same 'espalier index build' goes on with it"),
-          ExitCode::kMissingInput);
-    throw UserError(concat("'", folder.string(), "' holds no index (no index.json); 'espalier index build' makes one"),
+      throw UserError(concat("'", folder.string(),
+                             "' is not complete: the same 'espalier index build' or 'index embed' goes on with it"),
+                      ExitCode::kMissingInput);
+    throw UserError(concat("'", folder.string(),
+                           "' holds no index (no index.json); 'espalier index build' or 'index embed' makes one"),
                     ExitCode::kMissingInput);
   }
   const Json json = parse_json<Json>(read_file(path), path.string());

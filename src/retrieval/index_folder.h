@@ -47,6 +47,8 @@ struct IndexFacts {
   std::vector<Shard> shards;
 };
 
+bool has_index(const std::filesystem::path& folder);  // a complete one
+
 // UserErrors: no index, one that is not complete, one of a later format, or fields that contradict each other.
 IndexFacts read_index(const std::filesystem::path& folder);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/internal/normal_form.h"
 #include "text/unicode_table.h"
 #include "text/utf8.h"
 
@@ -145,6 +146,12 @@ std::string capitalize(std::string_view text) {
       static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(text::decode_utf8(first.data()).code))),
       capitalized);
   return capitalized + lowercase(text.substr(first.size()));
+}
+
+std::string nfd(std::string_view text) {
+  std::string normal(text);
+  internal::normalize(internal::NormalForm::kNfd, normal, [](char32_t) { return false; });
+  return normal;
 }
 
 // The shortest digits that read back; with an exponent below 1e-4 and from 1e16 on.

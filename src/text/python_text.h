@@ -37,6 +37,8 @@ std::string lowercase(std::string_view text);
 std::string uppercase(std::string_view text);
 std::string capitalize(std::string_view text);
 
+std::string nfd(std::string_view text);  // unicodedata.normalize("NFD", text)
+
 std::string repr(double value);  // as Python prints a float: "0.1", "1.0", "1e-05", "100000.0", "nan"
 
 }  // namespace espalier::text::python

@@ -1,0 +1,172 @@
+#include "engine_index.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/pending_file.h"
+#include "data/line_reader.h"
+#include "engine_passages.h"
+#include "index_options.h"
+#include "print_json.h"
+#include "retrieval/questions.h"
+#include "text/python_text.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+infer::TextEmbedder embedder_of(const EncoderOptions& encoder) {
+  return infer::TextEmbedder({.load = encoder.folder(),
+                              .step = encoder.ckpt_step,
+                              .sequence_length = encoder.sequence_length,
+                              .threads = static_cast<int>(encoder.workers)});
+}
+
+retrieval::BuildSummary embed_evidence(const infer::TextEmbedder& embedder, const IndexEmbedOptions& options) {
+  PassageVectors passages(embedder, options.evidence, options.log_interval);
+  return build_index(passages, options.plan);
+}
+
+void check_width(const infer::TextEmbedder& embedder, const retrieval::IndexFacts& index, const std::string& folder) {
+  if (embedder.dimension() == index.dimension) return;
+  throw UserError(
+      concat("the encoder makes vectors of ", format_counted(embedder.dimension(), "number"), ", the rows of '", folder,
+             "' have ", index.dimension, "; give the run that the index was made with"),
+      ExitCode::kBadData);
+}
+
+std::vector<float> vectors_of(const infer::TextEmbedder& embedder, const std::vector<std::string>& questions) {
+  std::vector<float> rows(questions.size() * static_cast<size_t>(embedder.dimension()));
+  embedder.embed_questions(questions, rows.data());
+  return rows;
+}
+
+std::vector<std::string> questions_of(const IndexSearchOptions& options) {
+  if (options.questions.empty()) return options.question;
+  std::vector<std::string> questions;
+  data::LineReader lines({options.questions});
+  for (std::string_view line; lines.next(line);) {
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) questions.emplace_back(line);
+  }
+  if (questions.empty())
+    throw UserError(concat("--questions ", options.questions, " holds no questions"), ExitCode::kBadData);
+  return questions;
+}
+
+// Of one file of questions.
+struct Evaluation {
+  const char* split = "";  // "DEV"
+  std::vector<retrieval::Question> questions;
+  std::vector<std::vector<retrieval::Hit>> found;  // of each
+  std::vector<int64_t> top_k_hits = {};
+};
+
+Evaluation ask(const char* split, const std::string& file, const infer::TextEmbedder& embedder,
+               const retrieval::IndexFacts& index, const retrieval::SearchPlan& plan) {
+  Evaluation evaluation{.split = split, .questions = retrieval::read_questions(file), .found = {}};
+  std::vector<std::string> texts;
+  for (const retrieval::Question& question : evaluation.questions) texts.push_back(question.text);
+  const std::vector<float> rows = vectors_of(embedder, texts);
+  evaluation.found = search(index, rows.data(), static_cast<int64_t>(texts.size()), plan);
+  return evaluation;
+}
+
+// One pass over the passages for all files: only the texts that were found are kept.
+void match_answers(const IndexEvaluateOptions& options, std::vector<Evaluation>& evaluations) {
+  std::vector<int64_t> ids;
+  for (const Evaluation& evaluation : evaluations)
+    for (const auto& hits : evaluation.found)
+      for (const retrieval::Hit& hit : hits) ids.push_back(hit.id);
+  const auto texts = retrieval::read_passage_texts(options.embed.evidence, ids);
+  for (Evaluation& evaluation : evaluations) {
+    std::vector<std::vector<bool>> hits_of_questions;
+    for (size_t at = 0; at < evaluation.questions.size(); ++at) {
+      const retrieval::AnswerMatcher matcher(options.match, evaluation.questions[at].answers);
+      std::vector<bool>& hits = hits_of_questions.emplace_back();
+      for (const retrieval::Hit& hit : evaluation.found[at]) hits.push_back(matcher.matches(texts.at(hit.id)));
+    }
+    evaluation.top_k_hits = retrieval::top_k_hits(hits_of_questions);
+  }
+}
+
+double share(const Evaluation& evaluation, int64_t k) {
+  const auto place = std::min(static_cast<size_t>(k), evaluation.top_k_hits.size());
+  return static_cast<double>(evaluation.top_k_hits[place - 1]) / static_cast<double>(evaluation.questions.size());
+}
+
+// The lines are upstream's.
+void print_evaluation(const Evaluation& evaluation, const IndexEvaluateOptions& options) {
+  std::vector<std::string> counts, shares;
+  for (size_t place = 1; place <= evaluation.top_k_hits.size(); ++place) {
+    counts.push_back(std::to_string(evaluation.top_k_hits[place - 1]));
+    shares.push_back(text::python::repr(share(evaluation, static_cast<int64_t>(place))));
+  }
+  std::printf("%s SET RESULTS\ntopk-%lld documents hits [%s]\ntop-k documents hits accuracy [%s]\n", evaluation.split,
+              static_cast<long long>(options.search.count), join(counts, ", ").c_str(), join(shares, ", ").c_str());
+  for (const int64_t k : options.topk_accuracies)
+    std::printf("top-%lld: %.2f\n", static_cast<long long>(k), 100 * share(evaluation, k));
+}
+
+Json to_json(const Evaluation& evaluation, const IndexEvaluateOptions& options) {
+  Json accuracies = Json::object();
+  for (const int64_t k : options.topk_accuracies) accuracies[concat("top", k)] = share(evaluation, k);
+  return {{"set", evaluation.split},
+          {"questions", evaluation.questions.size()},
+          {"hits", evaluation.top_k_hits},
+          {"accuracy", std::move(accuracies)}};
+}
+
+}  // namespace
+
+int index_embed(const std::vector<std::string>& arguments) {
+  IndexEmbedOptions options;
+  if (!read_index_embed_options(arguments, options)) return 0;
+  clean_up_when_interrupted();
+  const infer::TextEmbedder embedder = embedder_of(options.encoder);
+  print_build_summary(embed_evidence(embedder, options), options.json);
+  return 0;
+}
+
+int index_search(const std::vector<std::string>& arguments) {
+  IndexSearchOptions options;
+  if (!read_index_search_options(arguments, options)) return 0;
+  const retrieval::IndexFacts index = retrieval::read_index(options.folder);
+  const infer::TextEmbedder embedder = embedder_of(options.encoder);
+  check_width(embedder, index, options.folder);
+  Queries queries{.rows = {}, .ids = {}, .texts = questions_of(options)};
+  for (size_t at = 0; at < queries.texts.size(); ++at) queries.ids.push_back(static_cast<int64_t>(at));
+  queries.rows = vectors_of(embedder, queries.texts);
+  search_and_print(options, index, queries);
+  return 0;
+}
+
+int index_evaluate(const std::vector<std::string>& arguments) {
+  IndexEvaluateOptions options;
+  if (!read_index_evaluate_options(arguments, options)) return 0;
+  clean_up_when_interrupted();
+  const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);
+  const std::string folder = options.embed.plan.folder;
+  if (!retrieval::has_index(folder) || options.embed.plan.overwrite)
+    print_build_summary(embed_evidence(embedder, options.embed), false);
+  const retrieval::IndexFacts index = retrieval::read_index(folder);
+  check_width(embedder, index, folder);
+  std::vector<Evaluation> evaluations;
+  if (!options.qa_data_dev.empty())
+    evaluations.push_back(ask("DEV", options.qa_data_dev, embedder, index, options.search));
+  if (!options.qa_data_test.empty())
+    evaluations.push_back(ask("TEST", options.qa_data_test, embedder, index, options.search));
+  match_answers(options, evaluations);
+  for (const Evaluation& evaluation : evaluations) {
+    if (options.json)
+      print_json(to_json(evaluation, options));
+    else
+      print_evaluation(evaluation, options);
+  }
+  return 0;
+}
+
+}  // namespace espalier

@@ -1,0 +1,207 @@
+#include "index_options.h"
+
+#include <cstdio>
+
+#include "base/console.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "print_json.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void add_encoder_rows(OptionTable& table, EncoderOptions& encoder) {
+  encoder.workers = num_usable_cores();
+  table.add("--load", encoder.load, "run folder or step folder of espalier train ict, or of ict-task")
+      .value_name("DIR");
+  table.add("--ict-load", encoder.ict_load, "the same, as upstream's scripts call it").value_name("DIR");
+  table.add("--ckpt-step", encoder.ckpt_step, "that step of the run instead of its newest").minimum(0);
+  table
+      .add("--retriever-seq-length", encoder.sequence_length,
+           "tokens that are read of a text, [CLS] and [SEP] included; what is longer is cut")
+      .minimum(4)
+      .maximum(1e6);
+  table.add("--workers", encoder.workers, "threads; what is computed does not depend on them")
+      .alias("--num-threads")
+      .minimum(1)
+      .maximum(4096)
+      .default_text("all cores");
+}
+
+void check_encoder(const EncoderOptions& encoder, bool needs_model, Problems& problems) {
+  if (!encoder.load.empty() && !encoder.ict_load.empty())
+    problems.add("--load and --ict-load both name a model; give one of them");
+  if (needs_model && encoder.folder().empty())
+    problems.add("--load is required: the run folder of espalier train ict, or of ict-task");
+  if (const std::string why = why_too_many_threads(encoder.workers); !why.empty())
+    problems.add("--workers ", encoder.workers, why);
+}
+
+void add_embed_rows(OptionTable& table, IndexEmbedOptions& options) {
+  table
+      .add("--evidence-data-path", options.evidence,
+           "passages as DPR publishes them: a header, then number, text and title between tabs")
+      .value_name("TSV")
+      .required();
+  table.add("--indexer-batch-size", options.plan.batch_rows, "passages that are embedded between two looks at the log")
+      .minimum(1)
+      .maximum(1 << 24);
+  table.add("--indexer-log-interval", options.log_interval, "such batches for each line of the log").minimum(1);
+  table.add("--shard-rows", options.plan.shard_rows, "rows of a shard").minimum(1).maximum(1 << 30);
+  table.add("--overwrite", options.plan.overwrite, "replace an index that is there, complete or not");
+  table.add_refused("--sample-rate", OptionTable::Takes::kOne, "the whole file is embedded; give a smaller one");
+  table.add_without_effect("--block-data-path", OptionTable::Takes::kOne, "the index holds the numbers of passages");
+}
+
+void add_search_rows(OptionTable& table, retrieval::SearchPlan& plan, std::string& memory) {
+  table.add("--faiss-topk-retrievals", plan.count, "how many rows for each query")
+      .alias("--top-k")
+      .minimum(1)
+      .maximum(1 << 20);
+  table.add("--memory", memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+  table.add_without_effect("--faiss-use-gpu", OptionTable::Takes::kFlag, "Faiss searches on the CPU here");
+}
+
+void resolve_search(const std::string& memory, int64_t workers, retrieval::SearchPlan& plan, Problems& problems) {
+  const std::optional<int64_t> bytes = parse_bytes(memory);
+  if (!bytes || *bytes < 1) problems.add("--memory ", memory, ": expected an amount such as 512MiB");
+  plan.memory_bytes = bytes.value_or(1);
+  plan.threads = static_cast<int>(workers);
+}
+
+Json to_json(const Queries& queries, size_t at, const std::vector<retrieval::Hit>& hits) {
+  Json ids = Json::array(), scores = Json::array();
+  for (const retrieval::Hit& hit : hits) {
+    ids.push_back(hit.id);
+    scores.push_back(hit.score);
+  }
+  Json json = {{"query", queries.ids[at]}};
+  if (!queries.texts.empty()) json["question"] = queries.texts[at];
+  json["ids"] = std::move(ids);
+  json["scores"] = std::move(scores);
+  return json;
+}
+
+}  // namespace
+
+bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options) {
+  std::string folder;
+  OptionTable table("espalier index embed",
+                    "Makes a vector of every passage with the context encoder of a retriever, and an index of them. "
+                    "Interrupted, the same command goes on at the first shard that is missing.");
+  add_encoder_rows(table, options.encoder);
+  table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
+  add_embed_rows(table, options);
+  table.add("--json", options.json, "what was built as JSON on standard output");
+  Problems problems;
+  if (!table.parse(arguments, problems)) return false;
+  check_encoder(options.encoder, true, problems);
+  problems.raise();
+  options.plan.folder = folder;
+  return true;
+}
+
+bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options) {
+  std::string folder, memory = "1GiB", task = "RETRIEVER-EVAL";
+  OptionTable table("espalier index evaluate",
+                    "How many questions find a passage with one of their answers among the first 1, 5, 20, 100: the "
+                    "figures of Megatron's tasks RETRIEVER-EVAL and ICT-ZEROSHOT-NQ. Where there is no index yet, it "
+                    "is made of the passages first.");
+  table.add("--task", task, "upstream's name of it").choices({"RETRIEVER-EVAL", "ICT-ZEROSHOT-NQ"});
+  add_encoder_rows(table, options.embed.encoder);
+  table.add("--embedding-path", folder, "folder of the index").value_name("DIR").required();
+  table.add("--qa-data-dev", options.qa_data_dev, "a question, a tab and a Python list of its answers in every line")
+      .value_name("FILE");
+  table.add("--qa-data-test", options.qa_data_test, "the same, shown as TEST").value_name("FILE");
+  table.add_choice("--faiss-match", options.match,
+                   {{"string", retrieval::AnswerMatch::kString}, {"regex", retrieval::AnswerMatch::kRegex}},
+                   "answers are words that follow each other in the passage, or regular expressions");
+  table
+      .add("--retriever-report-topk-accuracies", options.topk_accuracies,
+           "the figures to print: questions with a hit among the first K, in percent")
+      .value_name("K")
+      .minimum(1);
+  add_search_rows(table, options.search, memory);
+  add_embed_rows(table, options.embed);
+  table.add("--json", options.json, "the figures as JSON on standard output");
+  Problems problems;
+  if (!table.parse(arguments, problems)) return false;
+  check_encoder(options.embed.encoder, true, problems);
+  resolve_search(memory, options.embed.encoder.workers, options.search, problems);
+  if (options.qa_data_dev.empty() && options.qa_data_test.empty())
+    problems.add("--qa-data-dev or --qa-data-test is required: the questions");
+  const bool given = table.find("--retriever-report-topk-accuracies")->given();
+  if (!given) std::erase_if(options.topk_accuracies, [&](int64_t k) { return k > options.search.count; });
+  for (const int64_t k : options.topk_accuracies)
+    if (k > options.search.count)
+      problems.add("--retriever-report-topk-accuracies ", k, " is more than --faiss-topk-retrievals ",
+                   options.search.count, "; ask for ", k, " or more");
+  problems.raise();
+  options.embed.plan.folder = folder;
+  return true;
+}
+
+bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options) {
+  std::vector<std::string> words;
+  std::string memory = "1GiB";
+  OptionTable table("espalier index search",
+                    "Finds the rows with the greatest inner products: exactly, and the same for any number of shards "
+                    "and threads; of equal ones the lowest id comes first.");
+  table.positional("DIR", words, "the index", 1, 1);
+  table
+      .add("--queries", options.queries,
+           "safetensors files with embeddings (F32 [n, d]) and, if not 0 to n - 1, ids (I64 [n])")
+      .value_name("FILE");
+  table.add("--question", options.question, "questions as text, with --load").value_name("TEXT");
+  table.add("--questions", options.questions, "the same, one in each line of a file").value_name("FILE");
+  add_encoder_rows(table, options.encoder);
+  add_search_rows(table, options.plan, memory);
+  table.add("--json", options.json, "one line for each query: its id, the ids found, their inner products");
+  Problems problems;
+  if (!table.parse(arguments, problems)) return false;
+  const int kinds = !options.queries.empty() + !options.question.empty() + !options.questions.empty();
+  if (kinds == 0) problems.add("one of --queries, --question and --questions is required: what to look for");
+  if (kinds > 1) problems.add("--queries, --question and --questions exclude each other; give one");
+  check_encoder(options.encoder, kinds == 1 && options.queries.empty(), problems);
+  if (kinds == 1 && !options.queries.empty() && !options.encoder.folder().empty())
+    problems.add("--load reads questions, and --queries are vectors already; give --question or --questions");
+  resolve_search(memory, options.encoder.workers, options.plan, problems);
+  problems.raise();
+  options.folder = words.front();
+  return true;
+}
+
+void search_and_print(const IndexSearchOptions& options, const retrieval::IndexFacts& index, const Queries& queries) {
+  const auto found = search(index, queries.rows.data(), static_cast<int64_t>(queries.ids.size()), options.plan);
+  for (size_t at = 0; at < found.size(); ++at) {
+    if (options.json) {
+      print_json(to_json(queries, at, found[at]));
+      continue;
+    }
+    if (queries.texts.empty())
+      std::printf("query %lld\n", static_cast<long long>(queries.ids[at]));
+    else
+      std::printf("%s\n", queries.texts[at].c_str());
+    for (const retrieval::Hit& hit : found[at])
+      std::printf("  %12lld  %.6f\n", static_cast<long long>(hit.id), hit.score);
+  }
+}
+
+void print_build_summary(const retrieval::BuildSummary& summary, bool json) {
+  log_info("indexed ", format_counted(summary.rows, "row"), " of ", format_counted(summary.dimension, "number"), " in ",
+           format_counted(summary.shards, "shard"),
+           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which were there") : "");
+  if (json)
+    std::puts(Json({{"rows", summary.rows},
+                    {"dimension", summary.dimension},
+                    {"shards", summary.shards},
+                    {"shards_kept", summary.shards_kept},
+                    {"seconds", summary.seconds}})
+                  .dump(2)
+                  .c_str());
+}
+
+}  // namespace espalier

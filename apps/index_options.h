@@ -1,0 +1,70 @@
+// Options of the commands of `espalier index` that read texts, for the program and for the engine that it becomes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "retrieval/answer_match.h"
+#include "retrieval/index_folder.h"
+#include "retrieval/search.h"
+
+namespace espalier {
+
+// The encoder, and how much of a text it reads.
+struct EncoderOptions {
+  std::string load, ict_load;
+  std::optional<int64_t> ckpt_step;
+  int64_t sequence_length = 256;
+  int64_t workers = 1;
+
+  const std::string& folder() const { return load.empty() ? ict_load : load; }
+};
+
+struct IndexEmbedOptions {
+  EncoderOptions encoder;
+  std::string evidence;
+  retrieval::BuildPlan plan{.batch_rows = 128};
+  int64_t log_interval = 1000;
+  bool json = false;
+};
+
+struct IndexEvaluateOptions {
+  IndexEmbedOptions embed;  // where there is no index yet
+  std::string qa_data_dev, qa_data_test;
+  std::vector<int64_t> topk_accuracies = {1, 5, 20, 100};
+  retrieval::AnswerMatch match = retrieval::AnswerMatch::kString;
+  retrieval::SearchPlan search{.count = 100};
+  bool json = false;
+};
+
+struct IndexSearchOptions {
+  EncoderOptions encoder;
+  std::string folder;
+  std::vector<std::string> queries;  // files of vectors
+  std::vector<std::string> question;
+  std::string questions;  // a file of lines
+  retrieval::SearchPlan plan{.count = 10};
+  bool json = false;
+};
+
+// False where help was printed; what is wrong is a UserError.
+bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options);
+bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options);
+bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options);
+
+// Vectors of an index's width, and what they are called where they are shown.
+struct Queries {
+  std::vector<float> rows;
+  std::vector<int64_t> ids;
+  std::vector<std::string> texts;  // of questions; else empty
+};
+
+// Searches and prints.
+void search_and_print(const IndexSearchOptions& options, const retrieval::IndexFacts& index, const Queries& queries);
+
+void print_build_summary(const retrieval::BuildSummary& summary, bool json);
+
+}  // namespace espalier

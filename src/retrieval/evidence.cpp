@@ -1,0 +1,76 @@
+#include "retrieval/evidence.h"
+
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/literal.h"
+#include "base/progress.h"
+
+namespace espalier::retrieval {
+namespace {
+
+// Calls `use` for each passage until it says that it has enough.
+template <class Use>
+void walk_passages(const std::string& path, const char* title, const Use& use) {
+  EvidenceReader reader(path);
+  Progress progress(title, file_size_bytes(path), Progress::Unit::kBytes);
+  int64_t shown = 0;
+  for (Passage passage; reader.next(passage);) {
+    if (const int64_t consumed = reader.consumed_bytes(); consumed != shown) {
+      progress.advance(consumed - shown);
+      shown = consumed;
+    }
+    if (!use(passage)) break;
+  }
+  progress.finish();
+}
+
+}  // namespace
+
+EvidenceReader::EvidenceReader(const std::string& path) : file_(path) {
+  if (!file_.next(fields_)) file_.refuse("expected a header and passages, found nothing");
+  if (parse_python_int(fields_[0]))
+    file_.refuse("expected a header such as 'id\ttext\ttitle', found a passage, which would be passed over");
+}
+
+bool EvidenceReader::next(Passage& passage) {
+  if (!file_.next(fields_)) return false;
+  if (fields_.size() != 3)
+    file_.refuse(concat("expected three fields between tabs, id, text and title, found ", fields_.size()));
+  const auto id = parse_python_int(fields_[0]);
+  if (!id || *id < 0) file_.refuse(concat("expected the number of a passage from 0 on, found '", fields_[0], "'"));
+  passage.id = *id;
+  passage.text = std::move(fields_[1]);
+  passage.title = std::move(fields_[2]);
+  return true;
+}
+
+std::vector<int64_t> read_passage_ids(const std::string& path) {
+  std::vector<int64_t> ids;
+  walk_passages(path, "passages", [&](const Passage& passage) {
+    ids.push_back(passage.id);
+    return true;
+  });
+  std::unordered_set<int64_t> seen;
+  for (const int64_t id : ids)
+    if (!seen.insert(id).second)
+      throw UserError(concat("'", path, "': the id ", id, " stands for two passages"), ExitCode::kBadData);
+  return ids;
+}
+
+std::unordered_map<int64_t, std::string> read_passage_texts(const std::string& path, const std::vector<int64_t>& ids) {
+  const std::unordered_set<int64_t> wanted(ids.begin(), ids.end());
+  std::unordered_map<int64_t, std::string> texts;
+  walk_passages(path, "evidence", [&](const Passage& passage) {
+    if (wanted.contains(passage.id)) texts[passage.id] = passage.text;
+    return texts.size() < wanted.size();
+  });
+  for (const int64_t id : wanted)
+    if (!texts.contains(id))
+      throw UserError(concat("'", path, "' has no passage ", id, ", which the index has; give the file that it is of"),
+                      ExitCode::kBadData);
+  return texts;
+}
+
+}  // namespace espalier::retrieval
