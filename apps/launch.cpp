@@ -1,5 +1,6 @@
 // espalier launch: reads torchrun's flags, has the ranks' command checked once, and starts the ranks.
 #include "base/format.h"
+#include "base/log.h"
 #include "become_engine.h"
 #include "check_training.h"
 #include "commands.h"
@@ -46,12 +47,28 @@ launch::RankProgram program_of(const launch::LaunchOptions& options) {
   return our_program(words);
 }
 
+// What takes all cores by itself, under Megatron's line with torch.distributed.launch: no ranks are started.
+std::optional<Words> words_of_one_process(const launch::LaunchOptions& options) {
+  if (options.runs_other_program) return std::nullopt;
+  Words words = canonical_words(options.program);
+  if (words.empty() || words[0] != "index") return std::nullopt;
+  if (options.max_nodes > 1)
+    throw UserError(
+        "espalier index runs on one machine; on several, embed a part of the passages on each and join the shards with "
+        "espalier index build",
+        ExitCode::kUsage);
+  log_info("espalier index takes all cores in one process: no ranks are started");
+  words.erase(words.begin());
+  return words;
+}
+
 }  // namespace
 
 int launch_main(const Words& arguments) {
   let_waiting_threads_sleep();
   const auto options = launch::read_launch_options(arguments, launch::process_variables());
   if (!options) return 0;
+  if (const auto words = words_of_one_process(*options)) return index_main(*words);
   launch::RankProgram program = program_of(*options);
   if (program.command.front().ends_with("espalier-engine")) {
     const Words words = canonical_words(options->program);

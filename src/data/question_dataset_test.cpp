@@ -39,8 +39,13 @@ class Questions : public ::testing::Test {
   }
   int64_t id(const char* word) const { return *tokenizer_->piece_to_id(word); }
   QuestionSampleOptions options(bool draws, int64_t hard, int64_t others) const {
-    return {.sequence_length = 7, .seed = 5, .hard_negatives = hard, .negatives = others, .draws = draws,
-            .cls = static_cast<int32_t>(id("[CLS]")), .sep = static_cast<int32_t>(id("[SEP]")),
+    return {.sequence_length = 7,
+            .seed = 5,
+            .hard_negatives = hard,
+            .negatives = others,
+            .draws = draws,
+            .cls = static_cast<int32_t>(id("[CLS]")),
+            .sep = static_cast<int32_t>(id("[SEP]")),
             .pad = static_cast<int32_t>(id("[PAD]"))};
   }
   QuestionSet read(const std::string& content, const KeptPassages& keep) {
@@ -98,7 +103,7 @@ TEST_F(Questions, SamplesAreUpstreams) {
   EXPECT_EQ(sample.arrays[Array::kQueryTokens], (Ids{cls, id("and"), id("mask"), sep, pad, pad, pad}));
   EXPECT_EQ(sample.arrays[Array::kQueryPadMask], (Ids{1, 1, 1, 1, 0, 0, 0}));
   // The answer, the others, the hard ones; what is too long is cut before its last SEP.
-  const Ids wanted = {cls, the, sep, don, the, sep, pad, cls, id("aus"), sep, the,       the, the, sep,
+  const Ids wanted = {cls, the,       sep, don, the, sep, pad, cls, id("aus"),  sep, the, the, the, sep,
                       cls, id("and"), sep, don, sep, pad, pad, cls, id("mask"), sep, don, sep, pad, pad};
   EXPECT_EQ(sample.arrays[Array::kContextTokens], wanted);
   dataset.read(1, sample);
@@ -122,7 +127,9 @@ TEST_F(Questions, HardOnesAreDrawnByTheNumberOfTheSample) {
     EXPECT_EQ(sample.arrays, other.arrays);
     const Ids& tokens = sample.arrays[Array::kContextTokens];
     if (sample.arrays[Array::kNumber][0] == 0) drawn.emplace(tokens[8], tokens[15]);
-    if (sample.arrays[Array::kNumber][0] == 1) EXPECT_EQ(tokens[8], id("don")) << "from the others";
+    if (sample.arrays[Array::kNumber][0] == 1) {
+      EXPECT_EQ(tokens[8], id("don")) << "from the others";
+    }
   }
   EXPECT_GE(drawn.size(), 4u) << "different pairs of three, in both orders";
   for (const auto& [first, second] : drawn) EXPECT_NE(first, second);

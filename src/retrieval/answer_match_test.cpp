@@ -83,9 +83,7 @@ TEST_F(RetrievalFiles, PassagesAreQuotedAsPythonsCsvHasIt) {
 }
 
 TEST_F(RetrievalFiles, WhatIsNoPassageIsNamedWithItsLine) {
-  const auto read = [&](const std::string& content) {
-    return error_of([&] { read_passage_ids(write(content)); });
-  };
+  const auto read = [&](const std::string& content) { return error_of([&] { read_passage_ids(write(content)); }); };
   EXPECT_NE(read("1\ta\tb\n").find("expected a header such as"), std::string::npos);
   EXPECT_NE(read("id\ttext\ttitle\n1\ta\tb\nx\ta\tb\n").find("line 3: expected the number of a passage"),
             std::string::npos);
@@ -93,7 +91,9 @@ TEST_F(RetrievalFiles, WhatIsNoPassageIsNamedWithItsLine) {
   EXPECT_NE(read("id\ttext\ttitle\n1\ta\tb\n1\tc\td\n").find("the id 1 stands for two passages"), std::string::npos);
   EXPECT_NE(read("id\ttext\ttitle\n1\t\"a\tb\n").find("line 2: a field begins with a quotation mark"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_passage_texts(write("id\ttext\ttitle\n1\ta\tb\n"), {1, 7}); }).find("no passage 7"),
+  EXPECT_NE(error_of([&] {
+              read_passage_texts(write("id\ttext\ttitle\n1\ta\tb\n"), {1, 7});
+            }).find("no passage 7"),
             std::string::npos);
 }
 
@@ -103,9 +103,7 @@ TEST_F(RetrievalFiles, AnswersAreReadAsLiterals) {
   EXPECT_EQ(questions[0].text, "who was it");
   EXPECT_EQ(questions[0].answers, (Words{"Darwin", "Charles' friend"}));
   EXPECT_TRUE(questions[1].answers.empty());
-  const auto read = [&](const std::string& content) {
-    return error_of([&] { read_questions(write(content)); });
-  };
+  const auto read = [&](const std::string& content) { return error_of([&] { read_questions(write(content)); }); };
   EXPECT_NE(read("a\t['b']\nwho\tprint(1)\n").find("line 2: the answers are no list of strings"), std::string::npos);
   EXPECT_NE(read("who\t[1912]\n").find("expected a list of strings as answers"), std::string::npos);
   EXPECT_NE(read("who\n").find("found 1 field"), std::string::npos);

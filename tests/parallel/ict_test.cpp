@@ -2,11 +2,39 @@
 // same bits after a stop, and any checkpoint in any layout. Pipeline stages are refused.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
 #include "families/ict/config.h"
+#include "families/ict_task/config.h"
 #include "tests/parallel/parity_runs.h"
 
 namespace espalier::test {
 namespace parallel_ict_test {
+
+// Of DPR's form: texts of 1 to 12 words of tests/data's vocabulary of BERT, and 0 to 3 hard negatives.
+void write_questions(const std::string& path, int count) {
+  const Words words = split_blanks("and arger aus brown adwjj ajvse apje don mask the");
+  std::mt19937 random(3);
+  const auto text = [&] {
+    std::string result = words[random() % words.size()];
+    for (size_t more = random() % 12; more > 0; --more) result += " " + words[random() % words.size()];
+    return result;
+  };
+  const auto passages = [&](size_t number) {
+    nlohmann::json list = nlohmann::json::array();
+    for (; number > 0; --number) list.push_back({{"title", words[random() % words.size()]}, {"text", text()}});
+    return list;
+  };
+  nlohmann::json questions = nlohmann::json::array();
+  for (int question = 0; question < count; ++question)
+    questions.push_back({{"question", text() + "?"},
+                         {"positive_ctxs", passages(1)},
+                         {"hard_negative_ctxs", passages(random() % 4)},
+                         {"negative_ctxs", passages(question % 2)}});
+  std::ofstream(path) << questions;
+}
 
 class ParallelIct : public ::testing::Test {
  protected:
@@ -51,6 +79,26 @@ TEST_F(ParallelIct, TrainsTheModelOfOneProcessWithTheWholeBatch) {
          {"dp2", "dp4", "tp2", "tp4sp", "dp2zero1", "dp4zero2", "dp4zero3", "cp2", "tp2cp2dp2spzero3"})
       expect_same_training(layout, run_in(layout, more), one);
   }
+}
+
+// Passages of its own that a question brings, and one that brings too few.
+TEST_F(ParallelIct, SoIsARetrieverFinetunedOnQuestions) {
+  write_questions(folder_ / "train.json", 37);
+  const std::string more = concat(
+      "--retriever-seq-length 16 --train-with-neg --train-hard-neg 2 --epochs 3 --keep-last "
+      "--eval-iters 0 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --lr 1e-3 --num-threads "
+      "1 "
+      "--max-position-embeddings 32 --make-vocab-size-divisible-by 1 --pad-vocab-size-to 331 --global-batch-size 16 "
+      "--log-level error --vocab-file tests/data/megatron_tokenizers/bert_lower/vocab.txt --train-data ",
+      folder_ / "train.json");
+  const auto run = [&](const std::string& layout) {
+    const int64_t replicas = plan::parse_layout(layout).grid.data;
+    return parity_run(families::ict_task_family(),
+                      split_blanks(more) + Words{"--micro-batch-size", std::to_string(8 / replicas)}, layout);
+  };
+  const train::ParityRun one = run("tp1");
+  ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
+  for (const char* layout : {"dp2", "dp4zero1", "tp2dp2spzero3"}) expect_same_training(layout, run(layout), one);
 }
 
 // Were gradients of contexts kept by their own replica alone, the norm would be another.
