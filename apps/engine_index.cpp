@@ -65,14 +65,21 @@ struct Evaluation {
   std::vector<int64_t> top_k_hits = {};
 };
 
-Evaluation ask(const char* split, const std::string& file, const infer::TextEmbedder& embedder,
-               const retrieval::IndexFacts& index, const retrieval::SearchPlan& plan) {
-  Evaluation evaluation{.split = split, .questions = retrieval::read_questions(file), .found = {}};
+// What is wrong with a file of questions is said before anything is embedded.
+std::vector<Evaluation> read_evaluations(const IndexEvaluateOptions& options) {
+  std::vector<Evaluation> evaluations;
+  for (const auto& [split, file] : {std::pair("DEV", options.qa_data_dev), std::pair("TEST", options.qa_data_test)})
+    if (!file.empty())
+      evaluations.push_back({.split = split, .questions = retrieval::read_questions(file), .found = {}});
+  return evaluations;
+}
+
+void ask(Evaluation& evaluation, const infer::TextEmbedder& embedder, const retrieval::IndexFacts& index,
+         const retrieval::SearchPlan& plan) {
   std::vector<std::string> texts;
   for (const retrieval::Question& question : evaluation.questions) texts.push_back(question.text);
   const std::vector<float> rows = vectors_of(embedder, texts);
   evaluation.found = search(index, rows.data(), static_cast<int64_t>(texts.size()), plan);
-  return evaluation;
 }
 
 // One pass over the passages for all files: only the texts that were found are kept.
@@ -148,17 +155,14 @@ int index_evaluate(const std::vector<std::string>& arguments) {
   IndexEvaluateOptions options;
   if (!read_index_evaluate_options(arguments, options)) return 0;
   clean_up_when_interrupted();
+  std::vector<Evaluation> evaluations = read_evaluations(options);
   const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);
   const std::string folder = options.embed.plan.folder;
   if (!retrieval::has_index(folder) || options.embed.plan.overwrite)
     print_build_summary(embed_evidence(embedder, options.embed), false);
   const retrieval::IndexFacts index = retrieval::read_index(folder);
   check_width(embedder, index, folder);
-  std::vector<Evaluation> evaluations;
-  if (!options.qa_data_dev.empty())
-    evaluations.push_back(ask("DEV", options.qa_data_dev, embedder, index, options.search));
-  if (!options.qa_data_test.empty())
-    evaluations.push_back(ask("TEST", options.qa_data_test, embedder, index, options.search));
+  for (Evaluation& evaluation : evaluations) ask(evaluation, embedder, index, options.search);
   match_answers(options, evaluations);
   for (const Evaluation& evaluation : evaluations) {
     if (options.json)

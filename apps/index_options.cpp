@@ -22,6 +22,7 @@ void add_encoder_rows(OptionTable& table, EncoderOptions& encoder) {
   table
       .add("--retriever-seq-length", encoder.sequence_length,
            "tokens that are read of a text, [CLS] and [SEP] included; what is longer is cut")
+      .default_text("256, or as many as the model has positions")
       .minimum(4)
       .maximum(1e6);
   table.add("--workers", encoder.workers, "threads; what is computed does not depend on them")

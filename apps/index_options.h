@@ -17,7 +17,7 @@ namespace espalier {
 struct EncoderOptions {
   std::string load, ict_load;
   std::optional<int64_t> ckpt_step;
-  int64_t sequence_length = 256;
+  std::optional<int64_t> sequence_length;
   int64_t workers = 1;
 
   const std::string& folder() const { return load.empty() ? ict_load : load; }

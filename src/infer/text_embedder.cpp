@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -12,6 +13,8 @@
 
 namespace espalier::infer {
 namespace {
+
+constexpr int64_t kUsualLength = 256;  // upstream's default
 
 data::SentenceVocabulary vocabulary_of(const text::Tokenizer& tokenizer) {
   Problems problems;
@@ -23,11 +26,12 @@ data::SentenceVocabulary vocabulary_of(const text::Tokenizer& tokenizer) {
 }  // namespace
 
 TextEmbedder::TextEmbedder(const Options& options)
-    : options_(options),
+    : threads_(options.threads),
       loaded_(load_text_encoder(options.load, options.step)),
-      vocabulary_(vocabulary_of(*loaded_.tokenizer)) {
-  if (options.sequence_length > loaded_.encoder->max_positions())
-    throw UserError(concat("--retriever-seq-length ", options.sequence_length, " is more than the ",
+      vocabulary_(vocabulary_of(*loaded_.tokenizer)),
+      sequence_length_(options.sequence_length.value_or(std::min(kUsualLength, loaded_.encoder->max_positions()))) {
+  if (sequence_length_ > loaded_.encoder->max_positions())
+    throw UserError(concat("--retriever-seq-length ", sequence_length_, " is more than the ",
                            loaded_.encoder->max_positions(), " positions that the model of ", options.load,
                            " has learned; use ", loaded_.encoder->max_positions(), " or less"),
                     ExitCode::kUsage);
@@ -35,7 +39,7 @@ TextEmbedder::TextEmbedder(const Options& options)
 
 // The calling thread waits; each of the others takes the next text, so that long ones hold up nothing.
 void TextEmbedder::embed(size_t count, Side side, const IdsOf& ids_of, float* rows) const {
-  const auto most = static_cast<size_t>(options_.sequence_length - 1);
+  const auto most = static_cast<size_t>(sequence_length_ - 1);
   std::atomic<size_t> next{0};
   const auto work = [&] {
     at::set_num_threads(1);
@@ -49,9 +53,9 @@ void TextEmbedder::embed(size_t count, Side side, const IdsOf& ids_of, float* ro
       std::memcpy(rows + static_cast<int64_t>(at) * dimension(), vector.const_data_ptr(), vector.nbytes());
     }
   };
-  ThreadPool pool(options_.threads);
+  ThreadPool pool(threads_);
   std::vector<std::future<void>> parts;
-  for (int thread = 0; thread < options_.threads; ++thread) parts.push_back(pool.submit(work));
+  for (int thread = 0; thread < threads_; ++thread) parts.push_back(pool.submit(work));
   for (std::future<void>& part : parts) part.get();
 }
 
@@ -80,7 +84,7 @@ std::string TextEmbedder::fingerprint() const {
   }
   const std::string tokenizer = loaded_.tokenizer->description();
   hasher.update(tokenizer.data(), tokenizer.size());
-  hasher.update(&options_.sequence_length, sizeof options_.sequence_length);
+  hasher.update(&sequence_length_, sizeof sequence_length_);
   return hex64(hasher.digest());
 }
 

@@ -20,7 +20,8 @@ class TextEmbedder {
   struct Options {
     std::string load;  // run folder or step folder
     std::optional<int64_t> step;
-    int64_t sequence_length = 256;  // tokens of a text, special ones included: what is longer is cut
+    // Tokens of a text, special ones included: what is longer is cut. 256, or as many as the model has positions.
+    std::optional<int64_t> sequence_length;
     int threads = 1;
   };
   // UserErrors: no such checkpoint, one of another family, positions that the model has not learned.
@@ -46,9 +47,10 @@ class TextEmbedder {
   using IdsOf = std::function<void(text::Encoder& encoder, size_t at, std::vector<int32_t>& ids)>;
   void embed(size_t count, Side side, const IdsOf& ids_of, float* rows) const;
 
-  Options options_;
+  int threads_;
   LoadedModel loaded_;
   data::SentenceVocabulary vocabulary_;
+  int64_t sequence_length_;
 };
 
 }  // namespace espalier::infer

@@ -88,7 +88,6 @@ TEST_F(RetrievalFiles, WhatIsNoPassageIsNamedWithItsLine) {
   EXPECT_NE(read("id\ttext\ttitle\n1\ta\tb\nx\ta\tb\n").find("line 3: expected the number of a passage"),
             std::string::npos);
   EXPECT_NE(read("id\ttext\ttitle\n1\ta\n").find("line 2: expected three fields"), std::string::npos);
-  EXPECT_NE(read("id\ttext\ttitle\n1\ta\tb\n1\tc\td\n").find("the id 1 stands for two passages"), std::string::npos);
   EXPECT_NE(read("id\ttext\ttitle\n1\t\"a\tb\n").find("line 2: a field begins with a quotation mark"),
             std::string::npos);
   EXPECT_NE(error_of([&] {

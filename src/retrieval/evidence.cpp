@@ -52,10 +52,6 @@ std::vector<int64_t> read_passage_ids(const std::string& path) {
     ids.push_back(passage.id);
     return true;
   });
-  std::unordered_set<int64_t> seen;
-  for (const int64_t id : ids)
-    if (!seen.insert(id).second)
-      throw UserError(concat("'", path, "': the id ", id, " stands for two passages"), ExitCode::kBadData);
   return ids;
 }
 

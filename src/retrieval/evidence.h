@@ -29,7 +29,7 @@ class EvidenceReader {
   std::vector<std::string> fields_;
 };
 
-// The ids of all passages in their order; one that stands twice is a UserError.
+// The ids of all passages in their order, as they stand.
 std::vector<int64_t> read_passage_ids(const std::string& path);
 
 // The texts of some passages by id. A UserError names an id that is not there.

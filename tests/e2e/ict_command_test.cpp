@@ -204,7 +204,9 @@ TEST_F(IctCommand, WhatCannotBeIsRefusedBeforeAnythingRuns) {
       train_ict("--train-iters 1 --save run 2>/dev/null"),
       "espalier index embed --load run --evidence-data-path headless.tsv --embedding-path x --retriever-seq-length 24; "
       "echo $?; "
-      "espalier index embed --load run --evidence-data-path evidence.tsv --embedding-path x; echo $?; "
+      "espalier index embed --load run --evidence-data-path evidence.tsv --embedding-path x --retriever-seq-length "
+      "256; "
+      "echo $?; "
       "printf 'who\\t__import__(\"os\").system(\"touch hacked\")\\n' >bad.tsv; "
       "espalier index evaluate --load run --evidence-data-path evidence.tsv --embedding-path y --qa-data-dev bad.tsv "
       "--retriever-seq-length 24; echo $?; ls hacked"));
