@@ -131,7 +131,7 @@ Json to_json(const Evaluation& evaluation, const IndexEvaluateOptions& options) 
 
 int index_embed(const std::vector<std::string>& arguments) {
   IndexEmbedOptions options;
-  if (!read_index_embed_options(arguments, options)) return 0;
+  if (!read_index_embed_options(arguments, options, /*says_notes=*/false)) return 0;
   clean_up_when_interrupted();
   const infer::TextEmbedder embedder = embedder_of(options.encoder);
   print_build_summary(embed_evidence(embedder, options), options.json);
@@ -140,7 +140,7 @@ int index_embed(const std::vector<std::string>& arguments) {
 
 int index_search(const std::vector<std::string>& arguments) {
   IndexSearchOptions options;
-  if (!read_index_search_options(arguments, options)) return 0;
+  if (!read_index_search_options(arguments, options, /*says_notes=*/false)) return 0;
   const retrieval::IndexFacts index = retrieval::read_index(options.folder);
   const infer::TextEmbedder embedder = embedder_of(options.encoder);
   check_width(embedder, index, options.folder);
@@ -153,7 +153,7 @@ int index_search(const std::vector<std::string>& arguments) {
 
 int index_evaluate(const std::vector<std::string>& arguments) {
   IndexEvaluateOptions options;
-  if (!read_index_evaluate_options(arguments, options)) return 0;
+  if (!read_index_evaluate_options(arguments, options, /*says_notes=*/false)) return 0;
   clean_up_when_interrupted();
   std::vector<Evaluation> evaluations = read_evaluations(options);
   const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);

@@ -88,7 +88,7 @@ Json to_json(const Queries& queries, size_t at, const std::vector<retrieval::Hit
 
 }  // namespace
 
-bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options) {
+bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options, bool says_notes) {
   std::string folder;
   OptionTable table("espalier index embed",
                     "Makes a vector of every passage with the context encoder of a retriever, and an index of them. "
@@ -97,6 +97,7 @@ bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEm
   table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
   add_embed_rows(table, options);
   table.add("--json", options.json, "what was built as JSON on standard output");
+  table.say_notes(says_notes);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   check_encoder(options.encoder, true, problems);
@@ -105,7 +106,8 @@ bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEm
   return true;
 }
 
-bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options) {
+bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options,
+                                 bool says_notes) {
   std::string folder, memory = "1GiB", task = "RETRIEVER-EVAL";
   OptionTable table("espalier index evaluate",
                     "How many questions find a passage with one of their answers among the first 1, 5, 20, 100: the "
@@ -128,6 +130,7 @@ bool read_index_evaluate_options(const std::vector<std::string>& arguments, Inde
   add_search_rows(table, options.search, memory);
   add_embed_rows(table, options.embed);
   table.add("--json", options.json, "the figures as JSON on standard output");
+  table.say_notes(says_notes);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   check_encoder(options.embed.encoder, true, problems);
@@ -145,7 +148,8 @@ bool read_index_evaluate_options(const std::vector<std::string>& arguments, Inde
   return true;
 }
 
-bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options) {
+bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options,
+                               bool says_notes) {
   std::vector<std::string> words;
   std::string memory = "1GiB";
   OptionTable table("espalier index search",
@@ -161,6 +165,7 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
   add_encoder_rows(table, options.encoder);
   add_search_rows(table, options.plan, memory);
   table.add("--json", options.json, "one line for each query: its id, the ids found, their inner products");
+  table.say_notes(says_notes);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   const int kinds = !options.queries.empty() + !options.question.empty() + !options.questions.empty();

@@ -50,10 +50,14 @@ struct IndexSearchOptions {
   bool json = false;
 };
 
-// False where help was printed; what is wrong is a UserError.
-bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options);
-bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options);
-bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options);
+// False where help was printed; what is wrong is a UserError. Notes on what has no effect are said once, by the
+// program.
+bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options,
+                              bool says_notes = true);
+bool read_index_evaluate_options(const std::vector<std::string>& arguments, IndexEvaluateOptions& options,
+                                 bool says_notes = true);
+bool read_index_search_options(const std::vector<std::string>& arguments, IndexSearchOptions& options,
+                               bool says_notes = true);
 
 // Vectors of an index's width, and what they are called where they are shown.
 struct Queries {

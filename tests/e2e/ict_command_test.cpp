@@ -129,7 +129,7 @@ TEST_F(IctCommand, EmbedsSearchesAndEvaluatesByMegatronsLines) {
       "--embedding-path one --qa-data-test questions.tsv --faiss-use-gpu --retriever-report-topk-accuracies 1 5 20 "
       "--faiss-topk-retrievals 20 2>/dev/null"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
-  EXPECT_TRUE(outcome.output.starts_with("Batch          2 | Total        400\nBatch          4 | Total        600\n"))
+  EXPECT_TRUE(outcome.output.starts_with("Batch          2 | Total        300\nBatch          4 | Total        600\n"))
       << outcome.output;
   // A plain count: passages 40 n + q answer question q.
   std::vector<int> hits(20);
