@@ -171,13 +171,15 @@ TEST_F(IctCommand, AnEmbeddingThatWasKilledGoesOnToTheSameBytes) {
 }
 
 TEST_F(IctCommand, IsFinetunedOnQuestionsByMegatronsScript) {
-  const Outcome outcome = bash(concat(
-      prepare(), kMakeEvidence, "; ", train_ict("--train-iters 1 --save run 2>/dev/null"),
-      "espalier tasks/main.py --task RET-FINETUNE-NQ", model(),
-      "--train-data train.json --valid-data train.json --train-with-neg --train-hard-neg 1 --pretrained-checkpoint run "
-      "--retriever-seq-length 16 --retriever-report-topk-accuracies 1 5 --retriever-score-scaling --epochs 3 "
-      "--micro-batch-size 16 --eval-micro-batch-size 16 --lr 3e-3 --num-threads 1 --save nq 2>log; ",
-      "grep -c 'loaded pretrained weights' log; grep -o 'epoch:3|train|rank = [0-9.]*|top1_acc = [0-9.]*' log"));
+  const Outcome outcome = bash(
+      concat(prepare(), kMakeEvidence, "; ",
+             train_ict("--train-iters 1 --biencoder-shared-query-context-model --save run 2>/dev/null"),
+             "espalier tasks/main.py --task RET-FINETUNE-NQ", model(),
+             "--biencoder-shared-query-context-model --train-data train.json --valid-data train.json --train-with-neg "
+             "--train-hard-neg 1 --pretrained-checkpoint run "
+             "--retriever-seq-length 16 --retriever-report-topk-accuracies 1 5 --retriever-score-scaling --epochs 3 "
+             "--micro-batch-size 16 --eval-micro-batch-size 16 --lr 3e-3 --num-threads 1 --save nq 2>log; ",
+             "grep -c 'loaded pretrained weights' log; grep -o 'epoch:3|train|rank = [0-9.]*|top1_acc = [0-9.]*' log"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors << read_file(folder_ / "work/log");
   double rank = -1, first = -1;
   ASSERT_EQ(std::sscanf(outcome.output.c_str(), "1\nepoch:3|train|rank = %lf|top1_acc = %lf", &rank, &first), 2)
