@@ -72,7 +72,7 @@ RunAlerts::RunAlerts(const std::string& command, const std::string& run_folder)
       sender_({.command = command,
                .on_failure =
                    [this](const std::string& alert, const std::string& why) {
-                     log_warning("--alert-command did not take an alert (", why, "): ", alert);
+                     log_warning("--alert-command did not accept an alert (", why, "): ", alert);
                      if (fs::exists(folder_))
                        report::record_event(folder_, "alert not delivered", -1, why + ": " + alert);
                    }}),

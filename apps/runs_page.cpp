@@ -33,7 +33,7 @@ int64_t number(const web::Request& request, const char* key, int64_t lowest, int
   const std::string text = found == request.query.end() ? "" : found->second;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < lowest || value > highest)
-    throw NotFound(concat(key, "='", text, "' is no number from ", lowest, " to ", highest));
+    throw NotFound(concat(key, "='", text, "' is not a number from ", lowest, " to ", highest));
   return value;
 }
 

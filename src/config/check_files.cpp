@@ -85,7 +85,7 @@ void FileChecks::check_hugging_face(const char* name, const std::string& path) {
 bool FileChecks::is_blank(const char* name, const std::string& folder) {
   if (!table.find(name)->given() || folder.find_first_not_of(" \t") != std::string::npos) return false;
   problems.add(name, " (", table.find(name)->source(),
-               ") is given and names no folder: is a variable of a script unset? ", "Leave it out, or name one");
+               ") is given and names no folder: is a variable of the script unset? ", "Leave it out, or name one");
   return true;
 }
 
@@ -147,8 +147,8 @@ void FileChecks::check_finetune() {
   if (steps.empty() || steps.back() == 0) return;
   problems.add("--finetune would start again at iteration 0, and ", origin("--save"),
                " already holds checkpoints up to iteration ", steps.back(),
-               ". To go on with that run leave out --finetune and give --load ", checkpoint.save,
-               "; to start anew give another --save");
+               ". To continue that run leave out --finetune and give --load ", checkpoint.save,
+               "; to start afresh give another --save");
 }
 
 void FileChecks::check_load() {

@@ -66,7 +66,7 @@ class UnusedOptions;
 struct Family {
   const char* name = "";     // as in `espalier train gpt`, and in manifests
   const char* display = "";  // for people: "GPT"
-  const char* kin = "";      // in lists of commands: "GPT-2, BLOOM, Llama and models like them"
+  const char* kin = "";      // in lists of commands: "GPT-2, BLOOM, Llama and similar models"
   const char* summary = "";  // of `espalier train NAME --help`
   const char* tokenizer_type =
       "GPT2BPETokenizer";  // where --tokenizer-type is not given, as upstream's scripts have it

@@ -12,7 +12,7 @@ namespace {
 std::string program_name(const ParityRequest& request) { return concat("espalier parity ", request.family->name); }
 std::string summary(const ParityRequest& request) {
   return concat(
-      "Repeats a training run in several layouts, all on this machine, and compares them: first weights, samples, "
+      "Repeats a training run in several layouts, all on this machine, and compares them: initial weights, samples, "
       "losses and gradient norms. Takes the options of `espalier train ",
       request.family->name, "`.");
 }

@@ -111,7 +111,7 @@ std::string used_text(const OptionDifference& difference) {
 std::vector<OptionDifference> compare_options(const OptionTable& saved, const OptionTable& present,
                                               const ResumeFlags& flags, Problems& problems) {
   if (flags.override_lr_scheduler && flags.use_checkpoint_lr_scheduler)
-    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other: give one");
+    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler are mutually exclusive: give one");
   check_override_names(present, flags, problems);
   std::vector<OptionDifference> differences;
   for (const auto& option : present.options()) {
@@ -196,8 +196,8 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
     std::string lines;
     for (size_t at = 0; at < std::min(kShown, order_changes.size()); ++at) lines += "\n    " + order_changes[at];
     if (order_changes.size() > kShown) lines += concat("\n    and ", order_changes.size() - kShown, " more");
-    problems.add("the run would go on with other samples than it began with; some would be seen twice or never:", lines,
-                 "\n    Restore the data and the length of the run, or give --override sample_order.");
+    problems.add("the run would continue with other samples than it began with; some would be seen twice or never:",
+                 lines, "\n    Restore the data and the length of the run, or give --override sample_order.");
   }
   if (saved.random_scheme != present.random_scheme && !overridden(flags, "random_scheme"))
     problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme,
@@ -208,8 +208,8 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
   if (is_imported(saved))
     return {
-        "the checkpoint was imported: whether the samples come in the order of the run before cannot be checked, and "
-        "dropout masks are drawn in another way"};
+        "the checkpoint was imported: whether the samples come in the order of the earlier run cannot be checked, and "
+        "dropout masks are drawn differently"};
   std::vector<std::string> lines;
   const auto compare = [&](const char* what, const auto& then, const auto& now) {
     if (then != now) lines.push_back(concat(what, ": ", then, " when saved, now ", now));

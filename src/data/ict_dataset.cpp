@@ -69,7 +69,7 @@ void warn_of_gaps(const std::string& texts, const std::string& titles) {
   if (without_text == "0" || without_title == "0") return;
   warn_once(concat("--titles-data-path ", titles, ": when the token files were made, ", without_text,
                    " records gave no text and ", without_title,
-                   " no title. Where these are not the same records, documents have the titles of others: leave out ",
+                   " no title. If these are not the same records, documents have the titles of others: leave out ",
                    "of the input what has no text or no title."));
 }
 
@@ -241,14 +241,13 @@ void check_ict(const DataPlan& plan, const DataSetOptions& data, const IctSample
     problems.add("--seq-length ", options.sequence_length,
                  ": ICT needs 4 tokens or more: CLS, SEP and SEP, and one of the text");
   if (!data.cache_path.empty())
-    problems.add(
-        "--data-cache-path: the maps of ICT are made anew each time, which takes a pass over the sizes of the ",
-        "sentences; leave it out");
+    problems.add("--data-cache-path: the maps of ICT are rebuilt each time, which takes a pass over the sizes of the ",
+                 "sentences; leave it out");
   bool has_blend = false;
   const std::vector<std::string> prefixes = prefixes_of_plan(plan, has_blend);
   const bool has_one_prefix = !has_blend && prefixes.size() == 1;
   if (has_blend || prefixes.size() > 1)
-    problems.add("ICT reads one data set, whose titles --titles-data-path has, and was given several or parts of one: ",
+    problems.add("ICT reads one data set, whose titles --titles-data-path has, but was given several or parts of one: ",
                  join(prefixes, ", "), ". Join them with 'espalier data merge', texts and titles in the same order.");
   const std::string& titles = options.titles_data_path;
   if (titles.empty())

@@ -32,7 +32,7 @@ void refuse_byte_order_mark(std::string_view head, const std::string& file) {
   const std::string name = "'" + shown_name(file) + "'";
   if (head.starts_with("\xef\xbb\xbf"))
     refuse(concat(name, " begins with a byte-order mark (EF BB BF). ", kExpectation,
-                  ": sed -i '1s/^\\xef\\xbb\\xbf//' ", file, " takes it away. Nothing was written."));
+                  ": sed -i '1s/^\\xef\\xbb\\xbf//' ", file, " removes it. Nothing was written."));
   if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff"))
     refuse(concat(name, " is UTF-16: it begins with a byte-order mark (", head[0] == '\xff' ? "FF FE" : "FE FF", "). ",
                   kExpectation, ": iconv -f UTF-16 -t UTF-8 ", file, " > NEW converts it. Nothing was written."));

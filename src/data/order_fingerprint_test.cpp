@@ -84,7 +84,7 @@ TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
   EXPECT_LT(places_that_differ(*before, *after).size(), 10u) << "of " << before->size();
   EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)),
             std::vector<std::string>{concat("data set 2 of 2, '", folder / "small",
-                                            "': it holds other tokens: the files were made again or replaced")});
+                                            "': it holds other tokens: the files were regenerated or replaced")});
   write_numbered(folder / "small", 8, 90000);
   const auto longer = open_train(path, 150);
   EXPECT_NE(

@@ -20,7 +20,7 @@ std::string pair_counts_problem(const TokenStore& inputs, const TokenStore& targ
   return concat(
       "'", inputs.prefix(), "' has ", format_count(inputs.num_sequences()), " documents, '", targets.prefix(), "' has ",
       format_count(targets.num_sequences()),
-      ": they are no pairs. A record with an empty text gives a document for one key only; leave such records "
+      ": they are not pairs. A record with an empty text gives a document for one key only; leave such records "
       "out.");
 }
 

@@ -266,7 +266,7 @@ class OrderedWriter {
       for (MalformedRecord record : block.malformed.first) {
         record.line += lines_ + 1;
         if (options_.stop_at_malformed)
-          throw UserError(concat(describe(record, options_.inputs), ". No token files were written. Mend the line, or ",
+          throw UserError(concat(describe(record, options_.inputs), ". No token files were written. Fix the line, or ",
                                  "leave such lines out with --on-malformed skip."),
                           ExitCode::kBadData);
         summary_.malformed.add(std::move(record));

@@ -313,7 +313,7 @@ TEST(Preprocess, StopsAtTheFirstMalformedLineIfAsked) {
   options.workers = 3;
   EXPECT_EQ(error_of([&] { preprocess(options, tiny()); }),
             (folder / "a") +
-                ":22: Expecting value (column 10). No token files were written. Mend the line, or leave such "
+                ":22: Expecting value (column 10). No token files were written. Fix the line, or leave such "
                 "lines out with --on-malformed skip.");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a file is left";
 }

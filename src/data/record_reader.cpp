@@ -158,7 +158,7 @@ void RecordReader::skip_record(RecordBlock& block) {
     if (block.skipped_bytes > most_skipped_bytes_)
       throw UserError(
           concat("'", shown_name(files_[slice_.file]), "': the record at byte ", format_count(block.first_byte),
-                 " goes on for more than ", format_count(most_skipped_bytes_),
+                 " continues for more than ", format_count(most_skipped_bytes_),
                  " bytes without the end of a line, after ", format_count(stream_->consumed_bytes()),
                  " bytes of the file. Expected JSONL, one object a ", "line; leave the file out."),
           ExitCode::kBadData);

@@ -264,7 +264,7 @@ TEST(SampleIndex, RefusesANegativeSize) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
                  "train: size of sequence 1: expected 0 or more, found -7. The .idx is damaged; 'espalier data check' "
-                 "reads it whole.");
+                 "reads all of it.");
   }
 }
 

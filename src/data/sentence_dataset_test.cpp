@@ -400,16 +400,15 @@ TEST_F(SmallSentences, DataWithoutSentencesAreRefused) {
   write("whole", {{{6, 7, 8}}, {{9, 10}}, {std::vector<int32_t>(40, 11)}});
   EXPECT_EQ(error_of([&] { open({"whole"}); }),
             concat("'", *folder_ / "whole",
-                   "' does not say where sentences end: each of its 3 documents is a single "
-                   "sequence, and BERT's samples are made of two halves. Make it again with 'espalier preprocess "
-                   "--split-sentences'. Documents that are single sentences can be read with --bert-no-binary-head."));
+                   "' does not say where sentences end: each of its 3 documents is a single sequence, and BERT's "
+                   "samples are made of two halves. Rebuild it with 'espalier preprocess --split-sentences'. Documents "
+                   "that are single sentences can be read with --bert-no-binary-head."));
   samples_.binary_head = false;
-  EXPECT_EQ(
-      error_of([&] { open({"whole"}); }),
-      concat("'", *folder_ / "whole",
-             "' does not say where sentences end: each of its 3 documents is a single "
-             "sequence; 1 of them have more than the 13 tokens of a sample, and the rest would never be read. Make "
-             "it again with 'espalier preprocess --split-sentences'."));
+  EXPECT_EQ(error_of([&] { open({"whole"}); }),
+            concat("'", *folder_ / "whole",
+                   "' does not say where sentences end: each of its 3 documents is a single sequence; 1 of them have "
+                   "more than the 13 tokens of a sample, and the rest would never be read. Rebuild it with 'espalier "
+                   "preprocess --split-sentences'."));
   write("short", {{{6, 7, 8}}, {{9, 10}}});
   EXPECT_EQ(open({"short"}).train->parts()[0].map.survey().num_used, 2);
 }

@@ -106,7 +106,7 @@ TEST(SentenceMap, DamagedMarksAreRefused) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
                  "train of wiki: document 0 is said to hold the sentences 0 to 7 of 4. The .idx is damaged; 'espalier "
-                 "data check' reads it whole.");
+                 "data check' reads all of it.");
   }
 }
 

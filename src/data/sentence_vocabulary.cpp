@@ -56,7 +56,7 @@ SentenceVocabulary SentenceVocabulary::make(const text::Tokenizer& tokenizer, Se
     need("PAD", vocabulary.pad);
     need("EOS", vocabulary.eos);
     if (vocabulary.sentinels.empty())
-      problems.add("T5 marks what it leaves out by the tokens <extra_id_0>, <extra_id_1>, ..., and ",
+      problems.add("T5 marks what it leaves out by the tokens <extra_id_0>, <extra_id_1>, ..., but ",
                    tokenizer.description(), " has none. Give --vocab-extra-ids 100 with BertWordPiece*, ",
                    "SentencePieceTokenizer or PretrainedFromHF.");
   }

@@ -10,7 +10,7 @@ namespace {
 Question lambada(const Fields& document) {
   const std::string text = document.text("text");
   const size_t blank = text.rfind(' ');
-  if (blank == std::string::npos) document.refuse("field 'text' has no blank before a last word");
+  if (blank == std::string::npos) document.refuse("field 'text' has no space before a last word");
   Question question;
   question.target = text.substr(blank);
   question.requests = {{.context = text.substr(0, blank), .continuation = question.target}};

@@ -158,7 +158,7 @@ TEST_F(ZeroShotFiles, TooLittleTextIsRefused) {
   };
   EXPECT_NE(refusal(kWikitext103, written("wiki", "a")).find("has 1 word and 1 id; a perplexity needs two of each"),
             std::string::npos);
-  EXPECT_NE(refusal(kWikitext103, written("wiki", "a \xff")).find("byte 3 is no UTF-8"), std::string::npos);
+  EXPECT_NE(refusal(kWikitext103, written("wiki", "a \xff")).find("byte 3 is not UTF-8"), std::string::npos);
   EXPECT_NE(refusal(kZeroShotLambada, written("l", "{\"text\": \"a\"}\n")).find("fewer than two ids"),
             std::string::npos);
   options_.strict_lambada = true;

@@ -69,7 +69,7 @@ std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string&
   };
   if (masks_of(ids) != masks_of(text.markers))
     throw UserError(concat("the tokenizer finds ", masks_of(ids), " of the ", masks_of(text.markers), " masks of '",
-                           prompt, "': put blanks around each"),
+                           prompt, "': put spaces around each"),
                     ExitCode::kUsage);
   return ids;
 }

@@ -137,8 +137,9 @@ void check_cross(const at::Tensor& query, const at::Tensor& key_value, const Att
   check_projection(key_value, heads.key_value_columns(1), heads, "key_value");
   ESPALIER_CHECK(query.size(1) == key_value.size(1) && query.scalar_type() == key_value.scalar_type() &&
                      query.size(2) / heads.query_columns(1) == key_value.size(2) / heads.key_value_columns(1),
-                 "query ", query.sizes(), " ", query.scalar_type(), " does not go with key_value ", key_value.sizes(),
-                 " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups, " groups");
+                 "query ", query.sizes(), " ", query.scalar_type(), " cannot be combined with key_value ",
+                 key_value.sizes(), " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups,
+                 " groups");
   check_context(query, context, heads);
   ESPALIER_CHECK(!context.alibi_slopes.defined() && !context.relative_bias.defined(),
                  "a bias by distance between the positions of two sequences");

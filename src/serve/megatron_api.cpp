@@ -170,12 +170,12 @@ infer::Request request_of(Desk& desk, const MegatronCall& call) {
   request.sampling.seed = call.seed ? *call.seed : desk.new_seed();
   set_line_stops(desk, call, request);
   if (call.beam_width > 0) {
-    require(!call.logprobs, "logprobs", "logprobs cannot be had with beam_width");
+    require(!call.logprobs, "logprobs", "logprobs is not available with beam_width");
     request.beam_width = request.n = call.beam_width;
     request.length_penalty = call.length_penalty;
     if (!call.stop_token) return request;
     require(*call.stop_token >= 0 && *call.stop_token < desk.engine.limits().shape.vocab_size, "stop_token",
-            "stop_token is none of the model's ids");
+            "stop_token is not one of the model's ids");
     request.stop_ids = {static_cast<int32_t>(*call.stop_token)};
     return request;
   }

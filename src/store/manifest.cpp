@@ -245,7 +245,7 @@ void check_manifest_checksum(const std::string& text, const std::string& origin)
   const size_t mark = text.find(kChecksumMark);
   const size_t digits = mark + std::string(kChecksumMark).size();
   if (mark == std::string::npos || digits + 16 > text.size())
-    refuse(origin, "checksum: expected 16 digits, found none; this is no checkpoint manifest, or it is damaged");
+    refuse(origin, "checksum: expected 16 digits, found none; this is not a checkpoint manifest, or it is damaged");
   const std::string found = text.substr(digits, 16);
   std::string zeroed = text;
   zeroed.replace(digits, 16, kNoChecksum);
@@ -362,7 +362,7 @@ void check_has_ema(const Manifest& manifest, const std::string& option) {
     if (is_weight(tensor) && manifest.find(ema_of(tensor.name)) == nullptr)
       throw UserError(
           concat(option, ": the checkpoint of step ", manifest.state.step, " holds no moving average of '", tensor.name,
-                 "'; train with --ema DECAY keeps one. Leave ", option, " out to take the weights."),
+                 "'; train with --ema DECAY keeps one. Leave ", option, " out to use the weights."),
           ExitCode::kUsage);
 }
 

@@ -157,8 +157,7 @@ TEST_F(Step, AnExistingStepIsNeverRewritten) {
   const std::string before = read_file(folder_ / "step_00000005" / weights_file("00000"));
   EXPECT_EQ(error_of([&] { SmallCheckpoint(2).save(folder_, 5); }),
             concat("'", (folder_ / "step_00000005").string(),
-                   "' is already there, and a checkpoint is never rewritten. "
-                   "Continue that run with --load ",
+                   "' already exists, and a checkpoint is never rewritten. Continue that run with --load ",
                    folder_.string(), ", or use another --save."));
   EXPECT_EQ(read_file(folder_ / "step_00000005" / weights_file("00000")), before);
 }

@@ -185,7 +185,8 @@ TorchValue read_old(const InputFile& file, const std::filesystem::path& path) {
     refuse_file("expected a file of torch.save, found a pointer of Git LFS; fetch the file with 'git lfs pull'");
   if (file.size_bytes() == 0) refuse_file("expected a file of torch.save, found an empty file");
   refuse_file(
-      "expected a file of torch.save (zip, or the pickle of before torch 1.6), found neither; it is cut off, damaged, "
+      "expected a file of torch.save (zip, or the pickle from before torch 1.6), found neither; it is cut off, "
+      "damaged, "
       "or of another kind");
 }
 

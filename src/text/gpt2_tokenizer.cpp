@@ -97,7 +97,7 @@ class Gpt2Tokenizer final : public Tokenizer {
 std::vector<std::string> read_vocabulary(const std::filesystem::path& path) {
   const nlohmann::json vocabulary = internal::read_json_file(path);
   if (!vocabulary.is_object() || vocabulary.empty()) {
-    throw UserError(concat("'", path.string(), "' is no vocabulary: expected an object of pieces and ids"),
+    throw UserError(concat("'", path.string(), "' is not a vocabulary: expected an object of pieces and ids"),
                     ExitCode::kBadData);
   }
   std::vector<std::string> pieces(vocabulary.size());

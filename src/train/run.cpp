@@ -282,7 +282,7 @@ std::optional<std::string> Loop::pause() {
     reason = reason_to_stop(own_reason_to_stop());
     if (wished_.save && !reason) save_as_wished();
   }
-  if (!reason) log_info("goes on with step ", position().step + 1);
+  if (!reason) log_info("continues with step ", position().step + 1);
   log_.event("resume", position().step, reason.value_or(""));
   return reason;
 }
@@ -293,8 +293,8 @@ bool Loop::restored_folder() {
   if (folder == nullptr || !folder->is_gone() || !folder->restore()) return false;
   const std::string what =
       concat("'", config_.checkpoint.save,
-             "' was removed while this run used it, or config.toml in it: made again. "
-             "Checkpoints and records that were in it are lost; the present state is saved at the next chance.");
+             "' was removed while this run used it, or config.toml in it: recreated. Checkpoints and records that were "
+             "in it are lost; the present state is saved at the next opportunity.");
   log_warning(what);
   log_.event("alert", position().step, what);
   return true;

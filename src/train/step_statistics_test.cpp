@@ -27,7 +27,7 @@ TEST(StepStatistics, WhatLiesBeyondSigmaIsSaidWithItsNumbers) {
   const double edge = 2.5 + 2 * std::sqrt(1.25);
   EXPECT_EQ(filled(2).judge({edge - 1e-9, 1}), "");
   EXPECT_EQ(filled(2).judge({edge + 1e-9, 1}),
-            "loss 4.73607 lies beyond 2.5 + 2 * 1.12, the mean and deviation of the last 4 updates");
+            "loss 4.73607 is above 2.5 + 2 * 1.12, the mean and deviation of the last 4 updates");
   EXPECT_EQ(filled(2).judge({1, 10 * edge + 1e-9}),
             "grad norm 47.3607 lies beyond 25 + 2 * 11.2, the mean and deviation of the last 4 updates");
   EXPECT_EQ(filled(2).judge({-1e9, 0}), "");  // downwards nothing is wrong

@@ -246,11 +246,10 @@ TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
     FAIL() << "began again";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what())
-                  .find(concat(
-                      "--finetune would start again at iteration 0, and --save ", folder / "tuned",
-                      " (command line) already holds checkpoints up to iteration 4. To go on with that run leave out "
-                      "--finetune and give --load ",
-                      folder / "tuned", "; to start anew give another --save")),
+                  .find(concat("--finetune would start again at iteration 0, and --save ", folder / "tuned",
+                               " (command line) already holds checkpoints up to iteration 4. To continue that run "
+                               "leave out --finetune and give --load ",
+                               folder / "tuned", "; to start afresh give another --save")),
               std::string::npos)
         << error.what();
   }

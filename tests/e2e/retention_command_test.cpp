@@ -63,8 +63,9 @@ TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
   const Outcome outcome = bash(
       concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
   EXPECT_EQ(outcome.output, "2\n2\n") << outcome.errors;
-  for (const char* problem : {"--save-keep-last 3 (command line) is about checkpoints: give --save and --save-interval",
-                              "--save-keep-every 3 (command line) is no multiple of --save-interval 2, so that some"})
+  for (const char* problem :
+       {"--save-keep-last 3 (command line) applies to checkpoints: give --save and --save-interval",
+        "--save-keep-every 3 (command line) is not a multiple of --save-interval 2, so that some"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }
 

@@ -55,8 +55,8 @@ TEST_F(SaveHfCommand, WhatCannotBeIsRefusedBeforeTheRun) {
                   train("--save run --save-hf 4 --window-size 8 --position-embedding-type alibi; "), "echo $?; ls"));
   EXPECT_EQ(outcome.output, "2\n2\n2\n") << outcome.errors;
   for (const char* problem :
-       {"--save-hf 4 (command line) is made of checkpoints: give --save and --save-interval",
-        "--save-hf 3 (command line) is no multiple of --save-interval 2, and only checkpoints become",
+       {"--save-hf 4 (command line) is made from checkpoints: give --save and --save-interval",
+        "--save-hf 3 (command line) is not a multiple of --save-interval 2, and only checkpoints become",
         "--save-hf: no family of transformers that this program writes can hold this model. Nearest:"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }

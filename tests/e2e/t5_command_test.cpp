@@ -156,7 +156,8 @@ TEST_F(T5Command, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
        "--max-position-embeddings 64 (command line) is below the length of the decoder's sequence, 96; use 96 or more",
        "--pipeline-model-parallel-split-rank 4 (command line) leaves no stage of the 4 for the decoder; use 1 to 3",
        "--context-parallel-size 2 (command line): a T5's decoder attends to a sequence of another length",
-       "--num-layers-per-virtual-pipeline-stage 1 (command line): a stage of a T5 is the encoder's or the decoder's",
+       "--num-layers-per-virtual-pipeline-stage 1 (command line): a stage of a T5 belongs to the encoder or the "
+       "decoder",
        "--pp-partition-method uniform (command line): the stages of a T5 are divided by "
        "--pipeline-model-parallel-split-rank",
        "--reset-position-ids (command line) is for decoders", "--eod-mask-loss (command line) is for decoders",

@@ -174,7 +174,7 @@ TEST(Restart, AStepAskedForByHandIsGoneBackToOnce) {
   EXPECT_NE(first.errors.find("at iteration 2"), std::string::npos) << first.errors;
   const Shell second = shell(folder, run + " --ckpt-step 2 --exit-interval 8");
   ASSERT_EQ(second.exit_code, 0) << second.errors;
-  EXPECT_NE(second.errors.find("goes on from its newest checkpoint, step_00000006"), std::string::npos)
+  EXPECT_NE(second.errors.find("continues from its newest checkpoint, step_00000006"), std::string::npos)
       << second.errors;
   EXPECT_NE(second.errors.find("at iteration 6"), std::string::npos) << second.errors;
   EXPECT_EQ(num_records(folder / "run"), 8u);

@@ -62,7 +62,7 @@ void refuse_other_berts(ConfigReader& reader) {
   reader.require("position_embedding_type", "absolute", "a BERT learns its positions here");
   reader.require("is_decoder", false, "every token of a BERT sees all others here");
   reader.require("add_cross_attention", false, "a BERT attends to nothing but its own tokens");
-  reader.require("is_encoder_decoder", false, "a BERT is an encoder alone");
+  reader.require("is_encoder_decoder", false, "a BERT is only an encoder");
   reader.require("tie_word_embeddings", true, "the masked-LM head of a BERT uses the word embeddings here");
   reader.ignore({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
                  "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
@@ -107,7 +107,7 @@ std::vector<std::string> obstacles_of_bert(BertKind kind, const ModelConfig& mod
     reasons.push_back(
         "layers and masked-LM head have one form of gelu (hidden_act), and here the layers have its tanh form and the "
         "head the exact one. `export-hf ... -- --openai-gelu` writes the tanh form for both, `-- "
-        "--no-bias-gelu-fusion` the exact one: what the model computes changes a little by that");
+        "--no-bias-gelu-fusion` the exact one: this slightly changes what the model computes");
   if (config.residual_from_layernorm != (kind == BertKind::kPostNorm))
     reasons.push_back(kind == BertKind::kPostNorm ? "residual branches start after the norms"
                                                   : "residual branches start before the norms");

@@ -239,7 +239,7 @@ TEST(HfConfig, ReportsEveryProblemAtOnceAndSaysWhichKeysItDoesNotKnow) {
   for (const char* key : {"n_layer", "n_head", "resid_pdrop"}) EXPECT_NE(message.find(key), std::string::npos);
   const HfModel model = read(with(kGpt2, {{"my_own_key", 1}}));
   ASSERT_EQ(model.notes.size(), 1u);
-  EXPECT_EQ(model.notes[0], "keys that are not known and taken to change nothing: my_own_key");
+  EXPECT_EQ(model.notes[0], "keys that are not known and are assumed to change nothing: my_own_key");
 }
 
 TEST(HfConfig, WritesWhatItReads) {

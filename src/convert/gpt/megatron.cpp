@@ -123,12 +123,12 @@ std::vector<std::string> unsaid_of_gpt(const config::RunConfig& run) {
   const GptConfig model = families::gpt_config(run);
   if (model.mup.mup)
     return {
-        "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed has not: it "
-        "cannot be exported as it is; export-hf puts them into the weights"};
+        "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed does not "
+        "have: it cannot be exported as it is; export-hf puts them into the weights"};
   if (model.logit_soft_cap > 0 || model.attn_logit_soft_cap > 0)
     return {
         "the model caps its logits or attention scores (--logit-soft-cap, --attn-logit-soft-cap), which "
-        "Megatron-DeepSpeed has not: it cannot be exported"};
+        "Megatron-DeepSpeed does not have: it cannot be exported"};
   const Activation activation = model.activation;
   if (activation == Activation::kSilu || activation == Activation::kRelu || activation == Activation::kGegluTanh)
     return {"the model's activation has no option in Megatron: it cannot be exported"};

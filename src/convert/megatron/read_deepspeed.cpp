@@ -287,8 +287,8 @@ class DeepSpeedReader {
     const int64_t layers = roles_.num_layers(), share = layers / files_.pipeline;
     if (share * files_.pipeline != layers)
       throw UserError(concat(files_.folder.string(), ": ", layers, " layers on ", files_.pipeline,
-                             " stages, and the optimizer's state has no names: which stage has which layers cannot be "
-                             "told. Import the weights alone with --no-load-optim."),
+                             " stages, and the optimizer's state has no names: it is unknown which stage has which "
+                             "layers. Import the weights alone with --no-load-optim."),
                       ExitCode::kBadData);
     std::set<int64_t> own;
     int64_t seen = 0;
@@ -312,7 +312,7 @@ class DeepSpeedReader {
     std::vector<NamedView> params = in_optimizer_order(module_order(rank));
     checkpoint_.order_is_inferred = true;
     if (optimizer.find("state") == nullptr)
-      refuse(place.file, "optimizer", "a torch optimizer's state, or files *zero_pp_rank_* beside it",
+      refuse(place.file, "optimizer", "a torch optimizer's state, or files *zero_pp_rank_* next to it",
              "DeepSpeed's fp16 optimizer without ZeRO, which this program does not read. Import the weights alone with "
              "--no-load-optim");
     // fp32: the weights are the master weights. The copy of the embedding's other tensors counts and is left out.

@@ -68,7 +68,7 @@ void read_t5(const T5Row& row, ConfigReader& reader, const HfTensors& stored, Hf
   config.hidden_dropout = config.attention_dropout = reader.number("dropout_rate", 0.1, 0, 1);
   read_feed_forward(reader, row, config);
   read_output(reader, row, stored, config);
-  reader.require("is_encoder_decoder", true, "an encoder alone is no T5 here");
+  reader.require("is_encoder_decoder", true, "an encoder alone is not a T5 here");
   reader.ignore(
       {"initializer_factor", "initializer_range", "classifier_dropout", "n_positions", "output_past", "is_decoder"});
   model.config.settings = config::FamilyConfig(families::t5_settings(config, kDecoderLength));

@@ -125,7 +125,7 @@ MegatronCodec megatron_t5() {
       .add_lines = add_t5_lines,
       .put_arguments = [](const config::RunConfig&, store::TorchPairs&) {},
       .obstacles = [](const config::RunConfig&) -> std::vector<std::string> {
-        return {"checkpoints of a T5 are read from Megatron's form and not written in it: export it for transformers"};
+        return {"checkpoints of a T5 are read in Megatron's format but not written in it: export it for transformers"};
       }};
 }
 

@@ -348,7 +348,7 @@ TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestAlone) {
   fixture.engine.submit(good, [&](const Event& event) { answers[1].add(event); });
   while (fixture.engine.step()) continue;
   EXPECT_EQ(answers[0].choices[0].finish.reason, FinishReason::kFailed);
-  EXPECT_EQ(answers[0].choices[0].finish.message, "the model's logits after 3 ids are no numbers");
+  EXPECT_EQ(answers[0].choices[0].finish.message, "the model's logits after 3 ids are not numbers");
   EXPECT_EQ(answers[1].choices[0].finish.reason, FinishReason::kLength);
   EXPECT_EQ(fixture.engine.counters().num_failed, 1);
   EXPECT_EQ(fixture.engine.counters().num_pages_held, 0);

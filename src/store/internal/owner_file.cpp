@@ -176,7 +176,7 @@ OwnerRecord OwnerRecord::parse(const std::string& content) {
     if (key == "token") record.token = value;
     if (key == "holder") record.text = value;
   }
-  if (record.text.empty()) record.text = "a process that has not said its name";
+  if (record.text.empty()) record.text = "a process that has not given its name";
   return record;
 }
 
@@ -192,7 +192,7 @@ std::unique_ptr<OwnerFile> OwnerFile::take_if_free(const fs::path& path, const s
     if (!held) continue;  // let go since
     if (judge(path, *held, self, times) == Holder::kAlive) return nullptr;
     if (remove_stale(path, *held, self, times))
-      log_info("the lock of ", OwnerRecord::parse(*held).text, " is nobody's any more: it is taken over");
+      log_info("the lock of ", OwnerRecord::parse(*held).text, " no longer has an owner: it is taken over");
   }
   return nullptr;  // others take it again and again
 }

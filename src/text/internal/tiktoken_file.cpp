@@ -85,7 +85,7 @@ void read_json(const std::string& content, const std::filesystem::path& path, Co
     const JsonPart element(list[i], concat("'", path.string(), "'[", i, "]"));
     auto token = decode_base64(element.text("token_bytes"));
     const int64_t rank = element.whole_number("rank");
-    if (!token) element.fail("'token_bytes' is no base64: '" + element.text("token_bytes").substr(0, 60) + "'");
+    if (!token) element.fail("'token_bytes' is not base64: '" + element.text("token_bytes").substr(0, 60) + "'");
     if (rank != static_cast<int64_t>(i)) element.fail(concat("rank ", rank, ", expected ", i));
     collector.add(std::move(*token), rank, concat("[", i, "]"));
   }
