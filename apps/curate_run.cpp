@@ -21,7 +21,7 @@ struct RecipeRequest {
   std::optional<int64_t> workers;
 };
 
-// Of a dry run: where the values of each measure lie, and what its threshold drops.
+// Of a dry run: where the values of each measure are, and what its threshold drops.
 void say_measures(curate::StepTally tally) {
   for (curate::MeasureTally& measure : tally.measures) {
     std::string line = concat("    ", measure.name, ": ");

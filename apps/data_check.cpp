@@ -32,7 +32,7 @@ struct Findings {
   std::optional<data::RoundTrip> round_trip;
 };
 
-// Without one on the command line, that of the tokenizer which made the data set, where it tells.
+// Without one on the command line, that of the tokenizer which made the data set, if it is recorded.
 std::optional<int64_t> vocab_size_of(const data::TokenStore& store, const CheckRequest& request) {
   if (request.vocab_size) return request.vocab_size;
   const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());

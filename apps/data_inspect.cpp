@@ -66,7 +66,7 @@ std::vector<Shown> read_documents(const data::TokenStore& store, const InspectRe
   return documents;
 }
 
-// What the file beside the index tells; null where there is none.
+// What the file next to the index records; null if there is none.
 Json made_json(const data::TokenStore& store) {
   const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
   if (!metadata) return Json();

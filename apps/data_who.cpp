@@ -78,7 +78,7 @@ void print_sample(RunSamples& samples, int64_t sample, const WhoRequest& request
   std::fputs(text.c_str(), stdout);
 }
 
-// Whether what is listed is what the step read, as far as records tell; says so where it is not.
+// Whether what is listed is what the step read, as far as records show; says so where it is not.
 bool check_record(RunSamples& samples, int64_t step, bool& proved) {
   const std::optional<bool> equal = samples.equals_record(step);
   proved = equal.value_or(false);

@@ -1,4 +1,4 @@
-// espalier eval: tasks to requests, answers to results. Between them stands the engine, or somebody else's.
+// espalier eval: tasks to requests, answers to results. Between them is the engine, or somebody else's.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -27,7 +27,7 @@ struct RunFigures {
   std::optional<double> consumed_tokens;
 };
 
-// The columns that RunFigures needs beside the losses.
+// The columns that RunFigures needs besides the losses.
 std::vector<std::string> figure_columns();
 RunFigures figures_of(const report::Metrics& metrics);
 

@@ -71,7 +71,7 @@ void parse(const std::vector<std::string>& arguments, Request& request, bool& ru
   problems.raise();
 }
 
-// Where each recorded step lies. A run that does not record what is asked for has NaN there.
+// Where each recorded step is. A run that does not record what is asked for has NaN there.
 std::vector<double> places(const report::MetricsIndex& metrics, Request::Against against) {
   if (against == Request::Against::kSteps) return {metrics.steps().begin(), metrics.steps().end()};
   const bool sums = against == Request::Against::kSeconds;

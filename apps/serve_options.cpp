@@ -46,7 +46,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
 }
 
-// Read here, so that what is wrong with it is told with all the rest.
+// Read here, so that what is wrong with it is reported with all the rest.
 std::string template_of(const std::string& file, Problems& problems) {
   try {
     const std::string read = read_file(file);

@@ -88,7 +88,7 @@ std::string submit(const BatchJob& job, const std::string& path) {
   return printed.substr(0, printed.find(';'));
 }
 
-// Jobs of an array go on where the last one stopped, if the command says where.
+// Jobs of an array continue where the last one stopped, if the command says where.
 void check_chain(const Words& command, Problems& problems) {
   const config::Family* const family = families::find_family(command[1]);
   if (family == nullptr) return;  // training says so

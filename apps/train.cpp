@@ -52,8 +52,8 @@ std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Pro
   }
 }
 
-// What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that tell), with ids
-// of its vocabulary at the places that are looked at. Files that do not exist are reported already.
+// What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that record it), with
+// ids of its vocabulary at the places that are looked at. Files that do not exist are reported already.
 Problems check_data(const config::RunConfig& config, const std::vector<std::string>& prefixes,
                     const text::Tokenizer* tokenizer) {
   Problems problems;

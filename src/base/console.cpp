@@ -50,7 +50,7 @@ bool is_wide(char32_t code) {
          (code >= 0x1f300 && code <= 0x1faff) || (code >= 0x20000 && code <= 0x3fffd);
 }
 
-// Parts of a word that may stand on lines of their own.
+// Parts of a word that may be on lines of their own.
 std::vector<std::string> breakable_parts(const std::string& word, size_t room) {
   if (word.size() <= room) return {word};
   std::vector<std::string> parts;

@@ -37,7 +37,7 @@ class Registry {
         return;
       }
     }
-    std::free(name);  // with so many files pending at once, a signal leaves some after
+    std::free(name);  // with that many files pending at once, a signal leaves some after
   }
   void remove(const fs::path& path) {
     for (Entry& entry : entries_) {

@@ -38,7 +38,7 @@ struct SaveReport {
   int64_t bytes = 0;          // of the whole checkpoint
   int64_t written_bytes = 0;  // by this rank
   int64_t given_bytes = 0;    // by this rank to others, which wrote them
-  double stall_seconds = 0;   // how long training stood: waiting for an earlier save, and copying
+  double stall_seconds = 0;   // how long training paused: waiting for an earlier save, and copying
   double write_seconds = 0;   // in the background
 };
 

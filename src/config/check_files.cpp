@@ -176,7 +176,7 @@ void FileChecks::check_load() {
   if (steps.empty() && !may_be_missing)
     problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)",
                  runs_below(checkpoint.load));
-  // A run that began at that step goes on from its newest, and may have removed it since.
+  // A run that began at that step continues from its newest, and may have removed it since.
   const bool has_begun_there =
       checkpoint.ckpt_step && exists(fs::path(checkpoint.load) / concat(".ckpt_step_", *checkpoint.ckpt_step));
   if (checkpoint.ckpt_step && !has_begun_there && !steps.empty() &&

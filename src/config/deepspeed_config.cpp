@@ -66,11 +66,11 @@ class Reader {
   void read_optimizer();
   void read_exchange();
 
-  // What stands at "a.b"; nullptr where it says nothing.
+  // What is at "a.b"; nullptr where it says nothing.
   const Json* at(const std::string& path) const;
   std::string source(const std::string& path) const { return file_ + ": " + path; }
   bool given(const char* option) const { return table_.find(option)->given(); }
-  // "auto" stands there: the option says it.
+  // "auto" is there: the option says it.
   bool is_auto(const std::string& path) const;
   bool check_boolean(const Json& value, const char* path);
   std::optional<std::string> number_at(const char* path);
@@ -99,7 +99,7 @@ bool Reader::parse_file() {
     problems_.add("--deepspeed_config: ", error.what());
     return false;
   }
-  // DeepSpeed refuses a key that stands twice in one object; the parser would keep the last.
+  // DeepSpeed refuses a key that occurs twice in one object; the parser would keep the last.
   std::vector<std::set<std::string>> keys;
   std::string twice;
   const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {

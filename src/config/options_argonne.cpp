@@ -1,5 +1,5 @@
 // The options that Argonne's Megatron-DeepSpeed added to BigScience's and that `espalier train gpt` does not use. Each
-// stands in the group in which upstream has it. Accepted is only what cannot change the numbers a run computes.
+// is in the group in which upstream has it. Accepted is only what cannot change the numbers a run computes.
 #include "config/internal/inert_rows.h"
 #include "config/internal/rows.h"
 

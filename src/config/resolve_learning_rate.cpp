@@ -139,7 +139,7 @@ void Resolver::resolve_schedule() {
   if (schedule.min_lr > *schedule.lr && given("--lr"))
     problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) {
-    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is told elsewhere
+    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is reported elsewhere
     return;
   }
   check_exclusive_schedule();

@@ -218,8 +218,8 @@ std::vector<std::string> environment_changes(const store::TrainingState& saved, 
   compare("threads", saved.num_threads, present.num_threads);
   compare("CPU", saved.cpu_type, present.cpu_type);
   compare("libtorch", saved.libtorch_version, present.libtorch_version);
-  // Older checkpoints do not say these. Another layout is said above, and has another way of exchanging where it has
-  // another number of processes.
+  // Older checkpoints do not say these. Another layout is reported above, and has another way of exchanging where it
+  // has another number of processes.
   if (!saved.instruction_set.empty()) compare("instruction set", saved.instruction_set, present.instruction_set);
   if (!saved.transport.empty() && saved.layout == present.layout)
     compare("exchange between processes", saved.transport, present.transport);

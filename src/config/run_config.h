@@ -68,7 +68,7 @@ struct TrainingConfig {
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
   double z_loss = 0;  // coefficient of log(Z)^2; 0: none
-  // Updates whose loss or norm lies this many deviations above those of the last ones are not made; 0: all are.
+  // Updates whose loss or norm is this many deviations above those of the last ones are not made; 0: all are.
   double skip_step_sigma = 0;
   int64_t skip_step_window = 128;
   bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
@@ -115,7 +115,7 @@ struct DataConfig : data::DataSetOptions {
   int64_t eval_iters = 100, eval_interval = 1000;
   bool eval_only = false;
   bool eval_ema = false;  // the moving average of --ema instead of the weights
-  // Tasks of `espalier eval` that are asked of each saved checkpoint, by a process beside the run.
+  // Tasks of `espalier eval` on which each saved checkpoint is evaluated, by a process alongside the run.
   std::vector<std::string> eval_tasks, eval_tasks_data;
   std::string eval_tasks_files;
   int64_t eval_tasks_minutes = 60, eval_tasks_threads = 1;
@@ -231,7 +231,7 @@ data::DataSetOptions data_sets(const RunConfig& config);
 std::string partition_method(const RunConfig& config);
 
 // Sets of pipeline stages that hold parameters in common (plan::shared_stages). It does not depend on the vocabulary: a
-// boundary that does lies between layers that share nothing.
+// boundary that does is between layers that share nothing.
 std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config);
 
 LogLevel log_level(const LoggingConfig& logging);

@@ -9,7 +9,7 @@
 namespace espalier::config {
 namespace {
 
-// What DeepSpeed's JSON or a derivation set is not the user's to mend.
+// What DeepSpeed's JSON or a derivation set is not the user's to fix.
 bool is_said(const Option& option) {
   if (!option.given()) return false;
   if (option.source() == "command line") return true;

@@ -49,7 +49,7 @@ BlendSource ratio_of_object(const Json& entry, const std::string& where) {
   return source;
 }
 
-// Of sets that lie in folders of their own the folder, as BLOOM's by language; else the name of the file.
+// Of sets that are in folders of their own the folder, as BLOOM's by language; else the name of the file.
 void name_corpora(std::vector<BlendSource>& sources) {
   std::set<std::string> folders;
   for (const BlendSource& source : sources) folders.insert(path(source.prefix).parent_path().filename().string());
@@ -60,7 +60,7 @@ void name_corpora(std::vector<BlendSource>& sources) {
 }
 
 std::string relative_path(const BlendSource& source, const std::string& base_folder) {
-  if (!source.measured) return source.prefix;  // of what is not there nothing can be told
+  if (!source.measured) return source.prefix;  // nothing is known about what does not exist
   const path base = std::filesystem::absolute(base_folder.empty() ? "." : base_folder).lexically_normal();
   return std::filesystem::absolute(source.prefix).lexically_normal().lexically_relative(base).string();
 }

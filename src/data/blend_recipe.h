@@ -1,4 +1,4 @@
-// In which shares several data sets are to be read, and the split files that tell training so: the work of
+// The shares in which several data sets are read, and the split files that tell training: the work of
 // `espalier data blend`.
 //
 // A recipe comes from the sizes of the sets, from a ratios file as BLOOM's ([{"dataset_path", "ratio"}, ...]), or from

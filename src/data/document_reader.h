@@ -56,7 +56,7 @@ class DocumentReader {
 
   bool next(Document& document);
   const MalformedTally& malformed() const { return malformed_; }
-  // Bytes of the files, as they lie on disk, that were read so far.
+  // Bytes of the files, as they are on disk, that were read so far.
   int64_t consumed_bytes() const { return consumed_bytes_; }
 
  private:

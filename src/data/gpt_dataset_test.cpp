@@ -223,7 +223,7 @@ TEST_F(GptDatasetTest, TheTwoWaysToNameDataExcludeEachOther) {
             std::string::npos);
 }
 
-// Argonne's list says what --data-path says, and what lies beside it is found from there.
+// Argonne's list says what --data-path says, and what is next to it is found from there.
 TEST_F(GptDatasetTest, AFileListIsTheSameAsItsWordsBehindDataPath) {
   const std::string a = write_store("a", 20, 7, 0), b = write_store("b", 20, 7, 100);
   const std::string list = (folder_ / "list.txt").string();

@@ -54,7 +54,7 @@ std::vector<std::string> prefixes_of_plan(const DataPlan& plan, bool& has_blend)
   return {prefixes.begin(), prefixes.end()};
 }
 
-// Records that gave no document, as the metadata tell; 0 where they do not.
+// Records that gave no document, according to the metadata; 0 where they do not say.
 std::string num_left_out(const std::string& prefix) {
   if (const auto files = find_token_files(prefix))
     if (const auto metadata = read_metadata(*files))
@@ -63,7 +63,7 @@ std::string num_left_out(const std::string& prefix) {
   return "0";
 }
 
-// Equal numbers do not tell that titles and documents are of the same records.
+// Equal numbers do not prove that titles and documents are of the same records.
 void warn_of_gaps(const std::string& texts, const std::string& titles) {
   const std::string without_text = num_left_out(texts), without_title = num_left_out(titles);
   if (without_text == "0" || without_title == "0") return;
@@ -84,7 +84,7 @@ void check_title_count(const std::string& texts, const std::string& titles, Prob
     else
       warn_of_gaps(texts, titles);
   } catch (const UserError&) {
-    // what is wrong with a file is told, with its exit code, by whom opens it to read samples
+    // what is wrong with a file is reported, with its exit code, by whoever opens it to read samples
   }
 }
 

@@ -1,4 +1,4 @@
-// Blocks and queries of the inverse cloze task: the map beside upstream's array and by hand, samples beside CPython's
+// Blocks and queries of the inverse cloze task: the map against upstream's array and by hand, samples against CPython's
 // draws.
 #include "data/ict_dataset.h"
 
@@ -106,7 +106,7 @@ TEST(BlockMap, DocumentsAndTitlesThatCannotBeUsedAreRefused) {
   EXPECT_EQ(texts.map({.documents = {0, 4}, .max_length = 12, .name = "train of wiki"}).size(), 1);
 }
 
-// Two documents of three sentences each; ids tell the document, the sentence and the token.
+// Two documents of three sentences each; ids identify the document, the sentence and the token.
 void write_texts(const TestFolder& folder, int64_t num_titles) {
   TokenStoreWriter texts(folder / "text", TokenType::kInt32), titles(folder / "title", TokenType::kInt32);
   for (int32_t document = 1; document <= 2; ++document) {

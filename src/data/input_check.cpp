@@ -46,7 +46,7 @@ void refuse_other_formats(const RecordBlock& first_block, const std::string& fil
     const size_t begin = record.find_first_not_of(" \t");
     if (begin == std::string_view::npos) continue;
     if (record[begin] != '[') return;
-    // A list that is whole in its line is a malformed record; one that goes on is the file.
+    // A list that is whole in its line is a malformed record; one that continues is the file.
     JsonRecord probe({}, /*replace_lone_surrogates=*/true);
     if (probe.parse(record) || probe.problem().at_byte < 0) return;
     refuse(concat("'", shown_name(file), "' is a JSON array: line ", cursor.count(), " begins one that does not end ",

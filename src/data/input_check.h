@@ -1,5 +1,5 @@
-// Input that is no JSONL at all: told by its first bytes, or by what came out of it, with what was expected instead.
-// All are UserErrors with exit code 65.
+// Input that is not JSONL at all: recognized by its first bytes, or by what came out of it, with what was expected
+// instead. All are UserErrors with exit code 65.
 #pragma once
 
 #include <string>

@@ -34,7 +34,7 @@ class JsonRecord {
   // or into this object.
   bool parse(std::string_view record);
 
-  // The text of the key-th key. UTF-8 as it stood in the record: invalid bytes are still there.
+  // The text of the key-th key. UTF-8 as it was in the record: invalid bytes are still there.
   std::string_view text(size_t key) const { return fields_[key].text; }
   const RecordProblem& problem() const { return problem_; }
   // Lone surrogates replaced so far, over all records.

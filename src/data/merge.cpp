@@ -41,7 +41,7 @@ void refuse_other_types(const std::vector<TokenStore>& stores) {
                       ExitCode::kBadData);
 }
 
-// The tokenizer is known where all tell the same.
+// The tokenizer is known where all agree on it.
 StoreMetadata merged_metadata(const std::vector<TokenStore>& stores, const TokenStoreWriter& writer) {
   StoreMetadata merged{concat("espalier ", kVersion), std::nullopt,        writer.num_documents(),
                        writer.num_sequences(),        writer.num_tokens(), {}};

@@ -9,7 +9,7 @@ namespace espalier::data {
 struct Objective {
   enum class Kind {
     kCausal,    // every token from those before it
-    kPrefix,    // the same behind a prefix of random length whose tokens all see each other
+    kPrefix,    // the same after a prefix of random length whose tokens all see each other
     kMultitask  // the targets of pairs of input and target, packed into rows (data/packed_dataset.h)
   };
 

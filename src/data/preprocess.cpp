@@ -257,7 +257,7 @@ class OrderedWriter {
     if (summary_.num_records == 0 || block.file != file_) {
       file_ = block.file;
       lines_ = 0;
-      // A shard that begins inside a file: its line numbers are counted only if one has to be told.
+      // A shard that begins inside a file: its line numbers are counted only if one has to be reported.
       unread_bytes_ = block.first_byte;
     }
     if (block.malformed.count > 0) {

@@ -209,7 +209,7 @@ void check_sentences(const DataPlan& plan, const SentenceSampleOptions& samples,
     try {
       check_boundaries(TokenStore(prefix), samples, problems);
     } catch (const UserError&) {
-      continue;  // what is wrong with a file is told, with its exit code, by whom opens it to read samples
+      continue;  // what is wrong with a file is reported, with its exit code, by whoever opens it to read samples
     }
   }
 }

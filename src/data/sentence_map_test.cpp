@@ -1,4 +1,4 @@
-// Maps of sentences, beside a plain walk over them and by hand.
+// Maps of sentences, against a plain walk over them and by hand.
 #include "data/sentence_map.h"
 
 #include <gtest/gtest.h>

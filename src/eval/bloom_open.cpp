@@ -17,7 +17,7 @@ Question lambada(const Fields& document) {
   return question;
 }
 
-// Sorted, without those that begin like the one kept before them: where that is said, they need not be asked for.
+// Sorted, without those that begin like the one kept before them: where that is predicted, they need not be asked for.
 std::vector<std::string> without_longer_forms(std::vector<std::string> answers) {
   std::sort(answers.begin(), answers.end());
   std::vector<std::string> kept;

@@ -11,7 +11,7 @@
 
 namespace espalier::eval {
 
-// So many wrong documents are named together.
+// At most this many wrong documents are named together.
 inline constexpr size_t kMostProblems = 10;
 
 // NOLINTNEXTLINE(bugprone-exception-escape): that moving it does not throw is the promise of nlohmann::json
@@ -30,7 +30,7 @@ bool is_table(const std::string& file);
 // Where the files of tasks are: what --data was given.
 class DataFiles {
  public:
-  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv lies; TASK=FILE, or TASK.SPLIT=FILE
+  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv is; TASK=FILE, or TASK.SPLIT=FILE
   // for the documents of another split; or FILE where there is one task.
   DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
 

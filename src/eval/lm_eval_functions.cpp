@@ -69,7 +69,7 @@ Json pubmedqa_text(const Fields& document) {
                 "\nAnswer:");
 }
 
-// The questions of an article, which stand in a string as Python writes them.
+// The questions of an article, which are in a string as Python writes them.
 class RaceProblems {
  public:
   explicit RaceProblems(const Fields& document) : place_(document), json_(parse_literal(document.text("problems"))) {

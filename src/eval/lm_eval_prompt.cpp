@@ -22,7 +22,7 @@ constexpr int64_t kNoChoice = -100;  // a gold that is none of the choices
 bool begins_with_blank(std::string_view text) { return strip_left(text).size() != text.size(); }
 bool ends_with_blank(std::string_view text) { return strip_right(text).size() != text.size(); }
 
-// What stands between two texts: nothing where one is empty, or where there is a blank already.
+// What is between two texts: nothing where one is empty, or where there is a blank already.
 std::string delimiter_of(const std::string& first, const std::string& second, const std::string& delimiter) {
   if (first.empty() || second.empty() || ends_with_blank(first) || begins_with_blank(second)) return "";
   return delimiter;
@@ -172,7 +172,7 @@ class LmEvalPrompter {
     std::vector<const Json*> drawn;
     for (const size_t i : random_.sample(examples_.size(), wanted + spare))
       if (!rules_.removes_tested || *examples_[i] != document.json()) drawn.push_back(examples_[i]);
-    if (drawn.size() < wanted) {  // the tested document is there several times
+    if (drawn.size() < wanted) {  // the tested document occurs several times
       drawn.clear();
       for (const size_t i : random_.sample(others.size(), wanted)) drawn.push_back(others[i]);
     }

@@ -24,7 +24,7 @@ struct LmEvalTask {
 };
 
 // Everything of the file that is not taken is added to `problems`, each with its line; nothing then. `num_fewshot`
-// stands over the file's own number, unless that is 0, as in the harness.
+// overrides the file's own number, unless that is 0, as in the harness.
 std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, std::optional<int64_t> num_fewshot,
                                             Problems& problems);
 

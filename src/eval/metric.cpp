@@ -118,7 +118,7 @@ double weighted_mean(const Items& items) {
   return sum / weight;
 }
 
-// For each question, in the order of first sight, whether all of its answers were judged right.
+// For each question, in the order of first sight, whether all of its answers were predicted right.
 template <class Key>
 std::vector<double> wholly_right(const Items& items, Key key) {
   std::map<decltype(key(items[0])), size_t> places;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 std::map<int64_t, int64_t> context_by_target(int64_t num_ids, int64_t length, int64_t stride) {
   const int64_t targets = num_ids - 1;
   const int64_t windows = std::max<int64_t>((std::max<int64_t>(targets - stride, 0) + stride - 1) / stride + 1, 1);
-  std::map<int64_t, int64_t> contexts;  // of each id that counts, how many ids stand before it in its window
+  std::map<int64_t, int64_t> contexts;  // of each id that counts, how many ids are before it in its window
   for (int64_t i = 0; i < windows; ++i)
     for (int64_t place = 0; place < length; ++place) {
       const int64_t id = i * stride + place + 1;

@@ -34,7 +34,7 @@ AttentionType attention_type(at::ScalarType type) {
   }
 }
 
-// Where the queries, keys and values of an op, or their gradients, lie: all in one tensor, fused, or keys and values in
+// Where the queries, keys and values of an op, or their gradients, are: all in one tensor, fused, or keys and values in
 // one of their own.
 struct Projections {
   at::Tensor query, key_value;  // key_value undefined: fused, all in `query`
@@ -148,7 +148,7 @@ void check_cross(const at::Tensor& query, const at::Tensor& key_value, const Att
                  "causality between the positions of two sequences");
 }
 
-// What an op knows beside its tensors.
+// What an op knows besides its tensors.
 struct Setting {
   AttentionContext context;
   Heads heads;

@@ -32,7 +32,7 @@ TEST(StepSamples, RecordsCountMoreThanTheRamp) {
   EXPECT_EQ(steps.step_of(27), 5);
 }
 
-// A checkpoint tells where a run stood, not what its last step read; a record may lie beyond the steps of the options.
+// A checkpoint records where a run stood, not what its last step read; a record may be beyond the steps of the options.
 TEST(StepSamples, AStandAloneCountIsAPlaceToGoOnFrom) {
   const StepSamples steps(BatchRamp(4), 2, {{3, 12, 0}, {5, 21, 5}});
   EXPECT_EQ(steps.num_steps(), 5);

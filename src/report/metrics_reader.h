@@ -1,6 +1,6 @@
 // Reads metrics.jsonl of a run folder.
 //
-// A record that a later one of the same step follows (a run that was killed and went on from an older step) counts no
+// A record that a later one of the same step follows (a run that was killed and continued from an older step) counts no
 // more. Lines that are no whole object (the last one of a killed run, or one that is just being written) are counted
 // and left out.
 #pragma once

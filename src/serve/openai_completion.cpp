@@ -198,7 +198,7 @@ void openai_completion(const Call& call) {
   if (wanted.request.max_tokens == 0 && (wanted.request.n > 1 || wanted.request.best_of > 1))
     throw ApiError(400, "max_tokens 0 makes no text, so n and best_of are 1", "n");
   std::vector<infer::Request> rows = rows_of(wanted);
-  // Made by the first event, so that what is wrong with the rows is still told by the status.
+  // Made by the first event, so that what is wrong with the rows is still reported by the status.
   const auto made = std::make_shared<std::unique_ptr<CompletionAnswer>>();
   const auto answer = [made, &desk = call.desk, wanted = std::make_shared<CompletionCall>(std::move(wanted)),
                        to = call.answer]() -> CompletionAnswer& {

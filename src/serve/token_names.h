@@ -1,4 +1,4 @@
-// Tokens as clients are shown them, and where they stand in a text.
+// Tokens as clients are shown them, and where they are in a text.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class TokenNames {
 
  private:
   const text::Tokenizer& tokenizer_;
-  std::vector<int32_t> before_;  // some text for the token to stand behind
+  std::vector<int32_t> before_;  // some text for the token to follow
   std::string before_text_;
 };
 

@@ -132,7 +132,7 @@ void check_counts(const Struct& value, const std::string& where, const std::stri
   Struct::visit_fields(value, [&](const std::string& name, const auto& field) {
     if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
       const int64_t most = name.ends_with("_tokens") ? kMostTokens : kMostCount;
-      const int64_t least = name == "loss_scale_hysteresis_tracker" ? -kMostCount : 0;  // it goes on below 0
+      const int64_t least = name == "loss_scale_hysteresis_tracker" ? -kMostCount : 0;  // it continues below 0
       if (field < least || field > most)
         refuse(origin, concat(where, ".", name, ": expected ", least, " to ", most, ", found ", field));
     }

@@ -4,7 +4,7 @@
 // What may be on the disk is what POSIX promises and no more. Of a file: all that was written before its last fsync,
 // and any of the later writes. Of a folder: its names as after its last fsync, or as after any later change of them, in
 // the order of these changes, which every journal keeps. Files and folders are independent of each other: the names in
-// a folder may be there before the data of the files, and a new file in it although its own name in its parent is not.
+// a folder may exist before the data of the files, and a new file in it although its own name in its parent is not.
 #include <map>
 #include <memory>
 #include <mutex>

@@ -170,7 +170,7 @@ TEST_F(Step, APartialFolderOfAnEarlierAttemptIsReplaced) {
   EXPECT_FALSE(fs::exists(folder_ / "step_00000001" / "weights-old.safetensors"));
 }
 
-// A file-size limit stands for a disk that fills up in the middle: the write fails with a reason of the system.
+// A file-size limit simulates a disk that fills up in the middle: the write fails with a reason of the system.
 TEST_F(Step, AWriteThatFailsNamesPathAndReasonRemovesThePartAndLeavesOlderOnes) {
   SmallCheckpoint().save(folder_, 1);
   std::signal(SIGXFSZ, SIG_IGN);

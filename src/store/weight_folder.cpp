@@ -132,7 +132,7 @@ std::vector<size_t> shard_borders(const std::vector<NamedSource>& tensors, int64
   return borders;
 }
 
-// Tensors [begin, end), which lie one after the other from byte `offset` of their file on.
+// Tensors [begin, end), which are one after the other from byte `offset` of their file on.
 struct TensorRun {
   size_t begin, end;
   int64_t offset;

@@ -64,7 +64,7 @@ struct AttentionContext {
   // and its own so that it is empty (first 0, last -1).
   Mask mask = Mask::kCausal;
   at::Tensor first_key, last_key;
-  // 0: unlimited; otherwise a query sees no key that lies `window` or more positions before it. With kCausal it thus
+  // 0: unlimited; otherwise a query sees no key that is `window` or more positions before it. With kCausal it thus
   // sees at most `window` keys, itself included.
   int64_t window = 0;
   // What scores are multiplied by; without one 1 / sqrt(head size).

@@ -36,7 +36,7 @@ struct BpeTrainingOptions {
 };
 
 struct TrainedBpe {
-  std::vector<std::string> pieces;                  // by id, as they stand in a vocabulary ("\u0120the")
+  std::vector<std::string> pieces;                  // by id, as they are in a vocabulary ("\u0120the")
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids, in the order of their ranks
   std::vector<std::string> special_tokens;          // without repetitions: ids 0, 1, ...
 

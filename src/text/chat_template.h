@@ -22,7 +22,7 @@ class ChatTemplate {
   ChatTemplate(std::string_view text, const std::string& origin, const Tokenizer& tokenizer,
                const TemplateLimits& limits = {});
 
-  // A UserError has what the template raises, or why it failed. `now`: what strftime_now tells.
+  // A UserError has what the template raises, or why it failed. `now`: what strftime_now returns.
   std::string render(const python::Json& messages, bool add_generation_prompt,
                      std::optional<std::time_t> now = {}) const;
 

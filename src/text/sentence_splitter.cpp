@@ -303,7 +303,7 @@ class SentenceCutter {
     return part == std::string_view::npos ? word : word.substr(part + 1);
   }
 
-  // '!' and '?' end a sentence unless a small letter goes on: "What?" he asked, and names: Yahoo! is.
+  // '!' and '?' end a sentence unless a small letter follows: "What?" he asked, and names: Yahoo! is.
   bool ends_at_mark(const Place& place, bool single_exclamation) const {
     if (!is_lower(first_code_of_next(place.next))) return true;
     if (place.closed) return false;

@@ -1,5 +1,5 @@
 // The pieces that a SentencePiece model cuts a text into, as text: encode_as_pieces() of sentencepiece 0.2.3. Ids
-// (sentencepiece_tokenizer.h) do not tell what an unknown character was.
+// (sentencepiece_tokenizer.h) do not say what an unknown character was.
 #pragma once
 
 #include <filesystem>

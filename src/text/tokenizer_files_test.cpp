@@ -1,4 +1,4 @@
-// What readers of tokenizers' files answer to wrong ones, and what files say beside pieces.
+// What readers of tokenizers' files answer to wrong ones, and what files say besides pieces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -162,7 +162,7 @@ TEST(EncodeMarked, FindsSpecialTokensAndAddsNone) {
   EXPECT_EQ(encode_marked(*gpt2, ""), std::vector<int32_t>());
 }
 
-// Wherever a text is cut between ids, what comes after continues what stood before.
+// Wherever a text is cut between ids, what comes after continues what came before.
 TEST(DecodeContinuation, GivesTheTextThatIsMissing) {
   const auto sentencepiece =
       load_tokenizer({.type = "Llama2Tokenizer", .model_file = kData / "bpe_llama2" / "spm.model"});

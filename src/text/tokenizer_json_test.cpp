@@ -41,7 +41,7 @@ class TokenizerJsonOf : public testing::TestWithParam<const char*> {
 };
 using TokenizerJsonTest = TokenizerJsonOf;
 
-// Special tokens that stand in a text are found by tokenizers, and are plain text for most of Megatron's types.
+// Special tokens that are in a text are found by tokenizers, and are plain text for most of Megatron's types.
 bool holds_special_token(const std::string& text, const Tokenizer& tokenizer) {
   const std::vector<int32_t> ids = tokenizer.special_ids();
   return std::any_of(ids.begin(), ids.end(),

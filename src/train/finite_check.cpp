@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kElementsAtOnce = int64_t{1} << 20;
 constexpr size_t kDepthDigits = 20;
-constexpr int64_t kSaidAlone = 3;  // steps in a row that are said one by one
+constexpr int64_t kSaidAlone = 3;  // steps in a row that are reported one by one
 
 // A sum in double of fp32, bf16 or fp16 numbers is finite exactly if they all are.
 bool is_finite(const at::Tensor& values) {

@@ -31,7 +31,7 @@ namespace {
 
 constexpr int kFingerprintProbes = 8;
 
-// The tokenizer's files under their usual names, whatever they are called where they lie.
+// The tokenizer's files under their usual names, whatever they are called where they are.
 std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) {
   std::vector<store::ExtraFile> files;
   for (const auto& [name, path] : tokenizer.files()) files.push_back({"tokenizer/" + name, read_file(path)});
@@ -370,10 +370,10 @@ void Job::load_or_initialize() {
   checkpoint_.reset();
 }
 
-// What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is
+// What an earlier attempt left after the step from which this one continues is set aside; another run's folder is
 // refused.
 void Job::prepare_save_folder() {
-  // Step 0 is an imported checkpoint, which may lie where its run is to be.
+  // Step 0 is an imported checkpoint, which may be where its run is to be.
   const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);

@@ -36,7 +36,7 @@ struct OwnedTensor {
   std::string name;
   const tensor::Param* param = nullptr;
   std::vector<at::Tensor> values;
-  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they lie together in joined()
+  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they are together in joined()
 };
 
 void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,

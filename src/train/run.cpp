@@ -211,7 +211,7 @@ void Loop::train_step() {
   for (Observer* observer : observers_) observer->after_step(report);
 }
 
-// The save comes before the evaluations, which read beyond the state that a longer run would go on from.
+// The save comes before the evaluations, which read beyond the state that a longer run would continue from.
 void Loop::end() {
   log_.flush();
   set_live_line("");

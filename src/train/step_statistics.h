@@ -1,4 +1,4 @@
-// --skip-step-sigma, --skip-step-window: whether the loss or the gradient norm of a step lies beyond what the steps
+// --skip-step-sigma, --skip-step-window: whether the loss or the gradient norm of a step is beyond what the steps
 // before it were like, so that its update is better not made.
 //
 //   if (!statistics.objection({{"lm loss", 9.1}, {"grad norm", 40}})) update();

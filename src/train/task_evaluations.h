@@ -1,4 +1,4 @@
-// --eval-tasks: `espalier eval` asks each saved checkpoint, in a process of its own beside the run.
+// --eval-tasks: `espalier eval` evaluates each saved checkpoint, in a process of its own alongside the run.
 //
 // So training computes what it computes without it, to the bit, and the figures are those that `espalier eval --load`
 // gives of that checkpoint. One evaluation runs at a time, of the newest checkpoint; those that are saved meanwhile are

@@ -116,7 +116,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
                   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     response_.set("X-Content-Type-Options", "nosniff");
-    response_.set("Referrer-Policy", "no-referrer");  // the secret stands in the address
+    response_.set("Referrer-Policy", "no-referrer");  // the secret is in the address
     response_.set("Cross-Origin-Resource-Policy", "same-origin");
     response_.keep_alive(reply.status < 400 && message.keep_alive());
     const size_t num_bytes = reply.body.size();

@@ -80,7 +80,7 @@ class EvalOfARun : public EvalCommand {
   }
 };
 
-// The log-likelihood of what was generated is the sum of the log-probabilities that generation told.
+// The log-likelihood of what was generated is the sum of the log-probabilities that generation reported.
 TEST_F(EvalOfARun, RequestsAreScoredAsGenerationScores) {
   const nlohmann::json generated = nlohmann::json::parse(
       bash("espalier generate --load run --prompt 'The president' --greedy --tokens-to-generate 9 --json").output);

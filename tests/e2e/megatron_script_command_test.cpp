@@ -150,7 +150,7 @@ TEST_F(MegatronScriptCommand, DocumentIsGeneratedFromTheTable) {
   const Outcome outcome = bash("espalier train gpt --help-markdown");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_EQ(outcome.output, read_file("docs/megatron-arguments.md"))
-      << "write it anew: espalier train gpt --help-markdown > docs/megatron-arguments.md";
+      << "regenerate it: espalier train gpt --help-markdown > docs/megatron-arguments.md";
 }
 
 }  // namespace megatron_script_command_test

@@ -1,4 +1,4 @@
-// Mistakes that people make, as whole commands: what was wrong, where and what to do is said, nothing else is, and
+// Mistakes that people make, as whole commands: what was wrong, where and what to do is reported, nothing else is, and
 // nothing is left behind.
 #include <gtest/gtest.h>
 

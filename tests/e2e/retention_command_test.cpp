@@ -1,4 +1,4 @@
-// --save-keep-last and --save-keep-every: older checkpoints are removed beside a run.
+// --save-keep-last and --save-keep-every: older checkpoints are removed alongside a run.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"
@@ -49,7 +49,7 @@ TEST_F(RetentionCommand, WhatOtherProgramsReadStaysUntilTheyAreDone) {
       << outcome.errors;
 }
 
-// Removing went wrong: the run goes on, an event says so, and nothing was lost.
+// Removing went wrong: the run continues, an event says so, and nothing was lost.
 TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
   const Outcome outcome =
       bash(concat(kHead, "mkdir -p run/.removing_checkpoints.log; ", train("--save run --save-keep-last 1; "),

@@ -1,4 +1,4 @@
-// --save-hf: Hugging Face folders made beside a run.
+// --save-hf: Hugging Face folders made alongside a run.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"
@@ -29,8 +29,8 @@ TEST_F(SaveHfCommand, MakesWhatExportHfMakesOfTheSameCheckpoints) {
   EXPECT_TRUE(outcome.output.ends_with("same\nsame\n2\n")) << outcome.output;
 }
 
-// Checkpoints that have no folder yet get one when the run goes on; a folder of a later attempt is not taken for one of
-// this run.
+// Checkpoints that have no folder yet get one when the run continues; a folder of a later attempt is not taken for one
+// of this run.
 TEST_F(SaveHfCommand, MakesWhatAnEarlierAttemptHasLeftToDo) {
   const Outcome outcome = bash(
       concat("set -e; export OMP_WAIT_POLICY=passive; ", train("--save run --exit-interval 4 2>/dev/null; "),

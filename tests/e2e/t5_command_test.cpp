@@ -211,7 +211,7 @@ TEST_F(T5Command, StagesThatHaveNoLayersAreRefused) {
                  {"the encoder's 4 of 8", "the decoder's 4 of 8"}, "error: 2 problems:");
 }
 
-// A document of one sequence is cut at the sample's length, and the rest of it never read: that is said.
+// A document of one sequence is cut at the sample's length, and the rest of it never read: that is reported.
 TEST_F(T5Command, DataWithoutSentencesIsWarnedOf) {
   const Outcome outcome = bash(
       concat(preprocess("owt", ""), "espalier train t5", shape(), "--data-path owt_text_document --train-iters 1"));

@@ -47,7 +47,7 @@ TEST_F(OtherLaunchers, ByHandARankThatDiesDuringTheLastSaveIsMissedSoon) {
   EXPECT_NE(result.errors.find("Usually another process has ended"), std::string::npos) << result.errors;
 }
 
-// The second half of a run exchanges by another transport, and in another instruction set: told once, by the first
+// The second half of a run exchanges by another transport, and in another instruction set: reported once, by the first
 // rank.
 TEST_F(OtherLaunchers, WhatMovesTheLastBitsIsToldOnResuming) {
   const std::string launch = "espalier launch --nproc-per-node 2 ", words = training("moved");

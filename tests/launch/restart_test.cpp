@@ -1,4 +1,4 @@
-// One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run goes on
+// One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run continues
 // from its newest checkpoint to the bits of one that was left alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
 }
 
 // Its newest checkpoint damaged, a run that is started by hand stops and names it; one whose ranks a launcher starts
-// again goes on from the one before, to the bits of a run that never met it.
+// again continues from the one before, to the bits of a run that never met it.
 TEST(Restart, ADamagedNewestCheckpointIsSetAsideByARestartAndNeverByHand) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 300, 5);

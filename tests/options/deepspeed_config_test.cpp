@@ -88,7 +88,7 @@ TEST(DeepSpeedConfig, AbsenceAndAutoAreReadAsDeepSpeedDoes) {
   EXPECT_EQ(flags.config.training.global_batch_size, 18);
 }
 
-// Of the smaller BLOOM models: --loss-scale 12 beside a file with 0. DeepSpeed scales the loss, and never sees the
+// Of the smaller BLOOM models: --loss-scale 12 with a file that has 0. DeepSpeed scales the loss, and never sees the
 // flag.
 TEST(DeepSpeedConfig, ItsLossScaleWinsOverTheOptionsWithAWarning) {
   testing::internal::CaptureStderr();

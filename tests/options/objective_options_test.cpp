@@ -1,4 +1,4 @@
-// --objective and what goes with it: what is refused, what is said to be without effect, and what a plan counts.
+// --objective and what goes with it: what is refused, what is reported as without effect, and what a plan counts.
 #include <gtest/gtest.h>
 
 #include "config/unused_options.h"

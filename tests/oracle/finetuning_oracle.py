@@ -1,4 +1,4 @@
-"""A finetuned BERT's first step beside transformers' classes for it, with the same weights and examples.
+"""A finetuned BERT's first step against transformers' classes for it, with the same weights and examples.
 
   finetuning_oracle.py --check | --fresh SEED DIR
 

@@ -1,6 +1,6 @@
 // megatron-bert and bert: Megatron's BERT with residual branches from before and from after its norms.
 //
-// What --apply-residual-connection-post-layernorm makes is Devlin et al.'s order told in other words. There a norm
+// What --apply-residual-connection-post-layernorm makes is Devlin et al.'s order in other words. There a norm
 // follows the embeddings and each sum; here the first norm of a layer takes what the layer before gives, and what it
 // makes goes into the residual sum too. So the norm after the embeddings is the first layer's input_layernorm, the one
 // after a layer's last sum the next layer's, and the last of all the final_layernorm.
@@ -19,7 +19,7 @@ namespace {
 using families::BertConfig;
 using spec::Activation;
 
-// Of rows that their vocabulary has not, [BOS], [EOS] and padding: beside any other logit their probability is 0 in
+// Of rows that their vocabulary has not, [BOS], [EOS] and padding: next to any other logit their probability is 0 in
 // every type, so that what is predicted is what transformers predicts.
 constexpr float kBiasOfNoPiece = -10'000;
 
@@ -34,7 +34,7 @@ bool stores_any(const HfTensors& stored, const std::string& prefix) {
   return next != stored.names->end() && next->starts_with(prefix);
 }
 
-// The weights tell, as published folders hold more than their class names; without them the class does.
+// The weights decide, as published folders hold more than their class names; without them the class does.
 bool read_binary_head(BertKind kind, ConfigReader& reader, const HfTensors& stored, HfModel& model) {
   const std::string both = concat(class_prefix(kind), "ForPreTraining"),
                     words = concat(class_prefix(kind), "ForMaskedLM");

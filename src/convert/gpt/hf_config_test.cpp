@@ -284,7 +284,7 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
   }
 }
 
-// A recipe that is read before the model's must not change the model: its values stand there even where they are the
+// A recipe that is read before the model's must not change the model: its values are there even where they are the
 // defaults.
 TEST(ImportedConfig, TheRecipeSaysAllOfTheModel) {
   text::TokenizerOptions tokenizer;

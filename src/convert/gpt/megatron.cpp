@@ -13,7 +13,7 @@ using families::GptConfig;
 using spec::Activation;
 using store::TorchValue;
 
-// Upstream's parser always fills these in and reads them only beside another argument.
+// Upstream's parser always fills these in and reads them only with another argument.
 bool is_unread_of_gpt(const std::string& name, const TorchValue& args) {
   if (name == "num_query_groups") return is_false(args, "group_query_attention");
   if (name == "rope_scaling_factor") return !is_set(args.find("use_rope_scaling"));
@@ -110,8 +110,8 @@ void put_gpt_arguments(const config::RunConfig& run, store::TorchPairs& pairs) {
 
 MegatronShape shape_of_gpt(const config::RunConfig& run) {
   const GptConfig model = families::gpt_config(run);
-  // Halves of gated layers lie as in the program that knows the activation: --swiglu is Megatron-LM's, the others are
-  // Megatron-DeepSpeed's --glu-activation.
+  // Halves of gated layers are laid out as in the program that knows the activation: --swiglu is Megatron-LM's, the
+  // others are Megatron-DeepSpeed's --glu-activation.
   return {.num_groups = model.num_groups(),
           .head_size = model.kv_channels,
           .ffn_hidden_size = model.ffn_hidden_size,

@@ -55,7 +55,7 @@ DType type_of(const std::string& compute_type) {
   return compute_type == "fp16" ? DType::kFloat16 : DType::kFloat32;
 }
 
-// Where the tensors of our side lie in the files of a checkpoint.
+// Where the tensors of our side are in the files of a checkpoint.
 struct StoredTensors {
   std::vector<const store::StoredTensor*> tensors;  // by number in the map
   std::vector<store::TensorView> views;

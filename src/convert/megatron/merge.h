@@ -30,7 +30,7 @@ struct RowOrder {
   bool activated_half_last = false;
 };
 
-// The parts that a rank keeps of a parameter: runs of its file's elements and where they lie in the whole tensor.
+// The parts that a rank keeps of a parameter: runs of its file's elements and where they are in the whole tensor.
 // `local_begin` of an extent counts in the order of the file.
 std::vector<spec::Extent> stored_extents(const spec::ParamSpec& spec, const spec::TensorShard& place,
                                          const RowOrder& order);

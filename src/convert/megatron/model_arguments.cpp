@@ -15,7 +15,7 @@ using store::TorchValue;
 
 struct OtherModel {
   const char* argument;
-  const char* unused;  // the value that means "not used", beside None, False, 0 and an empty list or text
+  const char* unused;  // the value that means "not used", besides None, False, 0 and an empty list or text
   const char* why;
 };
 

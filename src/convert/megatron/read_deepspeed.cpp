@@ -259,7 +259,7 @@ class DeepSpeedReader {
     state.loss_scale_hysteresis_tracker = number("cur_hysteresis", 1);
   }
 
-  // ---- neither: the whole state of the rank beside its other numbers
+  // ---- neither: the whole state of the rank next to its other numbers
 
   // Parameters in the order of the module: the tied embedding, then the layers of the stage.
   std::vector<NamedView> module_order(size_t rank) const {
@@ -282,7 +282,7 @@ class DeepSpeedReader {
     return params;
   }
 
-  // Stages have equally many transformer layers unless told otherwise; what lies before and after goes to the ends.
+  // Stages have equally many transformer layers unless told otherwise; what is before and after goes to the ends.
   std::set<int64_t> layers_of_stage(int64_t pipeline) const {
     const int64_t layers = roles_.num_layers(), share = layers / files_.pipeline;
     if (share * files_.pipeline != layers)

@@ -29,7 +29,7 @@ constexpr int64_t kEncoderLength = 512, kDecoderLength = 128;
 
 T5Config t5_of(const ModelConfig& model) { return families::t5_config(model.settings, model.vocabulary); }
 
-// "relu", "gated-gelu"; which gelu a gate has is said apart.
+// "relu", "gated-gelu"; which gelu a gate has is stated separately.
 void read_feed_forward(ConfigReader& reader, const T5Row& row, T5Config& config) {
   const std::string words = reader.text("feed_forward_proj", row.feed_forward);
   const bool gated = words.starts_with("gated-");

@@ -82,7 +82,7 @@ const std::vector<const char*>& arguments_of_t5() {
   return names;
 }
 
-// What upstream's parser takes beside a T5, and what makes another model of it: the family refuses the options with the
+// What upstream's parser accepts with a T5, and what makes another model of it: the family refuses the options with the
 // reason.
 constexpr const char* kOtherArgumentsOfT5[] = {"group_query_attention",          "embed_layernorm", "add_qkv_bias",
                                                "use_rotary_position_embeddings", "qk_layernorm",    "window_size"};

@@ -91,7 +91,7 @@ TEST_F(MegatronT5, EveryTensorArrivesToTheBit) {
   }
 }
 
-// The first stage of the decoder has the embeddings again; the first copy is taken, and what differs is said.
+// The first stage of the decoder has the embeddings again; the first copy is used, and differences are reported.
 TEST_F(MegatronT5, CopiesOfTheEmbeddingsThatDifferAreNamedByTheirStage) {
   const fs::path copy = folder_ / "t5-fp32-tp2pp4";
   fs::copy(kFiles / copy.filename(), copy, fs::copy_options::recursive);

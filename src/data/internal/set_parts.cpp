@@ -23,7 +23,7 @@ std::string range_text(const DataSource& source) {
   return source.range ? concat(" ", format_shortest(source.range->begin), ":", format_shortest(source.range->end)) : "";
 }
 
-// Names for people and for tags of curves: short where that tells the sources apart.
+// Names for people and for tags of curves: short where that distinguishes the sources.
 std::vector<std::string> names_of(const std::vector<DataSource>& sources) {
   std::vector<std::string> names;
   for (const DataSource& source : sources) names.push_back(file_name_of_prefix(source));

@@ -49,7 +49,7 @@ void add_task_rows(OptionTable& table, BertTaskSettings& settings) {
       .on_resume(ResumeRule::kFree);
 }
 
-// Files are checked beside the data.
+// Files are checked along with the data.
 void refuse_of_task(const config::Resolving& resolving, const BertTaskSettings& settings) {
   Problems& problems = resolving.problems;
   for (const char* name :

@@ -98,7 +98,7 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
     resolving.problems.add("--scale-tied-logits is for a tied output layer; leave it out, or ",
                            resolving.origin("--untie-embeddings-and-output-weights"));
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
-  // Of a length that is missing, that is said already.
+  // A missing length is already reported.
   if (resolving.run.data.sequence_length > 0) t5_samples(resolving.run).check(resolving.problems);
   if (resolving.run.grid.context > 1)
     resolving.problems.add(resolving.origin("--context-parallel-size"),

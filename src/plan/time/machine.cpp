@@ -29,7 +29,7 @@ struct ProgramBytes {
 constexpr ProgramBytes kProgramBytes[] = {{"gradient_bytes", &Program::gradient_bytes},
                                           {"loss_bytes", &Program::loss_bytes}};
 
-// A file whose base is a file, and so on: so many.
+// A file whose base is a file, and so on: at most this many.
 constexpr int kMostBases = 8;
 
 Machine read_text(const std::string& toml, const std::string& where, int depth);

@@ -34,8 +34,8 @@ class DirectFile {
  public:
   // Creates the file unless it exists; keeps what is in it. It is `file_bytes` long from then on, with room on the
   // disk where the file system can promise that: two writers that make a file longer wait for each other (ext4: half
-  // the speed of one). Failures here and below are UserErrors with path and reason; that a write failed is told by a
-  // later call, at the latest by finish().
+  // the speed of one). Failures here and below are UserErrors with path and reason; that a write failed is reported by
+  // a later call, at the latest by finish().
   DirectFile(const std::filesystem::path& path, int64_t file_bytes);
   ~DirectFile();  // without finish(), the file is left as it is
   DirectFile(const DirectFile&) = delete;

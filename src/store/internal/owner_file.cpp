@@ -109,7 +109,7 @@ Holder look_up(const OwnerRecord& record, const OwnerRecord& self) {
   return start.empty() || start != record.process_start ? Holder::kGone : Holder::kAlive;
 }
 
-// Waits for a renewal; a holder that is told of by nothing else is gone when none comes.
+// Waits for a renewal; a holder that nothing else vouches for is gone when none comes.
 Holder watch(const fs::path& path, const std::string& content, const OwnerRecord& record, const OwnerTimes& times) {
   log_info("waiting up to ", format_duration(std::chrono::duration<double>(times.patience).count()), " to see whether ",
            record.text, " still holds '", path.parent_path().string(), "'");

@@ -38,7 +38,7 @@ PickledTensor* stored_of(const TorchValue& value) {
   return std::get<std::unique_ptr<PickledTensor>>(TorchNodes::node_of(value)->content).get();
 }
 
-// Throws unless all elements lie within `numel` elements of a storage.
+// Throws unless all elements are within `numel` elements of a storage.
 void check_within(const TensorView& view, int64_t first, int64_t numel) {
   int64_t elements = 1, last = first;
   for (size_t i = 0; i < view.shape.size(); ++i) {

@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, int32_t>> llama3_special_tokens() {
   return tokens;
 }
 
-// Where a pattern's alternatives are those of another rule, only faster to match, that rule's expression stands.
+// Where a pattern's alternatives are those of another rule, only faster to match, that rule's expression is used.
 const std::unordered_map<std::string, TiktokenEncoding>& encodings() {
   static const auto* const kEncodings = [] {
     const std::string gpt2(pattern_of_rule(PieceRule::kGpt2));

@@ -40,7 +40,7 @@ class Template {
   Template(Template&&) noexcept;
 
   // A UserError names what of the document is missing or of another type, and what the template itself raises.
-  // `now` is the time that strftime_now tells.
+  // `now` is the time that strftime_now returns.
   std::string render(const python::Json& document, std::optional<std::time_t> now = {}) const;
 
  private:

@@ -95,7 +95,7 @@ function drawFacts() {
   byId("options").replaceChildren(tableOf(["option", "value"], Object.entries(run.options)));
 }
 
-// Events and evaluations of a run that goes on. What the charts were drawn from stays as it is: follow() needs it.
+// Events and evaluations of a run that continues. What the charts were drawn from stays as it is: follow() needs it.
 async function refreshFacts() {
   if (!run) return;
   const {records, generation, first_step, last_step} = run, loaded = await get("api/run", {id: chosen});

@@ -13,7 +13,7 @@ namespace espalier::convert {
 
 // Not None, False or an empty list.
 bool is_set(const store::TorchValue* value);
-// A flag that is there and not set.
+// A flag that exists and is not set.
 bool is_false(const store::TorchValue& args, const char* name);
 
 // UserError (kBadData) that names every argument that makes a model which no family here makes.

@@ -22,7 +22,7 @@ struct NamedView {
   int64_t copy = 0;  // MegatronShard
 };
 
-// What Transformer Engine keeps beside a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
+// What Transformer Engine keeps besides a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
 bool is_extra_state(const std::string& name);
 
 std::string without_prefix(const std::string& text, const std::string& prefix);
@@ -50,7 +50,7 @@ double number_in(const store::TorchValue& value, const std::string& what);
 std::vector<NamedView> in_optimizer_order(const std::vector<NamedView>& params);
 
 // State of a torch optimizer with one tensor for each parameter of `params` (in the optimizer's order), and the master
-// weights `masters`, if it keeps any beside them.
+// weights `masters`, if it keeps any besides them.
 struct RankPlace {
   std::filesystem::path file;
   spec::TensorShard tensor;

@@ -125,7 +125,7 @@ void Interpreter::run_for(const Statement& statement, std::string& out) {
                        {"last", i + 1 == size}, {"revindex", size - i}, {"revindex0", size - i - 1},
                        {"length", size}};
     scopes_.back()["loop"] = owned(loop);
-    // Beside the loop, so that the neighbours are not copied for each turn.
+    // Next to the loop, so that the neighbours are not copied for each turn.
     if (i > 0) scopes_.back()["loop.previtem"] = entries[i - 1];
     if (i + 1 < size) scopes_.back()["loop.nextitem"] = entries[i + 1];
     bind(statement.names, entries[i]);

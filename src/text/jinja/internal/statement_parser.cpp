@@ -78,7 +78,7 @@ class TagReader {
 
  private:
   static int count_lines(std::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
-  // lstrip_blocks: a tag that begins its line stands at its begin.
+  // lstrip_blocks: a tag that begins its line is at its begin.
   std::string_view without_indent(std::string_view before) const {
     const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
     if (line_begin == 0 && !at_line_begin_) return before;

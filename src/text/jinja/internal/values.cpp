@@ -18,7 +18,7 @@ const char* const kIsNamespace = "\x01namespace";  // no name of a template
   refuse(concat(shown(left), " ", name, " ", shown(right), " has no meaning"));
 }
 
-// True and False are 1 and 0 beside a number.
+// True and False are 1 and 0 next to a number.
 Json as_number(const Json& value) { return value.is_boolean() ? Json(value.get<bool>() ? 1 : 0) : value; }
 
 Json whole_arithmetic(const std::string& name, int64_t a, int64_t b) {
