@@ -52,7 +52,7 @@ std::vector<std::string> canonical_words(Words words) {
     words.erase(words.begin());
     if (words[0] == "torch.distributed.run" || words[0] == "torch.distributed.launch") words[0] = "launch";
   }
-  // "launch espalier train gpt": the name of this program is no command, but it is what people write.
+  // "launch espalier train gpt": the name of this program is not a command, but it is what people write.
   if (words.size() > 1 && script_name(words[0]) == "espalier") words.erase(words.begin());
   if (words.empty()) return words;
   if (words[0].ends_with("tasks/main.py")) {  // any program may have a main.py

@@ -36,7 +36,7 @@ std::string hosts_of(const std::vector<ControlPlace>& places) {
 
 // Why nobody answers for this folder.
 [[noreturn]] void no_run(const std::string& folder, bool has_stale) {
-  const report::Run run = report::read_run(folder);  // refuses what is no run's
+  const report::Run run = report::read_run(folder);  // refuses what is not a run's
   const std::string name = concat("the run in '", folder, "' ");
   if (run.status == report::RunStatus::kRunning && !has_stale)
     throw UserError(concat(name, "cannot be controlled: it has not started to train yet, or its messages say why"));

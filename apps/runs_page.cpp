@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The page asked for what is not there: its own mistake, or a run that was removed.
+// The page asked for what does not exist: its own mistake, or a run that was removed.
 class NotFound : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -42,7 +42,7 @@ std::string word(const web::Request& request, const char* key) {
   return found == request.query.end() ? "" : found->second;
 }
 
-// The shortest text that is the number again; what is no number is null.
+// The shortest text that is the number again; what is not a number is null.
 void append(std::string& text, const std::vector<float>& values, size_t from = 0) {
   text += '[';
   for (size_t at = from; at < values.size(); ++at) {

@@ -25,7 +25,7 @@ int runs_serve_main(const std::vector<std::string>& arguments) {
   if (!table.parse(arguments)) return 0;
   if (folders.empty()) folders.push_back(".");
   options.port = static_cast<int>(port);
-  report::find_runs(folders);  // says what is not there before anything is served
+  report::find_runs(folders);  // says what does not exist before anything is served
   const StopSignals signals;
   set_awaited("the replies under way");
   RunsPage page(folders);

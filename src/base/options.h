@@ -153,7 +153,7 @@ class OptionTable {
   Option& add_without_effect(const std::string& name, Takes takes, const std::string& why);
   Option& add_refused(const std::string& name, Takes takes, const std::string& use_instead);
 
-  // Words that are no option, for `espalier data inspect PREFIX`.
+  // Words that are not options, for `espalier data inspect PREFIX`.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
                   size_t minimum, size_t maximum);
   // What a word that belongs to no option was probably meant for: the option whose value it is ("--prompt"), or a

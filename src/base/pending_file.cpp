@@ -243,7 +243,7 @@ UninterruptedSteps::~UninterruptedSteps() {
 
 void clean_up_when_interrupted() {
   registry();
-  (void)stderr_is_terminal();  // asked once, outside of the handler
+  (void)stderr_is_terminal();  // asked once, outside the handler
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     ::sigaction(number, nullptr, &before);

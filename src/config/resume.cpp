@@ -11,7 +11,7 @@ using Rule = ResumeRule;
 
 namespace {
 
-// Facts that --override may name although they are no options.
+// Facts that --override may name although they are not options.
 const std::vector<std::string>& extra_names() {
   static const std::vector<std::string> names = {"sample_order", "random_scheme", "tokenizer"};
   return names;
@@ -115,7 +115,8 @@ std::vector<OptionDifference> compare_options(const OptionTable& saved, const Op
   check_override_names(present, flags, problems);
   std::vector<OptionDifference> differences;
   for (const auto& option : present.options()) {
-    if (option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;  // --override itself is no setting
+    if (option->effect() != OptionEffect::kUsed || !option->in_recipe())
+      continue;  // --override itself is not a setting
     OptionDifference difference{
         .key = option->key(), .saved = value_of(saved, option->key()), .present = value_of(present, option->key())};
     if (difference.saved == difference.present) continue;

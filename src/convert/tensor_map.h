@@ -74,7 +74,7 @@ struct TensorMap {
   void add(Piece piece) { pieces.push_back(std::move(piece)); }
 
   // CHECKs that sizes and strides fit the tensors, that every element of theirs is in one piece or padding, and every
-  // element of ours in one piece that is no copy, or padding (by counting: tests look for overlaps).
+  // element of ours in one piece that is not a copy, or padding (by counting: tests look for overlaps).
   void check() const;
 };
 

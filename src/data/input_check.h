@@ -14,7 +14,7 @@ namespace espalier::data {
 // A byte-order mark. `head`: the first bytes of a file, decompressed.
 void refuse_byte_order_mark(std::string_view head, const std::string& file);
 
-// What is no JSONL, by the first block of a file: a byte-order mark, or a JSON array over several lines.
+// What is not JSONL, by the first block of a file: a byte-order mark, or a JSON array over several lines.
 void refuse_other_formats(const RecordBlock& first_block, const std::string& file);
 
 // What came of an input that was read to its end.

@@ -26,7 +26,7 @@ struct RecordProblem {
 // Keeps its buffers between records; one per thread.
 class JsonRecord {
  public:
-  // A \uD800..\uDFFF without its other half is no character: with `replace_lone_surrogates` it becomes U+FFFD and is
+  // A \uD800..\uDFFF without its other half is not a character: with `replace_lone_surrogates` it becomes U+FFFD and is
   // counted, without it the record is malformed (Megatron's tokenizers fail on it).
   JsonRecord(std::vector<std::string> keys, bool replace_lone_surrogates);
 

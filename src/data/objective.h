@@ -15,7 +15,7 @@ struct Objective {
 
   Kind kind = Kind::kCausal;
   bool whole_input = false;           // multitask: the tokens of an input all see each other
-  bool loss_on_targets_only = false;  // prefix: no loss inside of it
+  bool loss_on_targets_only = false;  // prefix: no loss inside it
   bool reweight_positions = false;    // prefix: places that are targets less often weigh more
   bool norm_target_loss = false;      // multitask: each target weighs the same, whatever its length
 

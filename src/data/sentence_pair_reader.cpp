@@ -1,5 +1,5 @@
-// MNLI and QQP: tables with a line of names, columns between tabs. Blanks around a line are no columns, as upstream has
-// it.
+// MNLI and QQP: tables with a line of names, columns between tabs. Blanks around a line are not columns, as upstream
+// has it.
 #include <algorithm>
 #include <charconv>
 #include <optional>

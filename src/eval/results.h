@@ -23,7 +23,7 @@ enum class ResultLayout {
 };
 
 // Both with task_set and tokenization (of each task, where they differ) in addition to what the harness writes. A value
-// that is no number is null.
+// that is not a number is null.
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout);
 
 // task,metric,value,err,version: a line for each metric, tasks in alphabetical order.

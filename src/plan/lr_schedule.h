@@ -58,7 +58,7 @@ struct ScheduleConfig {
   std::optional<double> start_weight_decay, end_weight_decay;
   bool override_lr_scheduler = false, use_checkpoint_lr_scheduler = false;
 
-  // resolved: schedules count samples. The warm-up is no whole number when it comes from a fraction.
+  // resolved: schedules count samples. The warm-up is not a whole number when it comes from a fraction.
   double warmup_samples = 0;
   int64_t decay_samples = 0, wsd_samples = 0;
   std::vector<LrPhase> phases;       // of lr_phases, in samples from the start of the run; else empty

@@ -16,7 +16,8 @@ class TokenNames {
  public:
   explicit TokenNames(const text::Tokenizer& tokenizer);
 
-  // What the token adds inside a text, special tokens by their names; U+FFFD for bytes that are no character alone.
+  // What the token adds inside a text, special tokens by their names; U+FFFD for bytes that are not characters on their
+  // own.
   std::string name(int32_t id) const;
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
 

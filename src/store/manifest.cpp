@@ -53,7 +53,7 @@ std::string decode(const Json& json, std::string& value) {
   value = json;
   return "";
 }
-// A path may have bytes that are no UTF-8. A save must not fail for that.
+// A path may have bytes that are not UTF-8. A save must not fail for that.
 std::string text_json(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

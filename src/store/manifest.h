@@ -63,7 +63,7 @@ struct ModelFacts {
   }
 };
 
-// Where a run stands. Everything that decides the next step and is no tensor and no option is here.
+// Where a run stands. Everything that decides the next step and is neither a tensor nor an option is here.
 //
 // A field is added by one member and one line of visit_fields, and by its name in may_be_missing() (manifest.cpp), so
 // that older checkpoints leave it at its default.

@@ -29,7 +29,7 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return dot == std::string::npos ? std::pair(name, std::string()) : std::pair(name.substr(0, dot), name.substr(dot));
 }
 
-// One that is no file counts as there: reading it says what is wrong.
+// One that is not a file counts as there: reading it says what is wrong.
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / kManifestName); }
 
 fs::path absolute_path(const fs::path& path) {

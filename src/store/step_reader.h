@@ -34,7 +34,7 @@ class StepReader {
   // (kBadData) naming tensor, file, block, expected and found checksum; `destination` then holds rubbish.
   void read_block(const StoredTensor& tensor, size_t block, void* destination);
 
-  // The content of a file that is no safetensors file ("tokenizer/vocab.json"), checked.
+  // The content of a file that is not a safetensors file ("tokenizer/vocab.json"), checked.
   std::string read_extra_file(const std::string& path) const;
   // Checks those of the files whose path begins so ("tokenizer/") that exist, for whoever then opens them by name.
   void check_extra_files(const std::string& prefix) const;

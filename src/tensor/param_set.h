@@ -60,7 +60,7 @@ class ParamSet {
 
   // Draws every parameter as its spec says, on the CPU and from (seed, name) alone, so that shards of any layout on any
   // device are parts of the same model; fp32 values are given to `sink` (the optimizer's master copy) before they are
-  // rounded to the compute type. Values that are not there are only given to `sink`.
+  // rounded to the compute type. Values that do not exist are only given to `sink`.
   void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
 
  private:

@@ -17,7 +17,7 @@ namespace espalier::text {
 
 class ChatTemplate {
  public:
-  // A UserError (kBadData) names file, line and what is outside of the subset. Of the tokenizer it takes the names of
+  // A UserError (kBadData) names file, line and what is outside the subset. Of the tokenizer it takes the names of
   // special tokens.
   ChatTemplate(std::string_view text, const std::string& origin, const Tokenizer& tokenizer,
                const TemplateLimits& limits = {});

@@ -378,7 +378,7 @@ class SentenceCutter {
     }
   }
 
-  // 3, IV, B; "No. I did" is no number.
+  // 3, IV, B; "No. I did" is not a number.
   bool is_numeral(size_t next, const std::string& before) const {
     const char32_t first = first_code_of_next(next);
     if (is_number(first) || first == '#') return true;

@@ -39,7 +39,7 @@ std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) 
 }
 
 // What goes into the checkpoints of this run from the one that it begins with: the config.json of a model that came
-// from elsewhere, and what lay beside the tokenizer's files where those are the same.
+// from elsewhere, and what was next to the tokenizer's files where those are the same.
 std::vector<store::ExtraFile> kept_files(ckpt::LoadedCheckpoint& checkpoint, const std::vector<store::ExtraFile>& own) {
   const store::Manifest& manifest = checkpoint.manifest();
   const bool same_tokenizer = std::all_of(own.begin(), own.end(), [&](const store::ExtraFile& file) {
@@ -306,7 +306,7 @@ const at::Tensor& Job::bytes_of_ids() {
   if (bytes_of_ids_.defined() || !models::runtime_of(*config_.family).labels_are_text) return bytes_of_ids_;
   const std::vector<int32_t> bytes = text::bytes_of_ids(*tokenizer_);
   if (bytes.empty()) return bytes_of_ids_;
-  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are no text
+  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are not text
   const auto count = std::min(static_cast<int64_t>(bytes.size()), bytes_of_ids_.size(0));
   for (int64_t id = 0; id < count; ++id) bytes_of_ids_.mutable_data_ptr<int64_t>()[id] = bytes[static_cast<size_t>(id)];
   return bytes_of_ids_;

@@ -2,8 +2,8 @@
 //
 // `espalier checkpoint prune` does it beside the run (program_beside.h) after each save. It first reads the newest
 // checkpoint from the disk and compares its checksums: where that is damaged nothing is removed, and an event says so.
-// Checkpoints that other programs beside the run still read are kept until they are done with. Only the first rank does
-// anything.
+// Checkpoints that other programs alongside the run still read are kept until they are done with. Only the first rank
+// does anything.
 #pragma once
 
 #include <cstdint>

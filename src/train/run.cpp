@@ -105,7 +105,7 @@ class Loop {
   void stop(const std::string& reason);
   void save();
   report::TensorBoardLog::Position position() const;
-  // Of checkpoints that programs beside the run read.
+  // Of checkpoints that programs alongside the run read.
   std::vector<int64_t> steps_in_use() const;
 
   const StopSignals signals_;

@@ -75,7 +75,7 @@ void TaskEvaluations::fail(const std::string& why) {
 void TaskEvaluations::record() {
   try {
     log_.tasks(*step_, figures_of(file(".json")));
-  } catch (const std::exception& error) {  // of the disk, or of a file that is no result
+  } catch (const std::exception& error) {  // of the disk, or of a file that is not a result
     fail(error.what());
   }
 }

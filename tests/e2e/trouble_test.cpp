@@ -1,4 +1,4 @@
-// Runs to which something happens: a disk that is full, a folder that is removed, a loss that is no number.
+// Runs to which something happens: a disk that is full, a folder that is removed, a loss that is not a number.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

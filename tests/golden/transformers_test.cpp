@@ -71,7 +71,7 @@ void read_rotary(const Json& json, families::GptConfig& config) {
   scaling.long_factors = json.value("long_factor", std::vector<double>());
 }
 
-// What only Llama and its likes have.
+// What only Llama and similar models have.
 void read_llama(const Json& json, families::GptConfig& config) {
   config.num_query_groups = json.at("groups");
   config.kv_channels = json.at("head_size");

@@ -179,7 +179,7 @@ def check_folder(folder):
         espalier("import-hf", "--input", folder, "--save", run)
         espalier("export-hf", "--load", run, "--output", back)
         folders = {"the export": back}
-        # transformers 5 takes gamma and beta of no file of ours that has copies beside them.
+        # transformers 5 takes gamma and beta of no file of ours that has copies next to them.
         if not (folder / "pytorch_model.bin").exists():
             folders["the folder"] = folder
         for what, place in folders.items():

@@ -19,8 +19,8 @@ namespace {
 using families::BertConfig;
 using spec::Activation;
 
-// Of rows that their vocabulary has not, [BOS], [EOS] and padding: next to any other logit their probability is 0 in
-// every type, so that what is predicted is what transformers predicts.
+// Of rows that their vocabulary does not have, [BOS], [EOS] and padding: next to any other logit their probability is 0
+// in every type, so that what is predicted is what transformers predicts.
 constexpr float kBiasOfNoPiece = -10'000;
 
 enum class BertKind { kMegatron, kPostNorm };

@@ -52,7 +52,7 @@ struct HfCodec {
   std::function<void(const ModelConfig& model, nlohmann::ordered_json& json)> write;
   // Of which elements our tensors (rows: padded_size) and theirs consist. Checked.
   std::function<TensorMap(const ModelConfig& model, const HfTensors& theirs)> map;
-  // Tensors that some folders have besides the model's: buffers, heads that it has not.
+  // Tensors that some folders have besides the model's: buffers, heads that it does not have.
   std::function<bool(const std::string& name, const ModelConfig& model)> leaves_out;
 
   // The tokenizer of the family's data, where the folder's own makes other ids of a text than that; null, or nothing:

@@ -1,8 +1,8 @@
 // The pages of the key-value cache: who holds them, and which of them hold the beginning of a text that may come again.
 //
-// A page is free, held by so many sequences, or cached: held by none, but found again by the ids that it and the pages
-// before it represent. Only full pages are found. Cached pages are given away when no free one is left, the one longest
-// unused first; the end of a text goes before its beginning, without which it cannot be found.
+// A page is free, held by some number of sequences, or cached: held by none, but found again by the ids that it and the
+// pages before it represent. Only full pages are found. Cached pages are given away when no free one is left, the one
+// longest unused first; the end of a text goes before its beginning, without which it cannot be found.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct Request {
   std::vector<int32_t> encoder_ids;       // of models with an encoder: what it reads
   int64_t max_tokens = 16;                // 0: only scores of the prompt are wanted
   int64_t min_tokens = 0;                 // nothing stops the text before
-  std::vector<int32_t> stop_ids;          // ends the text and is its last id; its text is no part of the answer
+  std::vector<int32_t> stop_ids;          // ends the text and is its last id; its text is not part of the answer
   std::vector<std::string> stop_strings;  // ends the text before it; the ids have it
 
   std::vector<std::vector<int32_t>> stop_sequences;  // as a stop id, for ids that are together at the end

@@ -342,7 +342,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Diagonal number x has the tiles of keys that are x - (query tiles - 1) after their tile of queries. Its sums go by
-// key - query, from -(kTile - 1) to kTile - 1 beside the distance of the tiles.
+// key - query, from -(kTile - 1) to kTile - 1, plus the distance of the tiles.
 constexpr int kDistances = 2 * kTile - 1;
 __global__ void __launch_bounds__(kThreads) diagonal_kernel(AttentionProblem problem, AttentionGradients gradients,
                                                             AttentionScratch scratch, int64_t num_diagonals) {

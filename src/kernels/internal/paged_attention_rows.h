@@ -1,6 +1,6 @@
 // Attention to keys and values in pages, in vectors V of storage type T: page after page with a running maximum
 // (Milakov and Gimelshein 2018). What is computed of a token depends on its query and on the keys and values that it
-// sees, never on the tokens beside it.
+// sees, never on its neighbours.
 #pragma once
 
 #include "kernels/internal/row_kernels.h"

@@ -54,7 +54,7 @@ class PlainT5 {
     for (const auto& [name, value] : values) values_[name] = value.to(at::kDouble).clone().requires_grad_(true);
   }
 
-  // Mean over the tokens to predict. `used`: tokens of each sample's encoder that are no padding.
+  // Mean over the tokens to predict. `used`: tokens of each sample's encoder that are not padding.
   at::Tensor loss(const std::vector<SampleRow>& rows, const std::vector<int64_t>& used) const {
     at::Tensor encoder_keys = at::zeros({static_cast<int64_t>(rows.size()), 1, kEncoder}, at::kBool);
     for (size_t row = 0; row < rows.size(); ++row)

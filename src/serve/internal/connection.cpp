@@ -213,7 +213,7 @@ void Connection::on_gone(uint64_t number, std::function<void()> callback) {
 
 void Connection::abandoned(uint64_t number) {
   if (!is_current(number)) return;
-  if (state_ == State::kStreaming) return close();  // an end that is no end
+  if (state_ == State::kStreaming) return close();  // an end that is not an end
   reply(number, context_->refusal(500, "the request was not answered"));
 }
 

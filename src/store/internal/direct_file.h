@@ -24,7 +24,7 @@ inline constexpr int kWriterThreads = 2;
 // wants of addresses, offsets and lengths on any disk in use.
 int64_t page_bytes();
 
-// An end of a range that is no whole page.
+// An end of a range that is not a whole page.
 struct PageEdge {
   int64_t offset = 0;  // in the file
   std::string bytes;

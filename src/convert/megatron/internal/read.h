@@ -31,7 +31,7 @@ std::string without_prefix(const std::string& text, const std::string& prefix);
 ModuleName layer_or_other_name(const std::string& name);
 
 // Our name for a parameter of a transformer layer or after it, from any of the spellings that releases of Megatron
-// used; "" for buffers and states that are no parameter.
+// used; "" for buffers and states that are not parameters.
 std::string layer_parameter_name(const std::string& name);
 
 // Iteration, consumed samples and tokens, scheduler, loss scale, arguments: of the first rank; the others must agree.
@@ -75,7 +75,7 @@ class LayerRoles {
   // Numbers transformer layers from 0, in the order of the files.
   void finish();
   int64_t num_layers() const { return static_cast<int64_t>(transformer_.size()); }
-  // Our name of a key of layer `number`, "" for what is no parameter.
+  // Our name of a key of layer `number`, "" for what is not a parameter.
   std::string name_of(int64_t number, const std::string& key) const;
   // Of a parameter of the pipeline module: "3.input_layernorm.weight", "tied_modules.embed.word_embeddings.weight".
   // Nothing: the layer is unknown.

@@ -216,7 +216,7 @@ Value Interpreter::call_macro(const Statement& macro, const Arguments& arguments
   check_arguments(macro.text, arguments.values.size(), 0, macro.names.size());
   std::vector<Scope> callers(1);
   std::swap(callers, scopes_);
-  scopes_.assign(1, callers[0]);  // what the template sets outside of everything
+  scopes_.assign(1, callers[0]);  // what the template sets outside everything
   scopes_.emplace_back();
   const size_t num_required = macro.names.size() - macro.expressions.size();
   for (size_t i = 0; i < macro.names.size(); ++i) {
