@@ -30,7 +30,7 @@ namespace espalier {
 
 enum class OptionEffect {
   kUsed,
-  kNoEffect,  // accepted; said once why it changes nothing here
+  kNoEffect,  // accepted; reported once why it changes nothing here
   kRefused,   // known, not supported: the text says what to use instead
 };
 
@@ -163,7 +163,7 @@ class OptionTable {
   // What other programs call an option ("--learning-rate"), and what it is here: the name of one of these options
   // ("--lr"), or a sentence ("runs are counted in steps: --train-iters"). Not accepted, but answered with that.
   void known_elsewhere(const std::vector<std::string>& names, const std::string& here);
-  // Said of an unknown option of which nothing else is known.
+  // The answer to an unknown option about which nothing else is known.
   void unknown_options_mean(const std::string& sentence) { unknown_hint_ = sentence; }
 
   // Unique prefixes of names are accepted (as upstream's stand-alone tools do; never in training).
@@ -179,7 +179,7 @@ class OptionTable {
   // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed. May
   // be called once. -h, --help, --help=GROUP, --help=OPTION and --help-all print to stdout; so do, for programs,
   // --help-man and, as the first word, --complete-words WORD... A recipe that cannot be read raises at once, with the
-  // problems of the flags: what is missing without it would be no news.
+  // problems of the flags: what is missing without it is not reported.
   bool parse(const std::vector<std::string>& arguments, Problems& problems);
   // The same, raising at once.
   bool parse(const std::vector<std::string>& arguments);

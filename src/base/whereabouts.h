@@ -30,7 +30,7 @@ std::string to_string(RunPhase phase);  // "start", "load", "train", "evaluate",
 
 enum class Waiting : int32_t {
   kNothing,  // the rank works itself
-  kPeers,    // other ranks have to come
+  kPeers,    // other ranks have to arrive
   kOthers,   // something outside the run: a child, a person
 };
 

@@ -64,12 +64,11 @@ class Resolving;
 class UnusedOptions;
 
 struct Family {
-  const char* name = "";     // as in `espalier train gpt`, and in manifests
-  const char* display = "";  // for people: "GPT"
-  const char* kin = "";      // in lists of commands: "GPT-2, BLOOM, Llama and similar models"
-  const char* summary = "";  // of `espalier train NAME --help`
-  const char* tokenizer_type =
-      "GPT2BPETokenizer";  // where --tokenizer-type is not given, as upstream's scripts have it
+  const char* name = "";                            // as in `espalier train gpt`, and in manifests
+  const char* display = "";                         // for people: "GPT"
+  const char* kin = "";                             // in lists of commands: "GPT-2, BLOOM, Llama and similar models"
+  const char* summary = "";                         // of `espalier train NAME --help`
+  const char* tokenizer_type = "GPT2BPETokenizer";  // where --tokenizer-type is not given, as in upstream's scripts
   FamilyConfig (*new_config)() = nullptr;
   void (*add_options)(OptionTable& table, FamilyConfig& config, FamilyRows where) = nullptr;
   // Derives what is not given and checks it, against the grid and the sequence length too, which are resolved before.

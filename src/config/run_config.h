@@ -77,7 +77,7 @@ struct TrainingConfig {
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
   std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
-  std::optional<int64_t> exit_interval;                // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_interval;                // exit after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
   std::string kill_switch_path;                                   // a file that stops the run while it exists
   std::vector<std::string> skip_train_iteration_range;            // "FIRST-LAST"
@@ -156,8 +156,8 @@ struct ParallelConfig {
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
   bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
-  // Steps between comparisons of what ranks must hold equal; 0: only in the first three steps and before each save,
-  // which are always compared.
+  // Steps between comparisons of what must be equal on all ranks; 0: only in the first three steps and before each
+  // save, which are always compared.
   int64_t check_replicas = 0;
   ReplicaPolicy check_replicas_policy = ReplicaPolicy::kStop;
   Device device = Device::kAuto;
@@ -205,7 +205,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
 // data::plan_data, which knows the rules of its options.
 void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
 
-// What is right for some number of processes and wrong for those that there are.
+// What is right for some number of processes and wrong for the actual one.
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false

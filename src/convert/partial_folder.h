@@ -13,7 +13,7 @@ class PartialFolder {
   // `target` must not exist, or must be empty. What a killed attempt left under the partial name is removed; a folder
   // of that name that something else made, or that another process writes, is a UserError (kCannotCreate).
   explicit PartialFolder(const std::filesystem::path& target);
-  ~PartialFolder();  // without commit(), the partial folder goes
+  ~PartialFolder();  // without commit(), the partial folder is removed
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 

@@ -5,7 +5,7 @@
 //   while (reader.next(document)) train_on(document.text);
 //   report(reader.malformed());
 //
-// A file that is not JSONL (input_check.h) is an error; records that Megatron's tool would fail on are passed over and
+// A file that is not JSONL (input_check.h) is an error; records that Megatron's tool would fail on are skipped and
 // counted, the first few with file, line and reason. `preprocess` reads the same records with many threads; this is the
 // plain loop for everyone else.
 #pragma once

@@ -15,10 +15,10 @@
 
 namespace espalier::data {
 
-// A record longer than this is malformed: it is passed over without being held in memory.
+// A record longer than this is malformed: it is skipped without being held in memory.
 inline constexpr int64_t kMaxRecordBytes = int64_t{256} << 20;
 // A record longer than this ends the reading of its file: what is that long (a decompression bomb, a disk image) is
-// no JSONL, and passing over it would take for ever.
+// not JSONL, and skipping it would take forever.
 inline constexpr int64_t kMostSkippedBytes = int64_t{4} << 30;
 inline constexpr int64_t kBlockBytes = int64_t{256} << 10;
 

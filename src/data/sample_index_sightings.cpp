@@ -43,7 +43,7 @@ void SampleIndex::add_sightings(int64_t position, std::vector<Sighting>& found) 
   }
 }
 
-// The order says for each place which sample is there; wanted is the opposite, of a few.
+// The order says for each place which sample is there; we want the inverse, for a few.
 void SampleIndex::renumber(std::vector<Sighting>& found) const {
   std::vector<int64_t> wanted;
   for (const Sighting& one : found) wanted.push_back(one.sample);

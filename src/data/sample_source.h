@@ -25,7 +25,7 @@ class TokenStore;
 struct SampleField {
   std::string name;            // upstream's: "text", "loss_mask"
   std::vector<int64_t> shape;  // of one sample; empty: a single number
-  bool holds_ids = false;      // of the vocabulary, unchecked: who reads them for a model checks them
+  bool holds_ids = false;      // of the vocabulary, unchecked: whoever reads them for a model checks them
   bool operator==(const SampleField&) const = default;
 
   int64_t size() const {
@@ -67,7 +67,7 @@ class SampleSource {
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
 
-  // What sample `number` is made of, in the order in which it stands there. Empty for a set that does not say: running
+  // What sample `number` is made of, in the order in which it appears there. Empty for a set that does not say: running
   // text (GptDataset) does.
   virtual std::vector<SamplePiece> pieces(int64_t /*number*/) const { return {}; }
 

@@ -51,7 +51,7 @@ std::optional<StoreMetadata> read_metadata(const TokenFiles& files);
 std::vector<std::string> describe_differing_tokenizers(const std::vector<std::string>& prefixes);
 
 // A line for each data set whose metadata names another tokenizer than this, or than this without --vocab-extra-ids.
-// What does not exist is passed over.
+// What does not exist is skipped.
 std::vector<std::string> describe_other_tokenizers(const std::vector<std::string>& prefixes,
                                                    const text::Tokenizer& tokenizer);
 

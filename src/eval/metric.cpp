@@ -76,7 +76,7 @@ double matthews_of(const Confusion& c) {
   return spread == 0 ? 0 : covariance / std::sqrt(spread);
 }
 
-// Aggregations of what was said against what is right.
+// Aggregations of what was answered against what is right.
 Aggregation of_confusion(const std::string& name, double (*value)(const Confusion&)) {
   const auto all = [value](const Items& items) {
     Confusion confusion;

@@ -32,7 +32,7 @@ struct Aggregation {
 
 const Aggregation& mean();        // of value; sample deviation / sqrt(n)
 const Aggregation& perplexity();  // exp(-mean of value); bootstrap
-const Aggregation& f1();          // of the class 1: value is what was said, reference what is right; bootstrap
+const Aggregation& f1();          // of the class 1: value is what was answered, reference what is right; bootstrap
 const Aggregation& matthews_correlation();  // likewise; bootstrap
 const Aggregation& weighted_perplexity();   // exp(-sum of value / sum of reference)
 const Aggregation& bits_per_byte();         // the same in powers of two

@@ -20,7 +20,7 @@ TEST(StepSamples, FollowARampByHand) {
   EXPECT_EQ(steps.step_of(-1), std::nullopt);
 }
 
-// Steps 1 to 3 read 8 each, as was recorded of the first; step 4 read 3 alone, step 5 is missing (it was passed over),
+// Steps 1 to 3 read 8 each, as was recorded of the first; step 4 read 3 alone, step 5 is missing (it was skipped),
 // and the batch is 5 from there on.
 TEST(StepSamples, RecordsCountMoreThanTheRamp) {
   const StepSamples steps(BatchRamp(5), 7, {{1, 8, 8}, {2, 16, 8}, {3, 24, 8}, {4, 27, 3}});

@@ -77,7 +77,7 @@ Json encode_struct(const Struct& value) {
 }
 
 // Takes members out of an object; finish() refuses what nobody asked for. A member that this program does not know
-// would otherwise be lost without a word.
+// would otherwise be lost silently.
 class ObjectReader {
  public:
   ObjectReader(const Json& object, std::string where, const std::string& origin)

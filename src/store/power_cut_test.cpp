@@ -1,5 +1,5 @@
 // The power fails at any moment of saving and removing: every state in which the disk may then be has the newest
-// checkpoint whole, and no older one than the last that was said to be saved.
+// checkpoint whole, and no older one than the last that was reported as saved.
 //
 // What may be on the disk is what POSIX promises and no more. Of a file: all that was written before its last fsync,
 // and any of the later writes. Of a folder: its names as after its last fsync, or as after any later change of them, in

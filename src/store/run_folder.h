@@ -39,7 +39,7 @@ RunListing list_steps(const std::filesystem::path& run_folder);
 // What --load, --ckpt-step and --save mean together. `load` is a run folder (newest complete step, or `ckpt_step`) or
 // a step folder. Nothing there yet and `load` is `save`: nullopt, a new run starts (the caller says so). Anything
 // else that finds nothing is a UserError (kMissingInput) that lists what exists, and names the command that imports
-// where the folder is another program's checkpoint. Newer step folders that are passed over, having no manifest, are
+// where the folder is another program's checkpoint. Newer step folders that are skipped, having no manifest, are
 // named in a warning; where there is nothing but such folders no new run starts.
 //
 // A step that is asked for in the folder that is saved to counts once: see remember_step_asked_for.

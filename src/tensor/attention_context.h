@@ -25,7 +25,7 @@ struct KeyValueCache {
   };
   std::vector<Layer> layers;
   int64_t capacity = 0;
-  std::vector<int64_t> lengths;  // [b] positions that are there; the model adds the new ones after its forward pass
+  std::vector<int64_t> lengths;  // [b] positions that exist; the model adds the new ones after its forward pass
 
   void add_to_lengths(int64_t positions) {
     for (int64_t& length : lengths) length += positions;

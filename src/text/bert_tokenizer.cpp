@@ -83,7 +83,7 @@ class BertTokenizer final : public Tokenizer {
                         ExitCode::kBadData);
       }
     }
-    // Pieces that are added later come out of no text.
+    // Pieces that are added later never result from a text.
     model_ = std::make_unique<WordPiece>(pieces_, WordPiece::Options{"##", ids_.at("[UNK]"), kMaxCharacters});
     num_lines_ = pieces_.size();
     add("[BOS]");

@@ -251,7 +251,7 @@ class SentenceCutter {
 
   // A stop with a blank after it.
   struct Place {
-    size_t stop;  // where it stands
+    size_t stop;  // where it is
     bool closed;  // a quote or bracket closes after it
     size_t next;  // what comes after the blanks
   };
@@ -330,7 +330,7 @@ class SentenceCutter {
       if (kind == Abbreviation::kNone && (is_dotted(lower) || has_no_vowel(word))) kind = Abbreviation::kMayEnd;
       if (kind != Abbreviation::kNone) return ends_at_abbreviation(kind, lower, place, next);
     }
-    // People who write without capitals end sentences all the same.
+    // People who write without capitals end sentences anyway.
     return !is_lower(next) || (!place.closed && is_small(word));
   }
 

@@ -16,7 +16,7 @@ class SentencePieceCutter {
   explicit SentencePieceCutter(const std::filesystem::path& model_file);
   ~SentencePieceCutter();
 
-  // Of valid UTF-8. Neighbouring unknown characters are one piece, as they stand after normalization; with byte
+  // Of valid UTF-8. Neighbouring unknown characters are one piece, as they are after normalization; with byte
   // fallback each of their bytes is one, "<0xE4>". Any thread.
   std::vector<std::string> cut(std::string_view text) const;
 

@@ -1,4 +1,4 @@
-// How much text each id stands for: what bits per byte divide by, so that models of different vocabularies compare.
+// How much text each id represents: what bits per byte divide by, so that models of different vocabularies compare.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ struct NamedIds {
 struct TokenizerJson {
   std::string text;                // empty where there can be none of the same ids,
   std::string why_not;             // which this then explains
-  std::vector<std::string> notes;  // where ids may differ all the same
+  std::vector<std::string> notes;  // where ids may differ nevertheless
 };
 
 class Tokenizer {

@@ -287,7 +287,7 @@ std::optional<std::string> Loop::pause() {
   return reason;
 }
 
-// Whether the folder of --save had been removed, and is there again.
+// Whether the folder of --save had been removed, and exists again.
 bool Loop::restored_folder() {
   HeldFolder* const folder = job_.held_folder();
   if (folder == nullptr || !folder->is_gone() || !folder->restore()) return false;
@@ -327,7 +327,7 @@ void Loop::stop(const std::string& reason) {
 void Loop::save() {
   if (!finite_.is_sound()) return saving_.put_off();
   set_phase(RunPhase::kSave, position().step);
-  // The other way round: a rank that differs from its copies is named, or mended, before its numbers are judged.
+  // The other way round: a rank that differs from its copies is named, or repaired, before its numbers are used.
   for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer) (*observer)->before_save();
   saving_.save();
 }

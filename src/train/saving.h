@@ -1,5 +1,5 @@
-// Checkpoints of a run in spite of a disk that fails now and then: a save that fails is said loudly and tried again,
-// and only a run that ends without its last one has failed.
+// Checkpoints of a run in spite of a disk that fails now and then: a save that fails is reported loudly and tried
+// again, and only a run that ends without its last one has failed.
 //
 // Collective: all ranks call these methods alike, and decide alike.
 #pragma once

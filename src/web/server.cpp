@@ -92,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return refuse(403, "the address lacks the secret; use the complete one that the program printed");
     if (slash == std::string::npos) return refuse(404, "the address ends in a slash");
     request.path.erase(0, slash + 1);
-    // The worker may not touch the connection, so what it made is brought back to the thread of the connections.
+    // The worker may not touch the connection, so its result is passed back to the thread of the connections.
     asio::post(*shared_.workers, [self = shared_from_this(), request] {
       Reply reply;
       try {

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 class DataWhoCommand : public Command {
  protected:
   std::string data(const std::string& name) const { return root() + "/tests/data/" + name; }
-  // A batch of 4, 8 and then 12; steps 3 and 4 are passed over.
+  // A batch of 4, 8 and then 12; steps 3 and 4 are skipped.
   std::string train(const std::string& more) const {
     return concat(
         "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 33 "

@@ -35,7 +35,7 @@ TEST_F(ReplayCommand, RepeatsStepsToTheBitAndNamesTheFirstOperationThatDiffers) 
   ASSERT_EQ(
       bash("espalier launch --nproc-per-node 2 " + train("--skip-train-iteration-range 2-2 --zero-stage 1")).exit_code,
       0);
-  const Json first = replay("--step 4");  // from the initialization, over a step that was passed over
+  const Json first = replay("--step 4");  // from the initialization, over a step that was skipped
   EXPECT_EQ(first["equal"], true) << first;
   EXPECT_EQ(first["from"], nullptr);
   EXPECT_EQ(first["layout"], "tp1pp1dp2");

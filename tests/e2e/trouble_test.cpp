@@ -162,7 +162,7 @@ TEST_F(Trouble, WeightsThatAreNoNumbersEndTheRunAndAreNotSaved) {
   ASSERT_EQ(events("error").size(), 1u);
 }
 
-// Clipping keeps the weights: they are finite, and not saved all the same.
+// Clipping keeps the weights: they are finite, but still not saved.
 TEST_F(Trouble, ALossThatIsNoNumberAtTheEndIsAFailure) {
   train(run({"--save-interval", "1", "--exit-interval", "1", "--lr", "1e25", "--min-lr", "1e24", "--lr-warmup-samples",
              "0", "--clip-grad", "0"}));

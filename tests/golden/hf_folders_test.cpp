@@ -53,7 +53,7 @@ at::Tensor read_tensor(const store::TensorView& view) {
   return tensor;
 }
 
-// What goes in is of whole numbers, what comes out is not.
+// The inputs are whole numbers, the results are not.
 struct Expected {
   models::NamedTensors inputs, outputs;
 };

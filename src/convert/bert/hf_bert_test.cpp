@@ -226,7 +226,7 @@ TEST_F(BertTokenizerFiles, AVocabularyIsMadeOfAPlainWordPiece) {
   EXPECT_EQ(found(7).options.type, "PretrainedFromHF");
 }
 
-// A run whose own tokenizer.json puts nothing around a text: its samples have [CLS] and [SEP] all the same.
+// A run whose own tokenizer.json puts nothing around a text: its samples have [CLS] and [SEP] anyway.
 TEST_F(BertTokenizerFiles, AnExportPutsClsAndSepAroundATextAndKeepsWhatMovesOffsets) {
   fs::copy_file("tests/data/megatron_tokenizers/hf_bert/tokenizer.json", folder_ / "tokenizer.json");
   write_file_atomically(folder_ / "tokenizer_config.json", R"({"cls_token": "[CLS]", "sep_token": "[SEP]"})");

@@ -27,7 +27,8 @@ struct HfModel {
   // vocabulary: both sizes are config.json's vocab_size, the rows of the embedding.
   ModelConfig config;
   std::optional<store::DType> dtype;  // that the weights are declared to have: fp32, fp16 or bf16
-  std::vector<std::string> notes;     // for people: keys that are not known and taken to change nothing, and the like
+  std::vector<std::string>
+      notes;  // for people: keys that are not known and are assumed to change nothing, and the like
 };
 
 // The tensors of a folder.

@@ -40,7 +40,7 @@ struct MegatronCheckpoint {
   const FamilyFormats* formats = nullptr;  // of the family that the tensors' names show
   store::TorchValue args;                  // argparse.Namespace; None in checkpoints that have none
   double version = 0;                      // checkpoint_version: order of rows of query_key_value
-  int64_t original_vocab_size = 0;         // of the tokenizer; 0 where it is not said
+  int64_t original_vocab_size = 0;         // of the tokenizer; 0 where it is not given
   bool has_optimizer = false;
   bool order_is_inferred = false;  // the optimizer's tensors have no names: assigned by the order of the parameters
   // The numbers that the checkpoint has; the rest is as in an empty state.

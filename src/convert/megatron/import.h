@@ -19,7 +19,7 @@ struct MegatronImport {
   std::optional<int64_t> step;
   bool with_optimizer = true;
   bool average_copies =
-      false;  // of tensors that ranks hold alike and that differ: the mean instead of the first rank's
+      false;  // of tensors that several ranks hold and that differ: the mean instead of the first rank's
   std::vector<std::string> train_options;  // of train: they replace the checkpoint's arguments
 };
 

@@ -71,7 +71,7 @@ class MegatronMerge {
 
   TensorMap map_;
   std::vector<SourceTensor> sources_;
-  std::vector<std::vector<uint8_t>> packed_;  // of views that do not lie packed in their files
+  std::vector<std::vector<uint8_t>> packed_;  // of views that are not packed in their files
   std::map<std::filesystem::path, MappedFile> files_;
   std::vector<MergedTensor> tensors_;
   std::unique_ptr<PieceCopier> copier_;

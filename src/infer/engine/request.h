@@ -51,7 +51,7 @@ struct Alternative {
 struct TokenScore {
   int32_t id = 0;
   double log_probability = 0;
-  bool is_greedy = false;                 // no other id is likelier
+  bool is_greedy = false;                 // no other id is more likely
   std::vector<Alternative> alternatives;  // most likely first, equals by id
   bool operator==(const TokenScore&) const = default;
 };

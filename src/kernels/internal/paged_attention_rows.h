@@ -39,7 +39,7 @@ struct PagedQuery {
   const PagedToken* token;
   float query[kMaxPagedHeadSize];  // times the scale
   float total[kMaxPagedHeadSize];  // of values, weighted by exp(score - largest)
-  float scores[kMaxPageTokens];    // of the page at hand, then those weights
+  float scores[kMaxPageTokens];    // of the current page, then those weights
   float largest, sum_of_weights;
 
   // Of the page whose first token has position `base`, the places that this query sees: first .. last.

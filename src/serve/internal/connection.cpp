@@ -217,7 +217,7 @@ void Connection::abandoned(uint64_t number) {
   reply(number, context_->refusal(500, "the request was not answered"));
 }
 
-// Nothing more is said for this request; what is queued is still sent.
+// Nothing more is sent for this request; what is queued is still sent.
 void Connection::finish_answer() {
   gone_ = nullptr;
   state_ = State::kEnding;

@@ -1,7 +1,7 @@
 // Jinja templates, as task files of the harness and chat templates of tokenizers have them (docs/chat-templates.md).
 //
-// Taken is a subset of Jinja 3; all else is refused when the template is read, with its place. A template is bounded in
-// nesting, steps and memory: it may come from anybody.
+// A subset of Jinja 3 is supported; all else is refused when the template is read, with its place. A template is
+// bounded in nesting, steps and memory: it may come from anybody.
 #pragma once
 
 #include <cstdint>

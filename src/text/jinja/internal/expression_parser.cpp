@@ -95,7 +95,7 @@ TemplateNode ExpressionParser::negation() {
   bool negated = false, any = false;
   for (; take_word("not"); any = true) negated = !negated;
   TemplateNode node = comparison();
-  if (any && !negated) node = made(TemplateOp::kNot, "", parts_of(std::move(node)));  // a truth value all the same
+  if (any && !negated) node = made(TemplateOp::kNot, "", parts_of(std::move(node)));  // a truth value in any case
   return any ? made(TemplateOp::kNot, "", parts_of(std::move(node))) : node;
 }
 
