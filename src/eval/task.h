@@ -52,7 +52,7 @@ struct Metric {
   std::string filter = "none";  // the name that lm_eval 0.4 gives it after a comma
 };
 
-// What a task reads, and where it is to be had.
+// What a task reads, and where to get it.
 struct TaskData {
   std::string data_set;                 // on the Hugging Face hub: "super_glue boolq"
   std::string split;                    // "validation"

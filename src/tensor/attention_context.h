@@ -69,7 +69,7 @@ struct AttentionContext {
   int64_t window = 0;
   // What scores are multiplied by; without one 1 / sqrt(head size).
   std::optional<double> scale;
-  // c: scaled scores become c tanh(score / c), before any bias; 0: they do not.
+  // c: scaled scores become c tanh(score / c), before any bias; 0: off.
   double soft_cap = 0;
   // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;

@@ -33,7 +33,7 @@ class Loader {
   // number does not depend on the replicas or the micro-batch size. One thread at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
-  // What place `number` of the run's order is made of; empty where the source does not tell.
+  // What place `number` of the run's order is made of; empty where the source does not say.
   std::vector<data::SamplePiece> pieces(int64_t number) const { return source_.pieces(sampler_.sample(number)); }
 
   const data::SampleSource& source() const { return source_; }

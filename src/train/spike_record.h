@@ -1,4 +1,4 @@
-// What a step was made of whose loss or norm lay beyond those before it (--skip-step-sigma), or was not finite: an
+// What a step was made of whose loss or norm was beyond those before it (--skip-step-sigma), or was not finite: an
 // event "spike", and the documents of its samples in spikes/step_N.txt of the run folder.
 //
 // espalier data who says the same as long as the token files exist; the file stays. Of steps in a row the first

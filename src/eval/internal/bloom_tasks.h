@@ -26,6 +26,6 @@ std::string wsc_context(const Fields& document);
 
 std::vector<Metric> acc();           // the most likely choice
 std::vector<Metric> acc_and_norm();  // and by characters
-std::vector<Metric> acc_of_two();    // the first choice where it is likelier, else the second
+std::vector<Metric> acc_of_two();    // the first choice where it is more likely, else the second
 
 }  // namespace espalier::eval::internal

@@ -87,7 +87,7 @@ function select(index) {
   element('token').append(table);
 }
 
-// Goes on from here with another token.
+// Continues from here with another token.
 function take(index, text) {
   if (running) return;
   const before = given + tokens.slice(0, index).map(token => token.text).join('') + text;

@@ -59,7 +59,7 @@ class DirectFile {
   struct Free {
     void operator()(void* memory) const;
   };
-  // Stands for the file from `base`, a multiple of the page size; [begin, end) waits in it.
+  // Represents the file from `base`, a multiple of the page size; [begin, end) waits in it.
   struct Staging {
     std::unique_ptr<char, Free> memory;
     int64_t base = 0, begin = 0, end = 0;
