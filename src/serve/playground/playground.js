@@ -82,7 +82,7 @@ function select(index) {
     row.insertCell().append(button);
     row.insertCell().textContent = percent(logprob);
     row.insertCell().textContent = logprob.toFixed(3);
-    row.insertCell().textContent = text === token.text ? 'taken' : place < 9 ? 'key ' + (place + 1) : '';
+    row.insertCell().textContent = text === token.text ? 'chosen' : place < 9 ? 'key ' + (place + 1) : '';
   });
   element('token').append(table);
 }
