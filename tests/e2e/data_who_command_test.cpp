@@ -123,6 +123,34 @@ TEST_F(DataWhoCommand, TellsTheLayoutOfTheStepAndTheTextOfItsPieces) {
   EXPECT_NE(plain.output.find("replica 1 (rank 1), micro-batch 1, row 0; number "), std::string::npos) << plain.output;
 }
 
+// The page of runs shows the same texts, and the plan of the run.
+TEST_F(DataWhoCommand, ThePageShowsTheTextsOfAStepAndThePlan) {
+  ASSERT_EQ(bash(train("--data-path " + data("owt-20_text_document"))).exit_code, 0);
+  const Outcome outcome = bash(R"(
+    espalier runs serve run >address 2>messages & server=$!
+    for attempt in {1..100}; do [ -s address ] && break; sleep 0.1; done
+    address=$(<address) port=${address#http://127.0.0.1:} secret=/${port#*/} port=${port%%/*}
+    get() {
+      exec 3<>"/dev/tcp/127.0.0.1/$port"
+      printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$secret$1" >&3
+      sed '1,/^\r$/d' <&3
+    }
+    get api/runs >runs.json
+    id=$(grep -o '"id":"[0-9a-f]*"' runs.json | head -1 | cut -d'"' -f4)
+    get "api/texts?id=$id&step=5" >texts; get "api/plan?id=$id" >plan; get "api/texts?id=$id&step=80" >beyond
+    kill -INT $server; wait $server
+    espalier data who --run run --step 5 --text --json >who)");
+  const auto file = [&](const char* name) { return read_file(folder_ / "work" / name); };
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors << file("messages");
+  const Json texts = Json::parse(file("texts"));
+  EXPECT_EQ(texts["samples"], Json(lines(file("who"))));
+  EXPECT_EQ(texts["count"], 4);
+  EXPECT_EQ(texts["fate"], "trained");
+  EXPECT_EQ(texts["as_recorded"], true);
+  EXPECT_EQ(file("plan").rfind("<svg", 0), 0U) << file("plan").substr(0, 300);
+  EXPECT_NE(file("beyond").find("has 79 steps"), std::string::npos) << file("beyond");
+}
+
 TEST_F(DataWhoCommand, SaysWhereDataAreNotThoseOfTheStep) {
   ASSERT_EQ(bash(concat("for kind in bin idx; do cp ", data("owt-20_text_document"), ".$kind set.$kind; done; ",
                         train("--data-path set")))
