@@ -113,7 +113,7 @@ void add_losses(const Loss& loss, const tensor::Batch& batch, std::vector<LossTo
 
 void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) {
   if (to.empty()) to.resize(from.size());
-  ESPALIER_CHECK(from.size() == to.size(), from.size(), " loss terms beside ", to.size());
+  ESPALIER_CHECK(from.size() == to.size(), from.size(), " loss terms and ", to.size());
   for (size_t term = 0; term < from.size(); ++term) {
     to[term].name = from[term].name;
     to[term].is_measure = from[term].is_measure;

@@ -19,7 +19,7 @@ plan::BatchRamp make_ramp(const config::TrainingConfig& training) {
   return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
 }
 
-// Shares of parameters are told apart by their place.
+// Shares of parameters are distinguished by their place.
 void show_gradients(const dist::GradReducer& reducer) {
   tensor::TensorObserver* const observer = tensor::observer();
   if (observer == nullptr) return;

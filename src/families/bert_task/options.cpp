@@ -30,7 +30,7 @@ void add_task_rows(OptionTable& table, BertTaskSettings& settings) {
       .add("--predictions", settings.predictions,
            "folder for predictions-NAME.jsonl of each file of --valid-data, as the last evaluation has them")
       .value_name("DIR")
-      .default_text("the run's, where there is one")
+      .default_text("the run's, if any")
       .on_resume(ResumeRule::kFree);
 }
 
