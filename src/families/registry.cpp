@@ -4,6 +4,7 @@
 #include "families/bert/config.h"
 #include "families/bert_task/config.h"
 #include "families/gpt/config.h"
+#include "families/retro/config.h"
 #include "families/t5/config.h"
 
 namespace espalier::families {
@@ -12,10 +13,7 @@ namespace {
 
 std::vector<const config::Family*>& list() {
   static std::vector<const config::Family*> families = {
-      &gpt_family(),
-      &bert_family(),
-      &t5_family(),
-      &bert_task_family(),
+      &gpt_family(), &bert_family(), &t5_family(), &bert_task_family(), &retro_family(),
   };
   return families;
 }

@@ -7,6 +7,7 @@
 #include "models/bert/model.h"
 #include "models/bert_task/model.h"
 #include "models/gpt/model.h"
+#include "models/retro/model.h"
 #include "models/t5/model.h"
 
 namespace espalier::models {
@@ -14,10 +15,7 @@ namespace {
 
 std::vector<const FamilyRuntime*>& runtimes() {
   static std::vector<const FamilyRuntime*> all = {
-      &gpt_runtime(),
-      &bert_runtime(),
-      &t5_runtime(),
-      &bert_task_runtime(),
+      &gpt_runtime(), &bert_runtime(), &t5_runtime(), &bert_task_runtime(), &retro_runtime(),
   };
   return all;
 }

@@ -23,6 +23,10 @@
 
 namespace espalier::models {
 
+// Of the attention of such layers: inside of their sequence, and to another one.
+nn::AttentionShape attention_shape(const families::TransformerShape& shape);
+nn::AttentionShape cross_attention_shape(const families::TransformerShape& shape);
+
 // Attention, to another sequence as well where the shape says so, and MLP, each after a norm and beside a residual
 // addition.
 class TransformerLayer {

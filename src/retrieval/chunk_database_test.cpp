@@ -23,7 +23,8 @@ std::vector<PlainChunk> plain_chunks(const Documents& documents, int64_t first_d
     if (!text.empty() && text.back() == kEnd) text.pop_back();
     for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(length)) {
       const size_t end = std::min(text.size(), begin + static_cast<size_t>(length));
-      all.push_back({first_document + static_cast<int64_t>(document), static_cast<int64_t>(begin),
+      all.push_back({first_document + static_cast<int64_t>(document),
+                     static_cast<int64_t>(begin),
                      {text.begin() + static_cast<int64_t>(begin), text.begin() + static_cast<int64_t>(end)}});
     }
   }
@@ -78,7 +79,8 @@ TEST(ChunkDatabase, HoldsEveryChunkOfEveryDocument) {
 TEST(ChunkDatabase, IsNotMadeTwiceAndNotMixed) {
   const TestFolder folder;
   write_documents(folder / "a", random_documents({20, 30}, 1));
-  ChunkPlan plan{.folder = folder / "chunks", .chunk_length = 8, .end_of_document = kEnd, .parts = {{folder / "a", {0, 2}}}};
+  ChunkPlan plan{
+      .folder = folder / "chunks", .chunk_length = 8, .end_of_document = kEnd, .parts = {{folder / "a", {0, 2}}}};
   build_chunks(plan);
   const auto written = std::filesystem::last_write_time(folder / "chunks/chunks.json");
   EXPECT_EQ(build_chunks(plan), 7);

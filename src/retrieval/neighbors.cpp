@@ -210,9 +210,9 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
   for (int64_t first = 0; first < num_samples_; first += block_samples_) {
     const fs::path block = block_file(folder, static_cast<int64_t>(files_.size()));
     files_.push_back(std::make_unique<store::SafetensorsFile>(block));
-    blocks_.push_back(internal::read_array(*files_.back(), block, kNeighbors,
-                                           {std::min(block_samples_, num_samples_ - first), chunks_of_sample_,
-                                            num_saved_}));
+    blocks_.push_back(
+        internal::read_array(*files_.back(), block, kNeighbors,
+                             {std::min(block_samples_, num_samples_ - first), chunks_of_sample_, num_saved_}));
   }
 }
 

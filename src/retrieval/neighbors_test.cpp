@@ -91,7 +91,8 @@ TEST_F(Neighbors, AreThoseOfAPlainLoop) {
   for (const auto& [block_chunks, threads] : {std::pair<int64_t, int>{1, 1}, {21, 2}, {100'000, 1}}) {
     const std::string path = folder_ / concat("found", block_chunks);
     const NeighborSummary summary =
-        find(*samples, {.folder = path, .num_saved = kSaved, .num_asked = 1, .block_chunks = block_chunks, .threads = threads});
+        find(*samples,
+             {.folder = path, .num_saved = kSaved, .num_asked = 1, .block_chunks = block_chunks, .threads = threads});
     EXPECT_EQ(summary.missing, 0);
     const NeighborFile found(path);
     ASSERT_EQ(found.num_samples(), samples->size());
@@ -135,8 +136,9 @@ TEST_F(Neighbors, ASearchThatWasStoppedGoesOnToTheSameBytes) {
   }
   EXPECT_EQ(find(*samples, again).blocks_kept, straight.blocks);  // nothing is left to do
   again.num_saved = 2;
-  EXPECT_NE(error_of([&] { find(*samples, again); }).find("neighbours of something else: neighbors is 3 there and 2 now"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { find(*samples, again); }).find("neighbours of something else: neighbors is 3 there and 2 now"),
+      std::string::npos);
 }
 
 TEST_F(Neighbors, SamplesHoldTheTokensOfTheirNeighbors) {
@@ -144,8 +146,8 @@ TEST_F(Neighbors, SamplesHoldTheTokensOfTheirNeighbors) {
     const auto samples = data::GptDataSets::open_train(options(20));
     find(*samples, {.folder = neighbor_folder(folder_.path(), "train", "train"), .num_saved = kSaved});
   }
-  const RetroDataSets sets = RetroDataSets::open(
-      options(20), {.workdir = folder_.path(), .num_neighbors = 2, .num_retrieved_chunks = 3});
+  const RetroDataSets sets =
+      RetroDataSets::open(options(20), {.workdir = folder_.path(), .num_neighbors = 2, .num_retrieved_chunks = 3});
   const auto samples = data::GptDataSets::open_train(options(20));
   data::Sample sample, text;
   for (int64_t number = 0; number < sets.train->size(); ++number) {
@@ -188,7 +190,8 @@ TEST(NgramEmbedder, HashesRunsOfUpToThreeTokens) {
   std::vector<float> vector(16);
   const std::vector<int64_t> ids = {5, 7, 5, 7, 1000};
   NgramEmbedder(16).embed(ids, vector.data());
-  const std::vector<double> wanted = {0, 0.316227766, -0.316227766, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.316227766, 0.547722558, -0.447213595, 0.447213595};
+  const std::vector<double> wanted = {0,           0.316227766, -0.316227766, 0,          0, 0, 0, 0, 0, 0, 0, 0,
+                                      0.316227766, 0.547722558, -0.447213595, 0.447213595};
   for (size_t at = 0; at < vector.size(); ++at) EXPECT_NEAR(vector[at], wanted[at], 1e-7) << at;
   NgramEmbedder(16).embed({}, vector.data());
   EXPECT_EQ(vector, std::vector<float>(16, 0.0f));

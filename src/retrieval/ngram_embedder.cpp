@@ -30,8 +30,8 @@ void NgramEmbedder::embed(std::span<const int64_t> ids, float* vector) const {
   for (size_t at = 0; at < dimension; ++at) squares += std::abs(vector[at]);  // of the roots
   if (squares == 0) return;
   for (size_t at = 0; at < dimension; ++at)
-    vector[at] = static_cast<float>(std::copysign(std::sqrt(std::abs(static_cast<double>(vector[at])) / squares),
-                                                  static_cast<double>(vector[at])));
+    vector[at] = static_cast<float>(
+        std::copysign(std::sqrt(std::abs(static_cast<double>(vector[at])) / squares), static_cast<double>(vector[at])));
 }
 
 }  // namespace espalier::retrieval
