@@ -24,6 +24,24 @@ RetrievalSizes sizes_of(const RetroConfig& model, double tokens) {
           .keys_of_neighbor_token = chunk};
 }
 
+spec::GhostProgram encoder_ghost(const RetroConfig& model) {
+  TransformerShape shape = model.encoder();
+  const spec::GhostProgram below = layer_ghost(shape);
+  shape.cross_attention = true;
+  const spec::GhostProgram first = layer_ghost(shape);
+  const bool has_norm = model.gpt.embed_layernorm;
+  const bool has_positions = model.gpt.position_embedding == PositionEmbedding::kLearned;
+  const int64_t layers = model.encoder_layers;
+  return [=](spec::GhostOps& ops, const spec::Ghost&) {
+    spec::Ghost x = ops.look_up_words();
+    if (has_norm) x = ops.norm(x, spec::Normalization::kLayerNorm, false);
+    if (has_positions) x = ops.add_positions(std::move(x));
+    x = first(ops, ops.dropout(std::move(x)));
+    for (int64_t layer = 1; layer < layers; ++layer) x = below(ops, x);
+    return x;
+  };
+}
+
 spec::Depth retrieval_depth(const RetroConfig& model, const RetrievalSizes& sizes, bool owns_encoder) {
   const TransformerShape shape = model.retrieval_layers(), encoder = model.encoder();
   spec::Depth depth =
@@ -37,6 +55,7 @@ spec::Depth retrieval_depth(const RetroConfig& model, const RetrievalSizes& size
     depth.summed_backward += (queries + keys) * h;
   };
   depth.other_tokens = sizes.neighbor_tokens;
+  depth.other_keys = sizes.keys_of_token;
   add_cross(sizes.tokens, sizes.neighbor_tokens, sizes.keys_of_token);
   if (owns_encoder) {
     const LayerTokens of_encoder{.tokens = sizes.neighbor_tokens,
@@ -49,6 +68,12 @@ spec::Depth retrieval_depth(const RetroConfig& model, const RetrievalSizes& size
     depth.summed_backward += layers * below.summed_backward;
     add_cross(sizes.neighbor_tokens, sizes.chunk_copies, sizes.keys_of_neighbor_token);
   }
+  depth.ghost = layer_ghost(shape, owns_encoder ? [program = encoder_ghost(model), sizes](spec::GhostOps& ops) {
+    ops.encode_beside({.tokens = sizes.neighbor_tokens,
+                       .read_tokens = sizes.chunk_copies,
+                       .read_keys = sizes.keys_of_neighbor_token},
+                      program);
+  } : GhostStep());
   return depth;
 }
 

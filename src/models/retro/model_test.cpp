@@ -7,10 +7,13 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "models/gpt/model.h"
 #include "models/retro/batch.h"
 #include "pipeline/runner.h"
+#include "plan/activation_memory.h"
+#include "tensor/saved.h"
 
 namespace espalier::models {
 namespace retro_model_test {
@@ -326,6 +329,46 @@ TEST(RetroModel, WithoutNeighborsItIsAGptOfItsWeights) {
     return model.logits(model.hidden_states(ids, positions, {.attention = model.attention_context()}));
   };
   EXPECT_TRUE(at::equal(logits_of(retro.model), logits_of(gpt)));
+}
+
+// Every tensor that an op keeps for its backward, in order, with its bytes: what plans of memory are made from.
+TEST(RetroModel, OpsKeepWhatThePlanLists) {
+  for (const int64_t encoder_layers : {1, 3})
+    for (const bool rotary : {false, true}) {
+      families::RetroConfig config = awkward_retro();
+      config.encoder_layers = encoder_layers;
+      config.gpt.hidden_dropout = config.encoder_hidden_dropout = 0.1;
+      if (rotary) {
+        config.gpt.position_embedding = families::PositionEmbedding::kRotary;
+        config.gpt.kv_channels = 8;
+      }
+      const std::string where = concat(encoder_layers, " layers of the encoder, rotary: ", rotary, ", ");
+      const plan::RunShape shape{.model = families::retro_model_spec(config, kChunk * kChunks, {}),
+                                 .grid = {},
+                                 .recompute = {},
+                                 .sequence_length = kChunk * kChunks,
+                                 .micro_batch_size = 2,
+                                 .global_batch_size = 2,
+                                 .rampup_batch_size = {}};
+      const std::vector<plan::SavedBytes> expected =
+          plan::part_activations(shape, plan::make_partition(shape), 0, 0, plan::ProductKind::kDirect).saved;
+      std::vector<plan::SavedBytes> kept;
+      std::set<const void*> seen;
+      {
+        const tensor::ObserveSaved observe([&](const char* op, const tensor::SavedTensor& saved) {
+          const bool again = saved.tensor.numel() > 0 && !seen.insert(saved.tensor.const_data_ptr()).second;
+          kept.push_back({op, saved.name, static_cast<double>(saved.tensor.nbytes()), again});
+        });
+        WholeRetro(config).train(retro_samples());
+      }
+      EXPECT_EQ(kept.size(), expected.size()) << where;
+      for (size_t at = 0; at < std::min(kept.size(), expected.size()); ++at) {
+        const std::string tensor = concat(where, "tensor ", at, ", ", kept[at].op, ".", kept[at].name);
+        ASSERT_EQ(kept[at].op + "." + kept[at].name, expected[at].op + "." + expected[at].name) << tensor;
+        EXPECT_EQ(kept[at].bytes, expected[at].bytes) << tensor;
+        EXPECT_EQ(kept[at].again, expected[at].again) << tensor;
+      }
+    }
 }
 
 TEST(RetroModel, VisitsExactlyTheParametersOfItsSpecListInOrder) {
