@@ -85,7 +85,7 @@ class TransformerStack {
   // its layers again when the forward pass has long returned.
   at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
                      const BesideStream& beside = {}) const;
-  // Each layer once, with values that are there.
+  // Each layer once, with actual values.
   at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const BesideStream& beside = {}) const;
   void visit(tensor::ParamVisitor& visitor);
 
