@@ -23,6 +23,7 @@ const std::map<std::string, Words> kAliases = {
     {"pretrain_bert", {"train", "bert"}},
     {"pretrain_t5", {"train", "t5"}},
     {"pretrain_ict", {"train", "ict"}},
+    {"pretrain_retro", {"train", "retro"}},
     {"preprocess_data", {"preprocess"}},
     {"pretrain_prefix_lm", {"train", "gpt", "--objective", "prefix"}},
     {"finetune_t0", {"train", "gpt", "--objective", "multitask"}},  // what BLOOMZ was made with, of a branch
@@ -63,6 +64,11 @@ std::vector<std::string> canonical_words(Words words) {
   if (script_name(words[0]) == "create_doc_index") {
     words.erase(words.begin());
     return words_of_indexing("embed", words);
+  }
+  if (words[0].ends_with("tools/retro/main.py")) {
+    words.erase(words.begin());
+    words.insert(words.begin(), {"retro", "build"});
+    return words;
   }
   if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
     words.erase(words.begin());
@@ -130,7 +136,8 @@ const std::vector<Command>& commands() {
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
       {"data", "inspect token files, check and merge them", data_main, data_commands},
       {"index", "an index of embeddings, and the rows nearest to queries", index_main, index_commands},
-      {"recipe", "a recipe for a GPT from one number, its depth: recipe --depth 4", recipe_main},
+      {"retro", "what a Retro reads: chunks of texts, and which of them are neighbours", retro_main, retro_commands},
+      {"recipe", "a recipe of a GPT from one number, its depth: recipe --depth 4", recipe_main},
       {"train", "train a model: train gpt OPTIONS", train_main, model_families},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
       {"plan", "what a training run needs from every process, before it runs: plan gpt OPTIONS", plan_main,

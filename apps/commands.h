@@ -46,6 +46,7 @@ int preprocess_main(const std::vector<std::string>& arguments);
 int tokenizer_main(const std::vector<std::string>& arguments);
 int curate_main(const std::vector<std::string>& arguments);
 int index_main(const std::vector<std::string>& arguments);
+int retro_main(const std::vector<std::string>& arguments);
 int data_main(const std::vector<std::string>& arguments);
 int replay_main(const std::vector<std::string>& arguments);
 int parity_main(const std::vector<std::string>& arguments);
@@ -69,6 +70,7 @@ const std::vector<Command>& tokenizer_commands();
 const std::vector<Command>& curate_commands();
 const std::vector<Command>& data_commands();
 const std::vector<Command>& index_commands();
+const std::vector<Command>& retro_commands();
 const std::vector<Command>& checkpoint_commands();
 const std::vector<Command>& runs_commands();
 

@@ -27,7 +27,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"retrieval", {"data", "store"}},
     {"plan", {"spec"}},
     {"config", {"spec", "data", "text", "store", "plan", "report"}},
-    {"families", {"config", "plan"}},
+    {"families", {"config", "plan", "retrieval"}},
     {"convert", {"spec", "store", "families", "text"}},
     {"tensor", {"spec"}},
     {"kernels", {"tensor"}},

@@ -184,7 +184,7 @@ void add_argonne_families(OptionTable& table) {
                        {"--retro-num-retrieved-chunks", kOne, kOnlyRetro},
                        {"--retro-return-doc-ids", kFlag, kOnlyRetro},
                    });
-  refused(table, {{"--retro-add-retriever", kFlag, "Retro is not built in; leave it out"}});
+  refused(table, {{"--retro-add-retriever", kFlag, "use 'espalier train retro'"}});
 }
 
 }  // namespace espalier::config::internal

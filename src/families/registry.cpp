@@ -6,6 +6,7 @@
 #include "families/gpt/config.h"
 #include "families/ict/config.h"
 #include "families/ict_task/config.h"
+#include "families/retro/config.h"
 #include "families/t5/config.h"
 
 namespace espalier::families {
@@ -14,7 +15,8 @@ namespace {
 
 std::vector<const config::Family*>& list() {
   static std::vector<const config::Family*> families = {
-      &gpt_family(), &bert_family(), &t5_family(), &bert_task_family(), &ict_family(), &ict_task_family(),
+      &gpt_family(),       &bert_family(), &t5_family(),  &bert_task_family(), &ict_family(),
+      &ict_task_family(), &retro_family(),
   };
   return families;
 }

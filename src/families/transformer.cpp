@@ -56,8 +56,8 @@ void ParamList::add_layer(const TransformerShape& shape, int64_t layer) {
   set_depth(shape.depth_of(layer));
   const int64_t hidden = shape.hidden_size;
   const Init normal = Init::normal(shape.init_method_std);
-  const Init scaled_normal =
-      Init::normal(shape.init_method_std / std::sqrt(2.0 * static_cast<double>(shape.num_layers)));
+  const Init scaled_normal = Init::normal(
+      shape.init_method_std / std::sqrt(2.0 * static_cast<double>(shape.outer_layers.value_or(shape.num_layers))));
   // A column-parallel linear layer splits its rows (and bias) over tensor ranks, a row-parallel one its columns.
   const auto add_column = [&](const std::string& name, const std::vector<int64_t>& segments, int64_t unit, bool bias,
                               std::vector<spec::MatrixRows> matrices) {
@@ -111,16 +111,23 @@ double layer_flops(const TransformerShape& shape, const LayerTokens& sizes) {
   // Multiply-adds of one token: query, key, value and output projections; the two layers of the MLP, or three if gated.
   const double linear = hidden * (qkv + projection) + (spec::is_gated(shape.activation) ? 3 : 2) * hidden * ffn;
   // Each pair costs a product with the key and one with the value.
-  double products = sizes.tokens * linear + 2 * sizes.pairs * projection;
-  if (shape.cross_attention) {
-    const double keys_and_values = 2 * static_cast<double>(shape.num_groups * shape.kv_channels);
-    products += 2 * sizes.tokens * hidden * projection + sizes.other_tokens * hidden * keys_and_values +
-                2 * sizes.tokens * sizes.other_tokens * projection;
-  }
-  return 2 * products;
+  const double products = sizes.tokens * linear + 2 * sizes.pairs * projection;
+  const double cross =
+      shape.cross_attention
+          ? cross_attention_flops(shape, {sizes.tokens, sizes.other_tokens, sizes.tokens * sizes.other_tokens})
+          : 0;
+  return 2 * products + cross;
 }
 
-spec::GhostProgram layer_ghost(const TransformerShape& shape) {
+double cross_attention_flops(const TransformerShape& shape, const CrossTokens& sizes) {
+  const double hidden = static_cast<double>(shape.hidden_size);
+  const double projection = static_cast<double>(shape.num_attention_heads * shape.kv_channels);
+  const double keys_and_values = 2 * static_cast<double>(shape.num_groups * shape.kv_channels);
+  return 2 * (2 * sizes.queries * hidden * projection + sizes.keys * hidden * keys_and_values +
+              2 * sizes.pairs * projection);
+}
+
+spec::GhostProgram layer_ghost(const TransformerShape& shape, const GhostStep& before_cross) {
   const spec::GhostAttention attention{
       .projection = static_cast<double>(shape.num_attention_heads * shape.kv_channels),
       .qkv = static_cast<double>(shape.num_groups * shape.group_channels()),
@@ -136,6 +143,7 @@ spec::GhostProgram layer_ghost(const TransformerShape& shape) {
     spec::Ghost a = ops.self_attention(attention_input, attention);
     if (crosses) {
       const spec::Ghost cross_input = ops.norm(a, norm, true);
+      if (before_cross) before_cross(ops);
       a = ops.cross_attention(cross_input, attention);
     }
     const spec::Ghost mlp_input = ops.norm(a, norm, true);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ struct TransformerShape {
   std::string prefix;
   int64_t first_layer = 0;
   int64_t num_layers = 0;
+  // Of a stack that is a part of another one's layer: the depth of that layer, and the layers of that other stack, by
+  // whose number the initialization goes.
+  std::optional<int64_t> depth, outer_layers;
   int64_t hidden_size = 0;
   int64_t ffn_hidden_size = 0;
   int64_t num_attention_heads = 0;
@@ -37,7 +42,7 @@ struct TransformerShape {
   double init_method_std = 0.02;  // of the weights of its layers
 
   std::string layer_name(int64_t layer) const;  // "layers.3", of the stack's fourth
-  int64_t depth_of(int64_t layer) const { return first_layer + layer + 1; }
+  int64_t depth_of(int64_t layer) const { return depth.value_or(first_layer + layer + 1); }
   // Channels of one group in query_key_value: its query heads, its key, its value.
   int64_t group_channels() const { return (num_attention_heads / num_groups + 2) * kv_channels; }
 };
@@ -72,7 +77,16 @@ struct LayerTokens {
 // Multiply-adds of a layer, twice.
 double layer_flops(const TransformerShape& shape, const LayerTokens& sizes);
 
-spec::GhostProgram layer_ghost(const TransformerShape& shape);
+// The same of its attention to another sequence.
+struct CrossTokens {
+  double queries = 0, keys = 0, pairs = 0;
+};
+double cross_attention_flops(const TransformerShape& shape, const CrossTokens& sizes);
+
+// What runs in the midst of a layer, before its attention to another sequence.
+using GhostStep = std::function<void(spec::GhostOps& ops)>;
+
+spec::GhostProgram layer_ghost(const TransformerShape& shape, const GhostStep& before_cross = nullptr);
 
 // A depth that is such a layer, without its name. Megatron counts the FLOPs of every pair of positions.
 spec::Depth layer_depth(const TransformerShape& shape, const LayerTokens& sizes);

@@ -9,6 +9,7 @@
 #include "models/gpt/model.h"
 #include "models/ict/model.h"
 #include "models/ict_task/model.h"
+#include "models/retro/model.h"
 #include "models/t5/model.h"
 
 namespace espalier::models {
@@ -16,7 +17,8 @@ namespace {
 
 std::vector<const FamilyRuntime*>& runtimes() {
   static std::vector<const FamilyRuntime*> all = {
-      &gpt_runtime(), &bert_runtime(), &t5_runtime(), &bert_task_runtime(), &ict_runtime(), &ict_task_runtime(),
+      &gpt_runtime(), &bert_runtime(),     &t5_runtime(), &bert_task_runtime(), &ict_runtime(),
+      &ict_task_runtime(), &retro_runtime(),
   };
   return all;
 }

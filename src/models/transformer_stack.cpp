@@ -9,7 +9,6 @@
 #include "pipeline/recompute.h"
 
 namespace espalier::models {
-namespace {
 
 nn::AttentionShape attention_shape(const families::TransformerShape& shape) {
   nn::AttentionShape attention{.num_heads = shape.num_attention_heads,
@@ -31,8 +30,6 @@ nn::AttentionShape cross_attention_shape(const families::TransformerShape& shape
   attention.head_norm_epsilon.reset();
   return attention;
 }
-
-}  // namespace
 
 TransformerLayer::TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape,
                                    int64_t layer)

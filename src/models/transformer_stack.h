@@ -23,8 +23,12 @@
 
 namespace espalier::models {
 
-// Attention, to another sequence as well where the shape says so, and MLP, each after a norm and in parallel with a
-// residual addition.
+// Of the attention of such layers: inside of their sequence, and to another one.
+nn::AttentionShape attention_shape(const families::TransformerShape& shape);
+nn::AttentionShape cross_attention_shape(const families::TransformerShape& shape);
+
+// Attention, to another sequence as well where the shape says so, and MLP, each after a norm and beside a residual
+// addition.
 class TransformerLayer {
  public:
   TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape, int64_t layer);

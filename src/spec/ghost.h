@@ -42,6 +42,16 @@ struct GhostAttention {
   bool rotary = false;
 };
 
+// A sequence that is encoded in the midst of a layer, in tokens of a sample; it reads another one by attention, of
+// which each of its tokens sees `read_keys`.
+struct GhostBeside {
+  double tokens = 0, read_tokens = 0, read_keys = 0;
+};
+
+class GhostOps;
+// One depth: what it makes of the depth before (null for what begins with data), nullptr where it ends in losses.
+using GhostProgram = std::function<Ghost(GhostOps& ops, const Ghost& x)>;
+
 // Each takes and gives the residual stream [S, b, h] but where it says otherwise.
 class GhostOps {
  public:
@@ -59,6 +69,8 @@ class GhostOps {
   virtual Ghost mlp(const Ghost& x, double inner, double ffn) = 0;
   // What follows attends to this sequence; its own stream begins anew.
   virtual void keep_other(Ghost x) = 0;
+  // What `program` makes of data is kept like that; what it attends to is a copy made of the stream.
+  virtual void encode_beside(const GhostBeside& sizes, const GhostProgram& program) = 0;
   // To the sequence that is kept, with projections, dropout and residual addition.
   virtual Ghost cross_attention(const Ghost& x, const GhostAttention& sizes) = 0;
   // A linear layer from hidden to hidden that every tensor rank has whole, and an activation.
@@ -68,8 +80,5 @@ class GhostOps {
   // Output layer and cross-entropy over the model's vocabulary; the graph ends here.
   virtual void language_model_loss(Ghost x) = 0;
 };
-
-// One depth: what it makes of the depth before (null for what begins with data), nullptr where it ends in losses.
-using GhostProgram = std::function<Ghost(GhostOps& ops, const Ghost& x)>;
 
 }  // namespace espalier::spec

@@ -26,6 +26,7 @@ struct Depth {
   // Of its residual stream; 0: the sequence length of the run. `other_tokens`: of another sequence that the layer
   // attends to, and passes on along with the stream.
   double tokens = 0, other_tokens = 0;
+  double other_keys = 0;  // of those, that each token sees; 0: all
   GhostProgram ghost;
   // What runs before and after a layer and never again with it; may be null. A recomputed range of layers does not
   // reach beyond them.

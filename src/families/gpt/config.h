@@ -117,6 +117,8 @@ GptConfig gpt_config(const config::FamilyConfig& settings, const spec::Vocabular
 
 // What the model of a resolved run is trained on; the end-of-document token is the caller's to add.
 data::RowRules row_rules(const config::RunConfig& run);
+// Of another family's run, whose model is trained as a GPT.
+data::RowRules row_rules(const config::RunConfig& run, const data::Objective& objective);
 
 // The options that make such a model; the vocabulary is none of the model's options.
 GptSettings gpt_settings(const GptConfig& model);

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "config/resolving.h"
+#include "config/unused_options.h"
 #include "families/gpt/internal/gpt.h"
 
 namespace espalier::families {
@@ -75,6 +77,21 @@ std::vector<std::string> gpt_token_file_endings(const config::RunConfig& run) {
   return run.model.as<GptSettings>().objective.token_file_endings();
 }
 
+void add_options_of_gpt(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {
+  internal::add_gpt_options(table, config.as<GptSettings>(), where);
+}
+void resolve_options_of_gpt(const config::Resolving& resolving, config::FamilyConfig& config) {
+  internal::resolve_gpt(resolving, config.as<GptSettings>());
+}
+void find_unused_of_gpt(const config::RunConfig& run, config::UnusedOptions& unused) {
+  internal::find_unused_gpt(run, run.model.as<GptSettings>(), unused);
+}
+
+void check_data_of_gpt(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
+                       Problems& problems) {
+  internal::check_gpt_data(row_rules(run), run.data.sequence_length, tokenizer, plan, problems);
+}
+
 config::FamilyConfig new_gpt() { return config::FamilyConfig(GptSettings{}); }
 int64_t gpt_layers(const config::FamilyConfig& config) { return config.as<GptSettings>().shape.num_layers; }
 
@@ -118,13 +135,13 @@ const config::Family& gpt_family() {
       .kin = "GPT-2, BLOOM, Llama and similar models",
       .summary = "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.",
       .new_config = new_gpt,
-      .add_options = internal::add_gpt_options,
-      .resolve = internal::resolve_gpt,
-      .find_unused = internal::find_unused_gpt,
+      .add_options = add_options_of_gpt,
+      .resolve = resolve_options_of_gpt,
+      .find_unused = find_unused_of_gpt,
       .num_layers = gpt_layers,
       .model = internal::gpt_model,
       .token_file_endings = gpt_token_file_endings,
-      .check_data = internal::check_gpt_data};
+      .check_data = check_data_of_gpt};
   return family;
 }
 

@@ -64,9 +64,11 @@ void check_objective_rows(const OptionTable& table, const Objective& objective, 
   checks.refuse("--norm-target-loss", "needs --objective multitask, whose targets then weigh the same");
 }
 
-data::RowRules row_rules(const config::RunConfig& run) {
+data::RowRules row_rules(const config::RunConfig& run) { return row_rules(run, run.model.as<GptSettings>().objective); }
+
+data::RowRules row_rules(const config::RunConfig& run, const Objective& objective) {
   data::RowRules rules;
-  rules.objective = run.model.as<GptSettings>().objective;
+  rules.objective = objective;
   rules.text.reset_position_ids = run.data.reset_position_ids;
   rules.text.reset_attention_mask = run.data.reset_attention_mask;
   rules.text.eod_mask_loss = run.data.eod_mask_loss;
@@ -85,18 +87,17 @@ void check_objective(const config::Resolving& resolving, const GptSettings& sett
         settings.shape.window_size, " tokens. Leave --window-size out");
 }
 
-void find_unused_by_objective(const config::RunConfig& run, config::UnusedOptions& unused) {
-  const bool is_multitask = run.model.as<GptSettings>().objective.kind == Kind::kMultitask;
+void find_unused_by_objective(const GptSettings& settings, config::UnusedOptions& unused) {
+  const bool is_multitask = settings.objective.kind == Kind::kMultitask;
   unused.add_if(is_multitask, {"--loss-on-targets-only"}, "--objective multitask has no other loss");
   unused.add_if(is_multitask, {"--reset-position-ids"}, "positions restart at each packed pair");
 }
 
-void check_gpt_data(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
-                    Problems& problems) {
-  const data::RowRules rules = row_rules(run);
+void check_gpt_data(const data::RowRules& rules, int64_t sequence_length, const text::Tokenizer* tokenizer,
+                    const data::DataPlan& plan, Problems& problems) {
   if (tokenizer != nullptr) data::TextMaskOptions::make(rules.text, *tokenizer, problems);
-  const int64_t length = run.data.sequence_length;
-  if (rules.objective.kind == Kind::kMultitask && length > 0) data::check_pairs(plan, length, problems);
+  if (rules.objective.kind == Kind::kMultitask && sequence_length > 0)
+    data::check_pairs(plan, sequence_length, problems);
 }
 
 }  // namespace internal

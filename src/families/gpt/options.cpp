@@ -249,8 +249,7 @@ void add_shape(OptionTable& table, GptSettings& settings) {
 
 namespace internal {
 
-void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where) {
-  GptSettings& settings = config.as<GptSettings>();
+void add_gpt_options(OptionTable& table, GptSettings& settings, config::FamilyRows where) {
   GptConfig& model = settings.shape;
   switch (where) {
     case config::FamilyRows::kSize: add_size(table, settings); break;

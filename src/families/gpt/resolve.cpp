@@ -263,8 +263,7 @@ void GptResolver::check_division() {
 
 }  // namespace
 
-void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& config) {
-  GptSettings& settings = config.as<GptSettings>();
+void resolve_gpt(const config::Resolving& resolving, GptSettings& settings) {
   GptResolver resolver(resolving, settings);
   resolver.resolve_positions();
   resolver.resolve_length();

@@ -34,14 +34,13 @@ void find_unused_scaling(const GptSettings& settings, config::UnusedOptions& unu
 
 }  // namespace
 
-void find_unused_gpt(const config::RunConfig& run, config::UnusedOptions& unused) {
-  const GptSettings& settings = run.model.as<GptSettings>();
+void find_unused_gpt(const config::RunConfig& run, const GptSettings& settings, config::UnusedOptions& unused) {
   find_unused_activations(settings, unused);
   find_unused_scaling(settings, unused);
   unused.add_if(run.training.precision == plan::Precision::kFp32, {"--fp32-residual-connection"},
                 "without --bf16 and --fp16 everything is fp32");
   find_unused_mup(settings.shape.mup, unused);
-  find_unused_by_objective(run, unused);
+  find_unused_by_objective(settings, unused);
 }
 
 }  // namespace espalier::families::internal

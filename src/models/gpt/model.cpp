@@ -25,7 +25,48 @@ DataSets open_gpt_data(const data::DataSetOptions& options, const config::RunCon
   return as_sources(data::PackedDataSets::open(options, data::pad_id(tokenizer)));
 }
 
+// Of several sequences, whose tokens stand in one row.
+void set_paged_rotary(nn::ForwardContext& context, const spec::Rotary& rotary, const nn::RotaryTables& tables,
+                      const at::Tensor& positions) {
+  const tensor::PagedKeyValues& pages = *context.attention.pages;
+  context.rotary = tables.of_any(rotary, pages.capacity);
+  context.positions = positions;
+  if (rotary.short_positions() == 0) return;
+  context.positions = positions.clone();
+  int64_t* const row = context.positions.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < pages.tokens.size(); ++i)
+    if (pages.tokens[i].is_long) row[i] += rotary.short_positions();
+}
+
 }  // namespace
+
+void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, const nn::RotaryTables& tables,
+                const at::Tensor& positions, int64_t sequence_length) {
+  if (config.position_embedding != families::PositionEmbedding::kRotary) return;
+  context.rotary = tables.of(config.rotary(), sequence_length, positions.device());
+  context.positions = positions;
+}
+
+void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, const nn::RotaryTables& tables,
+                const at::Tensor& positions) {
+  if (config.position_embedding != families::PositionEmbedding::kRotary) return;
+  const tensor::AttentionContext& attention = context.attention;
+  if (attention.pages != nullptr) return set_paged_rotary(context, config.rotary(), tables, positions);
+  set_rotary(context, config, tables, positions,
+             attention.cache != nullptr ? attention.cache->capacity : positions.size(1));
+}
+
+DecoderShape gpt_decoder_shape(const families::GptConfig& config) {
+  const bool learned = config.position_embedding == families::PositionEmbedding::kLearned;
+  const bool rotates = config.position_embedding == families::PositionEmbedding::kRotary;
+  return {.num_layers = config.num_layers,
+          .num_groups = config.num_groups(),
+          .head_size = config.kv_channels,
+          .vocab_size = config.vocab_size,
+          .max_positions = learned ? config.max_position_embeddings : 0,
+          .short_positions = rotates ? config.rotary().short_positions() : 0,
+          .whole_prompt = config.whole_prompt};
+}
 
 GptModel::GptModel(const nn::LayerBuilder& builder, const families::GptConfig& config, const plan::DepthRange& part,
                    const Options& options)
@@ -80,25 +121,6 @@ tensor::AttentionContext GptModel::attention_context() const {
   return context;
 }
 
-void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const {
-  if (config_.position_embedding != families::PositionEmbedding::kRotary) return;
-  context.rotary = rotary_tables_.of(config_.rotary(), sequence_length, positions.device());
-  context.positions = positions;
-}
-
-void GptModel::set_rotary(nn::ForwardContext& context, const at::Tensor& positions,
-                          const tensor::PagedKeyValues& pages) const {
-  if (config_.position_embedding != families::PositionEmbedding::kRotary) return;
-  const spec::Rotary rotary = config_.rotary();
-  context.rotary = rotary_tables_.of_any(rotary, pages.capacity);
-  context.positions = positions;
-  if (rotary.short_positions() == 0) return;
-  context.positions = positions.clone();
-  int64_t* const row = context.positions.mutable_data_ptr<int64_t>();
-  for (size_t i = 0; i < pages.tokens.size(); ++i)
-    if (pages.tokens[i].is_long) row[i] += rotary.short_positions();
-}
-
 nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input) const {
   tensor::AttentionContext attention = attention_context();
   attention.first_key = input.batch->document_starts;
@@ -106,7 +128,7 @@ nn::ForwardContext GptModel::training_context(const pipeline::StageInput& input)
   if (last_keys != input.batch->extra.end()) attention.last_key = last_keys->second;
   nn::ForwardContext context = layers_.training_context(
       input, attention, {.hidden = config_.hidden_dropout, .attention = config_.attention_dropout});
-  set_rotary(context, input.batch->positions, input.batch->ids.size(1));
+  set_rotary(context, config_, rotary_tables_, input.batch->positions, input.batch->ids.size(1));
   return context;
 }
 
@@ -131,28 +153,14 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
                                    const Encoded*) const {
   const at::NoGradGuard no_grad;
   nn::ForwardContext context = caller;
-  const tensor::AttentionContext& attention = caller.attention;
-  if (attention.pages != nullptr)
-    set_rotary(context, positions, *attention.pages);
-  else
-    set_rotary(context, positions, attention.cache != nullptr ? attention.cache->capacity : ids.size(1));
+  set_rotary(context, config_, rotary_tables_, positions);
   at::Tensor x = embed(ids, positions, context);
   x = layers_.forward_plain(x, context);
   if (context.attention.cache != nullptr) context.attention.cache->add_to_lengths(ids.size(1));
   return last_hidden(x);
 }
 
-DecoderShape GptModel::decoder_shape() const {
-  const bool learned = config_.position_embedding == families::PositionEmbedding::kLearned;
-  const bool rotates = config_.position_embedding == families::PositionEmbedding::kRotary;
-  return {.num_layers = config_.num_layers,
-          .num_groups = config_.num_groups(),
-          .head_size = config_.kv_channels,
-          .vocab_size = config_.vocab_size,
-          .max_positions = learned ? config_.max_position_embeddings : 0,
-          .short_positions = rotates ? config_.rotary().short_positions() : 0,
-          .whole_prompt = config_.whole_prompt};
-}
+DecoderShape GptModel::decoder_shape() const { return gpt_decoder_shape(config_); }
 
 at::Tensor GptModel::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
 

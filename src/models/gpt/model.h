@@ -23,6 +23,16 @@
 
 namespace espalier::models {
 
+// Gives a context what rotary positions need, if the model has them: [b, s] `positions` of sequences of at most
+// `sequence_length`, or of those of the context's cache or pages and otherwise of s.
+void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, const nn::RotaryTables& tables,
+                const at::Tensor& positions, int64_t sequence_length);
+void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, const nn::RotaryTables& tables,
+                const at::Tensor& positions);
+
+// What a cache must hold of such layers.
+DecoderShape gpt_decoder_shape(const families::GptConfig& config);
+
 // A consecutive part of the model, or all of it.
 class GptModel : public pipeline::Stage, public Decoder {
  public:
@@ -52,9 +62,6 @@ class GptModel : public pipeline::Stage, public Decoder {
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context) const;
   at::Tensor last_hidden(const at::Tensor& x) const;  // normed, as the output layer takes it
   nn::ForwardContext training_context(const pipeline::StageInput& input) const;
-  // Gives a context what rotary positions need: [b, s] `positions` of sequences of at most `sequence_length`.
-  void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, int64_t sequence_length) const;
-  void set_rotary(nn::ForwardContext& context, const at::Tensor& positions, const tensor::PagedKeyValues& pages) const;
 
   families::GptConfig config_;
   const dist::Grid& grid_;

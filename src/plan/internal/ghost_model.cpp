@@ -177,17 +177,45 @@ void GhostModel::keep_other(Ghost x) {
   });
 }
 
+// On the way back the encoder runs after all that attend to it; the stream's gradients wait meanwhile.
+void GhostModel::encode_beside(const spec::GhostBeside& sizes, const spec::GhostProgram& program) {
+  const double own_tokens = tokens_of_sample();
+  std::vector<Backward> stream = std::exchange(graph_, {});
+  set_tokens(sizes.read_tokens);
+  other_ = make_x();
+  other_tokens_ = sizes.read_tokens;
+  set_tokens(sizes.tokens);
+  const Ghost positions = std::exchange(positions_, make(positions_->bytes() * sizes.tokens / own_tokens));
+  Ghost encoded = program(*this, nullptr);
+  const Ghost own_positions = std::exchange(positions_, positions);
+  other_ = std::move(encoded);
+  other_tokens_ = sizes.tokens;
+  set_tokens(own_tokens);
+  std::swap(stream, graph_);
+  push([this, steps = std::move(stream), own_tokens, tokens = sizes.tokens, own_positions](const Ghost& dy) {
+    other_.reset();
+    const Ghost of_stream = std::exchange(residual_gradient_, Ghost());
+    set_tokens(tokens);
+    Ghost gradient = std::exchange(other_gradient_, Ghost());
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) gradient = (*step)(std::move(gradient));
+    other_gradient_.reset();  // of the copy: it is added to dy
+    set_tokens(own_tokens);
+    residual_gradient_ = of_stream;
+    return dy;
+  });
+}
+
 // Computed before the queries, so that its backward comes after theirs; the stream's gradient waits meanwhile.
 Ghost GhostModel::keys_and_values(const spec::GhostAttention& of_model) {
-  const double own_tokens = s_.tokens / of_run_.tokens * of_run_.sequence_length;
+  const double own_tokens = tokens_of_sample(), other_tokens = other_tokens_;
   const double columns = (of_model.qkv - of_model.projection) / s_.tensor_ranks;
   std::vector<Backward> stream = std::exchange(graph_, {});
-  set_tokens(other_tokens_);
+  set_tokens(other_tokens);
   const Ghost key_value = linear(gather(other_), s_.hidden, columns);
   set_tokens(own_tokens);
   std::swap(stream, graph_);
-  push([this, steps = std::move(stream), own_tokens](const Ghost& dy) {
-    set_tokens(other_tokens_);
+  push([this, steps = std::move(stream), own_tokens, other_tokens](const Ghost& dy) {
+    set_tokens(other_tokens);
     Ghost gradient = std::exchange(key_value_gradient_, Ghost());
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) gradient = (*step)(std::move(gradient));
     if (other_gradient_ == nullptr) other_gradient_ = std::move(gradient);  // else it is added in place
@@ -413,7 +441,7 @@ int64_t GhostModel::end_of_stack(const DepthRange& range) const {
 void GhostModel::backward(bool deferring) {
   deferring_ = deferring;
   if (sends_other_) {
-    const double tokens = s_.tokens / of_run_.tokens * of_run_.sequence_length;
+    const double tokens = tokens_of_sample();
     set_tokens(other_tokens_);
     other_gradient_ = make_x();
     set_tokens(tokens);

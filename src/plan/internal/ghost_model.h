@@ -52,6 +52,7 @@ class GhostModel : public spec::GhostOps {
   Ghost self_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost mlp(const Ghost& x, double inner, double ffn) override;
   void keep_other(Ghost x) override;
+  void encode_beside(const spec::GhostBeside& sizes, const spec::GhostProgram& program) override;
   Ghost cross_attention(const Ghost& x, const spec::GhostAttention& sizes) override;
   Ghost dense_activation(Ghost x) override;
   Ghost also_first_token(Ghost x) override;
@@ -82,6 +83,7 @@ class GhostModel : public spec::GhostOps {
   Ghost add_dropout(const Ghost& x);
   const spec::Depth& depth(int64_t number) const { return model_.depths[static_cast<size_t>(number)]; }
   void set_tokens(double of_sample);
+  double tokens_of_sample() const { return s_.tokens / of_run_.tokens * of_run_.sequence_length; }
   Ghost keys_and_values(const spec::GhostAttention& of_model);
   Ghost pass(const spec::GhostProgram& program, Ghost x, int64_t number);
   Ghost layer(const Ghost& x, int64_t number);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "spec/ghost.h"
 
@@ -13,8 +14,7 @@ using spec::Ghost;
 // Walks one depth. Sizes as in the table of the header.
 class Worker : public spec::GhostOps {
  public:
-  Worker(const RunShape& run, const spec::Depth& depth, const Program& program)
-      : run_(run), depth_(depth), program_(program) {
+  Worker(const RunShape& run, const spec::Depth& depth, const Program& program) : run_(run), program_(program) {
     const spec::GridShape& grid = run.grid;
     const double samples = static_cast<double>(run.micro_batch_size);
     const double sequence = depth.tokens > 0 ? depth.tokens : static_cast<double>(run.sequence_length);
@@ -23,6 +23,8 @@ class Worker : public spec::GhostOps {
     sequence_ = sequence;
     tokens_ = sequence * share_;
     rows_ = run.sequence_parallel ? tokens_ / ranks_ : tokens_;
+    other_tokens_ = depth.other_tokens;
+    other_keys_ = depth.other_keys > 0 ? depth.other_keys : depth.other_tokens;
     hidden_ = static_cast<double>(run.model.hidden_size);
     element_ = element_bytes(run.precision);
     stream_ = stream_element_bytes(run) / element_;
@@ -67,14 +69,28 @@ class Worker : public spec::GhostOps {
     return add_residual();
   }
   void keep_other(Ghost /*x*/) override {}
+  void encode_beside(const spec::GhostBeside& sizes, const spec::GhostProgram& program) override {
+    const double sequence = std::exchange(sequence_, sizes.tokens);
+    const double tokens = tokens_, rows = rows_, of_sample = sizes.tokens / sequence;
+    const double other_tokens = std::exchange(other_tokens_, sizes.read_tokens);
+    const double other_keys = std::exchange(other_keys_, sizes.read_keys);
+    tokens_ *= of_sample;
+    rows_ *= of_sample;
+    program(*this, nullptr);
+    sequence_ = sequence;
+    tokens_ = tokens;
+    rows_ = rows;
+    other_tokens_ = other_tokens;
+    other_keys_ = other_keys;
+  }
   Ghost cross_attention(const Ghost& /*x*/, const spec::GhostAttention& sizes) override {
     const double p = tokens_ * sizes.projection / ranks_;
     product(hidden_, sizes.projection);
-    const double other = depth_.other_tokens * share_;
+    const double other = other_tokens_ * share_;
     const double keys = sizes.qkv - sizes.projection;
     add_linear(2 * other * hidden_ * keys);
     product(sizes.projection, hidden_);
-    attend(sizes, depth_.other_tokens, p);
+    attend(sizes, other_keys_, p);
     return add_residual();
   }
   Ghost dense_activation(Ghost /*x*/) override {
@@ -136,8 +152,8 @@ class Worker : public spec::GhostOps {
   }
 
   const RunShape& run_;
-  const spec::Depth& depth_;
   const Program& program_;
+  double other_tokens_ = 0, other_keys_ = 0;
   double ranks_ = 1, share_ = 1, sequence_ = 0, tokens_ = 0, rows_ = 0, hidden_ = 0, element_ = 2;
   // Of an element of the residual stream, in elements of the compute type; what one costs that changes its type.
   double stream_ = 1, widening_ = 0;

@@ -10,14 +10,15 @@ class UnusedOptions;
 
 namespace espalier::families::internal {
 
-void add_gpt_options(OptionTable& table, config::FamilyConfig& config, config::FamilyRows where);
-void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& config);
-void find_unused_gpt(const config::RunConfig& run, config::UnusedOptions& unused);
+// Also for families whose models are a GPT and more.
+void add_gpt_options(OptionTable& table, GptSettings& settings, config::FamilyRows where);
+void resolve_gpt(const config::Resolving& resolving, GptSettings& settings);
+void find_unused_gpt(const config::RunConfig& run, const GptSettings& settings, config::UnusedOptions& unused);
 // Of the objective.
 void check_objective(const config::Resolving& resolving, const GptSettings& settings);
-void find_unused_by_objective(const config::RunConfig& run, config::UnusedOptions& unused);
-void check_gpt_data(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,
-                    Problems& problems);
+void find_unused_by_objective(const GptSettings& settings, config::UnusedOptions& unused);
+void check_gpt_data(const data::RowRules& rules, int64_t sequence_length, const text::Tokenizer* tokenizer,
+                    const data::DataPlan& plan, Problems& problems);
 spec::ModelSpec gpt_model(const config::RunConfig& run);
 
 }  // namespace espalier::families::internal

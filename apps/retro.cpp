@@ -1,0 +1,52 @@
+// espalier retro: what a Retro reads besides its samples.
+#include <functional>
+
+#include "base/format.h"
+#include "data/data_plan.h"
+#include "retro_commands.h"
+#include "run_tokenizer.h"
+
+namespace espalier {
+
+const std::vector<Command>& retro_commands() {
+  static const std::vector<Command> list = {
+      {"build", "chunks of the training data, their index, neighbours of all samples: retro build FLAGS OF train retro",
+       retro_build_main},
+      {"chunks", "chunks as text or ids, for an encoder of one's own: retro chunks FLAGS OF train retro",
+       retro_chunks_main},
+  };
+  return list;
+}
+
+int retro_main(const std::vector<std::string>& arguments) {
+  return run_subcommand("espalier retro", retro_commands(), arguments);
+}
+
+bool read_retro_flags(const std::vector<std::string>& arguments, OptionTable& table, config::RunConfig& config,
+                      const std::function<void(OptionTable&)>& add_rows, Problems& problems) {
+  config.plan_only = true;
+  add_rows(table);
+  config::add_options(families::retro_family(), table, config);
+  if (!table.parse(arguments, problems)) return false;
+  config::resolve(config, table, problems);
+  const families::RetroSettings& settings = config.model.as<families::RetroSettings>();
+  if (settings.workdir.empty()) problems.add("--retro-workdir is required: the folder of chunks and neighbours");
+  if (!settings.shape.retrieves)
+    problems.add("--retro-add-retriever is not given: without it nothing of what is built here would be read");
+  if (problems.empty()) data::plan_data(config::data_sets(config), problems);
+  return true;
+}
+
+int64_t end_of_document(const config::RunConfig& config) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
+  if (tokenizer == nullptr)
+    throw UserError("the token that ends documents is the tokenizer's: give --tokenizer-type and its files",
+                    ExitCode::kUsage);
+  const std::optional<int32_t> eod = tokenizer->eod();
+  if (!eod)
+    throw UserError("this tokenizer has no token that ends documents, with which short chunks are filled up",
+                    ExitCode::kBadData);
+  return *eod;
+}
+
+}  // namespace espalier

@@ -1,0 +1,273 @@
+// espalier retro build: from token files to the neighbours of every sample of a run.
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/pending_file.h"
+#include "base/thread_pool.h"
+#include "print_json.h"
+#include "retrieval/chunk_embeddings.h"
+#include "retrieval/embedding_files.h"
+#include "retrieval/neighbors.h"
+#include "retro_commands.h"
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct RetroBuild {
+  config::RunConfig config;
+  std::string tasks = "build", memory = "1GiB";
+  std::vector<std::string> of_chunks, of_train, of_valid, of_test;  // embeddings of another program
+  int64_t dimension = 1024, shard_rows = 1 << 18, workers = 1, memory_bytes = 0;
+  retrieval::NeighborPlan neighbors;
+  bool overwrite = false, json = false;
+  bool chunks = false, index = false, query = false;  // of the tasks
+
+  fs::path workdir() const { return config.model.as<families::RetroSettings>().workdir; }
+  fs::path index_folder() const { return workdir() / "index"; }
+};
+
+void add_build_rows(OptionTable& table, RetroBuild& build) {
+  table.group("chunks, index and neighbours");
+  const auto add = [&](const char* name, auto& value, const std::string& help) -> Option& {
+    return table.add(name, value, help).not_in_recipe().common();
+  };
+  add("--retro-tasks", build.tasks,
+      "build, or some of db-build, index-build, query-pretraining-neighbors with commas between them")
+      .value_name("TASKS");
+  add("--retro-index-nfeats", build.dimension, "numbers of the vector of a chunk, of the n-grams of its tokens")
+      .minimum(1)
+      .maximum(1 << 20);
+  const auto add_files = [&](const std::string& set, std::vector<std::string>& files, const std::string& ids) {
+    add(("--embeddings-of-" + set).c_str(), files,
+        concat(
+            "vectors of an encoder of one's own instead: safetensors files with embeddings (F32 [n, d]) and ids (I64 "
+            "[n]), ",
+            ids))
+        .value_name("FILE");
+  };
+  add_files("chunks", build.of_chunks, "the numbers of the chunks");
+  for (auto& [set, files] : {std::pair<const char*, std::vector<std::string>*>{"train", &build.of_train},
+                             {"valid", &build.of_valid},
+                             {"test", &build.of_test}})
+    add_files(set, *files, "number of the sample * chunks of a sample + number of the chunk in it");
+  add("--shard-rows", build.shard_rows, "rows of a shard of the index").minimum(1).maximum(1 << 30);
+  add("--retro-query-num-neighbors-query", build.neighbors.num_asked,
+      "chunks looked for at first; more where those of the sample's own documents leave too few")
+      .minimum(1)
+      .maximum(1 << 20);
+  add("--retro-query-num-neighbors-save", build.neighbors.num_saved, "neighbours kept of each chunk")
+      .minimum(1)
+      .maximum(1 << 16);
+  add("--retro-block-size", build.neighbors.block_chunks, "chunks of samples whose neighbours are saved at once")
+      .minimum(1)
+      .maximum(1e9);
+  add("--memory", build.memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+  add("--workers", build.workers, "threads").minimum(1).maximum(4096).default_text("all cores");
+  add("--overwrite", build.overwrite, "replace what is there of something else, complete or not");
+  add("--json", build.json, "what was built as JSON on standard output");
+}
+
+void check_build(RetroBuild& build, Problems& problems) {
+  const std::vector<std::string> words = split(build.tasks, ',');
+  for (const std::string& word : words) {
+    const std::string task = strip(word);
+    const bool all = task == "build";
+    build.chunks = build.chunks || all || task == "db-build";
+    build.index = build.index || all || task == "index-build" || task == "index-train" || task == "index-add";
+    build.query = build.query || all || task == "query-pretraining-neighbors" || task == "pretraining-query-neighbors";
+  }
+  if (!build.chunks && !build.index && !build.query)
+    problems.add("--retro-tasks ", build.tasks,
+                 ": expected build, or some of db-build, index-build, query-pretraining-neighbors");
+  const std::optional<int64_t> bytes = parse_bytes(build.memory);
+  if (!bytes || *bytes < 1) problems.add("--memory ", build.memory, ": expected an amount such as 512MiB");
+  build.memory_bytes = bytes.value_or(0);
+  if (const std::string why = why_too_many_threads(build.workers); !why.empty())
+    problems.add("--workers ", build.workers, why);
+  const auto wanted = build.config.model.as<families::RetroSettings>().shape.num_neighbors;
+  if (build.neighbors.num_saved < wanted)
+    problems.add("--retro-query-num-neighbors-save ", build.neighbors.num_saved, " is below --retro-num-neighbors ",
+                 wanted, ", which the model reads; use ", wanted, " or more");
+  if (build.of_chunks.empty() && !(build.of_train.empty() && build.of_valid.empty() && build.of_test.empty()))
+    problems.add(
+        "vectors of samples are looked for among those of chunks of the same encoder: give "
+        "--embeddings-of-chunks as well");
+}
+
+// Every document that is trained on.
+std::vector<retrieval::ChunkPart> parts_of(const data::GptDataset& train) {
+  std::vector<retrieval::ChunkPart> parts;
+  for (const data::GptDataset::Part& part : train.parts()) {
+    const auto is_same = [&](const retrieval::ChunkPart& other) {
+      return other.prefix == part.store->prefix() && other.documents == part.documents;
+    };
+    if (std::none_of(parts.begin(), parts.end(), is_same)) parts.push_back({part.store->prefix(), part.documents});
+  }
+  return parts;
+}
+
+std::vector<fs::path> as_paths(const std::vector<std::string>& files) { return {files.begin(), files.end()}; }
+
+retrieval::BuildSummary build_index_of(const RetroBuild& build, const retrieval::ChunkDatabase& chunks,
+                                       const retrieval::NgramEmbedder& embedder) {
+  const retrieval::BuildPlan plan{
+      .folder = build.index_folder(), .shard_rows = build.shard_rows, .overwrite = build.overwrite};
+  if (!build.of_chunks.empty()) {
+    retrieval::EmbeddingFiles source(as_paths(build.of_chunks));
+    const std::set<int64_t> ids(source.ids().begin(), source.ids().end());
+    if (static_cast<int64_t>(ids.size()) != chunks.size() || *ids.begin() != 0 || *ids.rbegin() != chunks.size() - 1)
+      throw UserError(
+          concat("--embeddings-of-chunks has ", source.ids().size(), " vectors; expected one for each of the ",
+                 chunks.size(), " chunks, with ids from 0 to ", chunks.size() - 1),
+          ExitCode::kBadData);
+    return retrieval::build_index(source, plan);
+  }
+  retrieval::ChunkEmbeddings source(chunks, embedder, static_cast<int>(build.workers));
+  return retrieval::build_index(source, plan);
+}
+
+// Of the n-grams of chunks as they stand in samples.
+retrieval::QuerySource ngram_queries(const data::GptDataset& samples, const retrieval::NgramEmbedder& embedder,
+                                     int64_t chunk_length, int threads) {
+  return {.name = embedder.name(), .read = [&, chunk_length, threads](int64_t first, int64_t count, float* rows) {
+            const int64_t chunks = samples.sequence_length() / chunk_length;
+            retrieval::in_parallel(count, threads, [&](int64_t sample) {
+              std::vector<int64_t> ids(static_cast<size_t>(samples.sequence_length()) + 1);
+              samples.sample(first + sample, ids);
+              for (int64_t chunk = 0; chunk < chunks; ++chunk)
+                embedder.embed({ids.data() + chunk * chunk_length, static_cast<size_t>(chunk_length)},
+                               rows + (sample * chunks + chunk) * embedder.dimension());
+            });
+          }};
+}
+
+// Vectors of another program, in any order.
+retrieval::QuerySource file_queries(const std::vector<std::string>& files, const std::string& set, int64_t chunks,
+                                    int64_t num_rows, int64_t dimension) {
+  const auto source = std::make_shared<retrieval::EmbeddingFiles>(as_paths(files));
+  const auto row_of = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(num_rows), -1);
+  for (size_t row = 0; row < source->ids().size(); ++row) {
+    const int64_t id = source->ids()[row];
+    if (id >= 0 && id < num_rows) (*row_of)[static_cast<size_t>(id)] = static_cast<int64_t>(row);
+  }
+  const auto missing = std::find(row_of->begin(), row_of->end(), -1);
+  if (source->dimension() != dimension || missing != row_of->end())
+    throw UserError(
+        concat("--embeddings-of-", set, ": expected vectors of ", dimension, " numbers with ids 0 to ", num_rows - 1,
+               ", one for each chunk of each sample; found vectors of ", source->dimension(),
+               missing == row_of->end() ? std::string() : concat(", and none with id ", missing - row_of->begin())),
+        ExitCode::kBadData);
+  return {.name = "files " + source->fingerprint(),
+          .read = [source, row_of, chunks, dimension](int64_t first, int64_t count, float* rows) {
+            for (int64_t query = 0; query < count * chunks; ++query)
+              source->read((*row_of)[static_cast<size_t>(first * chunks + query)], 1, rows + query * dimension);
+          }};
+}
+
+struct Querying {
+  const RetroBuild& build;
+  const retrieval::ChunkDatabase& chunks;
+  const retrieval::NgramEmbedder& embedder;
+  retrieval::IndexFacts index;
+
+  Json find(const data::GptDataset& samples, const std::string& kind, const std::vector<std::string>& files) const {
+    retrieval::NeighborPlan plan = build.neighbors;
+    plan.folder = retrieval::neighbor_folder(build.workdir(), kind, samples.name());
+    plan.memory_bytes = build.memory_bytes;
+    plan.threads = static_cast<int>(build.workers);
+    plan.overwrite = build.overwrite;
+    const int64_t of_sample = samples.sequence_length() / chunks.chunk_length();
+    if (!build.of_chunks.empty() && files.empty())
+      throw UserError(concat("the index is of vectors of --embeddings-of-chunks: give --embeddings-of-", kind,
+                             " of the same encoder"),
+                      ExitCode::kUsage);
+    const retrieval::QuerySource queries =
+        files.empty() ? ngram_queries(samples, embedder, chunks.chunk_length(), plan.threads)
+                      : file_queries(files, kind, of_sample, samples.size() * of_sample, index.dimension);
+    const retrieval::NeighborSummary found = find_neighbors(plan, chunks, index, samples, queries);
+    log_info("neighbours of ", format_counted(found.samples, "sample"), " of ", samples.name(), " in ",
+             format_counted(found.blocks, "block"),
+             found.blocks_kept > 0 ? concat(", ", found.blocks_kept, " of which were there") : "");
+    if (found.missing > 0)
+      log_warning(found.missing, " neighbours are missing: the other documents of the database have too few chunks");
+    return {{"set", samples.name()},
+            {"samples", found.samples},
+            {"blocks", found.blocks},
+            {"blocks_kept", found.blocks_kept},
+            {"missing", found.missing}};
+  }
+};
+
+void print_built(const Json& result, const RetroBuild& build) {
+  if (build.json) std::puts(result.dump(2).c_str());
+}
+
+Json run_tasks(const RetroBuild& build) {
+  const families::RetroSettings& settings = build.config.model.as<families::RetroSettings>();
+  const data::DataSetOptions options = families::retro_data_sets(config::data_sets(build.config), build.config);
+  const data::GptDataSets sets = data::GptDataSets::open(options);
+  Json result;
+  if (build.chunks) {
+    const int64_t chunks = retrieval::build_chunks({.folder = build.workdir(),
+                                                    .chunk_length = settings.shape.chunk_length,
+                                                    .end_of_document = end_of_document(build.config),
+                                                    .parts = parts_of(*sets.train),
+                                                    .threads = static_cast<int>(build.workers),
+                                                    .overwrite = build.overwrite});
+    result["chunks"] = chunks;
+    log_info(format_counted(chunks, "chunk"), " of up to ", settings.shape.chunk_length, " tokens");
+  }
+  if (!build.index && !build.query) return result;
+  const retrieval::ChunkDatabase chunks(build.workdir());
+  const retrieval::NgramEmbedder embedder(build.dimension);
+  if (build.index && (build.overwrite || !fs::exists(build.index_folder() / "index.json"))) {
+    const retrieval::BuildSummary index = build_index_of(build, chunks, embedder);
+    result["index"] = {{"rows", index.rows}, {"dimension", index.dimension}, {"shards", index.shards}};
+    log_info("indexed ", format_counted(index.rows, "chunk"), " in ", format_counted(index.shards, "shard"));
+  }
+  if (!build.query) return result;
+  const Querying querying{build, chunks, embedder, retrieval::read_index(build.index_folder())};
+  if (querying.index.rows != chunks.size() ||
+      (build.of_chunks.empty() && querying.index.dimension != embedder.dimension()))
+    throw UserError(concat("the index '", build.index_folder().string(), "' has ", querying.index.rows, " rows of ",
+                           querying.index.dimension, " numbers; expected ", chunks.size(),
+                           build.of_chunks.empty() ? concat(" of ", embedder.dimension()) : std::string(),
+                           ". It is of other chunks or vectors: --overwrite makes it anew"),
+                    ExitCode::kBadData);
+  result["neighbors"] = Json::array();
+  result["neighbors"].push_back(querying.find(*sets.train, "train", build.of_train));
+  if (options.valid_samples > 0)
+    for (const auto& set : sets.valid) result["neighbors"].push_back(querying.find(*set, "valid", build.of_valid));
+  if (options.test_samples > 0)
+    for (const auto& set : sets.test) result["neighbors"].push_back(querying.find(*set, "test", build.of_test));
+  return result;
+}
+
+}  // namespace
+
+int retro_build_main(const std::vector<std::string>& arguments) {
+  RetroBuild build;
+  build.workers = num_usable_cores();
+  OptionTable table("espalier retro build",
+                    "Cuts the documents that a run trains on into chunks, puts these into an index, and finds for each "
+                    "chunk of each sample of the run its neighbours in other documents. Takes the flags of 'espalier "
+                    "train retro'. Interrupted, the same command goes on where it was.");
+  Problems problems;
+  if (!read_retro_flags(
+          arguments, table, build.config, [&](OptionTable& rows) { add_build_rows(rows, build); }, problems))
+    return 0;
+  check_build(build, problems);
+  problems.raise();
+  clean_up_when_interrupted();
+  const Json result = run_tasks(build);
+  print_built(result, build);
+  return 0;
+}
+
+}  // namespace espalier
