@@ -30,11 +30,6 @@ void check_step(const RunSamples& samples, const WhoRequest& request) {
                     ExitCode::kUsage);
 }
 
-std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
-  const text::TokenizerOptions& options = run.config.tokenizer;
-  return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
-}
-
 std::string decode(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids(static_cast<size_t>(piece.length));
   piece.store->read(piece.sequence, piece.offset, piece.length, ids.data());

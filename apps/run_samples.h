@@ -11,6 +11,7 @@
 #include "data/gpt_dataset.h"
 #include "data/sampler.h"
 #include "families/recorded_run.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -55,6 +56,9 @@ class RunSamples {
   std::unique_ptr<const data::GptDataset> train_;
   data::Sampler sampler_;
 };
+
+// That of the run, from its folder where it is kept there.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run);
 
 // "replica 0 (rank 0), micro-batch 1, row 0"
 std::string to_text(const SamplePlace& place);

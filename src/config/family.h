@@ -82,6 +82,8 @@ struct Family {
   // The batch size is resolved. Files that cannot be read are check_data()'s to tell.
   void (*resolve_epochs)(RunConfig& run, const OptionTable& table, Problems& problems) = nullptr;
   bool reads_token_files = true;  // those of --data-path; false: the family's own options name its data
+  // Its samples can be those of running text: --data-stages, --packing and --seq-length-stages have a meaning.
+  bool reads_running_text = false;
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
   // what is wrong with stages, chunks and their layers.
   std::string (*partition_method)(const RunConfig& run) = nullptr;
