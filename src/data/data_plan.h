@@ -66,7 +66,7 @@ struct DataPlan {
   std::vector<std::string> token_files() const;
 };
 
-// Adds every problem found, among them files that are not there (with the nearest that are). Of the token files it
+// Adds every problem found, among them files that do not exist (with the nearest that do). Of the token files it
 // reads the first eight bytes at most.
 DataPlan plan_data(const DataSetOptions& options, Problems& problems);
 

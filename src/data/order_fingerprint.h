@@ -2,7 +2,7 @@
 //
 //   const OrderFingerprint present = order_fingerprint(*sets.train, loader.order());
 //   state.sample_order = to_text(present);
-//   ... and when the run goes on:
+//   ... and when the run continues:
 //   for (const std::string& line : order_changes(parse_order(saved.sample_order), present)) ...
 //
 // Two runs with equal fingerprints read the same samples at every place, but for token files of equal sizes whose ids

@@ -36,7 +36,7 @@ std::vector<int64_t> places_that_differ(const GptDataset& a, const GptDataset& b
   return places;
 }
 
-// A small set beside a large one: at some lengths of the run it takes another epoch and its samples change, which the
+// A small set next to a large one: at some lengths of the run it takes another epoch and its samples change, which the
 // fingerprint says exactly when reading all of both runs says it.
 TEST(OrderFingerprint, DiffersExactlyWhenALongerRunReadsOtherSamples) {
   TestFolder folder;
@@ -72,7 +72,7 @@ TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
   EXPECT_LT(places_that_differ(*before, *after).size(), 10u) << "of " << before->size();
   EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)),
             std::vector<std::string>{concat("data set 2 of 2, '", folder / "small",
-                                            "': it holds other tokens: the files were made again or replaced")});
+                                            "': it holds other tokens: the files were regenerated or replaced")});
   write_numbered(folder / "small", 8, 90000);
   const auto longer = open_train(path, 150);
   EXPECT_NE(

@@ -30,7 +30,7 @@ namespace espalier::data {
 struct SampleRequest {
   DocumentRange documents;
   int64_t sequence_length = 0;
-  int64_t num_samples = 0;  // at least this many; 0 gives one epoch all the same
+  int64_t num_samples = 0;  // at least this many; 0 gives one epoch anyway
   uint32_t seed = 0;
   std::string name;  // for people only: "train of data/wiki"
 };

@@ -66,7 +66,7 @@ std::vector<DataSource> SetParts::with_documents(const DataGroup& group, SetKind
     }
     const std::string what =
         concat(group.name, ": the split gives it documents ", documents.begin, " to ", documents.end, " of the ",
-               (*store(source.prefix).*count_)(), " of '", source.prefix, "', that is none");
+               (*store(source.prefix).*count_)(), " of '", source.prefix, "', which are none");
     if (kind == kTrain)
       throw UserError(concat(what, ". Give train a larger share or leave the data set out."), ExitCode::kBadData);
     if (num_samples > 0)
