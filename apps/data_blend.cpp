@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/pending_file.h"
 #include "data/blend_recipe.h"
+#include "data/data_stages.h"
 #include "data/store_metadata.h"
 #include "data/token_files.h"
 #include "data_commands.h"
@@ -27,7 +28,7 @@ struct BlendRequest {
   std::optional<double> alpha;
   std::optional<int64_t> train_tokens;
   std::string train_range = "0:0.95", valid_range = "0.95:1", test_range;
-  std::string output_folder, relative_to;
+  std::string output_folder, relative_to, stage;
   bool valid_per_corpus = false, json = false, overwrite = false;
 };
 
@@ -60,6 +61,10 @@ void add_rows(OptionTable& table, BlendRequest& request) {
   table.add("--train-tokens", request.train_tokens, "length of the run, for the tokens and epochs of the table")
       .minimum(1)
       .default_text("all tokens once, or as --epochs says");
+  table
+      .add("--as-stage", request.stage,
+           "print the blend as a word of --data-stages that begins at START, instead of the table")
+      .value_name("START");
   table.add("--json", request.json, "the table as one JSON object a data set, on a line of its own");
 }
 
@@ -158,6 +163,14 @@ void print_table(const Sources& sources, const Amounts& amounts) {
   }
 }
 
+// "5000: 0.75 0:0.95 data/a, 0.25 0:0.95 data/b"
+std::string stage_word(const Sources& sources, const Amounts& amounts, const BlendRequest& request) {
+  std::vector<std::string> parts;
+  for (const data::BlendSource& source : sources)
+    parts.push_back(concat(format_shortest(amounts.share(source)), " ", request.train_range, " ", source.prefix));
+  return concat(request.stage, ": ", join(parts, ", "));
+}
+
 // Ids of one tokenizer mean other text in another: no model can learn from both.
 void warn_of_two_tokenizers(const Sources& sources) {
   std::vector<std::string> prefixes;
@@ -251,10 +264,15 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   warn_of_two_tokenizers(sources);
 
   const Amounts amounts(sources, request.train_tokens);
-  if (request.json)
+  if (!request.stage.empty()) {
+    const std::string word = stage_word(sources, amounts, request);
+    data::parse_data_stage(word);  // what training would refuse is refused here
+    std::puts(word.c_str());
+  } else if (request.json) {
     print_as_json(sources, amounts);
-  else
+  } else {
     print_table(sources, amounts);
+  }
   if (request.output_folder.empty()) return 0;
   clean_up_when_interrupted();
   write_split_files(sources, request, ranges);

@@ -26,14 +26,48 @@ using Kind = data::Objective::Kind;
 struct GptRequest {
   ShownSamples shown;
   data::RowRules rules;
+  std::vector<std::string> length_stages;
 
   bool is_multitask() const { return rules.objective.kind == Kind::kMultitask; }
   bool shows_masks() const {
     const data::TextMaskOptions& text = rules.text;
     return rules.objective.kind != Kind::kCausal || text.reset_position_ids || text.reset_attention_mask ||
-           text.eod_mask_loss;
+           text.eod_mask_loss || is_best_fit() || !length_stages.empty();
   }
+  bool is_best_fit() const { return shown.data.packing == data::Packing::kBestFit; }
 };
+
+void add_stage_rows(OptionTable& table, GptRequest& request) {
+  data::DataSetOptions& data = request.shown.data;
+  table
+      .add("--data-stages", data.data_stages,
+           "\"START samples: WEIGHT PREFIX, ...\" or tokens each: what the training set is mixed from afterwards")
+      .value_name("START: BLEND");
+  table.add_choice("--packing", data.packing, {{"none", data::Packing::kNone}, {"best-fit", data::Packing::kBestFit}},
+                   "best-fit: documents that fit into a sample stay whole");
+  table
+      .add("--seq-length-stages", request.length_stages,
+           "\"START samples: LENGTH\" or tokens each: samples hold sequences of that length")
+      .value_name("START: LENGTH");
+}
+
+// What is wrong with the stages of lengths; the others are data::plan_data()'s.
+void resolve_lengths(GptRequest& request, Problems& problems) {
+  for (const std::string& text : request.length_stages) {
+    try {
+      const auto [start, length] = data::parse_length_stage(text);
+      const int64_t first = data::first_sample_of(start, request.shown.data.sequence_length);
+      request.rules.lengths.push_back({first, length});
+    } catch (const UserError& error) {
+      problems.add("--seq-length-stages: ", error.what());
+    }
+  }
+  const bool is_causal = request.rules.objective.kind == Kind::kCausal;
+  if (!is_causal && (request.is_best_fit() || !request.length_stages.empty()))
+    problems.add("--packing best-fit and --seq-length-stages are for --objective causal");
+  if (request.is_multitask() && !request.shown.data.data_stages.empty())
+    problems.add("--data-stages is for running text; --objective multitask reads pairs");
+}
 
 void add_gpt_rows(OptionTable& table, GptRequest& request) {
   table.group("what is learnt");
@@ -56,6 +90,7 @@ void add_masks(Json& object, const data::Sample& sample, const GptRequest& reque
     object["segments"] = sample.arrays[data::PackedDataset::kSegments];
     object["is_input"] = sample.arrays[data::PackedDataset::kIsInput];
   }
+  if (request.is_best_fit()) object["segments"] = sample.arrays[data::GptDataset::kSegments];
   if (request.rules.objective.kind == Kind::kPrefix) {
     object["prefixes"] = Json::array();
     for (const data::TextPrefix& prefix : masks.prefixes) object["prefixes"].push_back({prefix.begin, prefix.end});
@@ -88,6 +123,16 @@ std::string text_of_pairs(const text::Tokenizer& tokenizer, const data::Sample& 
   return text;
 }
 
+// Each document, or piece of one; not the padding.
+std::string text_of_documents(const text::Tokenizer& tokenizer, const Ids& ids, const Ids& segments) {
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < ids.size() && segments[begin] != 0; begin = end) {
+    while (end < ids.size() && segments[end] == segments[begin]) ++end;
+    text += concat(begin == 0 ? "" : "\n", "--- document: ", decode(tokenizer, ids, begin, end));
+  }
+  return text;
+}
+
 std::string text_of_prefixes(const text::Tokenizer& tokenizer, const Ids& ids, const data::RowMasks& masks) {
   std::string text;
   for (size_t at = 0; at < masks.prefixes.size(); ++at) {
@@ -106,6 +151,7 @@ std::string as_text(const data::Sample& sample, const GptRequest& request, int64
   if (request.is_multitask()) return text_of_pairs(tokenizer, sample);
   if (request.rules.objective.kind == Kind::kPrefix)
     return text_of_prefixes(tokenizer, ids, data::row_masks(sample, number, request.rules));
+  if (request.is_best_fit()) return text_of_documents(tokenizer, ids, sample.arrays[data::GptDataset::kSegments]);
   return decode(tokenizer, ids, 0, ids.size());
 }
 
@@ -160,6 +206,7 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   OptionTable table("espalier data sample",
                     "Shows samples as training will read them: data sample [gpt], bert, t5 or ict.");
   add_data_rows(table, shown, "tokens of a sample; it has one id more");
+  add_stage_rows(table, request);
   add_gpt_rows(table, request);
   add_shown_rows(table, shown,
                  "one JSON object a sample: sample, ids and, in a blend, source; unless plainly causal also what each "
@@ -174,6 +221,9 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(request, problems);
   if (tokenizer) request.rules.text = data::TextMaskOptions::make(request.rules.text, *tokenizer, problems);
   request.rules.seed = shown.data.seed;
+  request.rules.packing = shown.data.packing;
+  resolve_lengths(request, problems);
+  if (tokenizer) shown.data.pad_id = data::pad_id(*tokenizer);
   shown.data.endings = request.rules.objective.token_file_endings();
   const data::DataPlan plan = data::plan_data(shown.data, problems);
   if (request.is_multitask() && shown.data.sequence_length > 0)

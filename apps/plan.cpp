@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "family_command.h"
 #include "plan/flops.h"
+#include "plan_mixture.h"
 #include "plan_request.h"
 #include "plan_search.h"
 #include "plan_time.h"
@@ -112,6 +113,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
     Json json = to_json(plan, limit);
     if (!fits) json["choices_that_fit"] = choices_json(choices);
     if (request.machine) json["time"] = time_json(request, plan.run);
+    if (const auto mixture = mixture_of(request.config); !mixture.empty()) json["mixture"] = mixture_json(mixture);
     std::puts(json.dump().c_str());
     return 0;
   }
@@ -122,6 +124,11 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   std::fputs(plan::to_text(plan, limit).c_str(), stdout);
   if (!fits) std::fputs(choices_text(choices).c_str(), stdout);
   if (request.machine) std::fputs(time_page(request, plan.run).c_str(), stdout);
+  if (const auto mixture = mixture_of(request.config); !mixture.empty())
+    std::fputs(concat("\nData, in samples of ", request.config.data.sequence_length, " tokens:\n",
+                      data::mixture_table(mixture), "\n")
+                   .c_str(),
+               stdout);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "data/order_fingerprint.h"
+#include "data/packed_dataset.h"
 #include "data/sample_hash.h"
 #include "families/gpt/config.h"
 
@@ -38,7 +39,10 @@ data::Sampler sampler_of(const config::DataConfig& config, int64_t num_samples) 
 
 std::unique_ptr<const data::GptDataset> open_train(const families::RecordedRun& run) {
   check_kind(run);
-  return data::GptDataSets::open_train(config::data_sets(run.config));
+  data::DataSetOptions options = config::data_sets(run.config);
+  // What fills samples up is part of what was recorded of them.
+  if (options.packing == data::Packing::kBestFit) options.pad_id = data::pad_id(*tokenizer_of(run));
+  return data::GptDataSets::open_train(options);
 }
 
 }  // namespace
@@ -110,7 +114,14 @@ std::optional<bool> RunSamples::equals_record(int64_t step) {
 
 std::vector<std::string> RunSamples::order_changes() const {
   if (!data::is_order_text(run_.sample_order)) return {};
-  return data::order_changes(data::parse_order(run_.sample_order), train_->fingerprint(sampler_.description()));
+  data::OrderFingerprint present = train_->fingerprint(sampler_.description());
+  present.lengths = run_.config.data.length_stages;
+  return data::order_changes(data::parse_order(run_.sample_order), present);
+}
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
+  const text::TokenizerOptions& options = run.config.tokenizer;
+  return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
 }
 
 std::string to_text(const SamplePlace& place) {

@@ -60,6 +60,9 @@ class RunSamples {
   data::Sampler sampler_;
 };
 
+// That of the run, from its folder where it is kept there.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run);
+
 // "replica 0 (rank 0), micro-batch 1, row 0"
 std::string to_text(const SamplePlace& place);
 // step, sample, replica, ranks, micro_batch, row

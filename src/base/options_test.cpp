@@ -212,6 +212,35 @@ TEST(Options, RecipeProblemsNameFileAndLine) {
             "comment");
 }
 
+// A word in two parts, as its value name says, may be a table with these keys.
+TEST(Options, AWordInPartsIsATableInARecipe) {
+  Words stages;
+  Example e;
+  e.table.add("--data-stages", stages, "mixtures").value_name("START: BLEND");
+  EXPECT_EQ(e.parse_toml("data_stages = [\"1: a\"]\n"), Words{});
+  EXPECT_EQ(stages, Words{"1: a"});
+  Words others;
+  Example f;
+  f.table.add("--data-stages", others, "mixtures").value_name("START: BLEND");
+  EXPECT_EQ(f.parse_toml("[data]\nlr = 1\n[[data.data_stages]]\nstart = 5_000\nblend = [\"0.5 a\", \"0.5 b\"]\n"
+                         "[[data.data_stages]]\nblend = \"c\"\nstart = \"9 tokens\"\n"),
+            Words{});
+  EXPECT_EQ(others, (Words{"5000: 0.5 a, 0.5 b", "9 tokens: c"}));
+  const auto wrong = [](const std::string& table) {
+    Words words;
+    Example g;
+    g.table.add("--data-stages", words, "mixtures").value_name("START: BLEND");
+    return g.parse_toml("[[data_stages]]\n" + table);
+  };
+  EXPECT_EQ(wrong("start = 5\n"), Words{"r.toml:1: data_stages holds a table without the key blend"});
+  EXPECT_EQ(wrong("start = 5\nblend = [1979-05-27]\n"),
+            Words{"r.toml:1: data_stages holds a table whose blend is neither text nor a number, nor a list of them"});
+  EXPECT_EQ(wrong("start = 5\nblends = \"a\"\nblend = \"a\"\n"),
+            Words{"r.toml:1: data_stages holds a table with the key blends; expected start and blend"});
+  EXPECT_EQ(Example().parse_toml("[[data_path]]\nstart = 5\n"),
+            Words{"r.toml:1: data_path holds a table, and takes text or numbers"});
+}
+
 // What parse() throws.
 std::string refusal(OptionTable& table, const Words& arguments) {
   try {

@@ -37,6 +37,39 @@ std::optional<std::string> word_of(const toml::node& node) {
   return std::nullopt;
 }
 
+// The keys of a table that stands for a word of such an option: "START: BLEND" has start and blend. Empty where a word
+// is not made of parts.
+Words keys_of_parts(const Option& option) {
+  Words keys;
+  for (const std::string& part : split(option.value_name(), ':')) {
+    keys.push_back(strip(part));
+    for (char& c : keys.back()) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  }
+  return keys.size() > 1 ? keys : Words();
+}
+
+// A list in such a table is its elements with commas between them. Returns what is wrong, or "" and the word.
+std::string word_of_table(const Option& option, const toml::table& table, std::string& word) {
+  const Words keys = keys_of_parts(option);
+  if (keys.empty()) return "holds a table, and takes text or numbers";
+  for (const auto& [key, node] : table)
+    if (std::find(keys.begin(), keys.end(), key.str()) == keys.end())
+      return concat("holds a table with the key ", key.str(), "; expected ", join(keys, " and "));
+  for (const std::string& key : keys) {
+    const toml::node* const node = table.get(key);
+    if (node == nullptr) return concat("holds a table without the key ", key);
+    Words parts;
+    if (const toml::array* list = node->as_array())
+      for (const toml::node& element : *list) parts.push_back(word_of(element).value_or(""));
+    else
+      parts = {word_of(*node).value_or("")};
+    if (parts.empty() || std::find(parts.begin(), parts.end(), "") != parts.end())
+      return concat("holds a table whose ", key, " is neither text nor a number, nor a list of them");
+    word += concat(word.empty() ? "" : ": ", join(parts, ", "));
+  }
+  return "";
+}
+
 // Returns what is wrong with the value, or "" and the words.
 std::string words_of(const Option& option, const toml::node& node, Words& words) {
   if (option.is_flag()) {
@@ -50,6 +83,11 @@ std::string words_of(const Option& option, const toml::node& node, Words& words)
   if (const toml::array* list = node.as_array()) {
     if (!option.is_list()) return "takes one value, found a list";
     for (const toml::node& element : *list) {
+      if (const toml::table* table = element.as_table()) {
+        const std::string wrong = word_of_table(option, *table, words.emplace_back());
+        if (!wrong.empty()) return wrong;
+        continue;
+      }
       const std::optional<std::string> word = word_of(element);
       if (!word) return "holds an element that is neither text nor a number";
       words.push_back(*word);

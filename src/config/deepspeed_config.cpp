@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/literal.h"
 #include "base/log.h"
+#include "config/internal/curriculum.h"
 #include "config/internal/deepspeed_keys.h"
 #include "spec/optimizer.h"
 
@@ -47,6 +48,7 @@ class Reader {
     read_zero();
     read_optimizer();
     read_exchange();
+    read_curriculum();
     const Json* partition = at("activation_checkpointing.partition_activations");
     if (partition != nullptr && check_boolean(*partition, "activation_checkpointing.partition_activations") &&
         partition->get<bool>())
@@ -65,6 +67,9 @@ class Reader {
   void read_zero();
   void read_optimizer();
   void read_exchange();
+  void read_curriculum();
+  int64_t positive_at(const std::string& path, int64_t smallest = 1);
+  std::vector<int64_t> positives_at(const std::string& path);
 
   // What is at "a.b"; nullptr where it says nothing.
   const Json* at(const std::string& path) const;
@@ -342,6 +347,67 @@ void Reader::read_exchange() {
   if (sums && *sums != "fp32")
     problems_.add(file_, ": data_types.grad_accum_dtype ", *sums,
                   " is not supported: gradients are always summed in fp32; write fp32, or leave it out");
+}
+
+// An integer of `smallest` or more; 0 where it is none, which is a problem.
+int64_t Reader::positive_at(const std::string& path, int64_t smallest) {
+  const Json* value = at(path);
+  if (value != nullptr && value->is_number_integer() && value->get<int64_t>() >= smallest) return value->get<int64_t>();
+  problems_.add(file_, ": ", path, value == nullptr ? " is missing" : " " + value->dump() + " is none",
+                "; expected an integer of ", smallest, " or more");
+  return 0;
+}
+
+// Such integers, rising; empty where they are not.
+std::vector<int64_t> Reader::positives_at(const std::string& path) {
+  std::vector<int64_t> values;
+  const Json* list = at(path);
+  bool is_good = list != nullptr && list->is_array() && !list->empty();
+  for (size_t index = 0; is_good && index < list->size(); ++index) {
+    const Json& value = (*list)[index];
+    is_good = value.is_number_integer() && value.get<int64_t>() > (values.empty() ? 0 : values.back());
+    if (is_good) values.push_back(value.get<int64_t>());
+  }
+  if (is_good) return values;
+  problems_.add(file_, ": ", path, list == nullptr ? std::string(" is missing") : " " + list->dump(),
+                "; expected integers that rise, the first 1 or more");
+  return {};
+}
+
+// Becomes the stages that it amounts to.
+void Reader::read_curriculum() {
+  const Json* enabled = at("curriculum_learning.enabled");
+  if (enabled == nullptr || !check_boolean(*enabled, "curriculum_learning.enabled") || !enabled->get<bool>()) return;
+  const std::string block = "curriculum_learning.", schedule = block + "schedule_config.";
+  const size_t problems_before = problems_.messages().size();
+  if (const auto type = text_at("curriculum_learning.curriculum_type"); type && *type != "seqlen")
+    problems_.add(file_, ": ", block, "curriculum_type ", *type, " is not supported: only seqlen is");
+  internal::Curriculum curriculum;
+  const std::string type = text_at("curriculum_learning.schedule_type").value_or("");
+  if (type == "fixed_discrete") {
+    curriculum.lengths = positives_at(schedule + "difficulty");
+    curriculum.last_steps = positives_at(schedule + "max_step");
+    if (problems_.messages().size() == problems_before && curriculum.lengths.size() != curriculum.last_steps.size() + 1)
+      problems_.add(file_, ": ", schedule, "difficulty has ", curriculum.lengths.size(), " lengths, and max_step ",
+                    curriculum.last_steps.size(), " steps; expected one length more than steps");
+  } else if (type == "fixed_linear" || type == "fixed_root") {
+    curriculum.min_length = positive_at(block + "min_difficulty");
+    curriculum.max_length = positive_at(block + "max_difficulty", curriculum.min_length);
+    curriculum.total_steps = positive_at(schedule + "total_curriculum_step");
+    curriculum.length_step = positive_at(schedule + "difficulty_step");
+    if (type == "fixed_root") curriculum.root_degree = static_cast<double>(positive_at(schedule + "root_degree"));
+  } else {
+    problems_.add(file_, ": ", block, "schedule_type ", type.empty() ? "is missing" : type + " is not supported",
+                  ": use fixed_linear, fixed_root or fixed_discrete");
+  }
+  if (problems_.messages().size() != problems_before) return;
+  const std::vector<std::string> stages = internal::curriculum_stages(curriculum);
+  if (given("--seq-length-stages") && table_.find("--seq-length-stages")->values() != stages)
+    problems_.add(table_.origin("--seq-length-stages"), " and curriculum_learning (", file_,
+                  ") disagree; leave one out");
+  else
+    table_.parse_toml(concat("seq_length_stages = [\"", join(stages, "\", \""), "\"]"), file_, problems_);
+  use_word("curriculum_learning.enabled", "--seq-length-stages-by", "truncating");
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace {
 
 using enum KeyEffect;
 
-constexpr const char* kExchangeBuckets = "it sizes or times exchanges, which are bucketed automatically here";
+constexpr const char* kCurriculum = "--seq-length-stages";
+constexpr const char* kExchangeBuckets = "it sizes or times exchanges, which are bucketed here by themselves";
 constexpr const char* kGathered = "layers are gathered one at a time, while they are used";
 constexpr const char* kMonitor = "metrics go to metrics.jsonl and TensorBoard of the --save folder";
 constexpr const char* kOffload = "offload is not built in; leave it out";
@@ -113,8 +114,19 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"zero_force_ds_cpu_optimizer", kNoEffect, "the optimizer runs where the parameters are"},
     {"aio", kNoEffect, "nothing is offloaded to disks"},
     {"amp", kRefusedIfOn, "use --bf16 or --fp16"},
-    {"curriculum_learning", kRefusedIfOn, "the sequence length is constant; leave it out"},
-    {"data_efficiency", kRefusedIfOn, "samples are neither chosen nor shortened; leave it out"},
+    {"curriculum_learning", kBlock, "read where enabled"},
+    {"curriculum_learning.enabled", kUsed, "--seq-length-stages-by truncating"},
+    {"curriculum_learning.curriculum_type", kUsed, "only seqlen"},
+    {"curriculum_learning.min_difficulty", kUsed, kCurriculum},
+    {"curriculum_learning.max_difficulty", kUsed, kCurriculum},
+    {"curriculum_learning.schedule_type", kUsed, "fixed_linear, fixed_root or fixed_discrete"},
+    {"curriculum_learning.schedule_config", kBlock, ""},
+    {"curriculum_learning.schedule_config.total_curriculum_step", kUsed, kCurriculum},
+    {"curriculum_learning.schedule_config.difficulty_step", kUsed, kCurriculum},
+    {"curriculum_learning.schedule_config.root_degree", kUsed, kCurriculum},
+    {"curriculum_learning.schedule_config.difficulty", kUsed, kCurriculum},
+    {"curriculum_learning.schedule_config.max_step", kUsed, kCurriculum},
+    {"data_efficiency", kRefusedIfOn, "samples are not chosen; sequences are shortened by --seq-length-stages"},
     {"progressive_layer_drop", kRefusedIfOn, "layers are never dropped; leave it out"},
     {"eigenvalue", kRefusedIfOn, "it belongs to quantized training; leave it out"},
     {"quantize_training", kRefusedIfOn, "quantized training is not built in; leave it out"},

@@ -120,7 +120,8 @@ void add_argonne_data(OptionTable& table) {
               {"--train-doc-idx-path", kOne, kBuiltArrays},
               {"--train-sample-idx-path", kOne, kBuiltArrays},
               {"--train-shuffle-idx-path", kOne, kBuiltArrays},
-              {"--data-efficiency-curriculum-learning", kFlag, "samples have one length; leave it out"},
+              {"--data-efficiency-curriculum-learning", kFlag,
+               "leave it out; DeepSpeed's curriculum_learning is read, and --seq-length-stages says the same"},
               {"--no-data-sharding", kFlag,
                "the cyclic order is shuffled as a whole unless --cyclic-layout cuts it into parts; leave it out"},
           });

@@ -71,6 +71,15 @@ void add_data(OptionTable& table, RunConfig& config) {
         .add(std::string("--") + set + "-data-path", *words,
              "files of this set only, read completely, in the form of --data-path and instead of it")
         .value_name("WORD");
+  table
+      .add("--data-stages", data.data_stages,
+           "\"START: WEIGHT PREFIX, WEIGHT PREFIX\" each: what the training set is mixed from, from step START on (or "
+           "START samples, START tokens); sources that are kept go on where they are")
+      .value_name("START: BLEND")
+      .on_resume(ResumeRule::kFree);  // its past is compared by data/order_fingerprint.h
+  table.add_choice("--packing", data.packing, {{"none", data::Packing::kNone}, {"best-fit", data::Packing::kBestFit}},
+                   "none: samples are cut from a row of documents, as Megatron's; best-fit: documents that fit into a "
+                   "sample stay whole");
   table.add("--data-cache-path", data.cache_path, "keep index arrays in this folder")
       .value_name("DIR")
       .on_resume(ResumeRule::kFree);
@@ -80,6 +89,18 @@ void add_data(OptionTable& table, RunConfig& config) {
       .choices({"infer", "mmap", "lazy", "cached"})
       .on_resume(ResumeRule::kFree);
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
+  table
+      .add("--seq-length-stages", data.seq_length_stages,
+           "\"START: LENGTH\" each: from step START on (or START samples, START tokens) a sample holds sequences of "
+           "LENGTH tokens, which divides --seq-length; tokens of a batch stay the same")
+      .value_name("START: LENGTH")
+      .on_resume(ResumeRule::kFree);  // likewise
+  table
+      .add_choice("--seq-length-stages-by", data.seq_length_stages_by,
+                  {{"dividing", LengthBy::kDividing}, {"truncating", LengthBy::kTruncating}},
+                  "dividing: a sample holds several sequences of that length; truncating: it is cut off after it, as "
+                  "by DeepSpeed's curriculum_learning, and the tokens of a batch grow")
+      .on_resume(ResumeRule::kFree);
   table
       .add("--encoder-seq-length", data.encoder_seq_length,
            "another name for --seq-length; if both are given they must be equal")

@@ -10,6 +10,7 @@
 #include "config/resolving.h"
 #include "plan/batch_ramp.h"
 #include "plan/stage_params.h"
+#include "plan/step_samples.h"
 #include "spec/optimizer.h"
 
 namespace espalier::config {
@@ -277,6 +278,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_run();
   resolver.resolve_num_steps();
   resolver.resolve_skips();
+  resolver.resolve_stages();
   resolver.resolve_schedule();
   for (const std::string& message : found.messages())
     if (!goes_by_unclear_option(table, message)) problems.add(message);
@@ -345,9 +347,32 @@ std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config) {
   return plan::shared_stages(run.model.params, plan::make_partition(run));
 }
 
+int64_t tokens_of_sample(const RunConfig& config, int64_t consumed_samples) {
+  const int64_t full = config.data.sequence_length;
+  const data::LengthStage stage = data::length_at(config.data.length_stages, consumed_samples, full);
+  return stage.truncates ? std::min(stage.length, full) : full;
+}
+
+int64_t first_sample_of(const RunConfig& config, const data::StageStart& start) {
+  if (start.unit != data::StageUnit::kSteps) return data::first_sample_of(start, config.data.sequence_length);
+  const TrainingConfig& training = config.training;
+  const auto& ramp = training.rampup_batch_size;
+  const int64_t batch = training.global_batch_size.value_or(1);  // not known after a problem
+  if (ramp.empty()) return start.amount * batch;
+  return plan::StepSamples(plan::BatchRamp(ramp[0], ramp[1], ramp[2], batch), start.amount, {}).end();
+}
+
 data::DataSetOptions data_sets(const RunConfig& config) {
   data::DataSetOptions sets = config.data;
   const TrainingConfig& training = config.training;
+  for (std::string& stage : sets.data_stages) {
+    try {
+      const auto [start, blend] = data::split_stage(stage, "START: BLEND");
+      stage = concat(first_sample_of(config, start), " samples:", blend);
+    } catch (const UserError&) {
+      continue;  // what is wrong with it is told by plan_data()
+    }
+  }
   const int64_t per_evaluation = config.data.eval_iters * training.global_batch_size.value_or(0);
   sets.seed = training.seed;
   sets.train_samples = training.num_samples;

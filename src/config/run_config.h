@@ -44,6 +44,7 @@ enum class LossAverage { kToken, kMicroBatch };
 enum class RecomputeGranularity { kNone, kSelective, kFull };
 enum class RecomputeMethod { kUniform, kBlock };
 enum class SampleOrder { kMegatron };
+enum class LengthBy { kDividing, kTruncating };  // how samples get the length of a stage
 enum class DataloaderType { kSingle, kCyclic };
 enum class ReplicaPolicy { kStop, kRepair };
 enum class DistributedBackend { kNccl, kGloo };
@@ -108,6 +109,8 @@ struct OptimizerConfig : spec::OptimizerSettings {
 struct DataConfig : data::DataSetOptions {
   std::optional<int64_t> seq_length, encoder_seq_length;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  std::vector<std::string> seq_length_stages;  // parse_length_stage()
+  LengthBy seq_length_stages_by = LengthBy::kDividing;
   SampleOrder sample_order = SampleOrder::kMegatron;
   DataloaderType dataloader_type = DataloaderType::kSingle;
   std::vector<int64_t> cyclic_layout;  // micro-batch size and data-parallel size whose cyclic order is read
@@ -122,7 +125,8 @@ struct DataConfig : data::DataSetOptions {
 
   // resolved
   // sequence_length, of DataSetOptions, is resolved too
-  bool weighted_splits = false;  // the sets come from *_weighted_split_paths, not from data_path
+  bool weighted_splits = false;                  // the sets come from *_weighted_split_paths, not from data_path
+  std::vector<data::LengthStage> length_stages;  // of seq_length_stages
 };
 
 struct TokenizerConfig : text::TokenizerOptions {
@@ -222,6 +226,12 @@ void set_vocabulary(RunConfig& config, int64_t vocab_size);
 spec::ModelSpec model_spec(const RunConfig& config);
 // What plans are made from; the vocabulary and the batch are known.
 plan::RunShape run_shape(const RunConfig& config);
+
+// Tokens of each sample of a step before which that many samples were consumed.
+int64_t tokens_of_sample(const RunConfig& config, int64_t consumed_samples);
+
+// The sample of the run with which a stage begins: of steps, the one that is first after them.
+int64_t first_sample_of(const RunConfig& config, const data::StageStart& start);
 
 // The data sets of a resolved run. The number of samples asked of each follows from steps, intervals and batch
 // (Megatron's target counts).

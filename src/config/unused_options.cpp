@@ -56,6 +56,7 @@ class Search {
 
 void Search::search_training() {
   const TrainingConfig& training = config_.training;
+  add_if(config_.data.seq_length_stages.empty(), {"--seq-length-stages-by"}, "there are no --seq-length-stages");
   const double tokens = static_cast<double>(training.num_samples) * static_cast<double>(config_.data.sequence_length);
   add_if(training.train_tokens && tokens < static_cast<double>(*training.train_tokens), {"--train-tokens"},
          concat("the run ends after ", training.num_steps, " steps with ", format_shortest(tokens), " tokens"));

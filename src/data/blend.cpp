@@ -54,22 +54,28 @@ std::vector<int64_t> samples_per_set(std::span<const double> weights, int64_t nu
 }
 
 BlendIndex BlendIndex::build(std::span<const double> weights, std::span<const int64_t> lengths) {
+  return BlendIndex(weights, lengths, std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
+}
+
+BlendIndex BlendIndex::of_size(std::span<const double> weights, int64_t size) {
+  return BlendIndex(weights, std::vector<int64_t>(weights.size(), size), size);
+}
+
+BlendIndex::BlendIndex(std::span<const double> weights, std::span<const int64_t> lengths, int64_t size) {
   ESPALIER_CHECK(!weights.empty() && weights.size() == lengths.size());
   ESPALIER_CHECK(weights.size() <= std::numeric_limits<uint16_t>::max());
   const double sum = numpy_sum(weights);
   std::vector<double> shares(weights.begin(), weights.end());
   for (double& share : shares) share /= sum;
-  const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const size_t num_sets = shares.size();
 
-  BlendIndex index;
-  index.num_sets_ = static_cast<int64_t>(num_sets);
-  index.sets_.reserve(static_cast<size_t>(total));
+  num_sets_ = static_cast<int64_t>(num_sets);
+  sets_.reserve(static_cast<size_t>(size));
   std::vector<double> counts(num_sets, 0.0);  // whole numbers, exact in doubles to 2^53
-  Progress progress(concat("blend ", num_sets, " data sets"), total, Progress::Unit::kItems, "samples");
-  for (int64_t sample = 0; sample < total; ++sample) {
+  Progress progress(concat("blend ", num_sets, " data sets"), size, Progress::Unit::kItems, "samples");
+  for (int64_t sample = 0; sample < size; ++sample) {
     if (sample % kBlock == 0) {
-      for (const double count : counts) index.counts_at_block_.push_back(static_cast<int64_t>(count));
+      for (const double count : counts) counts_at_block_.push_back(static_cast<int64_t>(count));
       progress.advance(sample == 0 ? 0 : kBlock);
     }
     const auto so_far = std::max(static_cast<double>(sample), 1.0);
@@ -82,19 +88,24 @@ BlendIndex BlendIndex::build(std::span<const double> weights, std::span<const in
     }
     if (counts[furthest_behind] >= static_cast<double>(lengths[furthest_behind])) break;
     counts[furthest_behind] += 1;
-    index.sets_.push_back(static_cast<uint16_t>(furthest_behind));
+    sets_.push_back(static_cast<uint16_t>(furthest_behind));
   }
   progress.finish();
-  return index;
 }
+
+int64_t BlendIndex::count(int64_t set) const { return size() == 0 ? 0 : count_before(size(), set); }
 
 BlendIndex::Place BlendIndex::place(int64_t sample) const {
   ESPALIER_CHECK(sample >= 0 && sample < size(), "sample ", sample, " of ", size());
-  const int64_t block = sample / kBlock;
   const uint16_t set = sets_[static_cast<size_t>(sample)];
+  return {set, count_before(sample, set)};
+}
+
+int64_t BlendIndex::count_before(int64_t sample, int64_t set) const {
+  const int64_t block = std::min(sample, size() - 1) / kBlock;
   const auto begin = sets_.begin() + block * kBlock;
-  const int64_t in_block = std::count(begin, sets_.begin() + sample, set);
-  return {set, counts_at_block_[static_cast<size_t>(block * num_sets_ + set)] + in_block};
+  return counts_at_block_[static_cast<size_t>(block * num_sets_ + set)] +
+         std::count(begin, sets_.begin() + sample, static_cast<uint16_t>(set));
 }
 
 // The last block that begins before it holds it, or none does.

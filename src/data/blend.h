@@ -34,13 +34,20 @@ class BlendIndex {
   // ends before the first sample that is beyond its set: upstream would promise those and fail when it comes to
   // them, weeks into a run. 1 to 65,535 sets; weights above 0. Shows progress.
   static BlendIndex build(std::span<const double> weights, std::span<const int64_t> lengths);
+  // The first `size` places of the blend of sets that never end: those of build(), as far as that goes.
+  static BlendIndex of_size(std::span<const double> weights, int64_t size);
 
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   Place place(int64_t sample) const;
   // Where that sample of a set is in the blend; nothing where the blend ends before it.
   std::optional<int64_t> sample_at(const Place& place) const;
+  // Places of a set.
+  int64_t count(int64_t set) const;
 
  private:
+  BlendIndex(std::span<const double> weights, std::span<const int64_t> lengths, int64_t size);
+  int64_t count_before(int64_t sample, int64_t set) const;  // places of the set before a sample, or before the end
+
   // What place() would need 8 bytes for, it counts: the samples of each set before every block are kept.
   static constexpr int64_t kBlock = 1024;
 

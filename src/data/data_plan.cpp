@@ -24,14 +24,6 @@ std::string read_list(const std::string& option, const std::string& file) {
   return read_file(file);
 }
 
-double parse_weight(const std::string& word, const std::string& what) {
-  const double weight = parse_number(word, what);
-  if (weight <= 0)
-    refuse_data_option(
-        concat(what, ": weight ", word, " is not above 0. Leave out a data set that should not be read."));
-  return weight;
-}
-
 std::vector<DataSource> parse_data_path(const std::string& option, const std::vector<std::string>& words) {
   if (words.size() == 1) return {{words[0], 1, std::nullopt}};
   if (words.size() % 2 != 0)
@@ -121,6 +113,7 @@ void check_files(const DataPlan& plan, const std::string& option_of_path, const 
     return option_of_path.empty() ? concat("--", set, option_ending) : option_of_path;
   };
   check(plan.train, option("train"));
+  for (const DataPlan::Stage& stage : plan.train_stages) check({plan.train.name, stage.sources}, "--data-stages");
   for (const DataGroup& group : plan.valid) check(group, option("valid"));
   for (const DataGroup& group : plan.test) check(group, option("test"));
 }
@@ -170,6 +163,40 @@ void plan_by_groups(const DataSetOptions& options, DataPlan& plan, Problems& pro
                               options, problems);
 }
 
+// The range that a source of a stage has which names none: the split's, all of the file, or none, where all others have
+// ranges of their own.
+std::optional<FractionRange> range_of_stages(bool by_groups, bool by_sets, const DataSource& source,
+                                             Problems& problems) {
+  if (source.range || (!by_groups && !by_sets)) return source.range;
+  if (by_groups)
+    problems.add("--data-stages: '", source.prefix,
+                 "' has no range, and the training set is --train-weighted-split-paths. Write WEIGHT a:b PREFIX.");
+  return FractionRange{0, 1};
+}
+
+// A stage from 0 on takes the place of the training set that the other options name.
+void plan_stages(const DataSetOptions& options, bool by_groups, bool by_sets, DataPlan& plan, Problems& problems) {
+  int64_t before = -1;
+  for (const std::string& text : options.data_stages) {
+    try {
+      DataStage stage = parse_data_stage(text);
+      for (DataSource& source : stage.sources) source.range = range_of_stages(by_groups, by_sets, source, problems);
+      const int64_t first = first_sample_of(stage.start, options.sequence_length);
+      if (first <= before)
+        problems.add("--data-stages: the stage from sample ", format_count(first),
+                     " on comes after the one from sample ", format_count(before),
+                     " on. Write them in the order of the run, each once.");
+      before = first;
+      if (first == 0)
+        plan.train.sources = stage.sources;
+      else
+        plan.train_stages.push_back({first, stage.sources});
+    } catch (const UserError& error) {
+      problems.add("--data-stages: ", error.what());
+    }
+  }
+}
+
 }  // namespace
 
 DataGroup parse_data_group(const std::string& text) {
@@ -212,6 +239,7 @@ std::vector<std::string> DataPlan::token_files() const {
       for (const std::string& ending : endings) names.push_back(source.prefix + ending);
   };
   add(train);
+  for (const Stage& stage : train_stages) add({"train", stage.sources});
   for (const DataGroup& group : valid) add(group);
   for (const DataGroup& group : test) add(group);
   return names;
@@ -253,6 +281,7 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
     plan_by_sets(options, plan, problems);
   else if (by_path)
     plan_by_path(options, plan, problems);
+  plan_stages(options, groups, sets && !groups, plan, problems);
   check_files(plan, groups || sets ? "" : path, groups ? "-weighted-split-paths" : "-data-path", options.data_impl,
               problems);
   return plan;

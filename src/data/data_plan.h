@@ -3,7 +3,8 @@
 // Three ways, Megatron's all: --data-path (one prefix, or weight prefix weight prefix ...) or --data-file-list (lines
 // WEIGHT PREFIX CORPUS), cut by --split; --train-weighted-split-paths "NAME: WEIGHT a:b PREFIX, WEIGHT a:b PREFIX" and
 // its valid and test forms, which may hold several named groups; or --train-data-path, --valid-data-path and
-// --test-data-path, in the form of --data-path, each read whole.
+// --test-data-path, in the form of --data-path, each read whole. --data-stages goes with each of them: what the
+// training set is mixed from later in the run.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,16 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/data_stages.h"
 #include "data/splits.h"
 
 namespace espalier::data {
+
+// How samples are made of documents.
+enum class Packing {
+  kNone,    // Megatron's: a row of tokens that is cut every sequence length (data/sample_index.h)
+  kBestFit  // documents stay whole where they fit (data/best_fit_index.h)
+};
 
 // As the command line gives them.
 struct DataSetOptions {
@@ -25,7 +33,10 @@ struct DataSetOptions {
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   // The same from a file: one line of quoted groups.
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
-  std::string data_impl = "infer";  // or mmap, lazy, cached: the required format of the token files
+  std::vector<std::string> data_stages;  // data/data_stages.h; steps are a problem
+  Packing packing = Packing::kNone;
+  int64_t pad_id = 0;               // what fills samples up, where they are not full
+  std::string data_impl = "infer";  // or mmap, lazy, cached: what the token files have to be
   int64_t sequence_length = 0;      // above 0
   int64_t seed = 1234;              // 0 to 2^32 - 1, numpy's range; the option rows check both
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;  // asked for; each group gets the full number
@@ -34,19 +45,19 @@ struct DataSetOptions {
   std::vector<std::string> endings = {""};
 };
 
-struct DataSource {
-  std::string prefix;                  // of .bin and .idx, but for the endings
-  double weight = 1;                   // as given
-  std::optional<FractionRange> range;  // unset: the set's part of DataPlan::split
-};
-
 struct DataGroup {
   std::string name;                 // "train", "valid", "test" or the group's own
   std::vector<DataSource> sources;  // a weight counts only among several
 };
 
 struct DataPlan {
-  DataGroup train;
+  DataGroup train;  // as the run begins
+  // What the training set is mixed from afterwards; the first samples rise, and are above 0.
+  struct Stage {
+    int64_t first_sample = 0;
+    std::vector<DataSource> sources;
+  };
+  std::vector<Stage> train_stages;
   std::vector<DataGroup> valid, test;
   Split split;
   std::vector<std::string> endings = {""};

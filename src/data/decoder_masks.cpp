@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/format.h"
+#include "data/gpt_dataset.h"
 #include "data/numpy_random.h"
 #include "data/packed_dataset.h"
 
@@ -82,20 +83,27 @@ TextMaskOptions TextMaskOptions::make(TextMaskOptions wanted, const text::Tokeni
   return wanted;
 }
 
-RowMasks causal_masks(std::span<const int64_t> ids, const TextMaskOptions& options) {
-  const size_t length = ids.size() - 1;
+RowMasks causal_masks(std::span<const int64_t> ids, const TextMaskOptions& options, int64_t length,
+                      std::span<const int64_t> segments) {
+  const size_t num_inputs = ids.size() - 1;
+  const bool is_divided = length > 0 && length < static_cast<int64_t>(num_inputs);
   RowMasks masks;
-  masks.positions.resize(length);
-  masks.loss_mask.resize(length, 1);
-  if (options.reset_attention_mask) masks.first_keys.resize(length);
-  int64_t begin = 0;
-  for (size_t at = 0; at < length; ++at) {
+  masks.positions.resize(num_inputs);
+  masks.loss_mask.resize(num_inputs, 1);
+  if (options.reset_attention_mask || is_divided) masks.first_keys.resize(num_inputs);
+  int64_t document = 0;  // where the present one begins
+  for (size_t at = 0; at < num_inputs; ++at) {
     const auto place = static_cast<int64_t>(at);
-    const bool ends_document = options.eod && ids[at] == *options.eod;
-    masks.positions[at] = options.reset_position_ids ? place - begin : place;
-    if (options.eod_mask_loss && ends_document) masks.loss_mask[at] = 0;
-    if (options.reset_attention_mask) masks.first_keys[at] = static_cast<int32_t>(begin);
-    if (ends_document) begin = place + 1;
+    const int64_t sequence = is_divided ? place - place % length : 0;  // where the present one begins
+    const bool is_eod = options.eod && ids[at] == *options.eod;
+    const bool ends_document = segments.empty() ? is_eod : segments[at + 1] != segments[at];
+    const bool has_label = segments.empty() || (segments[at] != 0 && !ends_document);
+    masks.positions[at] = place - (options.reset_position_ids ? std::max(document, sequence) : sequence);
+    if (!has_label || (options.eod_mask_loss && is_eod)) masks.loss_mask[at] = 0;
+    if (!masks.first_keys.empty())
+      masks.first_keys[at] =
+          static_cast<int32_t>(options.reset_attention_mask ? std::max(document, sequence) : sequence);
+    if (ends_document) document = place + 1;
   }
   masks.num_targets = std::accumulate(masks.loss_mask.begin(), masks.loss_mask.end(), 0.0);
   return masks;
@@ -152,7 +160,10 @@ RowMasks pair_masks(std::span<const int64_t> ids, std::span<const int64_t> segme
 
 RowMasks row_masks(const Sample& sample, int64_t number, const RowRules& rules) {
   switch (rules.objective.kind) {
-    case Objective::Kind::kCausal: return causal_masks(sample.arrays.at(0), rules.text);
+    case Objective::Kind::kCausal:
+      return causal_masks(
+          sample.arrays.at(GptDataset::kIds), rules.text, length_at(rules.lengths, number, 0).length,
+          rules.packing == Packing::kBestFit ? sample.arrays.at(GptDataset::kSegments) : std::span<const int64_t>());
     case Objective::Kind::kPrefix: return prefix_masks(sample.arrays.at(0), number, rules);
     case Objective::Kind::kMultitask:
       return pair_masks(sample.arrays.at(PackedDataset::kIds), sample.arrays.at(PackedDataset::kSegments),

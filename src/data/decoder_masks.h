@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/data_plan.h"
 #include "data/objective.h"
 #include "data/sample_source.h"
 #include "text/tokenizer.h"
@@ -40,6 +41,9 @@ struct RowRules {
   Objective objective;
   TextMaskOptions text;
   int64_t seed = 0;  // of prefixes
+  // Of the causal objective: how samples are made, and how long the sequences in them are.
+  Packing packing = Packing::kNone;
+  std::vector<LengthStage> lengths;
 };
 
 // Tokens begin to end - 1 of a document that begins where the prefix does.
@@ -64,7 +68,12 @@ struct RowMasks {
 RowMasks row_masks(const Sample& sample, int64_t number, const RowRules& rules);
 
 // The parts of row_masks, by objective. `ids`: s + 1 of them; segments and is_input as PackedDataset has them.
-RowMasks causal_masks(std::span<const int64_t> ids, const TextMaskOptions& options);
+//
+// Where the sequences of a row are shorter than it, each begins at a multiple of `length` (0: the row is one):
+// attention and positions begin there again. Documents end at their EOD; with segments (GptDataset::kSegments) they end
+// where those do, the last token of one has no label, and padding has none.
+RowMasks causal_masks(std::span<const int64_t> ids, const TextMaskOptions& options, int64_t length = 0,
+                      std::span<const int64_t> segments = {});
 RowMasks prefix_masks(std::span<const int64_t> ids, int64_t number, const RowRules& rules);
 RowMasks pair_masks(std::span<const int64_t> ids, std::span<const int64_t> segments, std::span<const int64_t> is_input,
                     const RowRules& rules);

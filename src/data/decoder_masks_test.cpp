@@ -288,5 +288,61 @@ TEST(MegatronMasks, OfPackedPairsAreEqual) {
   }
 }
 
+// A row of several sequences is what each of them is alone, moved to its place.
+TEST(LengthMasks, ARowOfSequencesIsEachOfThemAlone) {
+  for (const bool resets : {false, true})
+    for (const int64_t length : {1, 7, 33})
+      for (unsigned seed = 0; seed < 10; ++seed) {
+        const Ids ids = random_row(3 * length, seed);
+        const TextMaskOptions options{
+            .eod = kEod, .reset_position_ids = resets, .reset_attention_mask = resets, .eod_mask_loss = seed % 2 == 0};
+        const RowMasks masks = causal_masks(ids, options, length);
+        const Matrix sees = visible(masks);
+        for (int64_t begin = 0; begin < 3 * length; begin += length) {
+          const RowMasks alone = causal_masks(
+              std::span(ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(length) + 1), options);
+          const Matrix alone_sees = visible(alone);
+          for (int64_t at = 0; at < length; ++at) {
+            const auto in_row = static_cast<size_t>(begin + at), in_sequence = static_cast<size_t>(at);
+            EXPECT_EQ(masks.positions[in_row], alone.positions[in_sequence]);
+            EXPECT_EQ(masks.loss_mask[in_row], alone.loss_mask[in_sequence]);
+            for (int64_t key = 0; key < 3 * length; ++key) {
+              const bool inside = key >= begin && key < begin + length;
+              EXPECT_EQ(sees[in_row][static_cast<size_t>(key)],
+                        inside && alone_sees[in_sequence][static_cast<size_t>(key - begin)]);
+            }
+          }
+        }
+      }
+}
+
+TEST(LengthMasks, TheLengthIsThatOfTheStageOfTheSample) {
+  RowRules rules;
+  rules.lengths = {{0, 2}, {10, 3}, {20, 6}};
+  const Sample sample{{Ids(7, 1)}, 0};
+  for (const auto& [number, expected] : {std::pair<int64_t, Ids>{9, {0, 1, 0, 1, 0, 1}},
+                                         {10, {0, 1, 2, 0, 1, 2}},
+                                         {19, {0, 1, 2, 0, 1, 2}},
+                                         {20, {0, 1, 2, 3, 4, 5}}})
+    EXPECT_EQ(row_masks(sample, number, rules).positions, expected) << number;
+  rules.lengths = {{10, 3}};
+  EXPECT_EQ(row_masks(sample, 9, rules).positions, (Ids{0, 1, 2, 3, 4, 5}));
+}
+
+// A packed row: documents of 3, 2 and 1 tokens, the second cut before its end, and two places of padding.
+TEST(PackedTextMasks, DocumentsEndWhereTheirSegmentsDo) {
+  const Ids ids = {1, 2, kEod, 3, 4, kEod, 0, 0}, segments = {1, 1, 1, 2, 2, 3, 0, 0};
+  RowMasks masks =
+      causal_masks(ids, {.eod = kEod, .reset_position_ids = true, .reset_attention_mask = true}, 0, segments);
+  EXPECT_EQ(masks.positions, (Ids{0, 1, 2, 0, 1, 0, 0}));
+  EXPECT_EQ(masks.loss_mask, (std::vector<float>{1, 1, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(masks.first_keys, (std::vector<int32_t>{0, 0, 0, 3, 3, 5, 6}));
+  EXPECT_EQ(masks.num_targets, 3);
+  masks = causal_masks(ids, {}, 0, segments);
+  EXPECT_EQ(masks.positions, (Ids{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(masks.loss_mask, (std::vector<float>{1, 1, 0, 1, 0, 0, 0}));
+  EXPECT_TRUE(masks.first_keys.empty());
+}
+
 }  // namespace decoder_masks_test
 }  // namespace espalier::data

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "data/blend.h"
 #include "data/data_plan.h"
-#include "data/sample_index.h"
+#include "data/mixture.h"
+#include "data/sample_order.h"
 #include "data/sample_source.h"
 #include "data/token_store.h"
 
@@ -25,11 +25,17 @@ namespace espalier::data {
 
 class GptDataset final : public SampleSource {
  public:
+  // Of Sample::arrays.
+  enum Field : size_t {
+    kIds,      // "text": sequence length + 1 ids
+    kSegments  // "segments", with --packing best-fit: 1, 2, ... for the documents of the sample, 0 for padding
+  };
+
   const std::string& name() const override { return name_; }
   // At least as many as were asked for.
-  int64_t size() const override { return blend_ ? blend_->size() : parts_.front().index.size(); }
+  int64_t size() const override { return mixture_.size(); }
   int64_t sequence_length() const { return sequence_length_; }
-  // "text": sequence length + 1 ids.
+  Packing packing() const { return packing_; }
   const std::vector<SampleField>& fields() const override { return fields_; }
   void read(int64_t number, Sample& sample) const override;
 
@@ -39,9 +45,7 @@ class GptDataset final : public SampleSource {
 
   std::vector<SamplePiece> pieces(int64_t number) const override;
   // The source that a sample comes from, and its number there.
-  BlendIndex::Place place(int64_t number) const {
-    return blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
-  }
+  BlendIndex::Place place(int64_t number) const { return mixture_.place(number); }
   // The other way round: the samples that hold tokens of these sequences of a source, in order, each with its piece.
   // Costs a pass over the order of the source, not over its tokens (SampleIndex::sightings).
   struct Found {
@@ -52,7 +56,8 @@ class GptDataset final : public SampleSource {
 
   // One name for each data set of the blend: the last part of its prefix, longer where two would be equal.
   const std::vector<std::string>& source_names() const override { return source_names_; }
-  // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source.
+  // "train: 20,360 samples of 64 tokens, 1 epoch of 949 documents of data/wiki", a line for each source; of a mixture
+  // in stages what each of them reads.
   std::string description() const override;
   std::vector<std::string> prefixes() const override;
   OrderFingerprint fingerprint(const std::string& reading) const override;
@@ -60,12 +65,14 @@ class GptDataset final : public SampleSource {
   // What the set is made of, in the order of source_names().
   struct Part {
     std::shared_ptr<const TokenStore> store;
-    SampleIndex index;
+    // Of the samples asked for, and, where stages read more than that, of further epochs.
+    OrderChain order;
     DocumentRange documents;
     int64_t num_samples_asked = 0;
-    double weight = 1;  // the sum being 1
+    double weight = 1;  // where the run begins, the sum being 1
   };
   const std::vector<Part>& parts() const { return parts_; }
+  const Mixture& mixture() const { return mixture_; }
   int64_t seed() const { return seed_; }
 
   void probe_ids(int64_t vocab_size) const override;
@@ -79,7 +86,9 @@ class GptDataset final : public SampleSource {
   std::vector<SampleField> fields_;
   std::vector<Part> parts_;
   std::vector<std::string> source_names_;
-  std::optional<BlendIndex> blend_;  // with several parts
+  Packing packing_ = Packing::kNone;
+  int64_t pad_id_ = 0;
+  Mixture mixture_;
 };
 
 struct GptDataSets {

@@ -146,7 +146,8 @@ void IctDataset::probe_ids(int64_t vocab_size) const {
 }
 
 OrderFingerprint IctDataset::fingerprint(const std::string& reading) const {
-  OrderFingerprint fingerprint{options_.sequence_length, seed_, concat(reading, "; ", options_.description()), {}};
+  OrderFingerprint fingerprint{
+      options_.sequence_length, seed_, concat(reading, "; ", options_.description()), {}, {}, {}};
   const Sentences sentences = ict_sentences(*texts_);
   const DocumentRange sequences{sentences.documents[documents_.begin], sentences.documents[documents_.end]};
   // Titles are one sequence for each document.

@@ -13,7 +13,7 @@
 namespace espalier::data {
 namespace {
 
-constexpr const char* kFirstWords = "sample order, format 2";
+constexpr const char* kFirstWords = "sample order, format ";  // 2, or 3 with stages
 
 std::string without_controls(std::string text) {
   std::replace_if(
@@ -45,14 +45,13 @@ class FingerprintLine {
     std::getline(stream_ >> std::ws, text);
     return text;
   }
-
- private:
   [[noreturn]] void refuse(const char* name) const {
     throw UserError(concat("the checkpoint's sample order: expected '", name, "' and its value, found the line '",
                            line_.substr(0, 120), "'. The manifest is damaged or of a later release."),
                     ExitCode::kBadData);
   }
 
+ private:
   const std::string line_;
   std::istringstream stream_;
 };
@@ -60,11 +59,12 @@ class FingerprintLine {
 std::string documents_text(const DocumentRange& range) { return concat(range.begin, " to ", range.end); }
 
 // Why the samples of a part are others than they were; empty when they are the same.
-std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart& present) {
+std::vector<std::string> changes_of(const OrderOfPart& saved, double saved_weight, const OrderOfPart& present,
+                                    double present_weight) {
   std::vector<std::string> lines;
   const auto changed = [&](const auto&... parts) { lines.push_back(concat(parts...)); };
-  if (saved.weight != present.weight)
-    changed("its share of the blend was ", format_shortest(saved.weight), " and is ", format_shortest(present.weight));
+  if (saved_weight != present_weight)
+    changed("its share of the blend was ", format_shortest(saved_weight), " and is ", format_shortest(present_weight));
   if (saved.documents.begin != present.documents.begin || saved.documents.end != present.documents.end) {
     changed("its documents were ", documents_text(saved.documents), " and are ", documents_text(present.documents));
   } else if (saved.sizes_hash != present.sizes_hash) {
@@ -81,6 +81,73 @@ std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart&
               format_count(present.num_samples_asked), ")");
   }
   return lines;
+}
+
+bool has_stages(const OrderFingerprint& order) { return !order.stages.empty() || !order.lengths.empty(); }
+
+OrderOfStage parse_stage(FingerprintLine& words, size_t num_parts) {
+  OrderOfStage stage;
+  size_t count = 0;
+  words.read("stage", stage.first_sample);
+  words.read("sets", count);
+  for (size_t at = 0; at < count; ++at) {
+    size_t part = 0;
+    double weight = 0;
+    words.read("set", part);
+    words.read("weight", weight);
+    if (part >= num_parts) words.refuse("set");
+    stage.parts.push_back(part);
+    stage.weights.push_back(weight);
+  }
+  return stage;
+}
+
+// The stages that have begun before `num_consumed` samples; of a run without any, the one that it is.
+std::vector<OrderOfStage> stages_begun(const OrderFingerprint& order, const std::optional<int64_t>& num_consumed) {
+  std::vector<OrderOfStage> stages = order.stages;
+  if (stages.empty()) {
+    stages.emplace_back();
+    for (size_t part = 0; part < order.parts.size(); ++part) {
+      stages.front().parts.push_back(part);
+      stages.front().weights.push_back(order.parts[part].weight);
+    }
+  }
+  while (num_consumed && stages.size() > 1 && stages.back().first_sample >= *num_consumed) stages.pop_back();
+  return stages;
+}
+
+// What differs between two stages at the same place, in a line for each part.
+std::vector<std::string> stage_changes(const OrderFingerprint& saved, const OrderOfStage& then,
+                                       const OrderFingerprint& present, const OrderOfStage& now) {
+  if (then.parts.size() != now.parts.size())
+    return {concat("the number of data sets was ", then.parts.size(), " and is ", now.parts.size())};
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < now.parts.size(); ++at) {
+    const OrderOfPart& part = present.parts[now.parts[at]];
+    const std::vector<std::string> changes =
+        changes_of(saved.parts[then.parts[at]], then.weights[at], part, now.weights[at]);
+    if (!changes.empty())
+      lines.push_back(
+          concat("data set ", at + 1, " of ", now.parts.size(), ", '", part.prefix, "': ", join(changes, "; ")));
+  }
+  return lines;
+}
+
+// "512 from sample 0 on, 1024 from sample 8,000 on": what has begun.
+std::string lengths_text(const OrderFingerprint& order, const std::optional<int64_t>& num_consumed) {
+  std::vector<std::string> stages;
+  for (const LengthStage& stage : order.lengths)
+    if (!num_consumed || stage.first_sample < *num_consumed)
+      stages.push_back(concat(stage.length, stage.truncates ? " (truncated)" : "", " from sample ",
+                              format_count(stage.first_sample), " on"));
+  return stages.empty() ? "that of all samples" : join(stages, ", ");
+}
+
+std::string stage_text(const OrderFingerprint& order, const OrderOfStage& stage) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at < stage.parts.size(); ++at)
+    parts.push_back(concat(format_shortest(stage.weights[at]), " ", order.parts[stage.parts[at]].prefix));
+  return concat("from sample ", format_count(stage.first_sample), " on: ", join(parts, ", "));
 }
 
 }  // namespace
@@ -105,32 +172,46 @@ uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& sequences)
 }
 
 OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string& reading) {
-  OrderFingerprint fingerprint{dataset.sequence_length(), dataset.seed(), reading, {}};
+  const bool is_packed = dataset.packing() == Packing::kBestFit;
+  OrderFingerprint fingerprint{
+      dataset.sequence_length(), dataset.seed(), is_packed ? concat(reading, "; best-fit") : reading, {}, {}, {}};
   for (const GptDataset::Part& part : dataset.parts()) {
-    const EpochPlan& plan = part.index.plan();
-    fingerprint.parts.push_back(
-        {.prefix = part.store->prefix(),
-         .weight = part.weight,
-         .documents = part.documents,
-         .num_samples_asked = part.num_samples_asked,
-         .num_epochs = plan.num_epochs,
-         .num_samples = plan.num_samples,
-         .sizes_hash = hash64(part.store->sizes().address(part.documents.begin),
-                              static_cast<size_t>(part.documents.size()) * sizeof(int32_t)),
-         .arrays_hash = hash_of_arrays({&part.index.documents(), &part.index.starts(), &part.index.order()}),
-         .tokens_hash = hash_of_tokens(*part.store, part.documents)});
+    // What comes after the first order follows from it.
+    const SampleOrder& order = *part.order.orders().front();
+    fingerprint.parts.push_back({.prefix = part.store->prefix(),
+                                 .weight = part.weight,
+                                 .documents = part.documents,
+                                 .num_samples_asked = part.num_samples_asked,
+                                 .num_epochs = order.num_epochs(),
+                                 .num_samples = order.size(),
+                                 .sizes_hash = hash64(part.store->sizes().address(part.documents.begin),
+                                                      static_cast<size_t>(part.documents.size()) * sizeof(int32_t)),
+                                 .arrays_hash = hash_of_arrays(order.arrays()),
+                                 .tokens_hash = hash_of_tokens(*part.store, part.documents)});
   }
+  const Mixture& mixture = dataset.mixture();
+  for (size_t stage = 0; mixture.num_stages() > 1 && stage < mixture.num_stages(); ++stage)
+    fingerprint.stages.push_back(
+        {mixture.stage(stage).first_sample, mixture.stage(stage).sources, mixture.stage(stage).weights});
   return fingerprint;
 }
 
 std::string to_text(const OrderFingerprint& fingerprint) {
-  std::string text = concat(kFirstWords, "\nlength ", fingerprint.sequence_length, " seed ", fingerprint.seed,
-                            " reading ", fingerprint.reading, "\n");
+  std::string text = concat(kFirstWords, has_stages(fingerprint) ? 3 : 2, "\nlength ", fingerprint.sequence_length,
+                            " seed ", fingerprint.seed, " reading ", fingerprint.reading, "\n");
   for (const OrderOfPart& part : fingerprint.parts)
     text += concat("weight ", format_shortest(part.weight), " from ", part.documents.begin, " to ", part.documents.end,
                    " asked ", part.num_samples_asked, " epochs ", part.num_epochs, " samples ", part.num_samples,
                    " sizes ", hex64(part.sizes_hash), " arrays ", hex64(part.arrays_hash), " tokens ",
                    hex64(part.tokens_hash), " prefix ", without_controls(part.prefix), "\n");
+  for (const LengthStage& stage : fingerprint.lengths)
+    text += concat("sequences ", stage.length, " from ", stage.first_sample, " truncates ", int{stage.truncates}, "\n");
+  for (const OrderOfStage& stage : fingerprint.stages) {
+    text += concat("stage ", stage.first_sample, " sets ", stage.parts.size());
+    for (size_t at = 0; at < stage.parts.size(); ++at)
+      text += concat(" set ", stage.parts[at], " weight ", format_shortest(stage.weights[at]));
+    text += "\n";
+  }
   return text;
 }
 
@@ -148,6 +229,19 @@ OrderFingerprint parse_order(const std::string& text) {
   fingerprint.reading = head.rest("reading");
   while (std::getline(lines, line)) {
     FingerprintLine words(line);
+    if (line.starts_with("stage ")) {
+      fingerprint.stages.push_back(parse_stage(words, fingerprint.parts.size()));
+      continue;
+    }
+    if (line.starts_with("sequences ")) {
+      LengthStage& stage = fingerprint.lengths.emplace_back();
+      words.read("sequences", stage.length);
+      words.read("from", stage.first_sample);
+      int truncates = 0;
+      words.read("truncates", truncates);
+      stage.truncates = truncates != 0;
+      continue;
+    }
     OrderOfPart part;
     words.read("weight", part.weight);
     words.read("from", part.documents.begin);
@@ -164,7 +258,8 @@ OrderFingerprint parse_order(const std::string& text) {
   return fingerprint;
 }
 
-std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present) {
+std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present,
+                                       std::optional<int64_t> num_consumed) {
   std::vector<std::string> lines;
   const auto compare = [&](const char* what, const auto& then, const auto& now) {
     if (then != now) lines.push_back(concat(what, " was ", then, " and is ", now));
@@ -172,14 +267,23 @@ std::vector<std::string> order_changes(const OrderFingerprint& saved, const Orde
   compare("the sequence length", saved.sequence_length, present.sequence_length);
   compare("the seed", saved.seed, present.seed);
   compare("the way of reading", saved.reading, present.reading);
-  compare("the number of data sets", saved.parts.size(), present.parts.size());
   // With another length or seed every array differs, which says nothing more.
   if (!lines.empty()) return lines;
-  for (size_t at = 0; at < present.parts.size(); ++at) {
-    const std::vector<std::string> changes = changes_of(saved.parts[at], present.parts[at]);
-    if (!changes.empty())
-      lines.push_back(concat("data set ", at + 1, " of ", present.parts.size(), ", '", present.parts[at].prefix,
-                             "': ", join(changes, "; ")));
+  compare("the length of sequences", lengths_text(saved, num_consumed), lengths_text(present, num_consumed));
+  const std::vector<OrderOfStage> then = stages_begun(saved, num_consumed), now = stages_begun(present, num_consumed);
+  const bool is_staged = then.size() > 1 || now.size() > 1;
+  for (size_t at = 0; at < std::max(then.size(), now.size()); ++at) {
+    const std::string name = is_staged ? concat("stage ", at + 1, ": ") : "";
+    if (at >= then.size()) {
+      lines.push_back(concat(name, "there was none, and now there is one ", stage_text(present, now[at])));
+    } else if (at >= now.size()) {
+      lines.push_back(concat(name, "it is gone; it was ", stage_text(saved, then[at])));
+    } else if (then[at].first_sample != now[at].first_sample) {
+      lines.push_back(concat(name, "it began at sample ", format_count(then[at].first_sample), " and begins at sample ",
+                             format_count(now[at].first_sample)));
+    } else {
+      for (const std::string& line : stage_changes(saved, then[at], present, now[at])) lines.push_back(name + line);
+    }
   }
   return lines;
 }

@@ -6,14 +6,16 @@
 //   for (const std::string& line : order_changes(parse_order(saved.sample_order), present)) ...
 //
 // Two runs with equal fingerprints read the same samples at every place, but for token files of equal sizes whose ids
-// differ at none of the places that are probed. Where the files are does not count, and a longer run has the same
-// fingerprint as long as every part has the same arrays.
+// differ at none of the places that are probed. Where the files lie does not count, and a longer run has the same
+// fingerprint as long as every part has the same arrays. A mixture in stages is compared as far as the run has come.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/data_stages.h"
 #include "data/index_array.h"
 #include "data/splits.h"
 #include "data/token_store.h"
@@ -24,7 +26,7 @@ class GptDataset;
 
 struct OrderOfPart {
   std::string prefix;  // for people
-  double weight = 1;   // in the blend, the sum being 1
+  double weight = 1;   // in the blend that the run begins with, the sum being 1
   DocumentRange documents;
   int64_t num_samples_asked = 0, num_epochs = 0, num_samples = 0;  // for people: what the arrays are made for
   uint64_t sizes_hash = 0;                                         // of the documents of the range
@@ -32,11 +34,20 @@ struct OrderOfPart {
   uint64_t tokens_hash = 0;                                        // of the ids at the places of probe_tokens()
 };
 
+// What is mixed from one sample of the run on.
+struct OrderOfStage {
+  int64_t first_sample = 0;
+  std::vector<size_t> parts;    // of OrderFingerprint::parts
+  std::vector<double> weights;  // of each, the sum being 1
+};
+
 struct OrderFingerprint {
   int64_t sequence_length = 0;
   int64_t seed = 0;
-  std::string reading;  // Sampler::description()
+  std::string reading;  // Sampler::description(), and what else decides how samples are made
   std::vector<OrderOfPart> parts;
+  std::vector<OrderOfStage> stages;  // empty: one, of all parts
+  std::vector<LengthStage> lengths;  // empty: of the sequence length throughout
 };
 
 // Of the ids at the places of probe_tokens().
@@ -57,7 +68,10 @@ bool is_order_text(const std::string& text);
 // Throws a UserError (kBadData) with the line that is not to_text()'s.
 OrderFingerprint parse_order(const std::string& text);
 
-// One line for each part that reads other samples now, with what differs; empty when all read the same.
-std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present);
+// One line for each part that reads other samples now, with what differs; empty when all read the same. Stages that
+// begin at sample `num_consumed` of the run or later have read nothing: they may have changed, gone or come. Nothing
+// told: all are compared.
+std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present,
+                                       std::optional<int64_t> num_consumed = {});
 
 }  // namespace espalier::data

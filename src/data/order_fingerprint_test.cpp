@@ -11,19 +11,7 @@ namespace {
 
 using test_files::error_of;
 using test_files::TestFolder;
-
-// Documents of 1 to 13 tokens, whose ids identify document and place.
-std::string write_numbered(const std::string& prefix, int32_t num_documents, int32_t first_id) {
-  TokenStoreWriter writer(prefix, TokenType::kInt32);
-  for (int32_t document = 0; document < num_documents; ++document) {
-    std::vector<int32_t> ids(static_cast<size_t>(1 + document * 7 % 13));
-    for (size_t at = 0; at < ids.size(); ++at) ids[at] = first_id + 100 * document + static_cast<int32_t>(at);
-    writer.add_sequence(ids);
-    writer.end_document();
-  }
-  writer.finish();
-  return prefix;
-}
+using test_files::write_numbered;
 
 std::unique_ptr<const GptDataset> open_train(const std::vector<std::string>& path, int64_t num_samples,
                                              int64_t seed = 5, const std::string& split = "100,0,0") {
@@ -132,7 +120,9 @@ TEST(OrderFingerprint, SurvivesAsText) {
       4294967295,
       "cyclic 4 x 8 of 99 samples",
       {{"data/a set", 0.1 + 0.2, {3, 17}, 5, 2, 9, 0xfedcba9876543210u, 1, 0x8000000000000000u},
-       {"data/line\nbreak", 1e-17, {0, 1}, 0, 1, 1, 0, 0, 0}}};
+       {"data/line\nbreak", 1e-17, {0, 1}, 0, 1, 1, 0, 0, 0}},
+      {},
+      {}};
   const std::string text = to_text(fingerprint);
   EXPECT_TRUE(is_order_text(text));
   EXPECT_FALSE(is_order_text("0123456789abcdef"));

@@ -90,7 +90,7 @@ void PackedDataset::probe_ids(int64_t vocab_size) const {
 // More rows are more epochs, and change none of the rows before them: the order of the first epoch, with the sizes,
 // says it all.
 OrderFingerprint PackedDataset::fingerprint(const std::string& reading) const {
-  OrderFingerprint fingerprint{row_length_ - 1, seed_, reading, {}};
+  OrderFingerprint fingerprint{row_length_ - 1, seed_, reading, {}, {}, {}};
   for (const Part& part : parts_) {
     const size_t epoch = static_cast<size_t>(part.pairs.size()) * sizeof(int64_t);
     fingerprint.parts.push_back(

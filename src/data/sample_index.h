@@ -21,6 +21,7 @@
 #include "base/progress.h"
 #include "data/document_sizes.h"
 #include "data/index_array.h"
+#include "data/sample_order.h"
 #include "data/splits.h"
 
 namespace espalier::data {
@@ -34,22 +35,6 @@ struct SampleRequest {
   std::string name;  // for people only: "train of data/wiki"
 };
 
-// A piece of a document: tokens offset to offset + length - 1.
-struct DocumentSpan {
-  int64_t document = 0;
-  int64_t offset = 0;
-  int64_t length = 0;
-  bool operator==(const DocumentSpan&) const = default;
-};
-
-// A piece of a document in a sample, and the place in the sample at which it begins.
-struct Sighting {
-  int64_t sample = 0;
-  int64_t at = 0;
-  DocumentSpan span;
-  bool operator==(const Sighting&) const = default;
-};
-
 // How often the documents are read.
 struct EpochPlan {
   int64_t tokens_per_epoch = 0;
@@ -61,23 +46,25 @@ struct EpochPlan {
   static EpochPlan make(int64_t tokens_per_epoch, int64_t sequence_length, int64_t num_samples);
 };
 
-class SampleIndex {
+class SampleIndex final : public SampleOrder {
  public:
   // Throws a UserError with the numbers when the documents hold no token. `sizes` (tokens of each document of the
   // file) must outlive the index. Shows progress.
   static SampleIndex build(const DocumentSizes& sizes, const SampleRequest& request);
 
-  int64_t size() const { return plan_.num_samples; }
+  int64_t size() const override { return plan_.num_samples; }
+  int64_t num_epochs() const override { return plan_.num_epochs; }
+  int64_t tokens_per_epoch() const override { return plan_.tokens_per_epoch; }
   const EpochPlan& plan() const { return plan_; }
 
-  // Replaces `spans` by the pieces of sample `sample`, in order, none of them empty; their lengths sum to sequence
-  // length + 1.
-  void spans(int64_t sample, std::vector<DocumentSpan>& spans) const;
+  // The lengths of the pieces sum to sequence length + 1.
+  void spans(int64_t sample, std::vector<DocumentSpan>& spans) const override;
 
-  // The other way round: all pieces of these documents in all samples, in the order of the samples; spans() of these
-  // samples gives each of them. One pass over documents() and, where there is something to find, one over order():
-  // about a second for 10^9 of their entries. Apart from that only the sizes of these documents are looked up.
-  std::vector<Sighting> sightings(const DocumentRange& documents) const;
+  // One pass over documents() and, where there is something to find, one over order(): about a second for 10^9 of
+  // their entries. Nothing but the sizes of these documents is looked up beside.
+  std::vector<Sighting> sightings(const DocumentRange& documents) const override;
+
+  std::vector<const IndexArray*> arrays() const override { return {&documents_, &starts_, &order_}; }
 
   // Upstream's three arrays: documents in the order read, where each sample starts (row: position in documents,
   // offset in that document; one row more than samples), and the order of the samples.

@@ -119,7 +119,8 @@ std::string SentenceDataset::description() const {
 }
 
 OrderFingerprint SentenceDataset::fingerprint(const std::string& reading) const {
-  OrderFingerprint fingerprint{options_.sequence_length, seed_, concat(reading, "; ", options_.description()), {}};
+  OrderFingerprint fingerprint{
+      options_.sequence_length, seed_, concat(reading, "; ", options_.description()), {}, {}, {}};
   for (const Part& part : parts_) {
     const Sentences sentences = sentences_of(*part.store);
     const DocumentRange sequences{sentences.documents[part.documents.begin], sentences.documents[part.documents.end]};

@@ -28,8 +28,9 @@ struct StepReport {
   int64_t step = 0, num_steps = 0;  // 1 for the first
   int64_t consumed_samples = 0, consumed_tokens = 0;
   int64_t global_batch_size = 0;
-  int64_t sequence_length = 0;
-  int64_t num_ranks = 1, num_replicas = 1;  // of the run; replicas along the data axis
+  int64_t sequence_length = 0;               // of a sample
+  std::optional<int64_t> curriculum_length;  // of its sequences, in a run whose lengths come in stages
+  int64_t num_ranks = 1, num_replicas = 1;   // of the run; replicas along the data axis
   double step_seconds = 0;
   double learning_rate = 0;            // of this step
   double next_learning_rate = 0;       // after the scheduler's step: what Megatron's line prints

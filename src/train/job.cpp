@@ -219,10 +219,16 @@ void Job::open_data() {
   const int64_t ids = num_ids(config_);
   const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
   train_.emplace_back(*data_.train, collate, ids, replica, cyclic_layout(config_.data));
-  for (const auto& set : data_.valid) valid_.emplace_back(*set, collate, ids, replica);
-  for (const auto& set : data_.test) test_.emplace_back(*set, collate, ids, replica);
+  // Evaluations read whole samples, whatever the stage of the run.
+  config::RunConfig evaluated = config_;
+  evaluated.data.length_stages.clear();
+  const models::Collate collate_whole = family.collate(evaluated, *tokenizer_);
+  for (const auto& set : data_.valid) valid_.emplace_back(*set, collate_whole, ids, replica);
+  for (const auto& set : data_.test) test_.emplace_back(*set, collate_whole, ids, replica);
   check_data();
-  sample_order_ = data::to_text(data_.train->fingerprint(train_.front().order()));
+  data::OrderFingerprint order = data_.train->fingerprint(train_.front().order());
+  order.lengths = config_.data.length_stages;
+  sample_order_ = data::to_text(order);
   log_info(data_.train->description());
   log_info("> finished creating ", config_.family->display, " datasets ...");
 }
@@ -248,7 +254,8 @@ void Job::check_data() {
 std::vector<std::string> Job::order_changes(const store::TrainingState& saved) const {
   if (saved.sample_order.empty()) return {};  // of another program
   if (data::is_order_text(saved.sample_order))
-    return data::order_changes(data::parse_order(saved.sample_order), data::parse_order(sample_order_));
+    return data::order_changes(data::parse_order(saved.sample_order), data::parse_order(sample_order_),
+                               saved.consumed_train_samples);
   const std::vector<int64_t> was = {saved_micro_batch_size_, plan::parse_layout(saved.layout).grid.data};
   if (config_.data.dataloader_type == config::DataloaderType::kCyclic && config_.data.cyclic_layout != was)
     return {concat("the checkpoint was saved when the cyclic order still followed the layout, a micro-batch size of ",
@@ -290,14 +297,14 @@ void Job::build_model() {
   optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
   lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
   trainer_ = std::make_unique<Trainer>(
-      config_, Trainer::Parts{grid_,
-                              *runner_,
-                              *reducer_,
-                              *optimizer_,
-                              *lr_,
-                              train_.front(),
-                              {plan::model_flops(model_),
-                               plan::hardware_flops(model_, plan::num_recomputed_layers(run.recompute, partition))}});
+      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(),
+                              [this, recomputed = plan::num_recomputed_layers(run.recompute, partition)](
+                                  int64_t length) -> SampleFlops {
+                                config::RunConfig of_length = config_;
+                                of_length.data.sequence_length = length;
+                                const spec::ModelSpec model = config::model_spec(of_length);
+                                return {plan::model_flops(model), plan::hardware_flops(model, recomputed)};
+                              }});
   const double count = static_cast<double>(model_.num_parameters());
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }

@@ -66,16 +66,29 @@ double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_ba
     const double count = term.count.item<double>();
     return count > 0 ? scale / (count * static_cast<double>(of_all_replicas)) : 0;
   }
-  return scale /
-         static_cast<double>(of_all_replicas * config_.training.micro_batch_size * config_.data.sequence_length);
+  return scale / static_cast<double>(of_all_replicas * config_.training.micro_batch_size * tokens_of_sample());
+}
+
+int64_t Trainer::tokens_of_sample() const { return config::tokens_of_sample(config_, position_.consumed_samples); }
+
+data::LengthStage Trainer::length() const {
+  return data::length_at(config_.data.length_stages, position_.consumed_samples, config_.data.sequence_length);
+}
+
+// A divided sample is so many sequences.
+SampleFlops Trainer::flops_of_sample() {
+  const int64_t length = this->length().length;
+  if (known_flops_.first != length) known_flops_ = {length, parts_.flops(length)};
+  const double count = static_cast<double>(tokens_of_sample()) / static_cast<double>(length);
+  return {known_flops_.second.model * count, known_flops_.second.hardware * count};
 }
 
 // Tokens of a step (or its micro-batches) by those that count; the others are masked.
 double Trainer::correction(const pipeline::LossTotal& total, const report::StepReport& report) const {
   const bool by_token = config_.training.loss_average == config::LossAverage::kToken;
   const int64_t samples = report.global_batch_size;
-  const double nominal = static_cast<double>(by_token ? samples * config_.data.sequence_length
-                                                      : samples / config_.training.micro_batch_size);
+  const double nominal =
+      static_cast<double>(by_token ? samples * tokens_of_sample() : samples / config_.training.micro_batch_size);
   const double actual = by_token ? total.count : total.num_means;
   return actual > 0 ? nominal / actual : 1.0;
 }
@@ -114,6 +127,9 @@ report::StepReport Trainer::step() {
   const int64_t num_micro_batches = this->num_micro_batches();
   report::StepReport report;
   report.global_batch_size = num_micro_batches * config_.training.micro_batch_size * parts_.grid.shape.data;
+  report.sequence_length = tokens_of_sample();
+  if (!config_.data.length_stages.empty()) report.curriculum_length = length().length;
+  const SampleFlops flops = flops_of_sample();
 
   std::vector<tensor::Batch> micro_batches;
   {
@@ -164,14 +180,13 @@ report::StepReport Trainer::step() {
   report.num_steps = config_.training.num_steps;
   report.consumed_samples = position_.consumed_samples;
   report.consumed_tokens = position_.consumed_tokens;
-  report.sequence_length = config_.data.sequence_length;
   report.num_ranks = parts_.grid.shape.num_ranks();
   report.num_replicas = parts_.grid.shape.data;
   report.next_learning_rate = parts_.lr.lr();
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
   const double samples = static_cast<double>(report.global_batch_size);
-  report.model_flops = samples * parts_.flops.model;
-  report.hardware_flops = samples * parts_.flops.hardware;
+  report.model_flops = samples * flops.model;
+  report.hardware_flops = samples * flops.hardware;
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
@@ -185,10 +200,11 @@ void Trainer::skip_step() {
 void Trainer::count(const report::StepReport& report) {
   // As under Megatron, a skipped step consumes its samples but does not move the learning rate; tokens are counted
   // after the scheduler's step, which therefore sees those of the steps before.
+  const int64_t tokens = report.global_batch_size * tokens_of_sample();
   if (!report.skipped) parts_.lr.step(report.global_batch_size, position_.consumed_tokens);
   ++position_.step;
   position_.consumed_samples += report.global_batch_size;
-  position_.consumed_tokens += report.global_batch_size * config_.data.sequence_length;
+  position_.consumed_tokens += tokens;
   position_.skipped_steps += report.skipped;
   position_.nan_steps += report.nan;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "config/run_config.h"
@@ -30,6 +32,8 @@ struct RunPosition {
 struct SampleFlops {
   double model = 0, hardware = 0;
 };
+// Of a sample that is one sequence of so many tokens.
+using FlopsOfLength = std::function<SampleFlops(int64_t sequence_length)>;
 
 class Trainer {
  public:
@@ -41,7 +45,7 @@ class Trainer {
     optim::Optimizer& optimizer;
     plan::LrSchedule& lr;
     const Loader& loader;
-    SampleFlops flops;
+    FlopsOfLength flops;
   };
   Trainer(const config::RunConfig& config, const Parts& parts);
 
@@ -63,12 +67,16 @@ class Trainer {
   std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
   std::string objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm);
   void count(const report::StepReport& report);
+  int64_t tokens_of_sample() const;  // in the next step
+  data::LengthStage length() const;  // of its sequences
+  SampleFlops flops_of_sample();
 
   const config::RunConfig& config_;
   Parts parts_;
   plan::BatchRamp ramp_;
   RunPosition position_;
   StepStatistics statistics_;
+  std::pair<int64_t, SampleFlops> known_flops_{0, {}};  // of a length of sequences
 };
 
 // The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means, of those that have

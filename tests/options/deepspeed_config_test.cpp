@@ -153,7 +153,18 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
       {R"({"scheduler": {"type": "WarmupLR"}})",
        "F: scheduler is not supported: use --lr-decay-style, --lr-warmup-samples, --lr-decay-samples and --min-lr"},
       {R"({"curriculum_learning": {"enabled": true}})",
-       "F: curriculum_learning is not supported: the sequence length is constant; leave it out"},
+       "F: curriculum_learning.schedule_type is missing: use fixed_linear, fixed_root or fixed_discrete"},
+      {R"({"curriculum_learning": {"enabled": true, "curriculum_type": "voc", "schedule_type": "fixed_discrete",
+           "schedule_config": {"difficulty": [8, 16], "max_step": [5]}}})",
+       "F: curriculum_learning.curriculum_type voc is not supported: only seqlen is"},
+      {R"({"curriculum_learning": {"enabled": true, "schedule_type": "fixed_discrete",
+           "schedule_config": {"difficulty": [8, 16], "max_step": [5, 9]}}})",
+       "F: curriculum_learning.schedule_config.difficulty has 2 lengths, and max_step 2 steps; expected one length "
+       "more "
+       "than steps"},
+      {R"({"curriculum_learning": {"enabled": true, "min_difficulty": 8, "max_difficulty": 32,
+           "schedule_type": "fixed_linear", "schedule_config": {"total_curriculum_step": 0, "difficulty_step": 8}}})",
+       "F: curriculum_learning.schedule_config.total_curriculum_step 0 is none; expected an integer of 1 or more"},
       {R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})",
        "F: zero_optimization.offload_optimizer is not supported: offload is not built in; leave it out"},
       {R"({"optimizer": {"type": "OneBitAdam"}})",
@@ -187,6 +198,32 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
       {"stage": 0, "offload_optimizer": {"device": "none", "pin_memory": true}},
       "flops_profiler": {"enabled": true}})");
   EXPECT_EQ(off.messages(), Words{});
+}
+
+// Expected lengths are DeepSpeed's own, step by step: its CurriculumScheduler's formula, in integers.
+TEST(DeepSpeedConfig, ACurriculumBecomesStagesOfTruncatedSequences) {
+  const WithJson linear("--lr 1e-3", R"({"curriculum_learning": {"enabled": true, "curriculum_type": "seqlen",
+      "min_difficulty": 8, "max_difficulty": 32, "schedule_type": "fixed_linear",
+      "schedule_config": {"total_curriculum_step": 9, "difficulty_step": 8}}})");
+  EXPECT_EQ(linear.messages(), Words{});
+  ASSERT_EQ(linear.config.data.seq_length_stages_by, LengthBy::kTruncating);
+  for (int64_t step = 1; step <= 10; ++step) {
+    // floor(step / 9 * 24 + 8), down to a multiple of 8, at most 32
+    const int64_t expected = std::min<int64_t>((24 * step + 72) / 9 / 8 * 8, 32);
+    EXPECT_EQ(tokens_of_sample(linear.config, 6 * (step - 1)), expected) << step;
+  }
+  const WithJson root("--lr 1e-3", R"({"curriculum_learning": {"enabled": true, "curriculum_type": "seqlen",
+      "min_difficulty": 4, "max_difficulty": 33, "schedule_type": "fixed_root",
+      "schedule_config": {"total_curriculum_step": 9, "difficulty_step": 1, "root_degree": 2}}})");
+  EXPECT_EQ(root.messages(), Words{});
+  // sqrt(step / 9) is 1/3, 2/3 and 1 at steps 1, 4 and 9: 4 + 29 of it, rounded down
+  for (const auto& [step, expected] : {std::pair<int64_t, int64_t>{1, 13}, {4, 23}, {9, 33}, {10, 33}})
+    EXPECT_EQ(tokens_of_sample(root.config, 6 * (step - 1)), expected) << step;
+  const WithJson discrete("--lr 1e-3", R"({"curriculum_learning": {"enabled": true, "curriculum_type": "seqlen",
+      "min_difficulty": 8, "max_difficulty": 33, "schedule_type": "fixed_discrete",
+      "schedule_config": {"difficulty": [8, 16, 33], "max_step": [3, 7]}}})");
+  EXPECT_EQ(discrete.messages(), Words{});
+  EXPECT_EQ(discrete.config.data.seq_length_stages, (Words{"0: 8", "3: 16", "7: 33"}));
 }
 
 TEST(DeepSpeedConfig, IsReadOnlyUnderDeepSpeedAndMustExist) {

@@ -30,6 +30,7 @@ class Resolver {
   void resolve_schedule();
   void resolve_recompute();
   void resolve_data();
+  void resolve_stages();
   void resolve_checkpoint();
   void resolve_run();
 
@@ -45,6 +46,9 @@ class Resolver {
   void check_accumulation();
   void check_chunks();
   void check_partition();
+  void resolve_length_stages();
+  void end_by_truncated_tokens();
+  void check_truncated_length(const std::string& where, const data::StageStart& start, int64_t length);
   void check_ramp(int64_t batch, int64_t samples_at_once);
   void check_exclusive_schedule();
   void check_decay_style();

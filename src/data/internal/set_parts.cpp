@@ -15,25 +15,30 @@ bool all_different(std::vector<std::string> names) {
   return std::adjacent_find(names.begin(), names.end()) == names.end();
 }
 
-std::string file_name_of_prefix(const DataSource& source) {
-  return std::filesystem::path(source.prefix).filename().string();
+std::string file_name_of_prefix(const std::string& prefix) { return std::filesystem::path(prefix).filename().string(); }
+
+// Also where it is named in two ways.
+bool is_same_file(const TokenStore& a, const TokenStore& b) {
+  std::error_code missing;
+  return a.prefix() == b.prefix() || std::filesystem::equivalent(a.files().tokens, b.files().tokens, missing);
 }
 
-std::string range_text(const DataSource& source) {
-  return source.range ? concat(" ", format_shortest(source.range->begin), ":", format_shortest(source.range->end)) : "";
-}
-
-// Names for people and for tags of curves: short where that distinguishes the sources.
-std::vector<std::string> names_of(const std::vector<DataSource>& sources) {
-  std::vector<std::string> names;
-  for (const DataSource& source : sources) names.push_back(file_name_of_prefix(source));
-  if (all_different(names)) return names;
-  for (size_t at = 0; at < sources.size(); ++at) names[at] = sources[at].prefix;
-  if (all_different(names)) return names;
-  for (size_t at = 0; at < sources.size(); ++at) names[at] = sources[at].prefix + range_text(sources[at]);
-  if (all_different(names)) return names;
-  for (size_t at = 0; at < sources.size(); ++at) names[at] += concat(" #", at + 1);
-  return names;
+// Names for people and for tags of curves: short where that tells the sources apart.
+void name_sources(std::vector<SetPart>& parts) {
+  const auto gave_names = [&](auto name_of) {
+    std::vector<std::string> names;
+    for (SetPart& part : parts) names.push_back(part.source_name = name_of(part));
+    return all_different(names);
+  };
+  const auto whole_name = [](const SetPart& part) {
+    return part.range
+               ? concat(part.prefix, " ", format_shortest(part.range->begin), ":", format_shortest(part.range->end))
+               : part.prefix;
+  };
+  if (gave_names([](const SetPart& part) { return file_name_of_prefix(part.prefix); }) ||
+      gave_names([](const SetPart& part) { return part.prefix; }) || gave_names(whole_name))
+    return;
+  for (size_t at = 0; at < parts.size(); ++at) parts[at].source_name += concat(" #", at + 1);
 }
 
 }  // namespace
@@ -78,12 +83,59 @@ std::vector<SetPart> SetParts::make(const DataGroup& group, SetKind kind, int64_
   weights = normalized_weights(weights);
   const std::vector<int64_t> counts =
       sources.size() == 1 ? std::vector<int64_t>{num_samples} : samples_per_set(weights, num_samples);
-  const std::vector<std::string> names = names_of(sources);
   std::vector<SetPart> parts;
-  for (size_t at = 0; at < sources.size(); ++at)
-    parts.push_back({sources[at].prefix, store(sources[at].prefix), documents_of(sources[at], kind), counts[at],
-                     weights[at], names[at], concat(group.name, " of ", file_name_of_prefix(sources[at]))});
+  for (size_t at = 0; at < sources.size(); ++at) {
+    const std::string& prefix = sources[at].prefix;
+    parts.push_back({.prefix = prefix,
+                     .range = sources[at].range,
+                     .store = store(prefix),
+                     .documents = documents_of(sources[at], kind),
+                     .num_samples = counts[at],
+                     .weight = weights[at],
+                     .source_name = "",
+                     .title = concat(group.name, " of ", file_name_of_prefix(prefix))});
+  }
+  name_sources(parts);
   return parts;
+}
+
+std::vector<Mixture::Stage> SetParts::add_stages(const std::vector<DataPlan::Stage>& stages,
+                                                 std::vector<SetPart>& parts) {
+  Mixture::Stage beginning;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    beginning.sources.push_back(part);
+    beginning.weights.push_back(parts[part].weight);
+  }
+  std::vector<Mixture::Stage> all = {beginning};
+  for (const DataPlan::Stage& stage : stages) {
+    Mixture::Stage next{stage.first_sample, {}, {}};
+    for (const SetPart& part : make({"train", stage.sources}, kTrain, 1)) {
+      size_t source = 0;
+      const auto is_it = [&](size_t at) {
+        return is_same_file(*parts[at].store, *part.store) && parts[at].documents == part.documents &&
+               std::find(next.sources.begin(), next.sources.end(), at) == next.sources.end();
+      };
+      while (source < parts.size() && !is_it(source)) ++source;
+      if (source == parts.size()) parts.push_back(part);
+      next.sources.push_back(source);
+      next.weights.push_back(part.weight);
+    }
+    all.push_back(next);
+  }
+  for (size_t part = beginning.sources.size(); part < parts.size(); ++part)
+    parts[part].num_samples = 1, parts[part].weight = 0;
+  name_sources(parts);
+  return all;
+}
+
+Mixture mixture_of(const std::vector<SetPart>& parts, const std::vector<int64_t>& lengths, const std::string& name,
+                   int64_t num_samples) {
+  std::vector<double> weights;
+  for (const SetPart& part : parts) weights.push_back(part.weight);
+  Mixture mixture = Mixture::of_blend(weights, lengths);
+  ESPALIER_CHECK(mixture.size() >= num_samples, "the blend of ", name, " ends after ", mixture.size(), " of ",
+                 num_samples, " samples");
+  return mixture;
 }
 
 std::optional<BlendIndex> blend_of(const std::vector<double>& weights, const std::vector<int64_t>& lengths,

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/token_store.h"
 
 namespace espalier::data::test_files {
 
@@ -37,6 +39,19 @@ class TestFolder {
 
 inline void write_text(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
+}
+
+// Documents of 1 to 13 tokens, whose ids tell document and place.
+inline std::string write_numbered(const std::string& prefix, int32_t num_documents, int32_t first_id) {
+  TokenStoreWriter writer(prefix, TokenType::kInt32);
+  for (int32_t document = 0; document < num_documents; ++document) {
+    std::vector<int32_t> ids(static_cast<size_t>(1 + document * 7 % 13));
+    for (size_t at = 0; at < ids.size(); ++at) ids[at] = first_id + 100 * document + static_cast<int32_t>(at);
+    writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+  return prefix;
 }
 
 // What the UserError thrown by `action` says; fails the test if there is none.

@@ -25,7 +25,8 @@ double visible_pairs(const GptConfig& model, double tokens, const data::RowRules
 // Of the masks of one sample, as far as its batch holds them (models/gpt/batch.h).
 double mask_bytes(const data::RowRules& rows, double tokens) {
   const bool is_causal = rows.objective.kind == data::Objective::Kind::kCausal;
-  const bool has_first = rows.text.reset_attention_mask || rows.objective.kind == data::Objective::Kind::kMultitask;
+  const bool has_first = rows.text.reset_attention_mask || !rows.lengths.empty() ||
+                         rows.objective.kind == data::Objective::Kind::kMultitask;
   return kInt32 * tokens * (static_cast<double>(has_first) + static_cast<double>(!is_causal)) + (is_causal ? 0 : kFp32);
 }
 
@@ -139,6 +140,7 @@ const config::Family& gpt_family() {
       .resolve = resolve_options_of_gpt,
       .find_unused = find_unused_of_gpt,
       .num_layers = gpt_layers,
+      .reads_running_text = true,
       .model = internal::gpt_model,
       .token_file_endings = gpt_token_file_endings,
       .check_data = check_data_of_gpt};

@@ -73,13 +73,36 @@ data::RowRules row_rules(const config::RunConfig& run, const Objective& objectiv
   rules.text.reset_attention_mask = run.data.reset_attention_mask;
   rules.text.eod_mask_loss = run.data.eod_mask_loss;
   rules.seed = run.training.seed;
+  rules.packing = run.data.packing;
+  rules.lengths = run.data.length_stages;
   return rules;
 }
 
 namespace internal {
+namespace {
+
+// What else decides the samples is for text that runs on from document to document.
+void check_running_text(const config::Resolving& resolving, const Objective& objective) {
+  if (objective.kind == Kind::kCausal) return;
+  const config::DataConfig& data = resolving.run.data;
+  const auto refuse = [&](const char* name, const char* why) {
+    resolving.problems.add(resolving.origin(name), " and ", resolving.origin("--objective"),
+                           " exclude each other: ", why, ". Leave one out");
+  };
+  if (!data.seq_length_stages.empty())
+    refuse("--seq-length-stages", "prefixes and pairs are drawn for sequences of one length");
+  if (data.packing == data::Packing::kBestFit)
+    refuse("--packing", objective.kind == Kind::kPrefix ? "prefixes are drawn for running text"
+                                                        : "pairs are packed in a way of their own");
+  if (objective.kind == Kind::kMultitask && !data.data_stages.empty())
+    refuse("--data-stages", "the pairs of a run come from one blend");
+}
+
+}  // namespace
 
 void check_objective(const config::Resolving& resolving, const GptSettings& settings) {
   check_objective_rows(resolving.table, settings.objective, resolving.problems);
+  check_running_text(resolving, settings.objective);
   if (settings.objective.sees_whole_prompt() && settings.shape.window_size > 0)
     resolving.problems.add(
         resolving.origin("--window-size"), " and ", resolving.origin("--objective"),

@@ -19,9 +19,21 @@ void copy_row(std::span<Value> values, const at::Tensor& to, int64_t row) {
   std::copy(values.begin(), values.end(), to.data_ptr<Element>() + row * to.size(1));
 }
 
+// The rows as long as their stage of the run has them.
+std::vector<SampleRow> truncated(std::vector<SampleRow> rows, const data::RowRules& rules) {
+  for (SampleRow& row : rows) {
+    const data::LengthStage stage = data::length_at(rules.lengths, row.sample_number, 0);
+    if (!stage.truncates) continue;
+    for (std::vector<int64_t>& array : row.sample.arrays)
+      array.resize(std::min(array.size(), static_cast<size_t>(stage.length) + 1));
+  }
+  return rows;
+}
+
 }  // namespace
 
-tensor::Batch make_gpt_batch(const std::vector<SampleRow>& rows, const data::RowRules& rules) {
+tensor::Batch make_gpt_batch(const std::vector<SampleRow>& whole_rows, const data::RowRules& rules) {
+  const std::vector<SampleRow> rows = truncated(whole_rows, rules);
   ESPALIER_CHECK(!rows.empty() && rows[0].sample.arrays.at(0).size() > 1, "a batch needs rows of at least two ids");
   const auto b = static_cast<int64_t>(rows.size()), s = static_cast<int64_t>(rows[0].sample.arrays[0].size()) - 1;
   const bool is_causal = rules.objective.kind == data::Objective::Kind::kCausal;
@@ -43,7 +55,8 @@ tensor::Batch make_gpt_batch(const std::vector<SampleRow>& rows, const data::Row
     copy_row(std::span(masks.positions), batch.positions, row);
     copy_row(std::span(masks.loss_mask), batch.loss_mask, row);
     if (!masks.first_keys.empty()) {
-      if (!batch.document_starts.defined()) batch.document_starts = at::empty({b, s}, at::kInt);
+      // Rows without see from the first key on.
+      if (!batch.document_starts.defined()) batch.document_starts = at::zeros({b, s}, at::kInt);
       copy_row(std::span(masks.first_keys), batch.document_starts, row);
     }
     if (is_causal) continue;

@@ -20,8 +20,11 @@ constexpr double kEmbeddingNormEpsilon = 1e-5;  // Megatron fixes it, whatever -
 
 DataSets open_gpt_data(const data::DataSetOptions& options, const config::RunConfig& run,
                        const text::Tokenizer& tokenizer) {
-  if (families::row_rules(run).objective.kind != data::Objective::Kind::kMultitask)
-    return as_sources(data::GptDataSets::open(options));
+  if (families::row_rules(run).objective.kind != data::Objective::Kind::kMultitask) {
+    data::DataSetOptions filled = options;
+    filled.pad_id = data::pad_id(tokenizer);
+    return as_sources(data::GptDataSets::open(filled));
+  }
   return as_sources(data::PackedDataSets::open(options, data::pad_id(tokenizer)));
 }
 
