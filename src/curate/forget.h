@@ -30,6 +30,9 @@ struct ForgetResult {
     int64_t number = 0;
     std::string output;
     int64_t line = 0;  // from 1, before anything was removed
+    // In the token files FOLDER/GROUP_text_document; -1 where there are none, or where its text gave no tokens.
+    int64_t token_document = -1;
+    std::string token_prefix = {};
   };
   std::vector<Place> removed;
   std::vector<int64_t> in_no_output;  // asked for by number: dropped by a step, no document, or forgotten before
