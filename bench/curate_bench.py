@@ -1,6 +1,6 @@
 """How fast a recipe of curation is beside datatrove's local executor: curate_bench.py ESPALIER FOLDER MB ROUNDS
 
-    python3 -m venv env && env/bin/pip install datatrove==0.10.1 fasttext-numpy2-wheel==0.9.2 nltk spacy tldextract
+    python3 -m venv env && env/bin/pip install datatrove==0.10.1 fasttext-numpy2-wheel==0.9.2 nltk spacy tldextract fasteners "xxhash<4"
     env/bin/python bench/curate_bench.py build/bin/espalier /tmp/bench 100 3
 
 Prints one JSON object. Both read the same JSONL in two files, with two workers: language by one fastText model, Gopher's
@@ -72,7 +72,7 @@ def make_model(file):
             for text in rng.sample(texts, min(400, len(texts))):
                 words = text.lower().translate(str.maketrans(letters, other)).replace("\n", " ")
                 train.write(f"__label__{'en' if n == 0 else f'x{n}'} {words}\n")
-    fasttext.train_supervised(f"{file}.txt", dim=16, minn=2, maxn=4, bucket=100000, epoch=5, loss="hs", thread=2).save_model(file)
+    fasttext.train_supervised(f"{file}.txt", dim=16, minn=2, maxn=4, bucket=100000, epoch=20, lr=0.8, loss="hs", thread=2, verbose=0).save_model(file)
 
 
 def recipe(folder, model):
