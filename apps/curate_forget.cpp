@@ -131,7 +131,7 @@ int curate_forget_main(const std::vector<std::string>& arguments) {
   std::vector<SeenBy> readings;
   if (!runs.empty()) {
     curate::ForgetRequest look = request;
-    look.dry_run = true;
+    look.dry_run = look.finds_token_documents = true;
     readings = find_readings(runs, curate::forget(look));
   }
   const curate::ForgetResult result = curate::forget(request);

@@ -85,7 +85,7 @@ void check(const StepRequest& request, const curate::InputSource& source, Proble
     const std::string existing = describe_existing(written);
     if (!existing.empty()) problems.add(existing);
   }
-  check_output(request.output, problems);
+  curate::check_output(request.output, problems);
   if (!parse_bytes(request.memory)) problems.add("--memory ", request.memory, ": expected an amount such as 512MiB");
 }
 

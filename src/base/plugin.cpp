@@ -17,8 +17,8 @@ const void* load_plugin(const Plugin& plugin) {
   void* const library = ::dlopen(plugin.file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* const reason = ::dlerror();
-    throw UserError(concat("cannot load ", file, ": ", reason != nullptr ? reason : "unknown error", "\n",
-                           plugin.unloadable));
+    throw UserError(
+        concat("cannot load ", file, ": ", reason != nullptr ? reason : "unknown error", "\n", plugin.unloadable));
   }
   auto* const table_of = reinterpret_cast<const void* (*)()>(::dlsym(library, plugin.function));
   const void* const table = table_of == nullptr ? nullptr : table_of();

@@ -1,6 +1,6 @@
-// Shared libraries that lie beside the program and are loaded when they are first needed, so that programs start without
-// what those pull in. Each offers a table of functions through one C function, and begins it with the number of its
-// interface (an int64_t).
+// Shared libraries that lie beside the program and are loaded when they are first needed, so that programs start
+// without what those pull in. Each offers a table of functions through one C function, and begins it with the number of
+// its interface (an int64_t).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct Plugin {
 
 std::filesystem::path beside_program(const std::string& name);
 
-// The table, which stays loaded. A UserError names a file that is missing, cannot be loaded, or belongs to another build.
+// The table, which stays loaded. A UserError names a file that is missing, cannot be loaded, or belongs to another
+// build.
 const void* load_plugin(const Plugin& plugin);
 
 }  // namespace espalier

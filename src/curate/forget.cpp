@@ -89,7 +89,7 @@ class Forgetting {
   ForgetResult operator()() {
     find_urls();
     find_places();
-    find_token_documents();
+    if (request_.finds_token_documents) find_token_documents();
     if (request_.dry_run) return std::move(result_);
     fs::create_directories(work_ / "fates");
     for (const auto& [output, lines] : removed_) rewrite_output(output, lines);

@@ -36,8 +36,7 @@ std::string decode_percents(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     unsigned byte = 0;
     const char* const digits = text.data() + at + 1;
-    if (text[at] == '%' && at + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+    if (text[at] == '%' && at + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
       decoded += static_cast<char>(byte);
       at += 2;
     } else {
@@ -84,15 +83,16 @@ std::vector<std::string> read_manifest(const std::string& manifest, Problems& pr
         const nlohmann::json entry = nlohmann::json::parse(path, nullptr, /*allow_exceptions=*/false);
         const std::string key = entry.is_object() && entry.contains("path") ? "path" : "file";
         if (!entry.is_object() || !entry.contains(key) || !entry.at(key).is_string()) {
-          problems.add(manifest, ":", number, ": expected a path, or a JSON object with one under \"path\" or \"file\"");
+          problems.add(manifest, ":", number,
+                       ": expected a path, or a JSON object with one under \"path\" or \"file\"");
           continue;
         }
         path = entry.at(key);
       }
       if (path.starts_with("file:")) path.erase(0, path.starts_with("file://") ? 7 : 5);
       if (const size_t scheme = path.find("://"); scheme != std::string::npos) {
-        problems.add(manifest, ":", number, ": ", path, " is on no disk; mount it, or copy what ", path.substr(0, scheme),
-                     ": names");
+        problems.add(manifest, ":", number, ": ", path, " is on no disk; mount it, or copy what ",
+                     path.substr(0, scheme), ": names");
         continue;
       }
       files.push_back(path[0] == '/' ? path : (fs::path(manifest).parent_path() / path).string());
@@ -112,11 +112,11 @@ std::vector<Metadata::Member> partition_keys(const std::string& path) {
     const size_t equals = name.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     const std::string value = name.substr(equals + 1);
-    keys.push_back({decode_percents(name.substr(0, equals)),
-                    value == "__HIVE_DEFAULT_PARTITION__"
-                        ? "null"
-                        : nlohmann::json(decode_percents(value))
-                              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
+    keys.push_back(
+        {decode_percents(name.substr(0, equals)),
+         value == "__HIVE_DEFAULT_PARTITION__"
+             ? "null"
+             : nlohmann::json(decode_percents(value)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
   }
   return keys;
 }

@@ -167,15 +167,13 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const bool joins = fs::exists(work / "recipe");
   const FileLock beginning = FileLock::take(folder / kFinishLock);
   if (is_finished(recipe) && (joins || !overwrite)) return std::nullopt;
-  if (fs::exists(work / "recipe") && read_file(work / "recipe") != fingerprint) {
-    if (!FileLock::try_take(work / "processes"))
+  if (!fs::exists(work / "recipe") || read_file(work / "recipe") != fingerprint) {
+    // Of another recipe, or what a kill left of its removal.
+    if (fs::exists(work) && !FileLock::try_take(work / "processes"))
       throw UserError(concat("another process works at another recipe in '", folder.string(),
                              "'. Wait until it has ended, or give another folder."),
                       ExitCode::kCannotCreate);
     fs::remove_all(work);
-  }
-  if (!fs::exists(work / "recipe")) {
-    fs::remove_all(work);  // what a kill left of the removal of another's
     fs::create_directories(work);
     write_file_atomically(work / "recipe", fingerprint);
   }
@@ -184,10 +182,12 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   return at_work;
 }
 
-// Of a finished curation, unless somebody has begun anew. Others may still have files open in it.
+// Of a finished curation, unless somebody has begun anew, or still reads what others have made: the last one removes
+// it.
 void remove_work(const fs::path& folder, const fs::path& work) {
   const std::optional<FileLock> lock = FileLock::try_take(folder / kFinishLock);
   if (!lock || fs::exists(work / "recipe")) return;
+  if (fs::exists(work) && !FileLock::try_take(work / "processes")) return;
   std::error_code open_elsewhere;
   fs::remove_all(work, open_elsewhere);
   fs::remove(folder / kFinishLock, open_elsewhere);
@@ -241,11 +241,12 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
 MixResult make_mix(Recipe& recipe, bool overwrite) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
   MixResult mix;
-  if (const std::optional<FileLock> at_work = begin_work(recipe, overwrite)) {
+  if (std::optional<FileLock> at_work = begin_work(recipe, overwrite)) {
     RunPlan plan = plan_of(recipe);
     plan.work_folder = work;
     plan.keeps_work = true;
     mix.run = run(plan, nullptr);
+    at_work.reset();  // the work may go once nobody reads it
     const FileLock finishing = FileLock::take(folder / kFinishLock);
     if (fs::exists(work / "recipe")) {
       write_outputs(recipe, plan, mix);

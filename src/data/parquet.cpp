@@ -12,11 +12,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const ParquetTable& load_parquet_plugin() {
-  return *static_cast<const ParquetTable*>(
-      load_plugin({parquet_plugin_path(), "espalier_parquet_table", kParquetInterface,
-                   "it reads and writes Parquet, and lies beside the program. 'scripts/setup --parquet' builds it, with "
-                   "Arrow's libraries.",
-                   "It needs Arrow's libraries: 'scripts/setup --parquet' downloads them."}));
+  return *static_cast<const ParquetTable*>(load_plugin(
+      {parquet_plugin_path(), "espalier_parquet_table", kParquetInterface,
+       "it reads and writes Parquet, and lies beside the program. 'scripts/setup --parquet' builds it, with "
+       "Arrow's libraries.",
+       "It needs Arrow's libraries: 'scripts/setup --parquet' downloads them."}));
 }
 
 class ParquetInput : public InputStream {

@@ -29,7 +29,7 @@ class ParquetColumns {
   bool empty() const { return types_.empty(); }
   // Whether the values of the key are to be written as text that holds their JSON.
   bool is_json_text(std::string_view key) const;
-  bool has_json_text() const;  // of any key
+  bool has_json_text() const;       // of any key
   std::string description() const;  // as ParquetTable::create takes it
 
  private:

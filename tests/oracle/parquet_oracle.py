@@ -40,7 +40,9 @@ def plain(value):
         return None
     if isinstance(value, bytes):
         return value.decode("utf-8")
-    if isinstance(value, (datetime.date, datetime.datetime, decimal.Decimal)):
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    if isinstance(value, (datetime.date, decimal.Decimal)):
         return str(value)
     return value
 
@@ -72,7 +74,7 @@ def table(rng, count):
                 pyarrow.struct([("url", pyarrow.string()), ("deep", pyarrow.struct([("n", pyarrow.list_(pyarrow.int32()))]))])),
             "map": pyarrow.array([[("k", 1), ("l", None)]] * count, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
             "day": pyarrow.array([datetime.date(2026, 2, 1 + n % 28) for n in range(count)], pyarrow.date32()),
-            "at": pyarrow.array([datetime.datetime(2026, 2, 1, 3, n % 60, 7) for n in range(count)], pyarrow.timestamp("s")),
+            "at": pyarrow.array([datetime.datetime(2026, 2, 1, 3, n % 60, 7, 250000) for n in range(count)], pyarrow.timestamp("ms")),
             "price": pyarrow.array([decimal.Decimal(n) / 100 + decimal.Decimal("1.25") for n in range(count)],
                                    pyarrow.decimal128(9, 2)),
         }

@@ -68,6 +68,7 @@ void discard(ParquetWriter* writer) { delete writer; }
 
 extern "C" __attribute__((visibility("default"))) const espalier::data::ParquetTable* espalier_parquet_table() {
   using namespace espalier::data;
-  static const ParquetTable table = {kParquetInterface, open, read, consumed_bytes, close, create, write, finish, discard};
+  static const ParquetTable table = {
+      kParquetInterface, open, read, consumed_bytes, close, create, write, finish, discard};
   return &table;
 }

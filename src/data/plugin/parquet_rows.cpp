@@ -138,8 +138,8 @@ void RowWriter::write(std::string_view lines) {
   auto parsing = arrow::json::ParseOptions::Defaults();
   parsing.explicit_schema = schema_;
   parsing.unexpected_field_behavior = arrow::json::UnexpectedFieldBehavior::Error;
-  auto bytes = std::make_shared<arrow::io::BufferReader>(
-      std::make_shared<arrow::Buffer>(reinterpret_cast<const uint8_t*>(lines.data()), static_cast<int64_t>(lines.size())));
+  auto bytes = std::make_shared<arrow::io::BufferReader>(std::make_shared<arrow::Buffer>(
+      reinterpret_cast<const uint8_t*>(lines.data()), static_cast<int64_t>(lines.size())));
   const auto reader =
       must(arrow::json::TableReader::Make(arrow::default_memory_pool(), std::move(bytes), reading, parsing));
   const std::shared_ptr<arrow::Table> table = must(reader->Read());
