@@ -20,7 +20,7 @@ class InputStream {
 
   // Fills up to `capacity` bytes; 0 only at the end.
   virtual size_t read(char* bytes, size_t capacity) = 0;
-  // How much of the file, as it lies on disk, has been read: what progress counts.
+  // How much of the file, as it is on disk, has been read: what progress counts.
   virtual int64_t consumed_bytes() const = 0;
 };
 

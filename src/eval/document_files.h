@@ -11,7 +11,7 @@
 
 namespace espalier::eval {
 
-// So many wrong documents are named together.
+// At most this many wrong documents are named together.
 inline constexpr size_t kMostProblems = 10;
 
 // NOLINTNEXTLINE(bugprone-exception-escape): that moving it does not throw is the promise of nlohmann::json
@@ -21,7 +21,7 @@ struct Document {
 };
 
 // Fields at the top that no path of `wanted` begins with are left out; an empty list wants all. The first ten lines
-// that are no document are named together (kBadData).
+// that are not documents are named together (kBadData).
 std::vector<Document> read_documents(const std::string& file, const std::vector<std::string>& wanted);
 
 // Whether `file` is a table, of which all fields are text.
