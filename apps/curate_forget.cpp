@@ -1,5 +1,6 @@
 // espalier curate forget: documents out of a finished curation.
 #include <cstdio>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/format.h"
@@ -8,6 +9,7 @@
 #include "base/pending_file.h"
 #include "curate/forget.h"
 #include "curate_commands.h"
+#include "run_samples.h"
 
 namespace espalier {
 namespace {
@@ -35,11 +37,71 @@ void say(const curate::ForgetResult& result, const curate::ForgetRequest& reques
     log_info("the inputs still hold them: running the recipe again includes them again");
 }
 
+// What a run has read, or will read, of one document: "steps 3, 17 (trained), 40 (to come)".
+struct SeenBy {
+  std::string run;
+  int64_t document = 0;  // of the curation
+  std::vector<std::pair<int64_t, std::string>> steps;
+};
+
+// The readings of what is to be forgotten, while the token files are as the runs read them.
+std::vector<SeenBy> find_readings(const std::vector<std::string>& runs, const curate::ForgetResult& result) {
+  std::vector<SeenBy> all;
+  for (const std::string& run : runs) {
+    RunSamples samples(run, std::nullopt, {});
+    for (const std::string& change : samples.order_changes())
+      log_warning(run, ": ", change, ": the steps that are told hold for the token files as they are now");
+    for (const curate::ForgetResult::Place& place : result.removed) {
+      if (place.token_document < 0) continue;
+      std::vector<int64_t> sources;
+      data::DocumentRange sequences{};
+      const auto& parts = samples.train().parts();
+      for (size_t at = 0; at < parts.size(); ++at) {
+        std::error_code error;
+        if (!std::filesystem::equivalent(parts[at].store->prefix() + ".idx", place.token_prefix + ".idx", error))
+          continue;
+        sources.push_back(static_cast<int64_t>(at));
+        sequences = {parts[at].store->first_sequence(place.token_document),
+                     parts[at].store->first_sequence(place.token_document + 1)};
+      }
+      SeenBy seen{run, place.number, {}};
+      int64_t num_unread = 0;
+      if (!sources.empty())
+        for (const Sighting& sighting : find_sightings(samples, sources, sequences, num_unread))
+          if (seen.steps.empty() || seen.steps.back().first != sighting.place.step)
+            seen.steps.emplace_back(sighting.place.step, samples.fate(sighting.place.step));
+      all.push_back(std::move(seen));
+    }
+  }
+  return all;
+}
+
+void say(const std::vector<SeenBy>& readings) {
+  constexpr size_t kShown = 12;
+  for (const SeenBy& seen : readings) {
+    std::string text;
+    for (size_t at = 0; at < std::min(kShown, seen.steps.size()); ++at)
+      text += concat(at == 0 ? "steps " : ", ", seen.steps[at].first, " (", seen.steps[at].second, ")");
+    if (seen.steps.size() > kShown) text += concat(" and ", seen.steps.size() - kShown, " more");
+    log_info("  ", seen.run, ": document ", seen.document, ": ", text.empty() ? "in no step" : text);
+  }
+}
+
+nlohmann::ordered_json to_json(const std::vector<SeenBy>& readings) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const SeenBy& seen : readings) {
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    for (const auto& [step, fate] : seen.steps) steps.push_back({{"step", step}, {"fate", fate}});
+    all.push_back({{"run", seen.run}, {"document", seen.document}, {"steps", steps}});
+  }
+  return all;
+}
+
 }  // namespace
 
 int curate_forget_main(const std::vector<std::string>& arguments) {
   curate::ForgetRequest request;
-  std::vector<std::string> folder;
+  std::vector<std::string> folder, runs;
   std::string documents, urls;
   bool json = false;
   OptionTable table("espalier curate forget",
@@ -52,8 +114,10 @@ int curate_forget_main(const std::vector<std::string>& arguments) {
   table.add("--urls", urls, "a file with a URL a line").value_name("FILE");
   table.add("--url-key", request.url_key, "key of a document that holds its URL").value_name("KEY");
   table.add("--reason", request.reason, "what the fates and the report will say").value_name("TEXT");
-  table.add("--dry-run", request.dry_run, "change nothing: only report what would be removed");
-  table.add("--json", json, "what was removed, as JSON on standard output");
+  table.add("--runs", runs, "folders of runs (--save of each): which of their steps read the documents")
+      .value_name("FOLDER");
+  table.add("--dry-run", request.dry_run, "change nothing: only say what would go");
+  table.add("--json", json, "what went, as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   problems.raise();
@@ -64,9 +128,18 @@ int curate_forget_main(const std::vector<std::string>& arguments) {
     throw UserError("nothing is to be forgotten; name documents with --document, --documents, --url or --urls",
                     ExitCode::kUsage);
   clean_up_when_interrupted();
+  std::vector<SeenBy> readings;
+  if (!runs.empty()) {
+    curate::ForgetRequest look = request;
+    look.dry_run = look.finds_token_documents = true;
+    readings = find_readings(runs, curate::forget(look));
+  }
   const curate::ForgetResult result = curate::forget(request);
   say(result, request);
-  if (json) std::puts(to_json(result).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  say(readings);
+  nlohmann::ordered_json object = to_json(result);
+  if (!runs.empty()) object["runs"] = to_json(readings);
+  if (json) std::puts(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
 }
 

@@ -73,6 +73,10 @@ int curate_run_main(const std::vector<std::string>& arguments) {
   if (!table.parse(arguments, problems)) return 0;
   problems.raise();
   curate::Recipe recipe = curate::read_recipe(request.recipe.front(), problems);
+  if (!request.dry_run && !request.overwrite && problems.empty() && curate::is_finished(recipe)) {
+    log_info(recipe.output.folder, " holds what this recipe makes of these inputs; --overwrite makes it anew");
+    return 0;
+  }
   if (!request.dry_run && problems.empty()) check_folder(recipe, request.overwrite, problems);
   problems.raise();
 
@@ -80,8 +84,11 @@ int curate_run_main(const std::vector<std::string>& arguments) {
   if (request.workers) recipe.workers = *request.workers;
   std::vector<std::string> names;
   for (const curate::PlannedStep& step : recipe.steps) names.push_back(step.name);
-  const curate::MixResult mix = request.dry_run ? try_mix(recipe, request.sample) : make_mix(recipe);
-  say_result(recipe, mix, names, request.dry_run);
+  const curate::MixResult mix = request.dry_run ? try_mix(recipe, request.sample) : make_mix(recipe, request.overwrite);
+  if (mix.was_finished)
+    log_info("other processes have finished ", recipe.output.folder);
+  else
+    say_result(recipe, mix, names, request.dry_run);
   if (!request.html.empty()) write_file_atomically(request.html, curate::report_as_html(mix.report));
   if (request.json) std::puts(mix.report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;

@@ -9,6 +9,7 @@
 #include "base/pending_file.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
+#include "curate/input_files.h"
 #include "curate/run.h"
 #include "curate_commands.h"
 
@@ -25,13 +26,17 @@ struct StepRequest {
 
 void add_rows(OptionTable& table, StepRequest& request, curate::StepMaker* maker) {
   table.group("input and output");
-  table.add("--input", request.inputs, "files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
+  table
+      .add("--input", request.inputs,
+           "files, plain or compressed with gzip, zstd, xz or bzip2, or Parquet; a folder stands "
+           "for all files in it; - is standard input")
       .value_name("FILE")
       .required();
   add_format_row(table, request.source);
   table
       .add("--output", request.output,
-           "the documents that stay, as JSONL; compressed where the name ends in .gz, .zst, .xz or .bz2")
+           "the documents that stay, as JSONL, compressed where the name ends in .gz, .zst, .xz or .bz2; as Parquet "
+           "where it ends in .parquet")
       .value_name("FILE")
       .required();
   table.add("--report", request.report, "counts and samples, as JSON").value_name("FILE");
@@ -71,7 +76,7 @@ void check(const StepRequest& request, const curate::InputSource& source, Proble
     if (!file.empty()) written.emplace_back(file);
   if (!request.output.empty() && request.output == request.report)
     problems.add("--output and --report name the same file");
-  for (const std::string& input : request.inputs)
+  for (const std::string& input : source.files)
     for (const std::filesystem::path& file : written) {
       std::error_code error;
       if (std::filesystem::equivalent(input, file, error)) problems.add(file.string(), " is an input");
@@ -80,6 +85,7 @@ void check(const StepRequest& request, const curate::InputSource& source, Proble
     const std::string existing = describe_existing(written);
     if (!existing.empty()) problems.add(existing);
   }
+  curate::check_output(request.output, problems);
   if (!parse_bytes(request.memory)) problems.add("--memory ", request.memory, ": expected an amount such as 512MiB");
 }
 
@@ -124,7 +130,7 @@ int run_step(const curate::StepKind& kind, const std::vector<std::string>& argum
   add_rows(table, request, &maker);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  request.source.files = request.inputs;
+  request.source.files = curate::expand_files(request.inputs, request.source.format, problems);
   request.source.text_key = request.text_key;
   plan.sources = {request.source};
   check(request, plan.sources.front(), problems);
@@ -135,7 +141,7 @@ int run_step(const curate::StepKind& kind, const std::vector<std::string>& argum
   plan.workers = request.workers;
   plan.memory_bytes = *parse_bytes(request.memory);
   plan.work_folder = request.temporary_folder.empty() ? request.output + ".work" : request.temporary_folder;
-  const std::unique_ptr<curate::Output> output = curate::jsonl_output(request.output, request.text_key);
+  const std::unique_ptr<curate::Output> output = curate::document_output(request.output, request.text_key);
   const curate::RunResult result = curate::run(plan, [&](curate::Document&& document) { output->write(document); });
   output->prepare();
   output->move_into_place();

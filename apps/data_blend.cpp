@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/literal.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
@@ -68,20 +67,6 @@ void add_rows(OptionTable& table, BlendRequest& request) {
   table.add("--json", request.json, "the table as one JSON object a data set, on a line of its own");
 }
 
-std::map<std::string, double> parse_epochs(const std::vector<std::string>& words, Problems& problems) {
-  std::map<std::string, double> epochs;
-  for (const std::string& word : words) {
-    const size_t equals = word.rfind('=');
-    const std::optional<double> number =
-        equals == std::string::npos ? std::nullopt : parse_python_float(word.substr(equals + 1));
-    if (!number || !(*number >= 0) || *number > 1e6)
-      problems.add("--epochs ", word, ": expected CORPUS=N with N from 0 to 1e6, for example books=2");
-    else
-      epochs[word.substr(0, equals)] = *number;
-  }
-  return epochs;
-}
-
 data::FractionRange parse_range(const std::string& option, const std::string& text, Problems& problems) {
   try {
     return data::parse_fraction_range(text);
@@ -111,25 +96,7 @@ void report_missing(const Sources& sources, bool needs_sizes, Problems& problems
                 "for them elsewhere.");
 }
 
-// How much of each is read in a run of that many tokens.
-struct Amounts {
-  double sum_of_weights = 0, total_tokens = 0;
-
-  Amounts(const Sources& sources, const std::optional<int64_t>& train_tokens) {
-    for (const data::BlendSource& source : sources) {
-      sum_of_weights += source.weight;
-      total_tokens += static_cast<double>(source.num_train_tokens) * source.epochs;
-    }
-    if (train_tokens) total_tokens = static_cast<double>(*train_tokens);
-  }
-  double share(const data::BlendSource& source) const { return source.weight / sum_of_weights; }
-  double tokens(const data::BlendSource& source) const { return share(source) * total_tokens; }
-  double epochs(const data::BlendSource& source) const {
-    return source.num_train_tokens == 0 ? 0 : tokens(source) / static_cast<double>(source.num_train_tokens);
-  }
-};
-
-void print_as_json(const Sources& sources, const Amounts& amounts) {
+void print_as_json(const Sources& sources, const data::Amounts& amounts) {
   for (const data::BlendSource& source : sources) {
     nlohmann::ordered_json row = {{"prefix", source.prefix},
                                   {"corpus", source.corpus},
@@ -146,7 +113,7 @@ void print_as_json(const Sources& sources, const Amounts& amounts) {
   }
 }
 
-void print_table(const Sources& sources, const Amounts& amounts) {
+void print_table(const Sources& sources, const data::Amounts& amounts) {
   size_t width = 8;
   for (const data::BlendSource& source : sources) width = std::max(width, source.corpus.size());
   const int columns = static_cast<int>(std::min<size_t>(width, 48));
@@ -164,7 +131,7 @@ void print_table(const Sources& sources, const Amounts& amounts) {
 }
 
 // "5000: 0.75 0:0.95 data/a, 0.25 0:0.95 data/b"
-std::string stage_word(const Sources& sources, const Amounts& amounts, const BlendRequest& request) {
+std::string stage_word(const Sources& sources, const data::Amounts& amounts, const BlendRequest& request) {
   std::vector<std::string> parts;
   for (const data::BlendSource& source : sources)
     parts.push_back(concat(format_shortest(amounts.share(source)), " ", request.train_range, " ", source.prefix));
@@ -245,7 +212,7 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   const Ranges ranges = check(request, problems);
-  const std::map<std::string, double> epochs = parse_epochs(request.epochs, problems);
+  const std::map<std::string, double> epochs = data::parse_epochs(request.epochs, problems);
   const std::string existing = describe_existing_files(request, ranges);
   if (!existing.empty()) problems.add(existing);
   problems.raise();
@@ -263,7 +230,7 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   if (sources.empty()) throw UserError("no data set has a weight above 0", ExitCode::kBadData);
   warn_of_two_tokenizers(sources);
 
-  const Amounts amounts(sources, request.train_tokens);
+  const data::Amounts amounts(sources, request.train_tokens);
   if (!request.stage.empty()) {
     const std::string word = stage_word(sources, amounts, request);
     data::parse_data_stage(word);  // what training would refuse is refused here

@@ -77,6 +77,7 @@ Json made_json(const data::TokenStore& store) {
                          {"vocab_size", tokenizer->vocab_size},
                          {"eod", tokenizer->eod ? Json(*tokenizer->eod) : Json()}};
   for (const auto& [name, value] : metadata->options) made["options"][name] = value;
+  if (!metadata->catalogue.empty()) made["catalogue"] = metadata->catalogue;
   return made;
 }
 
@@ -114,6 +115,8 @@ void print_made(const data::TokenStore& store) {
     std::printf("    tokenizer     %s, %s ids, fingerprint %s\n", tokenizer->description.c_str(),
                 format_count(tokenizer->vocab_size).c_str(), tokenizer->fingerprint.c_str());
   for (const auto& [name, value] : metadata->options) std::printf("    %-13s %s\n", name.c_str(), value.c_str());
+  for (const auto& [key, values] : metadata->catalogue)
+    std::printf("    %-13s %s\n", key.c_str(), data::describe_values(values).c_str());
 }
 
 void print_sizes(const data::TokenStore& store) {

@@ -1,6 +1,5 @@
 // espalier data where: in which steps of a run a document was, or will be, seen.
 #include <cstdio>
-#include <map>
 
 #include "base/format.h"
 #include "base/log.h"
@@ -48,29 +47,7 @@ data::DocumentRange sequences_of(const data::TokenStore& store, int64_t document
   return {store.first_sequence(document), store.first_sequence(document + 1)};
 }
 
-struct Seen {
-  SamplePlace place;
-  data::SamplePiece piece;
-};
-
-// Each reading of the document, in the order of the run; `num_unread` samples that hold it come after the run's end.
-std::vector<Seen> find(RunSamples& samples, const std::vector<int64_t>& sources, const data::DocumentRange& sequences,
-                       int64_t& num_unread) {
-  std::map<std::pair<int64_t, int64_t>, Seen> seen;  // by sample of the run, and place in it
-  const int64_t end = samples.steps().samples.end();
-  for (const int64_t source : sources)
-    for (const data::GptDataset::Found& found : samples.train().find(source, sequences)) {
-      const std::vector<int64_t> places = samples.sampler().places(found.number, end);
-      num_unread += places.empty();
-      for (const int64_t sample : places)
-        seen.emplace(std::pair(sample, found.piece.at), Seen{samples.place(sample), found.piece});
-    }
-  std::vector<Seen> all;
-  for (auto& [where, one] : seen) all.push_back(std::move(one));
-  return all;
-}
-
-void print(const RunSamples& samples, const Seen& seen, const WhereRequest& request) {
+void print(const RunSamples& samples, const Sighting& seen, const WhereRequest& request) {
   const std::string fate = samples.fate(seen.place.step);
   const data::SamplePiece& piece = seen.piece;
   if (request.json) {
@@ -134,12 +111,12 @@ int data_where_main(const std::vector<std::string>& arguments) {
     log_warning("the token files, or options that decide the order of samples, are not those of the newest ",
                 "checkpoint: what is listed holds for the files as they are now");
   int64_t num_unread = 0;
-  const std::vector<Seen> all = find(samples, sources, sequences, num_unread);
+  const std::vector<Sighting> all = find_sightings(samples, sources, sequences, num_unread);
   log_info(document_text(store, request.document, sequences), ": ",
            all.empty() ? concat("never seen; ", explain_unseen(samples, sources, sequences, num_unread))
                        : concat("read ", format_count(static_cast<int64_t>(all.size())),
                                 all.size() == 1 ? " time" : " times", ", a piece a sample"));
-  for (const Seen& seen : all) print(samples, seen, request);
+  for (const Sighting& seen : all) print(samples, seen, request);
   return changes.empty() ? 0 : static_cast<int>(ExitCode::kBadData);
 }
 

@@ -1,6 +1,7 @@
 #include "run_samples.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "base/format.h"
@@ -122,6 +123,22 @@ std::vector<std::string> RunSamples::order_changes() const {
 std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
   const text::TokenizerOptions& options = run.config.tokenizer;
   return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
+}
+
+std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<int64_t>& sources,
+                                     const data::DocumentRange& sequences, int64_t& num_unread) {
+  std::map<std::pair<int64_t, int64_t>, Sighting> seen;  // by sample of the run, and place in it
+  const int64_t end = samples.steps().samples.end();
+  for (const int64_t source : sources)
+    for (const data::GptDataset::Found& found : samples.train().find(source, sequences)) {
+      const std::vector<int64_t> places = samples.sampler().places(found.number, end);
+      num_unread += places.empty();
+      for (const int64_t sample : places)
+        seen.emplace(std::pair(sample, found.piece.at), Sighting{samples.place(sample), found.piece});
+    }
+  std::vector<Sighting> all;
+  for (auto& [where, one] : seen) all.push_back(std::move(one));
+  return all;
 }
 
 std::string to_text(const SamplePlace& place) {

@@ -60,8 +60,16 @@ class RunSamples {
   data::Sampler sampler_;
 };
 
-// That of the run, from its folder where it is kept there.
-std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run);
+// One time that a piece of a document is read.
+struct Sighting {
+  SamplePlace place;
+  data::SamplePiece piece;
+};
+
+// Each reading of these sequences of these sources of the blend, in the order of the run; `num_unread` samples that
+// hold them come after the run's end.
+std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<int64_t>& sources,
+                                     const data::DocumentRange& sequences, int64_t& num_unread);
 
 // "replica 0 (rank 0), micro-batch 1, row 0"
 std::string to_text(const SamplePlace& place);

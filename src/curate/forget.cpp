@@ -12,9 +12,9 @@
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "base/version.h"
-#include "curate/byte_sink.h"
 #include "curate/compressed.h"
 #include "curate/fates.h"
+#include "curate/output.h"
 #include "data/line_reader.h"
 #include "data/store_metadata.h"
 #include "data/token_store.h"
@@ -89,6 +89,7 @@ class Forgetting {
   ForgetResult operator()() {
     find_urls();
     find_places();
+    if (request_.finds_token_documents) find_token_documents();
     if (request_.dry_run) return std::move(result_);
     fs::create_directories(work_ / "fates");
     for (const auto& [output, lines] : removed_) rewrite_output(output, lines);
@@ -161,25 +162,65 @@ class Forgetting {
     return fates;
   }
 
+  // Which documents of the token files they are.
+  void find_token_documents() {
+    for (const auto& [output, lines] : removed_) {
+      const Json& group = group_of(output);
+      const std::string prefix = token_prefix(folder_, group.at("name"));
+      if (group.value("tokens", int64_t{0}) == 0) continue;
+      const data::TokenStore store(prefix);
+      const auto num_lines = group.at("documents").get<int64_t>();
+      std::vector<std::vector<int64_t>> without(2);
+      if (store.num_documents() != num_lines) without = lines_without_tokens(output);
+      const std::vector<int64_t> line_of = lines_of_documents(store, num_lines, without);
+      for (ForgetResult::Place& place : result_.removed) {
+        const auto found = std::lower_bound(line_of.begin(), line_of.end(), place.line);
+        if (place.output != index_.at("outputs").at(output) || found == line_of.end() || *found != place.line) continue;
+        place.token_document = found - line_of.begin();
+        place.token_prefix = prefix;
+      }
+    }
+  }
+  // Those whose text is empty, and those of blanks, which some tokenizers give no tokens for.
+  std::vector<std::vector<int64_t>> lines_without_tokens(size_t output) {
+    std::vector<std::vector<int64_t>> lines(2);
+    Progress progress("read " + output_file(output).filename().string(), file_size_bytes(output_file(output)),
+                      Progress::Unit::kBytes);
+    each_line(output_file(output), progress, [&](std::string_view line, int64_t number) {
+      const Document document = parsed(line, output_file(output), number);
+      if (document.text.empty()) lines[0].push_back(number);
+      if (text::python::strip(document.text).empty()) lines[1].push_back(number);
+    });
+    progress.finish();
+    return lines;
+  }
+
   void rewrite_output(size_t output, const std::set<int64_t>& lines) {
     const fs::path file = output_file(output);
     Json& group = group_of(output);
     const auto name = group.at("name").get<std::string>();
-    const std::unique_ptr<ByteSink> sink = byte_sink((work_ / file.filename()).string(), file.string());
+    const std::unique_ptr<Output> kept = document_output(work_ / file.filename(), "text");
     Progress progress("rewrite " + file.filename().string(), file_size_bytes(file), Progress::Unit::kBytes);
     int64_t num_lines = 0, bytes = 0;
+    std::set<std::string> catalogue_keys;
+    data::Catalogue catalogue;
+    if (group.contains("catalogue"))
+      for (const auto& [key, values] : group.at("catalogue").items()) catalogue_keys.insert(key);
     std::vector<int64_t> empty, blank;  // lines whose text may have given no tokens
     each_line(file, progress, [&](std::string_view line, int64_t number) {
       num_lines = number;
       const Document document = parsed(line, file, number);
       if (document.text.empty()) empty.push_back(number);
       if (text::python::strip(document.text).empty()) blank.push_back(number);
-      if (lines.contains(number))
+      if (lines.contains(number)) {
         bytes += static_cast<int64_t>(document.text.size());
-      else
-        sink->write(line);
+        return;
+      }
+      kept->write_line(line);
+      note_catalogue(catalogue_keys, document, catalogue);
     });
-    sink->finish();
+    kept->prepare();
+    kept->move_into_place();
     progress.finish();
     if (num_lines != group.at("documents") || *lines.rbegin() > num_lines)
       throw UserError(concat("'", file.string(), "': expected ", group.at("documents").get<int64_t>(),
@@ -187,6 +228,7 @@ class Forgetting {
                       ExitCode::kBadData);
     group["documents"] = num_lines - static_cast<int64_t>(lines.size());
     group["bytes"] = group.at("bytes").get<int64_t>() - bytes;
+    if (group.contains("catalogue")) group["catalogue"] = catalogue;
     if (group.contains("tokens")) rewrite_tokens(group, name, lines, num_lines, {empty, blank});
     result_.groups.push_back({name, file.filename().string(), group.at("documents"), group.at("bytes"),
                               group.contains("tokens") ? group.at("tokens").get<int64_t>() : -1});
@@ -240,6 +282,7 @@ class Forgetting {
     metadata->num_documents = writer.num_documents();
     metadata->num_sequences = writer.num_sequences();
     metadata->num_tokens = writer.num_tokens();
+    if (group.contains("catalogue")) metadata->catalogue = group.at("catalogue").get<data::Catalogue>();
     metadata->options.emplace_back("forgotten", concat(store.num_documents() - writer.num_documents(), " documents"));
     data::write_metadata(token_prefix(work_, name), *metadata);
   }
@@ -311,7 +354,10 @@ ForgetResult forget(const ForgetRequest& request) { return Forgetting(request)()
 Json to_json(const ForgetResult& result) {
   Json removed = Json::array(), groups = Json::array();
   for (const ForgetResult::Place& place : result.removed)
-    removed.push_back({{"document", place.number}, {"output", place.output}, {"line", place.line}});
+    removed.push_back({{"document", place.number},
+                       {"output", place.output},
+                       {"line", place.line},
+                       {"token_document", place.token_document < 0 ? Json() : Json(place.token_document)}});
   for (const GroupTally& group : result.groups) {
     Json now = {{"name", group.name}, {"documents", group.num_documents}, {"bytes", group.bytes}};
     if (group.num_tokens >= 0) now["tokens"] = group.num_tokens;

@@ -21,8 +21,9 @@ struct ForgetRequest {
   std::vector<std::string> documents;  // numbers, or FILE:LINE of an input
   std::vector<std::string> urls;       // of documents in the outputs; compared as they stand
   std::string url_key = "url";
-  std::string reason = "on request";  // kept in the fates and the report
-  bool dry_run = false;               // only finds them
+  std::string reason = "on request";   // kept in the fates and the report
+  bool dry_run = false;                // only finds them
+  bool finds_token_documents = false;  // which documents of the token files they are; may read the outputs
 };
 
 struct ForgetResult {
@@ -30,6 +31,10 @@ struct ForgetResult {
     int64_t number = 0;
     std::string output;
     int64_t line = 0;  // from 1, before anything was removed
+    // Where they are found: in the token files FOLDER/GROUP_text_document; -1 where there are none, or where its text
+    // gave no tokens.
+    int64_t token_document = -1;
+    std::string token_prefix = {};
   };
   std::vector<Place> removed;
   std::vector<int64_t> in_no_output;  // asked for by number: dropped by a step, no document, or forgotten before

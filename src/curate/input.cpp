@@ -8,6 +8,7 @@
 #include "curate/input/html_text.h"
 #include "curate/input/mediawiki.h"
 #include "curate/input/warc.h"
+#include "curate/input_files.h"
 #include "data/input_check.h"
 #include "data/input_stream.h"
 #include "data/record_reader.h"
@@ -190,6 +191,8 @@ bool read_record(const InputSource& source, const RawBlock& block, size_t index,
   if (!read_text(source, record, document, reason, num_replaced)) return false;
   if (source.format == InputFormat::kText || source.format == InputFormat::kHtml)
     document.metadata.set("file", block.file);
+  for (Metadata::Member& member : partition_keys(block.file))
+    document.metadata.set_json(member.key, std::move(member.json));
   for (const Metadata::Member& member : source.metadata) document.metadata.set_json(member.key, member.json);
   return true;
 }

@@ -1,11 +1,16 @@
 #include "curate/mix.h"
 
+#include <unistd.h>
+
 #include <map>
+#include <set>
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "base/pending_file.h"
 #include "curate/fates.h"
+#include "curate/file_lock.h"
 #include "data/preprocess.h"
 
 namespace espalier::curate {
@@ -14,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostGroups = 1000;
+constexpr const char* kFinishLock = "work.lock";  // beside the work folder: held by who begins or ends it
 
 fs::path work_folder(const Recipe& recipe) { return fs::path(recipe.output.folder) / "work"; }
 
@@ -41,7 +47,10 @@ std::string file_name_of(const std::string& value) {
 // The outputs, one for each group, in the order in which they were first needed.
 class Groups {
  public:
-  Groups(const OutputPlan& plan, fs::path folder) : plan_(plan), folder_(std::move(folder)) {
+  Groups(const Recipe& recipe, fs::path folder) : plan_(recipe.output), folder_(std::move(folder)) {
+    for (const InputSource& source : recipe.sources)
+      for (const Metadata::Member& member : source.metadata) catalogue_keys_.insert(member.key);
+    catalogue_keys_.insert("language");
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -51,6 +60,7 @@ class Groups {
     const size_t index = index_of(document);
     outputs_[index]->write(document);
     tallies_[index].bytes += static_cast<int64_t>(document.text.size());
+    note_catalogue(catalogue_keys_, document, tallies_[index].catalogue);
     return {index, ++tallies_[index].num_documents};
   }
   void finish() {
@@ -72,14 +82,16 @@ class Groups {
         throw UserError(concat("output.by = \"", plan_.by, "\" has more than ", kMostGroups,
                                " values; each would be a file. Choose another key."),
                         ExitCode::kBadData);
-      const std::string file = name + ".jsonl" + (plan_.compression == "none" ? "" : "." + plan_.compression);
-      outputs_.push_back(jsonl_output(folder_ / file, "text"));
+      const std::string file = plan_.file_of(name);
+      outputs_.push_back(plan_.format == "parquet" ? parquet_output(folder_ / file, "text", plan_.compression)
+                                                   : jsonl_output(folder_ / file, "text"));
       tallies_.push_back({name, file});
     }
     return found->second;
   }
 
   const OutputPlan& plan_;
+  std::set<std::string> catalogue_keys_;
   fs::path folder_;
   std::map<std::string, size_t> index_;
   std::vector<std::unique_ptr<Output>> outputs_;
@@ -95,6 +107,7 @@ void tokenize(const Recipe& recipe, const fs::path& folder, std::vector<GroupTal
     options.output_prefix = (folder / group.name).string();
     options.append_eod = recipe.output.append_eod;
     options.workers = recipe.workers;
+    options.catalogue = group.catalogue;
     const fs::path path = fs::absolute(recipe.output.tokenizer);
     if (path.filename() == "tokenizer.json" || fs::exists(path / "tokenizer.json"))
       options.tokenizer_words = {"--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", path.string()};
@@ -135,6 +148,78 @@ void move_all(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+bool is_finished(const Recipe& recipe) {
+  const fs::path folder = recipe.output.folder, report = folder / "report.json";
+  std::error_code error;
+  if (fs::exists(work_folder(recipe) / "recipe", error) || !fs::exists(report, error)) return false;
+  return parse_json<nlohmann::ordered_json>(read_file(report), report.string()).value("recipe", "") ==
+         recipe.fingerprint();
+}
+
+namespace {
+
+// Says by a lock that this process works at the recipe, in a work folder that is of this recipe. Nothing where the
+// others, with whom it would have shared the work, are done with it.
+std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
+  const fs::path folder = recipe.output.folder, work = work_folder(recipe);
+  const std::string fingerprint = recipe.fingerprint();
+  fs::create_directories(folder);
+  const bool joins = fs::exists(work / "recipe");
+  const FileLock beginning = FileLock::take(folder / kFinishLock);
+  if (is_finished(recipe) && (joins || !overwrite)) return std::nullopt;
+  if (!fs::exists(work / "recipe") || read_file(work / "recipe") != fingerprint) {
+    // Of another recipe, or what a kill left of its removal.
+    if (fs::exists(work) && !FileLock::try_take(work / "processes"))
+      throw UserError(concat("another process works at another recipe in '", folder.string(),
+                             "'. Wait until it has ended, or give another folder."),
+                      ExitCode::kCannotCreate);
+    fs::remove_all(work);
+    fs::create_directories(work);
+    write_file_atomically(work / "recipe", fingerprint);
+  }
+  std::optional<FileLock> at_work = FileLock::try_take(work / "processes", FileLock::Kind::kShared);
+  ESPALIER_CHECK(at_work.has_value(), "it is taken alone only by one that begins");
+  return at_work;
+}
+
+// Of a finished curation, unless somebody has begun anew, or still reads what others have made: the last one removes
+// it.
+void remove_work(const fs::path& folder, const fs::path& work) {
+  const std::optional<FileLock> lock = FileLock::try_take(folder / kFinishLock);
+  if (!lock || fs::exists(work / "recipe")) return;
+  if (fs::exists(work) && !FileLock::try_take(work / "processes")) return;
+  std::error_code open_elsewhere;
+  fs::remove_all(work, open_elsewhere);
+  fs::remove(folder / kFinishLock, open_elsewhere);
+}
+
+std::vector<GroupTally> groups_of(const nlohmann::ordered_json& report) {
+  std::vector<GroupTally> groups;
+  for (const nlohmann::ordered_json& output : report.at("outputs"))
+    groups.push_back({output.at("name"), output.at("file"), output.at("documents"), output.at("bytes"),
+                      output.value("tokens", int64_t{-1})});
+  return groups;
+}
+
+// The documents, and all that comes of them, into work/out.
+void write_outputs(const Recipe& recipe, const RunPlan& plan, MixResult& mix) {
+  const fs::path out = plan.work_folder / "out";
+  {
+    Groups groups(recipe, out);
+    write_documents(plan, mix.run, groups, out / "fates");
+    mix.groups = groups.tallies();
+  }
+  if (recipe.tokenizer != nullptr) tokenize(recipe, out, mix.groups);
+  mix.report = report_as_json(plan, mix.run, mix.groups);
+  if (recipe.mix) mix.report["mix"] = write_blend(*recipe.mix, out, mix.groups);
+  mix.report["recipe"] = recipe.fingerprint();
+  write_reports(mix.report, out);
+  write_file_atomically(out / "recipe.toml", recipe.content);
+  fs::remove_all(fs::path(recipe.output.folder) / "forget.work");  // of the curation that was here
+}
+
+}  // namespace
+
 void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
   if (recipe.output.folder.empty()) return;
@@ -153,36 +238,33 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
     problems.add(folder.string(), " holds a finished curation; --overwrite makes it anew");
 }
 
-MixResult make_mix(Recipe& recipe) {
+MixResult make_mix(Recipe& recipe, bool overwrite) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
-  const std::string fingerprint = recipe.fingerprint();
-  std::error_code error;
-  if (fs::exists(work / "recipe", error) && read_file(work / "recipe") != fingerprint) fs::remove_all(work);
-  fs::create_directories(work);
-  write_file_atomically(work / "recipe", fingerprint);
-  RunPlan plan = plan_of(recipe);
-  plan.work_folder = work;
-  plan.keeps_work = true;
   MixResult mix;
-  mix.run = run(plan, nullptr);
-  const fs::path out = work / "out";
-  {
-    Groups groups(recipe.output, out);
-    write_documents(plan, mix.run, groups, out / "fates");
-    mix.groups = groups.tallies();
+  if (std::optional<FileLock> at_work = begin_work(recipe, overwrite)) {
+    RunPlan plan = plan_of(recipe);
+    plan.work_folder = work;
+    plan.keeps_work = true;
+    mix.run = run(plan, nullptr);
+    at_work.reset();  // the work may go once nobody reads it
+    const FileLock finishing = FileLock::take(folder / kFinishLock);
+    if (fs::exists(work / "recipe")) {
+      write_outputs(recipe, plan, mix);
+      move_all(work / "out", folder);
+      fs::remove(work / "recipe");  // which says to the others that all is done
+    }
+  } else {
+    mix.was_finished = true;
   }
-  if (recipe.tokenizer != nullptr) tokenize(recipe, out, mix.groups);
-  mix.report = report_as_json(plan, mix.run, mix.groups);
-  write_reports(mix.report, out);
-  write_file_atomically(out / "recipe.toml", recipe.content);
-  fs::remove_all(folder / "forget.work");  // of the curation that was here
-  move_all(out, folder);
-  fs::remove_all(work);
+  remove_work(folder, work);
+  const fs::path report = folder / "report.json";
+  mix.report = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
+  mix.groups = groups_of(mix.report);
   return mix;
 }
 
 MixResult try_mix(Recipe& recipe, int64_t most_documents) {
-  const fs::path work = fs::path(recipe.output.folder + ".dry-run");
+  const fs::path work = fs::path(concat(recipe.output.folder, ".dry-run-", ::getpid()));
   RunPlan plan = plan_of(recipe);
   plan.work_folder = work;
   plan.most_documents = most_documents;

@@ -2,13 +2,18 @@
 
 #include <sys/wait.h>
 
+#include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "base/format.h"
 #include "curate/fates.h"
+#include "curate/forget.h"
 #include "curate/internal/run_fixture.h"
+#include "data/line_reader.h"
+#include "data/parquet.h"
 
 namespace espalier::curate {
 namespace {
@@ -84,6 +89,188 @@ TEST(CurateMix, IsTheSameForAnyNumberOfWorkersAndKills) {
     ASSERT_EQ(again.size(), whole.size());
     for (const auto& [path, content] : whole) EXPECT_EQ(again.at(path) == content, true) << path;
   }
+}
+
+// With a step that must see all documents first, so that there are two stages.
+std::string write_corpus_with_duplicates(const TestFolder& folder) {
+  const std::string recipe = write_corpus(folder);
+  write_text(recipe, test::read_text(recipe) + "[[step]]\nname = \"exact\"\n");
+  std::filesystem::copy_file(folder / "b.jsonl", folder / "c.jsonl");
+  return recipe;
+}
+
+pid_t start(const std::string& recipe, int64_t workers) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  try {
+    make(recipe, workers);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
+
+void expect_same(const std::map<std::string, std::string>& found, const std::map<std::string, std::string>& whole) {
+  ASSERT_EQ(found.size(), whole.size());
+  for (const auto& [path, content] : whole) EXPECT_EQ(found.at(path) == content, true) << path;
+}
+
+TEST(CurateMix, IsTheSameForProcessesThatShareTheWork) {
+  TestFolder folder;
+  const std::string recipe = write_corpus_with_duplicates(folder);
+  make(recipe, 2);
+  const std::map<std::string, std::string> whole = files_of(folder / "mix");
+  for (const int count : {2, 5}) {
+    std::filesystem::remove_all(folder / "mix");
+    std::vector<pid_t> children;
+    for (int child = 0; child < count; ++child) children.push_back(start(recipe, 1 + child % 2));
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+    expect_same(files_of(folder / "mix"), whole);
+  }
+}
+
+// Three processes at work, of which one after another is killed and replaced. ESPALIER_TEST_ALL: 50 kills.
+TEST(CurateMix, IsTheSameHoweverOftenProcessesAreKilled) {
+  TestFolder folder;
+  const std::string recipe = write_corpus_with_duplicates(folder);
+  make(recipe, 2);
+  const std::map<std::string, std::string> whole = files_of(folder / "mix");
+  const int num_kills = std::getenv("ESPALIER_TEST_ALL") != nullptr ? 50 : 8;
+  std::mt19937 draw(5);
+  std::vector<pid_t> children(3, 0);
+  std::filesystem::remove_all(folder / "mix");
+  for (int kill = 0; kill < num_kills; ++kill) {
+    pid_t& child = children[draw() % children.size()];
+    for (pid_t& other : children)
+      if (other == 0 || ::waitpid(other, nullptr, WNOHANG) == other) other = start(recipe, 1 + draw() % 2);
+    ::usleep(static_cast<useconds_t>(draw() % 60000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    child = 0;
+    if (kill % 16 == 15) std::filesystem::remove_all(folder / "mix/work/out");  // what a finisher had begun
+  }
+  for (const pid_t child : children)
+    if (child != 0) ::waitpid(child, nullptr, 0);
+  make(recipe, 2);  // whatever is left
+  expect_same(files_of(folder / "mix"), whole);
+}
+
+TEST(CurateMix, WritesWhatTheModelSees) {
+  TestFolder folder;
+  const std::string recipe = write_corpus(folder);
+  std::string content = test::read_text(recipe);
+  content.replace(content.find("compression = \"zst\""), 19,
+                  "tokenizer = \"tests/data/tokenizers/gpt2/tokenizer.json\"\nappend_eod = false");
+  write_text(recipe, content + "[mix]\nalpha = 0.5\nvalid_per_corpus = true\n");
+  make(recipe, 2);
+  const auto report = nlohmann::ordered_json::parse(test::read_text(folder / "mix/report.json"));
+  double sum_of_roots = 0, all = 0;
+  std::map<std::string, double> tokens;
+  for (const auto& output : report.at("outputs")) {
+    tokens[output.at("name")] = output.at("tokens");
+    sum_of_roots += std::sqrt(output.at("tokens").get<double>());
+    EXPECT_EQ(output.at("catalogue").at("licence").at("CC0"), output.at("documents"));
+    EXPECT_EQ(output.at("catalogue").at("source").at("s"), output.at("documents"));
+  }
+  ASSERT_EQ(report.at("mix").size(), 3u);
+  for (const auto& row : report.at("mix")) {
+    all += row.at("share").get<double>();
+    EXPECT_NEAR(row.at("share"), std::sqrt(tokens.at(row.at("output"))) / sum_of_roots, 1e-12);
+    EXPECT_NEAR(row.at("epochs"), row.at("tokens_read").get<double>() / row.at("train_tokens").get<double>(), 1e-12);
+  }
+  EXPECT_NEAR(all, 1, 1e-12);
+  const std::string splits = test::read_text(folder / "mix/train-splits.txt");
+  EXPECT_TRUE(splits.starts_with("\"train: 0.")) << splits;
+  EXPECT_NE(splits.find(" 0:0.95 k1_text_document"), std::string::npos) << splits;
+  EXPECT_NE(test::read_text(folder / "mix/valid-splits.txt").find("\"valid_k2: "), std::string::npos);
+  EXPECT_NE(test::read_text(folder / "mix/report.md").find("## What a model sees"), std::string::npos);
+  EXPECT_NE(test::read_text(folder / "mix/k0_text_document.meta.json").find("\"CC0\""), std::string::npos);
+  write_text(recipe, content + "[mix]\nalpha = 0.5\nratios = \"none.json\"\nvalid_range = \"0.5:1\"\n");
+  const std::string problems = mix_problems(recipe);
+  for (const char* part : {"Leave one out", "'none.json'", "share documents"})
+    EXPECT_NE(problems.find(part), std::string::npos) << problems;
+}
+
+TEST(CurateMix, WritesParquet) {
+  if (!data::has_parquet()) GTEST_SKIP() << "needs libespalier_parquet.so: scripts/setup --parquet";
+  TestFolder folder;
+  const std::string recipe = write_corpus(folder);
+  make(recipe, 2);
+  const auto lines_of = [&](const std::string& file) {
+    std::vector<std::string> lines;
+    data::LineReader reader({folder / file});
+    for (std::string_view line; reader.next(line);) lines.push_back(nlohmann::json::parse(line).dump());
+    return lines;
+  };
+  const std::vector<std::string> expected = lines_of("mix/k1.jsonl.zst");
+  std::string content = test::read_text(recipe);
+  content.replace(content.find("compression = \"zst\""), 19, "format = \"parquet\"");
+  write_text(recipe, content);
+  std::filesystem::remove_all(folder / "mix");
+  make(recipe, 2);
+  EXPECT_EQ(lines_of("mix/k1.parquet") == expected, true);
+  const ForgetResult result = forget({.folder = folder / "mix", .documents = {"0", "1", "2", "3", "4", "5"}});
+  int64_t num_lines = 0;
+  for (const ForgetResult::Place& place : result.removed) num_lines += place.output == "k1.parquet";
+  EXPECT_EQ(lines_of("mix/k1.parquet").size(), expected.size() - static_cast<size_t>(num_lines));
+  content.replace(content.find("format = \"parquet\""), 18, "format = \"parquet\"\ncompression = \"xz\"");
+  write_text(recipe, content);
+  EXPECT_NE(mix_problems(recipe).find("is not for parquet; use none, snappy, gz or zst"), std::string::npos);
+}
+
+TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
+  TestFolder folder;
+  for (const char* part :
+       {"table/language=fr/day=2026-01-01", "table/language=__HIVE_DEFAULT_PARTITION__/day=a%20b", "table/_tmp"})
+    std::filesystem::create_directories(folder / part);
+  write_text(folder / "table/_SUCCESS", "");
+  write_text(folder / "table/_tmp/part-0.jsonl", "no JSON\n");
+  write_text(folder / "table/language=fr/day=2026-01-01/part-0.jsonl", "{\"text\": \"un\"}\n");
+  write_text(folder / "table/language=fr/day=2026-01-01/.part-0.jsonl.crc", "crc");
+  write_text(folder / "table/language=__HIVE_DEFAULT_PARTITION__/day=a%20b/part-1.jsonl", "{\"text\": \"deux\"}\n");
+  write_text(folder / "list.txt", "# files\ntable/language=fr/day=2026-01-01/part-0.jsonl\n{\"path\": \"" +
+                                      (folder / "table/language=__HIVE_DEFAULT_PARTITION__/day=a%20b/part-1.jsonl") +
+                                      "\"}\n");
+  for (const std::string& source :
+       {"files = [\"" + (folder / "table") + "\"]", "manifest = \"" + (folder / "list.txt") + "\""}) {
+    std::filesystem::remove_all(folder / "mix");
+    write_text(folder / "r.toml",
+               "[output]\nfolder = \"" + (folder / "mix") + "\"\n[[source]]\nname = \"t\"\n" + source + "\n");
+    make(folder / "r.toml", 1);
+    const std::string documents = test::read_text(folder / "mix/documents.jsonl");
+    EXPECT_NE(documents.find(R"({"text": "un", "language": "fr", "day": "2026-01-01", "source": "t"})"),
+              std::string::npos)
+        << documents;
+    EXPECT_NE(documents.find(R"({"text": "deux", "language": null, "day": "a b", "source": "t"})"), std::string::npos)
+        << documents;
+    EXPECT_EQ(std::count(documents.begin(), documents.end(), '\n'), 2);
+  }
+  write_text(folder / "list.txt", "s3://bucket/a.parquet\n{\"x\": 1}\nnone.jsonl\n");
+  const std::string problems = mix_problems(folder / "r.toml");
+  for (const char* part :
+       {"list.txt:1: s3://bucket/a.parquet is on no disk", "list.txt:2: expected a path", "none.jsonl: no such file"})
+    EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
+}
+
+TEST(CurateMix, IsMadeOnceOnly) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  make(file, 2);
+  Problems problems;
+  Recipe recipe = read_recipe(file, problems);
+  EXPECT_TRUE(is_finished(recipe));
+  std::filesystem::remove(folder / "b.jsonl");
+  recipe = read_recipe(file, problems);
+  problems.raise();
+  EXPECT_FALSE(is_finished(recipe));
+  check_folder(recipe, false, problems);
+  ASSERT_EQ(problems.messages().size(), 1u);
+  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite makes it anew"), std::string::npos);
 }
 
 TEST(CurateMix, TellsTheFateOfEveryRecord) {

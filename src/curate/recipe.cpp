@@ -1,6 +1,5 @@
 #include "curate/recipe.h"
 
-#include <glob.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "curate/input_files.h"
 
 namespace espalier::curate {
 namespace {
@@ -62,6 +62,7 @@ class RecipeReader {
     recipe_.workers = num_usable_cores();
     for (const auto& [key, node] : table) check_top(std::string(key.str()), node);
     read_output(table);
+    read_mix(table);
     read_run(table);
     read_list(table, "source", [this](const toml::table& source) { read_source(source); });
     read_list(table, "step", [this](const toml::table& step) { read_step(step); });
@@ -74,11 +75,11 @@ class RecipeReader {
   std::string at(const toml::node& node) const { return concat(recipe_.file, ":", line_of(node)); }
 
   void check_top(const std::string& key, const toml::node& node) {
-    const std::vector<std::string> known = {"output", "run", "source", "step"};
+    const std::vector<std::string> known = {"output", "mix", "run", "source", "step"};
     if (std::find(known.begin(), known.end(), key) != known.end()) return;
     const std::vector<std::string> near = nearest_names(key, known);
     problems_.add(at(node), ": unknown table ", key, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
-                  "; a recipe has [output], [run], [[source]] and [[step]]");
+                  "; a recipe has [output], [mix], [run], [[source]] and [[step]]");
   }
 
   // What the table says, into the rows; all problems, those of required rows too, say where.
@@ -107,10 +108,14 @@ class RecipeReader {
     OptionTable rows("recipe", "");
     rows.add("--folder", output.folder, "where all output goes").required();
     rows.add("--by", output.by, "key whose value names the file of a document");
-    rows.add("--compression", output.compression, "of JSONL").choices({"none", "gz", "zst", "xz", "bz2"});
+    rows.add("--format", output.format, "of the documents").choices({"jsonl", "parquet"});
+    rows.add("--compression", output.compression, "of the documents")
+        .choices({"none", "gz", "zst", "xz", "bz2", "snappy"})
+        .default_text("none for JSONL, zst for Parquet");
     rows.add("--tokenizer", output.tokenizer, "file or folder; writes token files beside the JSONL");
     rows.add_truth("--append-eod", output.append_eod, "end every document with the end-of-document token");
     read_rows(*node->as_table(), "[output]", rows, {});
+    choose_compression(*node, output);
     if (output.tokenizer.empty()) return;
     try {
       recipe_.tokenizer = text::open_tokenizer(output.tokenizer);
@@ -120,6 +125,37 @@ class RecipeReader {
     } catch (const UserError& error) {
       problems_.add(at(*node), ", [output]: tokenizer: ", error.what());
     }
+  }
+
+  void choose_compression(const toml::node& node, OutputPlan& output) {
+    const bool is_parquet = output.format == "parquet";
+    if (output.compression.empty()) output.compression = is_parquet ? "zst" : "none";
+    const bool is_of_jsonl = output.compression == "xz" || output.compression == "bz2";
+    if (is_parquet ? is_of_jsonl : output.compression == "snappy")
+      problems_.add(at(node), ", [output]: compression = \"", output.compression, "\" is not for ", output.format,
+                    "; use ", is_parquet ? "none, snappy, gz or zst" : "none, gz, zst, xz or bz2");
+    Problems found;
+    check_output(output.file_of("documents"), found);
+    for (const std::string& message : found.messages()) problems_.add(at(node), ", [output]: ", message);
+  }
+
+  void read_mix(const toml::table& table) {
+    const toml::node* node = table.get("mix");
+    if (node == nullptr) return;
+    if (!node->is_table()) {
+      problems_.add(at(*node), ": mix is no table; write [mix]");
+      return;
+    }
+    BlendPlan& plan = recipe_.mix.emplace();
+    OptionTable rows("recipe", "");
+    add_rows(rows, plan);
+    const size_t before = problems_.messages().size();
+    read_rows(*node->as_table(), "[mix]", rows, {});
+    if (problems_.messages().size() > before) return;
+    Problems found;
+    check(plan, found);
+    if (recipe_.output.tokenizer.empty()) found.add("the shares are of tokens: give [output] a tokenizer");
+    for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
   }
 
   void read_run(const toml::table& table) {
@@ -167,15 +203,21 @@ class RecipeReader {
     InputSource source;
     OptionTable rows("recipe", "");
     rows.add("--name", source.name, "for the report; documents carry it under the key source").required();
-    rows.add("--files", source.files, "files, * and ? stand for any; a folder stands for all files in it").required();
+    std::string manifest;
+    rows.add("--files", source.files, "files, * and ? stand for any; a folder stands for all files in it");
+    rows.add("--manifest", manifest, "a file that names files, one a line");
     rows.add("--text-key", source.text_key, "key of a record whose text is taken");
     add_format_row(rows, source);
     const std::string what = concat("[[source]] ", table["name"].value_or(std::string("without a name")));
     read_rows(table, what, rows, {"metadata"});
     source.metadata.push_back({"source", nlohmann::json(source.name).dump()});
     if (const toml::node* metadata = table.get("metadata")) read_metadata(*metadata, source);
-    source.files = expand(source.files, table, what);
     Problems found;
+    if (source.files.empty() == manifest.empty())
+      found.add(manifest.empty() ? "there are no files; name them with files, or with a manifest"
+                                 : "there are both files and a manifest; give one of them");
+    if (!manifest.empty()) source.files = read_manifest(manifest, found);
+    source.files = expand_files(source.files, source.format, found);
     check(source, "file", found);
     for (const std::string& message : found.messages()) add(table, what, message);
     for (const std::string& file : source.files)
@@ -203,30 +245,6 @@ class RecipeReader {
                       " is neither text, a whole number, true nor false");
       source.metadata.push_back({std::string(key.str()), json.str()});
     }
-  }
-
-  // In the order of names, as a shell has it.
-  std::vector<std::string> expand(const std::vector<std::string>& patterns, const toml::table& table,
-                                  const std::string& what) {
-    std::vector<std::string> files;
-    for (const std::string& pattern : patterns) {
-      std::error_code error;
-      if (std::filesystem::is_directory(pattern, error)) {
-        const size_t before = files.size();
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(pattern, error))
-          if (entry.is_regular_file(error)) files.push_back(entry.path().string());
-        std::sort(files.begin() + static_cast<int64_t>(before), files.end());
-        if (files.size() == before) add(table, what, concat("folder ", pattern, " holds no file"));
-      } else if (pattern.find_first_of("*?[") == std::string::npos) {
-        files.push_back(pattern);
-      } else {
-        glob_t found{};
-        if (::glob(pattern.c_str(), 0, nullptr, &found) != 0) add(table, what, concat("no file is called ", pattern));
-        for (size_t index = 0; index < found.gl_pathc; ++index) files.emplace_back(found.gl_pathv[index]);
-        ::globfree(&found);
-      }
-    }
-    return files;
   }
 
   void read_step(const toml::table& table) {
@@ -260,6 +278,11 @@ class RecipeReader {
 };
 
 }  // namespace
+
+std::string OutputPlan::file_of(const std::string& group) const {
+  if (format == "parquet") return group + ".parquet";
+  return group + ".jsonl" + (compression == "none" ? "" : "." + compression);
+}
 
 std::string Recipe::fingerprint() const {
   std::string facts = content;

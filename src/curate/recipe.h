@@ -16,10 +16,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "curate/blend.h"
 #include "curate/run.h"
 #include "text/tokenizer.h"
 
@@ -27,10 +29,14 @@ namespace espalier::curate {
 
 struct OutputPlan {
   std::string folder;
-  std::string by;                    // key whose value names the file of a document; empty: one file, "documents"
-  std::string compression = "none";  // none, gz, zst, xz, bz2
-  std::string tokenizer;             // path; empty: no token files
+  std::string by;                // key whose value names the file of a document; empty: one file, "documents"
+  std::string format = "jsonl";  // or parquet
+  std::string compression;       // none, gz, zst, xz, bz2 of JSONL; none, snappy, gz, zst of Parquet
+  std::string tokenizer;         // path; empty: no token files
   bool append_eod = true;
+
+  // "GROUP.jsonl.zst"
+  std::string file_of(const std::string& group) const;
 };
 
 struct Recipe {
@@ -38,6 +44,7 @@ struct Recipe {
   std::vector<InputSource> sources;
   std::vector<PlannedStep> steps;
   OutputPlan output;
+  std::optional<BlendPlan> mix;
   int64_t workers = 1, memory_bytes = int64_t{1} << 30, shard_bytes = kShardBytes;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null without output.tokenizer
 

@@ -61,7 +61,42 @@ void append_measures(const Json& step, std::string& text) {
   }
 }
 
+void append_catalogue(const Json& outputs, std::string& text) {
+  bool has_any = false;
+  for (const Json& output : outputs)
+    if (output.contains("catalogue")) {
+      if (!has_any) text += "\n| output | key | values |\n|---|---|---|\n";
+      has_any = true;
+      for (const auto& [key, values] : output.at("catalogue").items())
+        text += concat("| ", output.at("name").get<std::string>(), " | ", as_code(key), " | ",
+                       as_code(data::describe_values(values.get<std::map<std::string, int64_t>>())), " |\n");
+    }
+}
+
+void append_mix(const Json& mix, std::string& text) {
+  text +=
+      "\n## What a model sees\n\n| output | share | tokens for training | tokens read | times read |\n"
+      "|---|---|---|---|---|\n";
+  for (const Json& row : mix)
+    text +=
+        concat("| ", row.at("output").get<std::string>(), " | ", format_fixed(100 * row.at("share").get<double>(), 3),
+               " % | ", format_count(row.at("train_tokens").get<int64_t>()), " | ",
+               format_count(static_cast<int64_t>(row.at("tokens_read").get<double>())), " | ",
+               format_fixed(row.at("epochs").get<double>(), 3), " |\n");
+}
+
 }  // namespace
+
+void note_catalogue(const std::set<std::string>& keys, const Document& document, data::Catalogue& catalogue) {
+  constexpr size_t kMostValues = 1000;
+  for (const std::string& key : keys) {
+    const std::string_view json = document.metadata.json(key);
+    if (json.empty() || json == "null") continue;
+    std::map<std::string, int64_t>& values = catalogue[key];
+    const std::string value = document.metadata.text(key).value_or(std::string(json));
+    ++values[values.size() < kMostValues || values.contains(value) ? value : "others"];
+  }
+}
 
 Json report_as_json(const RunPlan& plan, const RunResult& result, const std::vector<GroupTally>& groups) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array(), outputs = nlohmann::ordered_json::array(),
@@ -76,6 +111,7 @@ Json report_as_json(const RunPlan& plan, const RunResult& result, const std::vec
     nlohmann::ordered_json output = {
         {"name", group.name}, {"file", group.file}, {"documents", group.num_documents}, {"bytes", group.bytes}};
     if (group.num_tokens >= 0) output["tokens"] = group.num_tokens;
+    if (!group.catalogue.empty()) output["catalogue"] = group.catalogue;
     outputs.push_back(std::move(output));
   }
   for (const RunResult::File& file : result.files)
@@ -110,6 +146,8 @@ std::string report_as_markdown(const Json& report) {
   for (const Json& group : report.at("outputs"))
     text += concat("| ", group.at("name").get<std::string>(), " | ", count(group, "documents"), " | ",
                    count(group, "bytes"), " | ", group.contains("tokens") ? count(group, "tokens") : "-", " |\n");
+  append_catalogue(report.at("outputs"), text);
+  if (report.contains("mix")) append_mix(report.at("mix"), text);
   for (const Json& step : report.at("steps")) {
     if (step.at("dropped_by_reason").empty() && step.at("samples").empty() && !step.contains("measures")) continue;
     text += concat("\n## ", step.at("step").get<std::string>(), "\n\n");

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "curate/run.h"
+#include "data/store_metadata.h"
 
 namespace espalier::curate {
 
@@ -14,7 +16,12 @@ struct GroupTally {
   std::string name, file;
   int64_t num_documents = 0, bytes = 0;  // of text
   int64_t num_tokens = -1;               // -1: no token files
+  data::Catalogue catalogue = {};        // source, language, and the metadata of sources
 };
+
+// Counts the values of these keys, of one document more. Values that are no text stand as JSON; of a key with very many
+// values, those beyond are "others".
+void note_catalogue(const std::set<std::string>& keys, const Document& document, data::Catalogue& catalogue);
 
 nlohmann::ordered_json report_as_json(const RunPlan& plan, const RunResult& result,
                                       const std::vector<GroupTally>& groups);

@@ -96,6 +96,21 @@ void append_outputs(const Json& report, std::string& page) {
   page += "</table></div>\n";
 }
 
+void append_mix(const Json& report, std::string& page) {
+  if (!report.contains("mix") || report.at("mix").empty()) return;
+  page +=
+      "<h2>What a model sees</h2>\n<div class=\"scroll\"><table>\n<tr><th>output</th><th>share</th><th></th>"
+      "<th>tokens read</th><th>times read</th></tr>\n";
+  for (const Json& row : report.at("mix")) {
+    const double share = 100 * row.at("share").get<double>();
+    page += concat("<tr><td>", escaped_text(row.at("output")), "</td><td class=\"wide\">",
+                   bar(static_cast<int64_t>(share * 1000), 0, 100000), "</td><td>", format_fixed(share, 3),
+                   " %</td><td>", format_count(static_cast<int64_t>(row.at("tokens_read").get<double>())), "</td><td>",
+                   format_fixed(row.at("epochs").get<double>(), 3), "</td></tr>\n");
+  }
+  page += "</table></div>\n";
+}
+
 void append_reasons(const Json& step, std::string& page) {
   if (step.at("dropped_by_reason").empty()) return;
   page += "<div class=\"scroll\"><table>\n<tr><th>dropped for</th><th></th><th>documents</th><th>share</th></tr>\n";
@@ -209,6 +224,7 @@ std::string page_of(const Json& report) {
   }
   append_steps(report, page);
   append_outputs(report, page);
+  append_mix(report, page);
   size_t place = 0;
   for (const Json& step : report.at("steps")) {
     page += concat("<h2>", ++place, ". ", escaped_text(step.at("step")), "</h2>\n");

@@ -1,9 +1,14 @@
 #include "curate/run.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <functional>
+#include <map>
+#include <thread>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
@@ -12,6 +17,8 @@
 
 namespace espalier::curate {
 namespace {
+
+namespace fs = std::filesystem;
 
 // The steps that are made, and where passes cut them.
 struct StageRange {
@@ -32,6 +39,13 @@ std::vector<StageRange> cut(const std::vector<std::unique_ptr<Step>>& steps) {
   return stages;
 }
 
+// Of all that work at the same recipe.
+std::string process_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return concat(host, "-", ::getpid());
+}
+
 class Run {
  public:
   Run(const RunPlan& plan, const DocumentTaker& take) : plan_(plan), take_(take) {
@@ -44,6 +58,10 @@ class Run {
 
   RunResult operator()() {
     const auto start = std::chrono::steady_clock::now();
+    if (plan_.keeps_work)
+      join_processes();
+    else
+      remove_leftovers();
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
     if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
@@ -52,16 +70,40 @@ class Run {
   }
 
  private:
-  // What only this run needed: passes' folders, and all of it where nothing is to be gone on from.
+  // What a run without the wish to be gone on from left when it was killed.
+  void remove_leftovers() {
+    for (size_t stage = 0; stage < ranges_.size(); ++stage) fs::remove_all(folder(concat("stage-", stage)));
+    remove_passes("");
+  }
+  // Says by a lock that this process works here, and clears up after those that no longer do.
+  void join_processes() {
+    fs::create_directories(plan_.work_folder);
+    lock_file_ = folder("process-" + process_name() + ".lock");
+    lock_ = FileLock::take(lock_file_);
+    for (const fs::directory_entry& entry : fs::directory_iterator(plan_.work_folder)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with("process-") || entry.path() == lock_file_ || !FileLock::try_take(entry.path())) continue;
+      remove_passes(name.substr(7, name.size() - 7 - 5));
+      fs::remove(entry.path());
+    }
+  }
+  // What only this process needed: passes' folders, and all of it where nothing is to be gone on from.
   void remove_temporary() {
     passes_.clear();
-    for (size_t step = 0; step < steps_.size(); ++step)
-      if (steps_[step] == nullptr) std::filesystem::remove_all(folder(concat("pass-", step)));
-    if (!plan_.keeps_work && ranges_.size() > 1) std::filesystem::remove_all(plan_.work_folder);
+    remove_passes(process_name());
+    if (lock_) fs::remove(lock_file_);
+    if (!plan_.keeps_work && ranges_.size() > 1) fs::remove_all(plan_.work_folder);
+  }
+  void remove_passes(const std::string& end) {
+    std::error_code none;
+    for (const fs::directory_entry& entry : fs::directory_iterator(plan_.work_folder, none)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("pass-") && name.ends_with(end)) fs::remove_all(entry.path());
+    }
   }
 
   bool is_last(size_t stage) const { return stage + 1 == ranges_.size(); }
-  std::filesystem::path folder(const std::string& name) const { return plan_.work_folder / name; }
+  fs::path folder(const std::string& name) const { return plan_.work_folder / name; }
 
   void run_stage(size_t index) {
     const StageRange& range = ranges_[index];
@@ -77,27 +119,28 @@ class Run {
     } else {
       store_ = std::make_unique<ShardStore>(folder(concat("stage-", index)), stage.num_steps());
       go_through(index, stage, store_.get());
-      for (int64_t shard = 0; shard < store_->num_shards(); ++shard) {
-        add_tallies(range.first_step, store_->summary(shard).tallies);
-        result_.input.add(store_->summary(shard).input);
+      for (int64_t shard = 0; shard < result_.num_shards; ++shard) {
+        const ShardSummary summary = store_->summary(shard);
+        add_tallies(range.first_step, summary.tallies);
+        result_.input.add(summary.input);
       }
-      result_.num_shards = store_->num_shards();
     }
     if (range.digests) finish_pass(*range.digests);
     previous_ = std::move(store_);
   }
 
+  // A folder of this process, since each makes the pass for itself.
   void make_pass(int step) {
-    const std::filesystem::path space = folder(concat("pass-", step));
-    std::filesystem::remove_all(space);
-    std::filesystem::create_directories(space);
+    const fs::path space = folder(concat("pass-", step, "-", process_name()));
+    fs::remove_all(space);
+    fs::create_directories(space);
     passes_[static_cast<size_t>(step)] =
         plan_.steps[static_cast<size_t>(step)].maker->make_pass({space, plan_.memory_bytes});
   }
 
   void finish_pass(int step) {
     Pass& pass = *passes_[static_cast<size_t>(step)];
-    for (int64_t shard = 0; shard < store_->num_shards(); ++shard) store_->feed(shard, pass);
+    for (int64_t shard = 0; shard < result_.num_shards; ++shard) store_->feed(shard, pass);
     pass.finish();
     result_.facts[static_cast<size_t>(step)] = pass.facts();
   }
@@ -118,41 +161,89 @@ class Run {
         store->add(std::move(block));
       }
     };
-    if (index == 0)
-      read_input(stage, store, take);
-    else
-      read_shards(stage, store, take);
+    do {
+      if (index == 0)
+        read_input(stage, store, take);
+      else
+        read_shards(stage, store, take);
+    } while (store != nullptr && !wait_for_others(*store));
+  }
+
+  // False where a shard is left to be made: its process has ended without completing it.
+  bool wait_for_others(const ShardStore& store) {
+    bool told = false;
+    for (int64_t left; (left = store.num_incomplete(result_.num_shards)) > 0;) {
+      for (int64_t shard = 0; shard < result_.num_shards; ++shard)
+        if (store.claim(shard)) return false;
+      if (!told) log_info("waiting for ", format_counted(left, "shard"), " that other processes are at");
+      told = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    return true;
+  }
+
+  struct InputBlock {
+    RawBlock raw;
+    int64_t shard = 0;
+    bool ends_shard = false;
+  };
+
+  // The next block that this process has to go through.
+  bool next_block(InputReader& reader, ShardStore* store, Progress& progress, InputBlock& block) {
+    while (reader.next(block.raw)) {
+      RawBlock& raw = block.raw;
+      if (result_.files.empty() || result_.files.back().name != raw.file || raw.first_line == 1)
+        result_.files.push_back({raw.file, raw.first_number});
+      if (plan_.most_documents > 0 && raw.first_number >= plan_.most_documents) return false;
+      if (plan_.most_documents > 0 &&
+          raw.first_number + static_cast<int64_t>(raw.records.size()) > plan_.most_documents)
+        raw.records.resize(static_cast<size_t>(plan_.most_documents - raw.first_number));
+      if (store == nullptr) return true;
+      if (shard_is_new_)
+        if (std::optional<FileLock> claim = store->claim(next_shard_)) claims_.emplace(next_shard_, std::move(*claim));
+      block.shard = next_shard_;
+      bytes_of_shard_ += raw.input_bytes;
+      shard_is_new_ = block.ends_shard = bytes_of_shard_ >= plan_.shard_bytes;
+      if (block.ends_shard) {
+        ++next_shard_;
+        bytes_of_shard_ = 0;
+      }
+      if (claims_.contains(block.shard)) return true;
+      progress.advance(raw.input_bytes);
+    }
+    return false;
   }
 
   template <class Take>
   void read_input(const Stage& stage, ShardStore* store, Take take) {
     Progress progress("curate", total_input_bytes(plan_.sources), Progress::Unit::kBytes);
     InputReader reader(plan_.sources);
-    const int64_t done =
-        store != nullptr && store->num_shards() > 0 ? store->summary(store->num_shards() - 1).next_number : 0;
-    const auto next = [&](RawBlock& block) {
-      while (reader.next(block)) {
-        if (result_.files.empty() || result_.files.back().name != block.file || block.first_line == 1)
-          result_.files.push_back({block.file, block.first_number});
-        if (plan_.most_documents > 0 && block.first_number >= plan_.most_documents) return false;
-        if (plan_.most_documents > 0 &&
-            block.first_number + static_cast<int64_t>(block.records.size()) > plan_.most_documents)
-          block.records.resize(static_cast<size_t>(plan_.most_documents - block.first_number));
-        if (block.first_number >= done) return true;
-        progress.advance(block.input_bytes);
-      }
-      return false;
+    result_.files.clear();
+    next_shard_ = bytes_of_shard_ = 0;
+    shard_is_new_ = true;
+    struct Done {
+      BlockResult result;
+      int64_t shard;
+      bool ends_shard;
     };
-    const auto work = [&](const RawBlock& block) { return stage.process(plan_.sources, block); };
-    map_in_order<RawBlock>(
-        plan_.workers, next, [](const RawBlock& block) { return static_cast<int64_t>(block.bytes.size()); }, work,
-        [&](BlockResult&& block) {
-          progress.advance(block.input_bytes);
-          note(progress, block);
-          take(std::move(block));
-          if (store != nullptr && store->pending_bytes() >= plan_.shard_bytes) store->finish_shard();
+    const auto finish = [&](int64_t shard) {
+      store->finish_shard(shard);
+      claims_.erase(shard);
+    };
+    map_in_order<InputBlock>(
+        plan_.workers, [&](InputBlock& block) { return next_block(reader, store, progress, block); },
+        [](const InputBlock& block) { return static_cast<int64_t>(block.raw.bytes.size()); },
+        [&](const InputBlock& block) {
+          return Done{stage.process(plan_.sources, block.raw), block.shard, block.ends_shard};
+        },
+        [&](Done&& done) {
+          progress.advance(done.result.input_bytes);
+          note(progress, done.result);
+          take(std::move(done.result));
+          if (store != nullptr && done.ends_shard) finish(done.shard);
         });
-    if (store != nullptr && store->has_pending()) store->finish_shard();
+    if (store != nullptr && store->has_pending()) finish(next_shard_);
+    result_.num_shards = next_shard_ + !shard_is_new_;
     progress.finish();
   }
 
@@ -160,8 +251,10 @@ class Run {
   template <class Take>
   void read_shards(const Stage& stage, ShardStore* store, Take take) {
     constexpr size_t kDocumentsOfBlock = 256;
-    Progress progress("curate", previous_->num_shards(), Progress::Unit::kItems, "shards");
-    for (int64_t shard = store == nullptr ? 0 : store->num_shards(); shard < previous_->num_shards(); ++shard) {
+    Progress progress("curate", result_.num_shards, Progress::Unit::kItems, "shards");
+    for (int64_t shard = 0; shard < result_.num_shards; ++shard, progress.advance(1)) {
+      const std::optional<FileLock> claim = store == nullptr ? std::nullopt : store->claim(shard);
+      if (store != nullptr && !claim) continue;
       std::vector<Document> documents = previous_->read_documents(shard);
       const int64_t next_number = previous_->summary(shard).next_number;
       size_t at = 0;
@@ -176,26 +269,27 @@ class Run {
       const auto work = [&](const std::vector<Document>& block) { return stage.process(block, next_number); };
       map_in_order<std::vector<Document>>(
           plan_.workers, next, [](const auto&) { return int64_t{1} << 20; }, work, take);
-      if (store != nullptr) {
-        if (!store->has_pending())
-          take(stage.process(std::vector<Document>(), next_number));  // a shard of which nothing is left
-        store->finish_shard();
-      }
-      progress.advance(1);
+      if (store == nullptr) continue;
+      if (!store->has_pending())
+        store->add(stage.process(std::vector<Document>(), next_number));  // a shard of which nothing is left
+      store->finish_shard(shard);
     }
     progress.finish();
   }
 
   // From the shards of the last stage to the taker.
   void hand_over() {
-    for (int64_t shard = 0; shard < previous_->num_shards(); ++shard)
+    for (int64_t shard = 0; shard < result_.num_shards; ++shard)
       for (Document& document : previous_->read_documents(shard)) take_(std::move(document));
   }
 
   void note(Progress& progress, const BlockResult& block) {
     num_documents_ += block.input.num_documents;
     num_kept_ += static_cast<int64_t>(block.documents.size());
-    progress.set_note(concat(format_count(num_documents_), " documents, ", format_count(num_kept_), " kept"));
+    languages_.add(block.languages);
+    const std::string shares = languages_.shares();
+    progress.set_note(concat(format_count(num_documents_), " documents, ", format_count(num_kept_), " kept",
+                             shares.empty() ? "" : "; ", shares));
   }
 
   const RunPlan& plan_;
@@ -206,6 +300,13 @@ class Run {
   std::unique_ptr<ShardStore> store_, previous_;
   RunResult result_;
   int64_t num_documents_ = 0, num_kept_ = 0;
+  LanguageTally languages_;
+  fs::path lock_file_;
+  std::optional<FileLock> lock_;
+  // Of the input while it is read.
+  int64_t next_shard_ = 0, bytes_of_shard_ = 0;
+  bool shard_is_new_ = true;
+  std::map<int64_t, FileLock> claims_;
 };
 
 }  // namespace

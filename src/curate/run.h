@@ -1,8 +1,10 @@
 // A line of steps over the documents of some inputs, into outputs.
 //
 // Steps that see all documents first (Pass) cut the line into stages; between two stages, documents wait on disk. With
-// a work folder that stays, every stage leaves its shards there (shard_store.h), and a run that was killed goes on
-// behind the last complete one. The outputs are the same for any number of workers and any number of kills.
+// a work folder that stays, every stage leaves its shards there (shard_store.h): a run that was killed makes those that
+// are not complete, and several processes that run the same plan, on one machine or on several, share them among
+// themselves. Each of them reads all of the input and makes each pass for itself. The outputs are the same for any
+// number of workers, processes and kills.
 #pragma once
 
 #include <cstdint>

@@ -41,9 +41,27 @@ std::string to_line(const FateRecord& fate) {
 ShardStore::ShardStore(std::filesystem::path folder, size_t num_steps)
     : folder_(std::move(folder)), num_steps_(num_steps) {
   std::filesystem::create_directories(folder_);
-  for (std::filesystem::path path; std::filesystem::exists(path = path_of(num_shards(), ".json"));)
-    summaries_.push_back(shard_summary_of(parse_json<nlohmann::ordered_json>(read_file(path), path.string())));
   pending_.tallies.resize(num_steps_);
+}
+
+bool ShardStore::is_complete(int64_t shard) const { return std::filesystem::exists(path_of(shard, ".json")); }
+
+int64_t ShardStore::num_incomplete(int64_t num_shards) const {
+  int64_t count = 0;
+  for (int64_t shard = 0; shard < num_shards; ++shard) count += !is_complete(shard);
+  return count;
+}
+
+std::optional<FileLock> ShardStore::claim(int64_t shard) const {
+  if (is_complete(shard)) return std::nullopt;
+  std::optional<FileLock> lock = FileLock::try_take(path_of(shard, ".lock"));
+  if (lock && is_complete(shard)) lock.reset();  // by now
+  return lock;
+}
+
+ShardSummary ShardStore::summary(int64_t shard) const {
+  const std::filesystem::path path = path_of(shard, ".json");
+  return shard_summary_of(parse_json<nlohmann::ordered_json>(read_file(path), path.string()));
 }
 
 std::filesystem::path ShardStore::path_of(int64_t shard, const char* kind) const {
@@ -91,7 +109,6 @@ void ShardStore::add(BlockResult&& block) {
   pending_.next_number = block.next_number;
   pending_.input.add(block.input);
   for (size_t step = 0; step < num_steps_; ++step) pending_.tallies[step].add(block.tallies[step]);
-  pending_input_bytes_ += block.input_bytes;
   for (size_t index = 0; index < block.documents.size(); ++index) {
     const Document& document = block.documents[index];
     documents_ += concat(document.number, " ");
@@ -102,8 +119,7 @@ void ShardStore::add(BlockResult&& block) {
   for (const FateRecord& fate : block.fates) fates_ += to_line(fate);
 }
 
-void ShardStore::finish_shard() {
-  const int64_t shard = num_shards();
+void ShardStore::finish_shard(int64_t shard) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const StepTally& tally : pending_.tallies) steps.push_back(to_json(tally));
   const nlohmann::ordered_json summary = {
@@ -115,11 +131,9 @@ void ShardStore::finish_shard() {
   write_synced(fates, compress(fates_));
   write_synced(complete, summary.dump() + "\n");
   move_into_place({&documents, &digests, &fates, &complete});
-  summaries_.push_back(std::move(pending_));
   pending_ = {};
   pending_.tallies.resize(num_steps_);
   has_pending_ = false;
-  pending_input_bytes_ = 0;
   documents_.clear();
   digests_.clear();
   fates_.clear();

@@ -4,16 +4,20 @@
 //                         .digests.zst    for the pass that comes after the stage
 //                         .fates.zst      a line for each document that went: {"n":NUMBER,"s":STEP,"r":REASON,...}
 //                         .json           counts, and that the shard is complete
+//                         .lock           held by the process that makes it
 //
-// A run that was killed goes on behind the last complete shard. The shards of stage 0 are cut after a number of
-// bytes of input, so they are the same each time; shard N of the next stage holds what is left of shard N.
+// The shards of stage 0 are cut after a number of bytes of input, so they are the same each time; shard N of the next
+// stage holds what is left of shard N. Any number of processes, on machines that share the folder, make what is not
+// complete: each shard is one process's, and another's once that has ended without completing it.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "curate/file_lock.h"
 #include "curate/stage.h"
 
 namespace espalier::curate {
@@ -27,20 +31,21 @@ struct ShardSummary {
 
 class ShardStore {
  public:
-  // Finds the complete shards that are there: the longest row from 0 on.
   ShardStore(std::filesystem::path folder, size_t num_steps);
 
-  int64_t num_shards() const { return static_cast<int64_t>(summaries_.size()); }
-  const ShardSummary& summary(int64_t shard) const { return summaries_.at(static_cast<size_t>(shard)); }
+  bool is_complete(int64_t shard) const;
+  int64_t num_incomplete(int64_t num_shards) const;
+  // For as long as the lock lives, the shard is this process's to make. Nothing where it is complete, or another's.
+  std::optional<FileLock> claim(int64_t shard) const;
+  ShardSummary summary(int64_t shard) const;  // of a complete one, as are the next
   std::vector<Document> read_documents(int64_t shard) const;
   // Calls add(number, digest) for each document, in order.
   void feed(int64_t shard, Pass& pass) const;
   std::string read_fates(int64_t shard) const;  // the lines
 
-  // Blocks in order; those that end a shard are followed by finish_shard().
+  // Blocks of a shard that was claimed, in order, and then the shard.
   void add(BlockResult&& block);
-  void finish_shard();
-  int64_t pending_bytes() const { return pending_input_bytes_; }
+  void finish_shard(int64_t shard);
   bool has_pending() const { return has_pending_; }
 
  private:
@@ -48,10 +53,8 @@ class ShardStore {
 
   std::filesystem::path folder_;
   size_t num_steps_;
-  std::vector<ShardSummary> summaries_;
   bool has_pending_ = false;
   ShardSummary pending_;
-  int64_t pending_input_bytes_ = 0;
   std::string documents_, digests_, fates_;
 };
 

@@ -20,6 +20,7 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
     Fate fate = decides ? decides_->decide(document) : steps_[step - (decides_ != nullptr)]->apply(document);
     if (fate.kind == Fate::Kind::kDropped) {
       tally.note_drop(document, before, fate.reason);
+      result.languages.note(document, /*kept=*/false);
       result.fates.push_back(
           {document.number, first_step_ + static_cast<int>(step), std::move(fate.reason), fate.value, fate.threshold});
       return;
@@ -43,6 +44,7 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
     ++tally.num_out;
     tally.bytes_out += static_cast<int64_t>(document.text.size());
   }
+  result.languages.note(document, /*kept=*/true);
   if (digests_ != nullptr) result.digests.push_back(digests_->digest(document));
   result.text_bytes += static_cast<int64_t>(document.text.size());
   result.documents.push_back(std::move(document));

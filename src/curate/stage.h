@@ -27,6 +27,7 @@ struct BlockResult {
   std::vector<std::string> digests;  // of each document, where the stage ends with a pass
   std::vector<FateRecord> fates;
   InputTally input;
+  LanguageTally languages;
   std::vector<StepTally> tallies;  // of each step of the stage
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
+
 namespace espalier::curate {
 namespace {
 
@@ -104,6 +106,35 @@ void InputTally::add(const InputTally& later) {
   num_malformed += later.num_malformed;
   for (const std::string& description : later.first_malformed)
     if (first_malformed.size() < kKept) first_malformed.push_back(description);
+}
+
+void LanguageTally::note(const Document& document, bool kept) {
+  const std::string_view json = document.metadata.json("language");
+  if (json.size() < 3 || json.front() != '"') return;
+  const std::string_view code = json.substr(1, json.size() - 2);
+  auto found = languages.find(code);
+  if (found == languages.end()) found = languages.emplace(code, Counts{}).first;
+  ++found->second.documents;
+  found->second.kept += kept;
+}
+
+void LanguageTally::add(const LanguageTally& later) {
+  for (const auto& [code, counts] : later.languages) {
+    languages[code].documents += counts.documents;
+    languages[code].kept += counts.kept;
+  }
+}
+
+std::string LanguageTally::shares() const {
+  constexpr size_t kShown = 4;
+  std::vector<std::pair<std::string, Counts>> sorted(languages.begin(), languages.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.documents > b.second.documents; });
+  std::string text;
+  for (size_t at = 0; at < std::min(kShown, sorted.size()); ++at)
+    text += concat(at == 0 ? "kept of " : ", ", sorted[at].first, " ",
+                   100 * sorted[at].second.kept / sorted[at].second.documents, " %");
+  return text + (sorted.size() > kShown ? concat(", ", sorted.size() - kShown, " more") : "");
 }
 
 nlohmann::ordered_json to_json(StepTally tally) {

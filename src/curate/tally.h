@@ -63,6 +63,20 @@ struct InputTally {
   void add(const InputTally& later);
 };
 
+// How many documents of each language there were, and how many of them stayed; for progress.
+struct LanguageTally {
+  struct Counts {
+    int64_t documents = 0, kept = 0;
+  };
+  std::map<std::string, Counts, std::less<>> languages;
+
+  // By the key "language", which the step of that name writes; a document without it counts for none.
+  void note(const Document& document, bool kept);
+  void add(const LanguageTally& later);
+  // "kept of en 81 %, fr 64 %, 3 more": the most frequent first. Empty where no language is known.
+  std::string shares() const;
+};
+
 // Sorts the values of measures.
 nlohmann::ordered_json to_json(StepTally tally);
 nlohmann::ordered_json to_json(const InputTally& tally);

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "base/literal.h"
 #include "data/token_store.h"
 
 namespace espalier::data {
@@ -205,6 +206,32 @@ std::vector<std::string> drop_unweighted(std::vector<BlendSource>& sources) {
   }
   sources = std::move(kept);
   return dropped;
+}
+
+std::map<std::string, double> parse_epochs(const std::vector<std::string>& words, Problems& problems) {
+  std::map<std::string, double> epochs;
+  for (const std::string& word : words) {
+    const size_t equals = word.rfind('=');
+    const std::optional<double> number =
+        equals == std::string::npos ? std::nullopt : parse_python_float(word.substr(equals + 1));
+    if (!number || !(*number >= 0) || *number > 1e6)
+      problems.add("--epochs ", word, ": expected CORPUS=N with N from 0 to 1e6, for example books=2");
+    else
+      epochs[word.substr(0, equals)] = *number;
+  }
+  return epochs;
+}
+
+Amounts::Amounts(const std::vector<BlendSource>& sources, const std::optional<int64_t>& train_tokens) {
+  for (const BlendSource& source : sources) {
+    sum_of_weights_ += source.weight;
+    total_tokens_ += static_cast<double>(source.num_train_tokens) * source.epochs;
+  }
+  if (train_tokens) total_tokens_ = static_cast<double>(*train_tokens);
+}
+
+double Amounts::epochs(const BlendSource& source) const {
+  return source.num_train_tokens == 0 ? 0 : tokens(source) / static_cast<double>(source.num_train_tokens);
 }
 
 std::string split_file_content(const std::vector<BlendSource>& sources, const SplitFile& file) {

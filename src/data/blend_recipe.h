@@ -49,6 +49,22 @@ void weigh_by_size(std::vector<BlendSource>& sources, double alpha);
 // Drops those of weight 0, which training would read where shares tie, and returns their prefixes.
 std::vector<std::string> drop_unweighted(std::vector<BlendSource>& sources);
 
+// {"books=2"}; problems name --epochs.
+std::map<std::string, double> parse_epochs(const std::vector<std::string>& words, Problems& problems);
+
+// How much of each is read in a run of that many tokens; of all training tokens, as often as wanted, unless it is
+// given.
+class Amounts {
+ public:
+  Amounts(const std::vector<BlendSource>& sources, const std::optional<int64_t>& train_tokens);
+  double share(const BlendSource& source) const { return source.weight / sum_of_weights_; }
+  double tokens(const BlendSource& source) const { return share(source) * total_tokens_; }
+  double epochs(const BlendSource& source) const;
+
+ private:
+  double sum_of_weights_ = 0, total_tokens_ = 0;
+};
+
 struct SplitFile {
   std::string set;  // "train", "valid", "test": the name of the group
   FractionRange range;

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "data/parquet.h"
 
 namespace espalier::data {
 namespace {
@@ -309,13 +310,13 @@ class Bzip2Input : public CompressedInput {
   bool inside_stream_ = false, output_pending_ = false;
 };
 
-enum class Format { kPlain, kGzip, kZstd, kXz, kBzip2 };
+enum class Format { kPlain, kGzip, kZstd, kXz, kBzip2, kParquet };
 
 Format format_of(std::string_view magic, const std::string& name) {
   const auto refuse = [&name](const char* what) {
-    throw UserError(
-        concat("'", name, "' is a ", what, " file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2."),
-        ExitCode::kBadData);
+    throw UserError(concat("'", name, "' is a ", what,
+                           " file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2, or as Parquet."),
+                    ExitCode::kBadData);
   };
   if (magic.starts_with("\x1f\x8b")) return Format::kGzip;
   if (magic.starts_with("\x28\xb5\x2f\xfd")) return Format::kZstd;
@@ -327,7 +328,7 @@ Format format_of(std::string_view magic, const std::string& name) {
     return Format::kXz;
   if (magic.starts_with("BZh") && magic.size() > 3 && magic[3] >= '1' && magic[3] <= '9') return Format::kBzip2;
   if (magic.starts_with("PK\x03\x04")) refuse("zip");
-  if (magic.starts_with("PAR1")) refuse("Parquet");
+  if (magic.starts_with("PAR1")) return Format::kParquet;
   return Format::kPlain;
 }
 
@@ -342,6 +343,11 @@ std::unique_ptr<InputStream> open_input(const std::string& path) {
     case Format::kZstd: return std::make_unique<ZstdInput>(std::move(raw));
     case Format::kXz: return std::make_unique<XzInput>(std::move(raw));
     case Format::kBzip2: return std::make_unique<Bzip2Input>(std::move(raw));
+    case Format::kParquet:
+      if (path == "-")
+        throw UserError("Parquet cannot be read from standard input, because its index is at its end: name the file.",
+                        ExitCode::kBadData);
+      return open_parquet(path);
     case Format::kPlain: break;
   }
   return std::make_unique<PlainInput>(std::move(raw));

@@ -1,9 +1,10 @@
 // The bytes of an input file, decompressed on the way.
 //
-// The compression is recognized from the first bytes, never from the name: gzip (several members too), zstd (several
-// frames), xz, bzip2 (several streams), or none; "-" is standard input, with the same choice. What is neither text nor
-// one of these but well known (zip, Parquet) is refused by name. A damaged or truncated file is reported with its path
-// and the byte of the compressed file where it was noticed (exit code 65).
+// The compression is told from the first bytes, never from the name: gzip (several members too), zstd (several
+// frames), xz, bzip2 (several streams), or none; "-" is standard input, with the same choice. The rows of a Parquet
+// file become JSON lines (parquet.h). What is neither text nor one of these but well known (zip) is refused by name. A
+// damaged or truncated file is reported with its path and the byte of the compressed file where it was noticed (exit
+// code 65).
 #pragma once
 
 #include <cstddef>

@@ -115,12 +115,10 @@ TEST(InputStream, SaysWhereACompressedFileIsDamaged) {
 
 TEST(InputStream, RefusesByNameWhatItDoesNotRead) {
   TestFolder folder;
-  for (const auto& [magic, name] : {std::pair{"PK\3\4....", "zip"}, {"PAR1....", "Parquet"}}) {
-    write_text(folder / "a", magic);
-    EXPECT_EQ(error_of([&] { open_input(folder / "a"); }),
-              concat("'", folder / "a", "' is a ", name,
-                     " file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2."));
-  }
+  write_text(folder / "a", "PK\3\4....");
+  EXPECT_EQ(error_of([&] { open_input(folder / "a"); }),
+            concat("'", folder / "a",
+                   "' is a zip file; JSONL is read plain or compressed with gzip, zstd, xz or bzip2, or as Parquet."));
   EXPECT_EQ(error_of([&] { open_input(folder / "none"); }),
             concat("cannot open '", folder / "none", "': No such file or directory"));
   EXPECT_EQ(error_of([&] { open_input(folder.path()); }), concat("cannot read '", folder.path(), "': Is a directory"));

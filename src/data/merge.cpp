@@ -51,6 +51,9 @@ StoreMetadata merged_metadata(const std::vector<TokenStore>& stores, const Token
     const std::optional<StoreMetadata> own = read_metadata(store.files());
     sources.push_back(store.prefix());
     if (sources.size() == 1 && own) merged.tokenizer = own->tokenizer;
+    if (own)
+      for (const auto& [key, values] : own->catalogue)
+        for (const auto& [value, count] : values) merged.catalogue[key][value] += count;
     all_same = all_same && own && own->tokenizer && merged.tokenizer && own->tokenizer->same_as(*merged.tokenizer);
     if (own && own->tokenizer && merged.tokenizer && !own->tokenizer->same_as(*merged.tokenizer))
       log_warning("'", store.prefix(), "' was made with another tokenizer (", own->tokenizer->description, ") than '",

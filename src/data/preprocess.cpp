@@ -250,6 +250,7 @@ class OrderedWriter {
                       {"records", concat(summary_.num_records)},
                       {"malformed", concat(summary_.malformed.count)},
                       {"empty", concat(summary_.keys[key].num_empty)}};
+    result.catalogue = options_.catalogue;
     return result;
   }
 

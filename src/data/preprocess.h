@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "data/document_reader.h"
+#include "data/store_metadata.h"
 #include "text/tokenizer.h"
 
 namespace espalier::data {
@@ -35,7 +36,8 @@ struct PreprocessOptions {
   bool replace_lone_surrogates = false;  // else a record that holds one is malformed
   // Of a command line that names the tokenizer: kept in the metadata, so that it can be found again.
   std::vector<std::string> tokenizer_words = {};
-  bool overwrite = false;  // else token files that exist are an error
+  Catalogue catalogue = {};  // kept in the metadata
+  bool overwrite = false;    // else token files that exist are an error
 };
 
 struct KeySummary {

@@ -1,11 +1,13 @@
 #include "data/store_metadata.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -43,6 +45,7 @@ StoreMetadata metadata_of(const Json& json) {
   metadata.num_tokens = json.at("tokens");
   for (const auto& [name, value] : json.at("options").items())
     metadata.options.emplace_back(name, value.get<std::string>());
+  if (json.contains("catalogue")) metadata.catalogue = json.at("catalogue").get<Catalogue>();
   return metadata;
 }
 
@@ -65,17 +68,32 @@ std::string metadata_path(const TokenFiles& files) {
 void write_metadata(const std::string& prefix, const StoreMetadata& metadata) {
   Json options = Json::object();
   for (const auto& [name, value] : metadata.options) options[name] = value;
-  const Json json = {{"format", kFormat},
-                     {"program", metadata.program},
-                     {"tokenizer", metadata.tokenizer ? to_json(*metadata.tokenizer) : Json()},
-                     {"documents", metadata.num_documents},
-                     {"sequences", metadata.num_sequences},
-                     {"tokens", metadata.num_tokens},
-                     {"index_bytes", file_size_bytes(prefix + ".idx")},
-                     {"token_bytes", file_size_bytes(prefix + ".bin")},
-                     {"options", options}};
+  Json json = {{"format", kFormat},
+               {"program", metadata.program},
+               {"tokenizer", metadata.tokenizer ? to_json(*metadata.tokenizer) : Json()},
+               {"documents", metadata.num_documents},
+               {"sequences", metadata.num_sequences},
+               {"tokens", metadata.num_tokens},
+               {"index_bytes", file_size_bytes(prefix + ".idx")},
+               {"token_bytes", file_size_bytes(prefix + ".bin")},
+               {"options", options}};
+  if (!metadata.catalogue.empty()) json["catalogue"] = metadata.catalogue;
   write_file_atomically(metadata_path({prefix + ".idx", prefix + ".bin", ""}),
                         json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string describe_values(const std::map<std::string, int64_t>& values) {
+  constexpr size_t kShown = 8;
+  std::vector<std::pair<std::string, int64_t>> sorted(values.begin(), values.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t at = 0; at < std::min(kShown, sorted.size()); ++at)
+    text += concat(at == 0 ? "" : ", ", sorted[at].first, " (", format_count(sorted[at].second),
+                   at > 0                   ? ""
+                   : sorted[at].second == 1 ? " document"
+                                            : " documents",
+                   ")");
+  return text + (sorted.size() > kShown ? concat(" and ", sorted.size() - kShown, " more") : "");
 }
 
 std::optional<StoreMetadata> read_metadata(const TokenFiles& files) {

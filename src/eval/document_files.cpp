@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "data/line_reader.h"
+#include "data/parquet.h"
 #include "text/utf8.h"
 
 namespace espalier::eval {
@@ -67,13 +68,14 @@ bool is_table(const std::string& file) {
 }
 
 std::string how_to_convert_parquet(const std::string& file, const std::string& target) {
-  return concat(
-      "'", file, "' is a Parquet file; documents are read as JSONL. Convert it with: python3 -c \"import pandas; ",
-      "pandas.read_parquet('", file, "').to_json('", target, "', orient='records', lines=True, force_ascii=False)\"");
+  return concat("'", file,
+                "' is a Parquet file, which is read once 'scripts/setup --parquet' has built what that takes. Or ",
+                "convert it with: python3 -c \"import pandas; ", "pandas.read_parquet('", file, "').to_json('", target,
+                "', orient='records', lines=True, force_ascii=False)\"");
 }
 
 std::vector<Document> read_documents(const std::string& file, const std::vector<std::string>& wanted) {
-  if (is_parquet(file))
+  if (is_parquet(file) && !data::has_parquet())
     throw UserError(how_to_convert_parquet(file, fs::path(file).replace_extension(".jsonl")), ExitCode::kBadData);
   const std::set<std::string> names = top_fields(wanted);
   std::vector<Document> documents;
@@ -133,6 +135,7 @@ std::string DataFiles::find(const std::string& task, Problems& problems, const s
     for (const std::string& name : others)
       if (const fs::path file = fs::path(folder) / name; fs::is_regular_file(file)) return file;
     if (const fs::path file = fs::path(folder) / (task + ".parquet"); fs::exists(file)) {
+      if (data::has_parquet()) return file;
       problems.add("task ", task, ": ", how_to_convert_parquet(file, fs::path(folder) / (task + ".jsonl")));
       return "";
     }

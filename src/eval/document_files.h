@@ -1,5 +1,5 @@
 // The documents of a task out of a local file: JSONL (an object a line) or a table (.tsv: names of the fields on the
-// first line, no quoting), plain or compressed with gzip, zstd, xz or bzip2.
+// first line, no quoting), plain or compressed with gzip, zstd, xz or bzip2, or Parquet where its plugin is built.
 #pragma once
 
 #include <map>
@@ -30,8 +30,8 @@ bool is_table(const std::string& file);
 // Where the files of tasks are: what --data was given.
 class DataFiles {
  public:
-  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv is; TASK=FILE, or TASK.SPLIT=FILE
-  // for the documents of another split; or FILE where there is one task.
+  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz), TASK.tsv or TASK.parquet lies; TASK=FILE, or
+  // TASK.SPLIT=FILE for the documents of another split; or FILE where there is one task.
   DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
 
   // The file of a task, which may have the names `others` in a folder as well; empty, with what was looked for among
@@ -43,7 +43,7 @@ class DataFiles {
   std::map<std::string, std::string> named_;
 };
 
-// What to do with a Parquet file, which is not read.
+// What to do with a Parquet file where the plugin that reads it is not built.
 std::string how_to_convert_parquet(const std::string& file, const std::string& target);
 
 }  // namespace espalier::eval

@@ -122,6 +122,7 @@ class PageText {
   bool enter(GumboTag tag) {
     if (is_left_out(tag)) return false;
     end_line(block_kind(tag));
+    if (tag == GUMBO_TAG_TD || tag == GUMBO_TAG_TH) pending_blank_ = !line_.empty();  // cells of a row are words apart
     if (tag == GUMBO_TAG_A) ++links_;
     return true;
   }

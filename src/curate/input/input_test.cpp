@@ -24,6 +24,7 @@ TEST(Html, KeepsWhatAReaderCameFor) {
   EXPECT_EQ(text_of_page("<body><p>outside</p><main><p>a<br>b</p></main></body>"), "a\nb");
   EXPECT_EQ(text_of_page("<p>Read <a href=x>this</a> long text about something else entirely.</p>"),
             "Read this long text about something else entirely.");
+  EXPECT_EQ(text_of_page("<table><tr><th>a b</th><td>c</td></tr><tr><td>d<td> <b>e</b></table>"), "a b c\nd e");
   EXPECT_EQ(text_of_page(""), "");
   EXPECT_EQ(text_of_page("no tags"), "no tags");
 }

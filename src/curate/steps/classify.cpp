@@ -14,11 +14,11 @@ class LanguageStep : public Step {
 
   Fate apply(Document& document) const override {
     const LanguageGuess guess = identifier_.guess(document.text);
+    document.metadata.set(key_, guess.code);  // of one that goes, too: progress tells what is kept of each
+    document.metadata.set(key_ + "_score", guess.score);
     if (!kept_.empty() && std::find(kept_.begin(), kept_.end(), guess.code) == kept_.end())
       return Fate::dropped("language", guess.score);
     if (guess.score < least_) return Fate::dropped("language_score", guess.score, least_);
-    document.metadata.set(key_, guess.code);
-    document.metadata.set(key_ + "_score", guess.score);
     return Fate::kept();
   }
   void measure(Document document, std::vector<Measure>& measures) const override {

@@ -1,0 +1,26 @@
+// Which files a source has, and what their places say: folders as Spark, Ray and Hive lay them out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "curate/document.h"
+#include "curate/input.h"
+
+namespace espalier::curate {
+
+// Files, patterns as a shell has them (* ? [), and folders, which stand for all files in them in the order of their
+// names. Of records that lie in folders, files whose names, or folders', begin with _ or . are none of the data:
+// _SUCCESS, _temporary, .part-0.crc.
+std::vector<std::string> expand_files(const std::vector<std::string>& patterns, InputFormat format, Problems& problems);
+
+// The files that a list names: a path a line, or a JSON object a line with one under "path" or "file". Paths that are
+// not absolute begin where the list lies; file: goes, and what is on no disk (s3:) is a problem.
+std::vector<std::string> read_manifest(const std::string& manifest, Problems& problems);
+
+// The keys that folders of a path name: .../language=fr/day=2026-01-01/part-0.parquet. Values are texts, with %20 and
+// the like decoded; __HIVE_DEFAULT_PARTITION__ is null.
+std::vector<Metadata::Member> partition_keys(const std::string& path);
+
+}  // namespace espalier::curate
