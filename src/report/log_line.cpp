@@ -49,6 +49,7 @@ std::string LogLine::take() {
   if (last_.grad_norm) line += format_printf(" grad norm: %.3f |", *last_.grad_norm);
   if (last_.num_zeros) line += format_printf(" num zeros: %.1f |", static_cast<double>(*last_.num_zeros));
   if (last_.params_norm) line += format_printf(" params norm: %.3f |", *last_.params_norm);
+  if (last_.max_attention_logit) line += format_printf(" max attention logit: %.3f |", *last_.max_attention_logit);
   line += format_printf(
       " number of skipped iterations: %3lld | number of nan iterations: %3lld | samples per second: %.3f | TFLOPs: "
       "%.2f |",

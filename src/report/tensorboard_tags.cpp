@@ -47,6 +47,7 @@ void TensorBoardLog::step(const StepReport& report) {
   if (report.grad_norm) three("grad-norm/grad-norm", *report.grad_norm, at);
   if (report.num_zeros) three("num-zeros/num-zeros", static_cast<double>(*report.num_zeros), at);
   if (report.params_norm) three("params-norm/params-norm", *report.params_norm, at);
+  if (report.max_attention_logit) three("max-attention-logit/max-attention-logit", *report.max_attention_logit, at);
   if (config_.log_timers_to_tensorboard) timing(report, at);
 }
 

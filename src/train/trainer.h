@@ -41,6 +41,7 @@ class Trainer {
     optim::Optimizer& optimizer;
     plan::LrSchedule& lr;
     const Loader& loader;
+    tensor::LogitMaxima* logits;  // null: nobody wants them
     SampleFlops flops;
   };
   Trainer(const config::RunConfig& config, const Parts& parts);
