@@ -26,7 +26,7 @@ std::string cpu_type() {
   return "unknown";
 }
 
-// By what ranks exchange, without why.
+// The transport, without the reason.
 std::string transport_of(const dist::Grid& grid) {
   if (grid.world.size() == 1) return "none";
   return grid.device.is_cpu() ? grid.transport.substr(0, grid.transport.find(" (")) : "NCCL";
