@@ -29,6 +29,7 @@
 #include "kernels/optimizer_update.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
+#include "spec/state_storage.h"
 
 namespace {
 
@@ -233,6 +234,28 @@ void optimizer_bench(const Bench& bench) {
     bench.compare(
         kind.is_variant ? (kind.name() + " variant").c_str() : kind.name().c_str(), bytes,
         [&] { optimizer_update(kind, tensors, constants); },
+        [&] {
+          at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
+          if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
+        });
+  }
+  for (const spec::StateType type : {spec::StateType::kBf16, spec::StateType::kFp8}) {
+    const spec::OptimizerKind& kind = spec::optimizer_kind({.exp_avg_dtype = type, .exp_avg_sq_dtype = type});
+    const bool is_bf16 = type == spec::StateType::kBf16;
+    const at::Tensor moments =
+        at::zeros({spec::stored_count(type, master.numel())}, is_bf16 ? at::kBFloat16 : at::kByte);
+    const StateRounding rounding{.key = {{1, 2}}, .step = 10, .runs = runs_tensor({{0, 0, master.numel()}}, at::kCPU)};
+    OptimizerTensors tensors{.master = master.clone(),
+                             .states = {moments, moments.clone()},
+                             .grad = grad.clone(),
+                             .value = value,
+                             .rounding = &rounding};
+    if (bench.type == at::kFloat) tensors.value = tensors.master;
+    const double bytes = (12 + 4 * spec::stored_bytes(type)) * static_cast<double>(master.numel()) +
+                         (bench.type == at::kFloat ? 0 : bench.tensors(1));
+    const spec::OptimizerConstants constants = kind.constants({}, {.lr = 1e-4, .weight_decay = 0.1, .number = 10});
+    bench.compare(
+        is_bf16 ? "adam, bf16 moments" : "adam8bit", bytes, [&] { optimizer_update(kind, tensors, constants); },
         [&] {
           at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
           if (bench.type != at::kFloat) at::Tensor(value).copy_(master);

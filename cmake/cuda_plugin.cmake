@@ -6,7 +6,7 @@
 # What program and plugin must agree on: the headers whose types cross the border.
 set(interface_headers
   src/cuda/plugin_table.h src/dist/device_backend.h src/kernels/device_ops.h src/kernels/optimizer_update.h src/kernels/dropout.h
-  src/spec/optimizer.h src/spec/optimizer_element.h
+  src/spec/optimizer.h src/spec/optimizer_element.h src/spec/stored_state.h
   src/kernels/cross_entropy_blocks.h src/kernels/internal/attention_problem.h src/kernels/internal/row_kernels.h src/tensor/rng.h)
 set(interface_text "")
 foreach(header ${interface_headers})

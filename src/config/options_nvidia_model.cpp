@@ -11,7 +11,6 @@ constexpr const char* kOnlyFp8AndFp4 = "only fp8 and fp4 read it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
 constexpr const char* kOnlyMtp = "only multi-token prediction reads it";
 constexpr const char* kOnlyHyper = "only hyper-connections read it";
-constexpr const char* kOnlyQkClip = "only --qk-clip reads it, which is refused";
 constexpr const char* kOnlyInvariant = "only --batch-invariant-mode reads it, which is refused";
 constexpr const char* kMlpChunks = "it divides the work of an MLP, not what it computes";
 constexpr const char* kDeterministic = "the same run on the same machine always has the same bits";
@@ -37,8 +36,7 @@ void add_network_size_rows(OptionTable& table) {
   no_effect(table, kOne, kNoScores, {"--attention-backend", "--flash-attention-version"});
   refused(table, kOne, "use an --activation of --help=--activation, or leave it out",
           {"--glu-linear-offset", "--activation-func-clamp-value"});
-  refused(table, kFlag, "use --qk-layernorm, or leave it out", {"--qk-l2-norm", "--qk-clip"});
-  no_effect(table, kOne, kOnlyQkClip, {"--qk-clip-alpha", "--qk-clip-threshold"});
+  refused(table, kFlag, "use --qk-layernorm, or leave it out", {"--qk-l2-norm"});
   refused(table, kFlag, "attention has no gate; leave it out", {"--attention-output-gate"});
   no_effect(table, kFlag, kPerToken, {"--calculate-per-token-loss"});
   refused(table, kOne, "attention has one form here; leave it out", {"--experimental-attention-variant"});

@@ -150,8 +150,8 @@ void add_experimental_rows(OptionTable& table) {
   refused(table, kOne, "Mamba layers are not built in; leave it out",
           {"--hybrid-layer-pattern", "--hybrid-override-pattern"});
   refused(table, kOne, "use --recipe", {"--yaml-cfg"});
-  refused(table, kFlag, "master weights, gradients and moments are fp32; leave it out",
-          {"--use-precision-aware-optimizer"});
+  no_effect(table, kFlag, "--exp-avg-dtype and --exp-avg-sq-dtype alone say how moments are kept",
+            {"--use-precision-aware-optimizer"});
 }
 
 // One value of each changes nothing.
@@ -164,10 +164,10 @@ void add_training_values(OptionTable& table) {
   table.add_without_effect("--output-logit-dtype", kOne, "the loss is always computed in fp32")
       .choices({"fp32"})
       .refuse_value("*", "the loss is always computed in fp32; leave it out");
-  for (const char* name : {"--main-grads-dtype", "--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype"})
-    table.add_without_effect(name, kOne, "master weights, gradients and moments are fp32")
+  for (const char* name : {"--main-grads-dtype", "--main-params-dtype"})
+    table.add_without_effect(name, kOne, "master weights and gradients are fp32")
         .choices({"fp32"})
-        .refuse_value("*", "master weights, gradients and moments are fp32; use --zero-stage to divide them");
+        .refuse_value("*", "master weights and gradients are fp32; use --zero-stage to divide them");
   table.group("data and dataloader");
   table.add_without_effect("--mid-level-dataset-surplus", kOne, "sets of a blend have 0.5 % more samples than it draws")
       .choices({"0.005"})

@@ -5,7 +5,6 @@
 namespace espalier::config::internal {
 namespace {
 
-constexpr const char* kFp32Moments = "moments are fp32; use --optimizer adam, with --zero-stage 1 to divide them";
 constexpr const char* kOtherLamb =
     "its bounds of the ratio of norms are not built in; use --optimizer lamb, which has none";
 constexpr const char* kNoPreconditioner = "no preconditioner is built in; use --optimizer adam";
@@ -18,7 +17,6 @@ struct Refusal {
   const char* use_instead;
 };
 constexpr Refusal kRefusals[] = {
-    {"adam8bit", kFp32Moments},
     {"ds.fusedlamb", kOtherLamb},
     {"ds.onebitlamb", "gradients are not compressed to a bit; use --optimizer lamb"},
     {"ipex.fusedlamb", "LAMB is always fused; use --optimizer lamb"},
@@ -31,7 +29,6 @@ constexpr Refusal kRefusals[] = {
     {"sophiag",
      "its estimate of the curvature needs backward passes on labels drawn from the model, which are not built in; use "
      "--optimizer lion"},
-    {"muonclip", "attention scores are not clipped; use --optimizer muon"},
     {"adaptive_muon", kPlainMuon},
 };
 
@@ -57,6 +54,33 @@ void add_muon(OptionTable& table, spec::OptimizerSettings& optimizer) {
       .maximum(100);
 }
 
+void add_moment_types(OptionTable& table, spec::OptimizerSettings& optimizer) {
+  const auto add = [&](const char* name, spec::StateType& type, const std::string& help) {
+    table
+        .add_choice(
+            name, type,
+            {{"fp32", spec::StateType::kFp32}, {"bf16", spec::StateType::kBf16}, {"fp8", spec::StateType::kFp8}},
+            help + ": rounded at random, fp8 with a scale for each 32 elements; docs/optimizers.md says what it costs")
+        .refuse_value("fp16", "it has too few exponents for moments of gradients; use bf16");
+  };
+  add("--exp-avg-dtype", optimizer.exp_avg_dtype, "type of first moments, Muon's and Lion's momentum too");
+  add("--exp-avg-sq-dtype", optimizer.exp_avg_sq_dtype, "type of second moments");
+}
+
+void add_qk_clip(OptionTable& table, spec::OptimizerSettings& optimizer) {
+  table.add("--qk-clip", optimizer.qk_clip,
+            "after each update make the queries and keys of heads shorter whose attention logits were above the "
+            "threshold in the step; --optimizer muonclip does so too");
+  table.add("--qk-clip-threshold", optimizer.qk_clip_threshold, "largest logit that --qk-clip leaves alone")
+      .alias("--muonclip-t");
+  table
+      .add("--qk-clip-alpha", optimizer.qk_clip_alpha,
+           "share of --qk-clip's factor, as an exponent, that queries take; keys take the rest")
+      .alias("--muonclip-alpha")
+      .minimum(0)
+      .maximum(1);
+}
+
 }  // namespace
 
 void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
@@ -69,11 +93,15 @@ void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
       .maximum(1);
   table.add("--lion-beta2", optimizer.lion_beta2, "decay of Lion's momentum").minimum(0).maximum(1);
   add_muon(table, optimizer);
+  add_moment_types(table, optimizer);
+  add_qk_clip(table, optimizer);
   std::vector<std::pair<std::string, spec::OptimizerType>> names;
   for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
     if (kind.is_variant) continue;
     for (const char* spelling : kind.spellings) names.emplace_back(spelling, kind.type);
   }
+  names.emplace_back("adam8bit", spec::OptimizerType::kAdam8bit);
+  names.emplace_back("muonclip", spec::OptimizerType::kMuonClip);
   Option& row = table.add_choice("--optimizer", optimizer.optimizer, names,
                                  "adam: AdamW; the others are described, and compared, in docs/optimizers.md");
   table

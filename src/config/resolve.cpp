@@ -271,6 +271,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_precision();
   resolver.resolve_pipeline();
   resolver.resolve_zero();
+  resolver.resolve_optimizer();
   resolver.resolve_batch();
   resolver.resolve_recompute();
   resolver.resolve_data();

@@ -116,6 +116,8 @@ void Search::search_optimizer() {
     for (const char* option : kind.options)
       if (seen.insert(option).second)
         add_if(!chosen.reads(option), {option}, concat("--optimizer ", chosen.name(), " does not read it"));
+  add_if(!spec::clips_logits(config_.optimizer), {"--qk-clip-threshold", "--qk-clip-alpha"},
+         "there is neither --qk-clip nor --optimizer muonclip");
 }
 
 void Search::search_loss_scale() {

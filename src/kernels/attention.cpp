@@ -115,6 +115,9 @@ void check_context(const at::Tensor& query, const AttentionContext& context, Hea
   ESPALIER_CHECK(context.dropout >= 0 && context.dropout < 1, "dropout = ", context.dropout);
   ESPALIER_CHECK(context.dropout == 0 || static_cast<int64_t>(context.sample_numbers.size()) == query.size(1),
                  "dropout of ", query.size(1), " rows with ", context.sample_numbers.size(), " sample numbers");
+  ESPALIER_CHECK(!context.max_logits.defined() ||
+                     (context.max_logits.scalar_type() == at::kFloat && context.max_logits.numel() == heads.queries),
+                 "max_logits must be float32 [", heads.queries, "]");
   ESPALIER_CHECK(context.first_head >= 0 && context.first_head + heads.queries <= 1 << 16, "heads from ",
                  context.first_head);
 }
@@ -223,7 +226,15 @@ Attended attend(const Projections& from, const AttentionContext& context, int64_
         at::empty({from.batch(), from.heads.queries, from.query.size(0)}, from.query.options().dtype(at::kFloat));
     problem.log_sum_exp = attended.log_sum_exp.mutable_data_ptr<float>();
   }
+  at::Tensor max_logits;
+  if (context.max_logits.defined()) {
+    max_logits =
+        at::empty({from.batch(), from.heads.queries, from.query.size(0)}, from.query.options().dtype(at::kFloat));
+    problem.max_logits = max_logits.mutable_data_ptr<float>();
+  }
   compute(problem, from.query);
+  if (max_logits.defined())
+    context.max_logits.copy_(at::maximum(context.max_logits, max_logits.amax(at::IntArrayRef{0, 2})));
   return attended;
 }
 

@@ -8,16 +8,30 @@
 #include <vector>
 
 #include "spec/optimizer.h"
+#include "spec/shard.h"
+#include "tensor/rng.h"
 
 namespace espalier::kernels {
 
-// fp32, same number of elements, contiguous. `value`: compute type, receives the master rounded to nearest even. When
-// the compute type is fp32, value may be the master itself. Of optimizers that average the value is another point;
-// those with a second pass leave a direction in `grad` and master and value as they are.
+// What the rounding of states depends on that are stored in fewer bits than fp32 (spec/stored_state.h).
+struct StateRounding {
+  tensor::PhiloxKey key;
+  int64_t step = 0;
+  // Where the elements lie in the whole parameter: rows of three int64, first of the run here, first there, count.
+  // Runs follow one another and hold all elements. On the device of the tensors.
+  at::Tensor runs;
+};
+at::Tensor runs_tensor(const std::vector<spec::Extent>& extents, at::Device device);
+
+// fp32, same number of elements, contiguous; states may be bf16, or uint8 where they are 8-bit blocks. `value`: compute
+// type, receives the master rounded to nearest even. When the compute type is fp32, value may be the master itself. Of
+// optimizers that average the value is another point; those with a second pass leave a direction in `grad` and master
+// and value as they are.
 struct OptimizerTensors {
   at::Tensor master;
   std::vector<at::Tensor> states;  // in the order of OptimizerKind::states
   at::Tensor grad, value;
+  const StateRounding* rounding = nullptr;  // where a state is not fp32
 };
 
 void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,

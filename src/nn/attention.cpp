@@ -28,9 +28,22 @@ SelfAttention::SelfAttention(const LayerBuilder& builder, const std::string& nam
                  " heads in ", shape.num_groups, " groups over ", spec::to_string(grid));
   heads_ = {shape.num_heads / ranks, shape.num_groups / ranks};
   first_head_ = (builder.grid.position.tensor * grid.context + builder.grid.position.context) * heads_.queries;
+  if (builder.logit_maxima != nullptr) add_logits(builder, name);
   if (!shape.head_norm_epsilon) return;
   query_norm_ = &builder.params.at(name + ".query_norm.weight");
   key_norm_ = &builder.params.at(name + ".key_norm.weight");
+}
+
+void SelfAttention::add_logits(const LayerBuilder& builder, const std::string& name) {
+  tensor::ParamSet& params = builder.params;
+  logit_maxima_ = builder.logit_maxima;
+  max_logits_ = at::zeros({shape_.num_heads / builder.grid.shape.tensor},
+                          at::TensorOptions().dtype(at::kFloat).device(params.device()));
+  logit_maxima_->add({.weight = &params.at(name + ".query_key_value.weight"),
+                      .bias = shape_.qkv_bias ? &params.at(name + ".query_key_value.bias") : nullptr,
+                      .queries = shape_.num_heads / shape_.num_groups,
+                      .head_size = shape_.head_size,
+                      .largest = max_logits_});
 }
 
 // What happens to queries and keys before they meet. qkv: [s, b, groups * channels of a group] of this rank's heads.
@@ -53,6 +66,8 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
     attention.alibi_slopes = attention.alibi_slopes.narrow(0, first_head_, heads_.queries);
   if (attention.relative_bias.defined() && context_ranks_.size() > 1)
     attention.relative_bias = attention.relative_bias.narrow(0, context_ranks_.rank() * heads_.queries, heads_.queries);
+  if (logit_maxima_ != nullptr && logit_maxima_->collecting())
+    attention.max_logits = max_logits_.narrow(0, context_ranks_.rank() * heads_.queries, heads_.queries);
   // [s/cp, b, columns/tp] -> [s, b, columns/(tp*cp)]
   const at::Tensor qkv = prepare(dist::sequence_to_heads(query_key_value_.forward(x), context_ranks_), context);
   const at::Tensor mixed =

@@ -31,6 +31,7 @@ class SelfAttention {
   void visit(tensor::ParamVisitor& visitor);
 
  private:
+  void add_logits(const LayerBuilder& builder, const std::string& name);
   at::Tensor prepare(at::Tensor qkv, const ForwardContext& context) const;
 
   ColumnLinear query_key_value_;
@@ -42,6 +43,8 @@ class SelfAttention {
   int64_t first_head_;
   tensor::Param* query_norm_ = nullptr;
   tensor::Param* key_norm_ = nullptr;
+  tensor::LogitMaxima* logit_maxima_ = nullptr;
+  at::Tensor max_logits_;  // of the tensor rank's query heads, where there are maxima
   const dist::Group& context_ranks_;
   tensor::GradQueue& queue_;
 };

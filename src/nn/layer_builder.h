@@ -3,6 +3,7 @@
 
 #include "dist/grid.h"
 #include "dist/layer_gather.h"
+#include "tensor/logit_maxima.h"
 #include "tensor/param_set.h"
 
 namespace espalier::nn {
@@ -15,7 +16,9 @@ struct LayerBuilder {
   bool sequence_parallel = false;
   // Brings the values of transformer layers and takes them away (ZeRO 3); nullptr where they stay.
   dist::LayerGather* gather = nullptr;
-  double z_loss = 0;  // coefficient of the z-loss, added to the loss of an output layer
+  double z_loss = 0;  // coefficient of the z-loss beside the loss of an output layer
+  // To which self-attention adds its heads; null: nobody wants their logits. Outlives the layers.
+  tensor::LogitMaxima* logit_maxima = nullptr;
 };
 
 }  // namespace espalier::nn

@@ -8,8 +8,20 @@
 
 #include "base/error.h"
 #include "kernels/optimizer_update.h"
+#include "spec/state_storage.h"
 
 namespace espalier::optim {
+
+at::ScalarType scalar_type_of(spec::StateType type) {
+  switch (type) {
+    case spec::StateType::kFp32: return at::kFloat;
+    case spec::StateType::kBf16: return at::kBFloat16;
+    case spec::StateType::kFp8: return at::kByte;
+  }
+  ESPALIER_CHECK(false, "unknown type of a state");
+  return at::kFloat;
+}
+
 namespace {
 constexpr double kClipEpsilon = 1e-6;  // Megatron's clip_grads.py
 
@@ -43,26 +55,48 @@ void add_up_shared(const dist::Grid::Shared& shared, tensor::ParamSet& params, s
 }  // namespace
 
 Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid,
-                     dist::GradReducer* reducer)
+                     dist::GradReducer* reducer, tensor::LogitMaxima* logits)
     : params_(params),
       config_(config),
       kind_(spec::optimizer_kind(config.settings)),
       grid_(grid),
       reducer_(reducer),
+      logits_(logits),
       master_is_value_(params.compute_type() == at::kFloat && !kind_.averages) {
   ESPALIER_CHECK(!config.evaluate_ema || (kind_.keeps_ema && !kind_.averages), "no moving average to evaluate");
   if (config.loss_scale) loss_scale_.emplace(*config.loss_scale);
-  const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(params.device());
-  for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params)) {
-    const auto shape = piece.value.sizes();
-    const spec::OptimizerKind& kind = kind_.of(*piece.param->spec);
-    std::vector<at::Tensor> states;
-    for (size_t state = 0; state < kind.states.size(); ++state) states.push_back(at::zeros(shape, fp32));
-    states_.push_back({piece, &kind, kind.by_width(*piece.param->spec),
-                       master_is_value_ ? piece.value : at::zeros(shape, fp32), std::move(states),
-                       kind_.keeps_ema ? at::zeros(shape, fp32) : at::Tensor(), counts_here(*piece.param->spec, grid)});
-  }
+  for (const dist::OwnedPiece& piece : reducer_ != nullptr ? reducer_->pieces() : dist::whole_pieces(params))
+    states_.push_back(state_of(piece));
   if (kind_.second_pass == spec::SecondPass::kOrthogonalize) make_directions();
+}
+
+Optimizer::State Optimizer::state_of(const dist::OwnedPiece& piece) const {
+  const auto options = at::TensorOptions().device(params_.device());
+  const auto fp32 = options.dtype(at::kFloat);
+  const spec::ParamSpec& spec = *piece.param->spec;
+  const auto shape = piece.value.sizes();
+  State state{.piece = piece,
+              .kind = &kind_.of(spec),
+              .by_width = {},
+              .master = master_is_value_ ? piece.value : at::zeros(shape, fp32),
+              .states = {},
+              .types = {},
+              .rounding = {},
+              .ema = kind_.keeps_ema ? at::zeros(shape, fp32) : at::Tensor(),
+              .counts = counts_here(spec, grid_)};
+  state.by_width = state.kind->by_width(spec);
+  for (const spec::StateTensor& one : state.kind->states) {
+    const spec::StateType type = spec::stored_type(one, spec);
+    state.types.push_back(type);
+    state.states.push_back(at::zeros(spec::stored_shape(type, shape.vec()), options.dtype(scalar_type_of(type))));
+    if (type == spec::StateType::kFp32 || state.rounding.runs.defined()) continue;
+    const std::vector<spec::Extent> held = spec::local_extents(spec, params_.shard());
+    state.rounding = {
+        .key = tensor::philox_key(config_.seed, ("moments/" + spec.name).c_str()),
+        .step = 0,
+        .runs = kernels::runs_tensor(spec::clip_to_local(held, piece.begin, piece.end), params_.device())};
+  }
+  return state;
 }
 
 void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
@@ -155,12 +189,12 @@ StepResult Optimizer::step(double lr, double grad_factor, const std::function<bo
     if (config_.clip_grad > 0 && clip < 1) grad_scale *= clip;
   }
   if (config_.count_zeros) result.num_zeros = static_cast<int64_t>(measures.num_zeros);
-  update(lr, grad_scale);
+  result.max_logit = update(lr, grad_scale);
   if (reducer_ != nullptr) reducer_->gather_values();
   return result;
 }
 
-void Optimizer::update(double lr, double grad_scale) {
+std::optional<double> Optimizer::update(double lr, double grad_scale) {
   ++num_steps_;
   spec::OptimizerStep step{.lr = lr, .weight_decay = 0, .number = num_steps_, .grad_scale = grad_scale};
   if (kind_.averages) step.share = next_share(lr);
@@ -170,12 +204,38 @@ void Optimizer::update(double lr, double grad_scale) {
     step.lr = lr * state.by_width.lr;
     spec::OptimizerSettings settings = config_.settings;
     settings.adam_eps *= state.by_width.epsilon;
-    kernels::optimizer_update(*state.kind, {state.master, state.states, piece.grad, piece.value},
+    state.rounding.step = num_steps_;
+    kernels::optimizer_update(*state.kind, {state.master, state.states, piece.grad, piece.value, &state.rounding},
                               state.kind->constants(settings, step));
   }
   if (kind_.second_pass == spec::SecondPass::kScaleByNorms) move_by_norms(lr);
   if (kind_.second_pass == spec::SecondPass::kOrthogonalize) move_by_matrices(lr);
+  std::optional<double> max_logit;
+  if (logits_ != nullptr) max_logit = clip_logits();
   if (kind_.keeps_ema) move_emas();
+  return max_logit;
+}
+
+double Optimizer::clip_logits() {
+  const QkClip clip = qk_clip(*logits_, config_.settings, grid_);
+  for (const RowFactor& by : clip.factors) multiply(by);
+  return clip.largest;
+}
+
+// What this rank owns of some rows.
+void Optimizer::multiply(const RowFactor& by) {
+  for (State& state : states_) {
+    const dist::OwnedPiece& piece = state.piece;
+    if (piece.param != by.param) continue;
+    const int64_t columns = by.param->spec->shape.size() > 1 ? by.param->spec->shape.back() : 1;
+    const int64_t begin = std::max(piece.begin, by.begin * columns), end = std::min(piece.end, by.end * columns);
+    if (begin >= end) continue;
+    const auto part = [&](const at::Tensor& values) {
+      return values.view({-1}).narrow(0, begin - piece.begin, end - begin);
+    };
+    part(state.master).mul_(by.factor);
+    if (!master_is_value_) part(piece.value).copy_(part(state.master));
+  }
 }
 
 // ema += (1 - decay) (master - ema): gradient descent whose gradient is -master, with a weight decay of 1.
@@ -252,12 +312,20 @@ double Optimizer::params_norm() const {
 
 void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit) {
   for (State& state : states_) {
-    const auto show = [&](const char* kind, const at::Tensor& values) {
-      visit({state.piece.param, kind, values, state.piece.begin, state.piece.end});
-    };
-    if (!master_is_value_) show("master", state.master);
-    for (size_t at = 0; at < state.states.size(); ++at) show(state.kind->states[at].name, state.states[at]);
-    if (state.ema.defined()) show(spec::kEma.name, state.ema);
+    StatePiece piece{.param = state.piece.param,
+                     .kind = "master",
+                     .values = state.master,
+                     .begin = state.piece.begin,
+                     .end = state.piece.end};
+    if (!master_is_value_) visit(piece);
+    piece.kind = spec::kEma.name, piece.values = state.ema;
+    const StatePiece ema = piece;
+    for (size_t at = 0; at < state.states.size(); ++at) {
+      const spec::StateTensor& one = state.kind->states[at];
+      piece.kind = one.name, piece.values = state.states[at], piece.type = state.types[at], piece.moment = one.moment;
+      visit(piece);
+    }
+    if (state.ema.defined()) visit(ema);
   }
 }
 

@@ -21,8 +21,10 @@
 
 #include "dist/grid.h"
 #include "dist/reduce.h"
+#include "kernels/optimizer_update.h"
 #include "optim/loss_scale.h"
 #include "optim/matrix_directions.h"
+#include "optim/qk_clip.h"
 #include "spec/optimizer.h"
 #include "tensor/param_set.h"
 
@@ -34,6 +36,7 @@ struct OptimizerConfig {
   bool measure_norm = false;
   bool count_zeros = false;
   bool evaluate_ema = false;                  // settings.ema > 0: use_mean() takes the moving average
+  uint64_t seed = 0;                          // of the rounding of states that are not fp32
   std::optional<LossScaleConfig> loss_scale;  // fp16 only
 };
 
@@ -42,22 +45,29 @@ struct StepResult {
   std::optional<int64_t> num_zeros;
   bool skipped = false;  // overflow, a norm that is not finite, or not allowed: nothing was updated
   double lr = 0;
+  std::optional<double> max_logit;  // of all heads, where queries and keys are clipped
 };
 
-// fp32 state of elements [begin, end) of a parameter's local tensor.
+// State of elements [begin, end) of a parameter's local tensor.
 struct StatePiece {
   const tensor::Param* param = nullptr;
   std::string kind;   // "master", or the name of a spec::StateTensor
-  at::Tensor values;  // the parameter's shape where it is whole, else [end - begin]
+  at::Tensor values;  // the parameter's shape where it is whole, else [end - begin]; of stored_shape()
+  spec::StateType type = spec::StateType::kFp32;
+  spec::StateTensor::Moment moment = spec::StateTensor::Moment::kNone;
   int64_t begin = 0, end = 0;
 };
+
+// Of the tensor that holds it.
+at::ScalarType scalar_type_of(spec::StateType type);
 
 class Optimizer {
  public:
   // `params` and `reducer` outlive the optimizer. Without a reducer it updates all of `params` and takes their
   // gradients as they are. Master weights start as zeros: fill them through set_master or visit_state.
+  // `logits`: those of the step, by which queries and keys are clipped (optim/qk_clip.h); null: they are not.
   Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid = dist::single_process(),
-            dist::GradReducer* reducer = nullptr);
+            dist::GradReducer* reducer = nullptr, tensor::LogitMaxima* logits = nullptr);
 
   // Gives a parameter its fp32 value (all of its local tensor), of which the optimizer keeps and rounds what it owns.
   void set_master(const tensor::Param& param, const at::Tensor& fp32);
@@ -109,18 +119,24 @@ class Optimizer {
     spec::OptimizerKind::ByWidth by_width;
     at::Tensor master;
     std::vector<at::Tensor> states;  // in the order of kind->states
-    at::Tensor ema;                  // undefined where none is kept
-    bool counts = false;             // in norms of the whole model
+    std::vector<spec::StateType> types;
+    kernels::StateRounding rounding;  // where one of them is not fp32
+    at::Tensor ema;                   // undefined where none is kept
+    bool counts = false;              // in norms of the whole model
   };
   // Of the gradient as accumulated.
   struct Measures {
     double num_not_finite = 0, sum_of_squares = 0, num_zeros = 0;
   };
+  State state_of(const dist::OwnedPiece& piece) const;
   bool measures_norm() const { return config_.clip_grad > 0 || config_.measure_norm; }
   Measures measure() const;
   std::vector<double> sum_over_model(std::vector<double> values) const;
-  void update(double lr, double grad_scale);
+  // Returns the largest logit, where there are any.
+  std::optional<double> update(double lr, double grad_scale);
   void move_emas();
+  double clip_logits();
+  void multiply(const RowFactor& by);
   void write_values();
   double next_share(double lr);
   std::vector<double> norm_ratios() const;
@@ -134,6 +150,7 @@ class Optimizer {
   const spec::OptimizerKind& kind_;
   dist::Grid grid_;
   dist::GradReducer* reducer_;
+  tensor::LogitMaxima* logits_;
   bool master_is_value_;
   std::vector<State> states_;
   std::unique_ptr<MatrixDirections> directions_;  // Muon's

@@ -8,6 +8,7 @@
 #include "plan/stage_params.h"
 #include "plan/zero_ranges.h"
 #include "spec/optimizer.h"
+#include "spec/state_storage.h"
 
 namespace espalier::plan {
 namespace {
@@ -116,7 +117,7 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
   memory.weights = weights.kept;
   memory.gradients = gradients.kept;
   memory.optimizer =
-      parameter_bytes(precision, run.zero_stage, sharers, *run.optimizer, share_of_matrices(specs, shard)).optimizer *
+      parameter_bytes(precision, run.zero_stage, sharers, *run.optimizer, element_shares(specs, shard)).optimizer *
       flat;
   memory.gathered = gradients.passing;
 
@@ -149,22 +150,23 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
 }  // namespace
 
 ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers,
-                               const spec::OptimizerKind& optimizer, double matrices) {
+                               const spec::OptimizerKind& optimizer, const spec::ElementShares& shares) {
   const double d = static_cast<double>(num_sharers);
-  return {.weights = element_bytes(precision) / (zero_stage >= 3 ? d : 1),
-          .gradients = kFp32 / (zero_stage >= 2 ? d : 1),
-          .optimizer =
-              spec::optimizer_bytes(optimizer, precision == Precision::kFp32, matrices) / (zero_stage >= 1 ? d : 1)};
+  return {
+      .weights = element_bytes(precision) / (zero_stage >= 3 ? d : 1),
+      .gradients = kFp32 / (zero_stage >= 2 ? d : 1),
+      .optimizer = spec::optimizer_bytes(optimizer, precision == Precision::kFp32, shares) / (zero_stage >= 1 ? d : 1)};
 }
 
-double share_of_matrices(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard) {
-  double all = 0, matrices = 0;
+spec::ElementShares element_shares(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard) {
+  double all = 0, matrices = 0, blocks = 0;
   for (const spec::ParamSpec& spec : specs) {
     const double count = static_cast<double>(spec::num_local_elements(spec, shard));
     all += count;
     if (!spec.matrices.empty()) matrices += count;
+    if (spec::fits_moment_blocks(spec)) blocks += count;
   }
-  return all > 0 ? matrices / all : 0;
+  return all > 0 ? spec::ElementShares{matrices / all, blocks / all} : spec::ElementShares{0, 0};
 }
 
 ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers) {
@@ -198,12 +200,12 @@ double checkpoint_weight_bytes(const RunShape& run) {
 }
 
 double checkpoint_bytes(const RunShape& run) {
-  const ParameterBytes each = parameter_bytes(run.precision, 0, 1, *run.optimizer, share_of_matrices(run.model.params));
+  const ParameterBytes each = parameter_bytes(run.precision, 0, 1, *run.optimizer, element_shares(run.model.params));
   return static_cast<double>(run.model.num_parameters()) * (each.weights + each.optimizer);
 }
 
 double deepspeed_checkpoint_bytes(const RunShape& run) {
-  const ParameterBytes each = parameter_bytes(run.precision, 0, 1, *run.optimizer, /*matrices=*/0);
+  const ParameterBytes each = parameter_bytes(run.precision, 0, 1, *run.optimizer, {.matrices = 0});
   double copies = 0;
   // Its pipelines share nothing but the embedding with the output.
   const std::vector<int64_t> output = {run.model.num_layers() + 1};

@@ -7,6 +7,7 @@
 #include "plan/activation_memory.h"
 #include "plan/run_shape.h"
 #include "plan/simulate.h"
+#include "spec/optimizer.h"
 #include "spec/shard.h"
 
 namespace espalier::plan {
@@ -20,12 +21,13 @@ struct ParameterBytes {
 
 // Ours: weights in the compute type, gradients in fp32, the optimizer's state (AdamW: two moments in fp32) and, unless
 // the weights are fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays
-// whole anyway. `matrices`: share of the parameters in matrices of layers, which Muon keeps less for.
+// whole all the same. `shares`: for some of the parameters an optimizer keeps less than for others.
 ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers,
-                               const spec::OptimizerKind& optimizer = spec::adamw(), double matrices = 1);
+                               const spec::OptimizerKind& optimizer = spec::adamw(),
+                               const spec::ElementShares& shares = {});
 
-// That share of what one tensor rank holds of `specs`.
-double share_of_matrices(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard = {});
+// Of what one tensor rank holds of `specs`.
+spec::ElementShares element_shares(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard = {});
 
 // As Megatron's table of its distributed optimizer counts, with AdamW: the same, except that fp16 has fp16 gradients
 // and their fp32 copy with the optimizer (20 bytes, or 4 + 16 / d).

@@ -158,7 +158,7 @@ std::string bytes_text(const RunPlan& plan) {
   const Precision precision = plan.run.precision;
   const int64_t sharers = plan.run.grid.data * plan.run.grid.context;
   const ParameterBytes each = parameter_bytes(precision, plan.run.zero_stage, sharers, *plan.run.optimizer,
-                                              share_of_matrices(plan.run.model.params));
+                                              element_shares(plan.run.model.params));
   std::string text =
       concat("bytes        ", format_shortest(each.total()), " a parameter: weights ", format_shortest(each.weights),
              ", gradients ", format_shortest(each.gradients), ", optimizer ", format_shortest(each.optimizer));

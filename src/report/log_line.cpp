@@ -51,6 +51,7 @@ std::string LogLine::take() {
   if (last_.params_norm) line += format_printf(" params norm: %.3f |", *last_.params_norm);
   if (last_.curriculum_length)
     line += format_printf(" curriculum seqlen: %5lld |", static_cast<long long>(*last_.curriculum_length));
+  if (last_.max_attention_logit) line += format_printf(" max attention logit: %.3f |", *last_.max_attention_logit);
   line += format_printf(
       " number of skipped iterations: %3lld | number of nan iterations: %3lld | samples per second: %.3f | TFLOPs: "
       "%.2f |",

@@ -46,6 +46,7 @@ std::string step_record(const StepReport& report) {
   set_if(json, "num_zeros", report.num_zeros);
   set_if(json, "params_norm", report.params_norm);
   set_if(json, "curriculum_seqlen", report.curriculum_length);
+  set_if(json, "max_attention_logit", report.max_attention_logit);
   json["learning_rate"] = report.learning_rate;
   json["lr_phase"] = report.lr_phase;
   set_if(json, "weight_decay", report.weight_decay);

@@ -39,6 +39,7 @@ struct StepReport {
   std::vector<NamedLoss> losses;
   std::optional<double> loss_scale;  // fp16 only
   std::optional<double> grad_norm, params_norm;
+  std::optional<double> max_attention_logit;  // with --qk-clip
   std::optional<int64_t> num_zeros;
   bool skipped = false, nan = false;
   std::string objection;      // why it was skipped, where statistics did it (--skip-step-sigma)

@@ -49,6 +49,7 @@ void TensorBoardLog::step(const StepReport& report) {
   if (report.params_norm) three("params-norm/params-norm", *report.params_norm, at);
   if (report.curriculum_length)
     writer_.add_scalar("curriculum_seqlen", static_cast<double>(*report.curriculum_length), at.step);
+  if (report.max_attention_logit) three("max-attention-logit/max-attention-logit", *report.max_attention_logit, at);
   if (config_.log_timers_to_tensorboard) timing(report, at);
 }
 

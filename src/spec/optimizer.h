@@ -24,6 +24,7 @@ struct OptimizerKind {
   WidthRule width_rule = WidthRule::kMatricesLess;
   std::vector<const char*> options;  // that only some optimizers read, and this one does
   std::vector<StateTensor> states;
+  const OptimizerKind* others = nullptr;  // AdamW with the same types of moments
   OptimizerConstants (*constants)(const OptimizerSettings& settings, const OptimizerStep& step) = nullptr;
 
   std::string name() const { return spellings.front(); }
@@ -45,11 +46,18 @@ struct OptimizerKind {
 // In the order of OptimizerType.
 const std::vector<OptimizerKind>& optimizer_kinds();
 const OptimizerKind& optimizer_kind(OptimizerType type);
-// What the settings choose, a moving average included.
+// What the settings choose, types of moments and a moving average included.
 const OptimizerKind& optimizer_kind(const OptimizerSettings& settings);
 
-// Bytes that an optimizer keeps for a parameter's element: its state and the fp32 master, unless that is the
-// fp32 weights themselves. The mean where `matrices` is the share of the elements that are in matrices of layers.
-double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights, double matrices = 1);
+// Whether the queries and keys of attention are clipped after each update.
+bool clips_logits(const OptimizerSettings& settings);
+
+// Shares of a model's elements: of those in matrices of layers, and of those for which 8-bit blocks of moments fit.
+struct ElementShares {
+  double matrices = 1, blocks = 1;
+};
+// Bytes that an optimizer keeps for a parameter's element, in the mean: its state and the fp32 master, unless that is
+// the fp32 weights themselves.
+double optimizer_bytes(const OptimizerKind& kind, bool fp32_weights, const ElementShares& shares = {});
 
 }  // namespace espalier::spec

@@ -20,19 +20,32 @@ enum class OptimizerType : int {
   kAdopt,
   kAdamScheduleFree,
   kSgdScheduleFree,
-  kMuon
+  kMuon,
+  kAdam8bit,  // kAdam with moments in eight bits: has no kind of its own
+  kMuonClip   // kMuon with qk_clip: likewise
 };
-inline constexpr int kNumOptimizers = 9;
+inline constexpr int kNumOptimizers = 9;  // that have a kind, and kernels, of their own
 
-// A tensor that an optimizer keeps for each parameter, with an element for each of its; fp32.
+// How a state is stored (spec/stored_state.h).
+enum class StateType : int { kFp32, kBf16, kFp8 };
+
+// A tensor that an optimizer keeps for each parameter, with an element for each of its.
 struct StateTensor {
   enum class Start { kZeros, kWeights };
+  // Moments begin as zeros and may be stored in fewer bits than fp32: first ones have a sign, second ones do not.
+  enum class Moment { kNone, kFirst, kSecond };
   const char* name;  // in checkpoints after the parameter's: "layers.0.mlp.dense_h_to_4h.weight.exp_avg"
   Start start = Start::kZeros;
+  Moment moment = Moment::kNone;
+  StateType type = StateType::kFp32;  // that the run asks for; stored_type() says what a parameter has
 };
 inline constexpr int kMaxOptimizerStates = 2;
 
-// What an update depends on besides settings, gradient and state.
+inline constexpr StateTensor kFirstMoment{.name = "exp_avg", .moment = StateTensor::Moment::kFirst};
+inline constexpr StateTensor kSecondMoment{.name = "exp_avg_sq", .moment = StateTensor::Moment::kSecond};
+inline constexpr const char *kFirstMomentOption = "--exp-avg-dtype", *kSecondMomentOption = "--exp-avg-sq-dtype";
+
+// What an update depends on beside settings, gradient and state.
 struct OptimizerStep {
   double lr = 0;
   double weight_decay = 0;  // of the parameter

@@ -86,6 +86,10 @@ struct AttentionContext {
   uint64_t seed = 0;
   std::vector<int64_t> sample_numbers;  // b entries
   int64_t first_head = 0;               // global number of local head 0, where the heads are split over ranks
+
+  // [heads] float32, on the device of the queries: raised to each local head's largest scaled score that some query of
+  // the pass sees, before a cap and any bias; undefined: nobody asks. Not with a cache or pages.
+  at::Tensor max_logits;
 };
 
 }  // namespace espalier::tensor

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "spec/stored_state.h"
 
 namespace espalier::train {
 namespace {
@@ -22,6 +23,13 @@ bool is_finite(const at::Tensor& values) {
     if (!std::isfinite(part.to(at::kDouble).sum().item<double>())) return false;
   }
   return true;
+}
+
+// Blocks of moments say it in their scales.
+bool is_finite(const optim::StatePiece& piece) {
+  if (piece.type != spec::StateType::kFp8) return is_finite(piece.values);
+  const at::Tensor scales = piece.values.view({-1, spec::kMomentBlockBytes}).select(1, 0);
+  return !scales.eq(static_cast<int64_t>(spec::kBlockNotFinite)).any().item<bool>();
 }
 
 const char* kind_of(double value) { return std::isnan(value) ? "not a number (NaN)" : "infinite"; }
@@ -62,7 +70,7 @@ std::string tensor_not_finite(const JobState& state) {
     if (!is_finite(piece.value)) return piece.param->spec->name;
   std::string found;
   state.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    if (found.empty() && !is_finite(piece.values)) found = piece.param->spec->name + "." + piece.kind;
+    if (found.empty() && !is_finite(piece)) found = piece.param->spec->name + "." + piece.kind;
   });
   return found;
 }

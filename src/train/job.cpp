@@ -282,8 +282,13 @@ void Job::build_model() {
       std::make_unique<tensor::ParamSet>(plan::stage_params(model_.params, partition, stage), grid_.tensor_shard(),
                                          compute_type(config_.training.precision), true, sharing, grid_.device);
   reducer_ = std::make_unique<dist::GradReducer>(*params_, grid_, reduce_options(config_.parallel));
-  const nn::LayerBuilder builder{*params_, grid_, config_.parallel.sequence_parallel, &reducer_->layers(),
-                                 config_.training.z_loss};
+  if (spec::clips_logits(config_.optimizer)) logits_.emplace();
+  const nn::LayerBuilder builder{*params_,
+                                 grid_,
+                                 config_.parallel.sequence_parallel,
+                                 &reducer_->layers(),
+                                 config_.training.z_loss,
+                                 logits_ ? &*logits_ : nullptr};
   const models::StageOptions options{.recompute = run.recompute,
                                      .seed = static_cast<uint64_t>(config_.training.seed),
                                      .divide_kept_inputs = run.divides_kept_inputs};
@@ -294,17 +299,19 @@ void Job::build_model() {
     chunks.push_back(parts_.back().get());
   }
   runner_ = std::make_unique<pipeline::Runner>(chunks, grid_.pipeline, params_->grad_queue());
-  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get());
+  optimizer_ = std::make_unique<optim::Optimizer>(*params_, optimizer_config(config_), grid_, reducer_.get(),
+                                                  logits_ ? &*logits_ : nullptr);
   lr_ = std::make_unique<plan::LrSchedule>(config_.schedule);
   trainer_ = std::make_unique<Trainer>(
-      config_, Trainer::Parts{grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(),
-                              [this, recomputed = plan::num_recomputed_layers(run.recompute, partition)](
-                                  int64_t length) -> SampleFlops {
-                                config::RunConfig of_length = config_;
-                                of_length.data.sequence_length = length;
-                                const spec::ModelSpec model = config::model_spec(of_length);
-                                return {plan::model_flops(model), plan::hardware_flops(model, recomputed)};
-                              }});
+      config_,
+      Trainer::Parts{
+          grid_, *runner_, *reducer_, *optimizer_, *lr_, train_.front(), logits_ ? &*logits_ : nullptr,
+          [this, recomputed = plan::num_recomputed_layers(run.recompute, partition)](int64_t length) -> SampleFlops {
+            config::RunConfig of_length = config_;
+            of_length.data.sequence_length = length;
+            const spec::ModelSpec model = config::model_spec(of_length);
+            return {plan::model_flops(model), plan::hardware_flops(model, recomputed)};
+          }});
   const double count = static_cast<double>(model_.num_parameters());
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }

@@ -95,6 +95,7 @@ class Job {
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
   spec::ModelSpec model_;                     // the whole one
   std::unique_ptr<tensor::ParamSet> params_;
+  std::optional<tensor::LogitMaxima> logits_;            // where queries and keys are clipped
   std::vector<std::unique_ptr<pipeline::Stage>> parts_;  // of the model; more than one with virtual stages
   std::unique_ptr<pipeline::Runner> runner_;
   std::unique_ptr<dist::GradReducer> reducer_;

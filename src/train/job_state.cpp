@@ -13,6 +13,7 @@
 #include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "spec/shard.h"
+#include "spec/state_storage.h"
 #include "tensor/rng.h"
 
 namespace espalier::train {
@@ -36,17 +37,22 @@ struct OwnedTensor {
   std::string name;
   const tensor::Param* param = nullptr;
   std::vector<at::Tensor> values;
-  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they are together in joined()
+  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they lie together in joined()
+  // Of a state: how it is stored.
+  spec::StateType type = spec::StateType::kFp32;
+  spec::StateTensor::Moment moment = spec::StateTensor::Moment::kNone;
 };
 
-void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,
-               const at::Tensor& values, const spec::IndexRange& range) {
+OwnedTensor& add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,
+                       const at::Tensor& values, const spec::IndexRange& range) {
   const auto same = [&](const OwnedTensor& tensor) { return tensor.param == param && tensor.name == name; };
   auto found = std::find_if(tensors.begin(), tensors.end(), same);
-  if (found == tensors.end()) found = tensors.insert(tensors.end(), {name, param, {}, {}});
+  if (found == tensors.end())
+    found = tensors.insert(tensors.end(), {.name = name, .param = param, .values = {}, .pieces = {}});
   const int64_t begin = found->pieces.empty() ? 0 : found->pieces.back().shard_begin + found->pieces.back().count;
   found->values.push_back(values);
   found->pieces.push_back({.param_begin = range.begin, .shard_begin = begin, .count = range.count()});
+  return *found;
 }
 
 // Weights and optimizer state; a parameter's pieces are one tensor. To be filled the weights are the pieces' values.
@@ -60,14 +66,21 @@ std::vector<OwnedTensor> owned_tensors(const JobState& job, Purpose purpose) {
     add_piece(weights, piece.param->spec->name, piece.param, values, {piece.begin, piece.end});
   }
   job.optimizer.visit_state([&](const optim::StatePiece& piece) {
-    add_piece(state, piece.param->spec->name + "." + piece.kind, piece.param, piece.values, {piece.begin, piece.end});
+    OwnedTensor& owned = add_piece(state, piece.param->spec->name + "." + piece.kind, piece.param, piece.values,
+                                   {piece.begin, piece.end});
+    owned.type = piece.type, owned.moment = piece.moment;
   });
   weights.insert(weights.end(), state.begin(), state.end());
   return weights;
 }
 
+// As it is kept, or as `type` where a checkpoint holds that.
+ckpt::TensorPart part_of(const OwnedTensor& tensor, const spec::TensorShard& shard, spec::StateType type) {
+  ckpt::TensorPart part = ckpt::owned_part(ckpt::held_part(*tensor.param->spec, shard), tensor.pieces);
+  return {spec::stored_shape(type, part.global_shape), spec::stored_extents(type, part.extents)};
+}
 ckpt::TensorPart part_of(const OwnedTensor& tensor, const spec::TensorShard& shard) {
-  return ckpt::owned_part(ckpt::held_part(*tensor.param->spec, shard), tensor.pieces);
+  return part_of(tensor, shard, tensor.type);
 }
 
 // The pieces one after another; a single one is itself.
@@ -81,6 +94,61 @@ at::Tensor joined(const OwnedTensor& tensor) {
 // In memory of this machine, to be filled: itself on the CPU.
 at::Tensor host_destination(const at::Tensor& values) {
   return values.is_cpu() ? values : at::empty(values.sizes(), at::TensorOptions().dtype(values.scalar_type()));
+}
+
+int64_t num_elements(const OwnedTensor& tensor) {
+  return tensor.pieces.back().shard_begin + tensor.pieces.back().count;
+}
+
+// The type in which a checkpoint holds a moment; the tensor's own where it is no moment.
+spec::StateType type_in(const ckpt::LoadedCheckpoint& checkpoint, const OwnedTensor& tensor) {
+  const store::StoredTensor* stored = checkpoint.manifest().find(tensor.name);
+  if (stored == nullptr || tensor.moment == spec::StateTensor::Moment::kNone) return tensor.type;
+  switch (stored->dtype) {
+    case store::DType::kFloat32: return spec::StateType::kFp32;
+    case store::DType::kBFloat16: return spec::StateType::kBf16;
+    case store::DType::kUInt8: return spec::StateType::kFp8;
+    default: return tensor.type;  // which the loader refuses
+  }
+}
+
+// Moments of another type, to the nearest of the tensor's own.
+at::Tensor converted(const OwnedTensor& tensor, const at::Tensor& stored, spec::StateType from) {
+  const int64_t count = num_elements(tensor);
+  const at::Tensor values = at::empty({count}, at::kFloat);
+  spec::widen_state(from, tensor.moment, stored.const_data_ptr(), count, values.mutable_data_ptr<float>());
+  const at::Tensor own = at::empty({spec::stored_count(tensor.type, count)}, optim::scalar_type_of(tensor.type));
+  spec::narrow_state(tensor.type, tensor.moment, values.const_data_ptr<float>(), count, own.mutable_data_ptr());
+  return own;
+}
+
+// What is loaded of a tensor: into itself where it is on this machine, in one piece and of the checkpoint's type.
+struct Loading {
+  OwnedTensor tensor;
+  spec::StateType stored = spec::StateType::kFp32;
+  at::Tensor destination;
+
+  bool fills_itself() const { return stored == tensor.type && tensor.values.size() == 1 && tensor.values[0].is_cpu(); }
+  void finish() const {
+    if (fills_itself()) return;
+    at::Tensor flat = destination.reshape({-1});
+    if (stored != tensor.type) flat = converted(tensor, flat, stored);
+    int64_t begin = 0;
+    for (const at::Tensor& values : tensor.values) {
+      values.copy_(flat.narrow(0, begin, values.numel()).view(values.sizes()));
+      begin += values.numel();
+    }
+  }
+};
+
+Loading loading_of(const ckpt::LoadedCheckpoint& checkpoint, OwnedTensor tensor) {
+  Loading loading{.tensor = std::move(tensor), .stored = {}, .destination = {}};
+  loading.stored = type_in(checkpoint, loading.tensor);
+  loading.destination = loading.stored == loading.tensor.type
+                            ? host_destination(joined(loading.tensor))
+                            : at::empty({spec::stored_count(loading.stored, num_elements(loading.tensor))},
+                                        optim::scalar_type_of(loading.stored));
+  return loading;
 }
 
 bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
@@ -101,18 +169,15 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owne
   if (keeps_ema && !has_ema) std::erase_if(tensors, is_ema);
   using Part = ckpt::LoadedCheckpoint::Part;
   const Part part = what == Owned::kState || (has_ema && !keeps_ema) ? Part::kSome : Part::kAll;
+  std::vector<Loading> loadings;
   std::vector<ckpt::TensorRequest> requests;
-  for (const OwnedTensor& tensor : tensors)
-    requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, job.params.shard())});
-  checkpoint.load_together(requests, part, job.grid.world);
-  for (size_t at = 0; at < tensors.size(); ++at) {
-    if (tensors[at].values.size() == 1 && tensors[at].values[0].is_cpu()) continue;  // filled itself
-    for (size_t piece = 0; piece < tensors[at].values.size(); ++piece) {
-      const at::Tensor& values = tensors[at].values[piece];
-      const int64_t begin = tensors[at].pieces[piece].shard_begin;
-      values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
-    }
+  for (OwnedTensor& tensor : tensors) {
+    const Loading& loading = loadings.emplace_back(loading_of(checkpoint, std::move(tensor)));
+    requests.push_back(
+        {loading.tensor.name, loading.destination, part_of(loading.tensor, job.params.shard(), loading.stored)});
   }
+  checkpoint.load_together(requests, part, job.grid.world);
+  for (const Loading& loading : loadings) loading.finish();
   if (keeps_ema && !has_ema) job.optimizer.begin_ema();
 }
 

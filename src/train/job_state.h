@@ -28,7 +28,7 @@ struct JobState {
 // Of the kernels and of libtorch, with the variables that lower it: "amx; libtorch AVX512".
 std::string instruction_set();
 
-// Weights in the compute type, master weights and the optimizer's state in fp32, by group of layers.
+// Weights in the compute type, master weights and the optimizer's state, by group of layers.
 std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
 
 // The numbers of the state: counters, schedule and loss scale; the same on every rank.
@@ -40,7 +40,8 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
 // compute type. But for kAll the weights are rounded from the master weights stored, or, without them, from the weights
 // themselves.
 // kWeightsThere: weights that the checkpoint has; the others keep what they hold. kEma: the moving average as weights.
-// A moving average that the run keeps and the checkpoint lacks begins as the weights.
+// Moments of another type are rounded to the nearest. A moving average that the run keeps and the checkpoint lacks
+// begins as the weights.
 enum class Restore { kWeights, kWeightsThere, kEma, kAll, kAllOfOtherType };
 // What a parameter is called in the checkpoint, where it is that of another model (kWeightsThere).
 using NameThere = std::function<std::string(const std::string& parameter)>;

@@ -21,6 +21,7 @@ optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
                             .measure_norm = config.training.skip_step_sigma > 0,
                             .count_zeros = config.logging.log_num_zeros_in_grad,
                             .evaluate_ema = config.data.eval_ema && from.ema > 0,
+                            .seed = static_cast<uint64_t>(config.training.seed),
                             .loss_scale = {}};
   if (config.training.precision == plan::Precision::kFp16) {
     const bool constant = from.loss_scale.value_or(0) != 0;

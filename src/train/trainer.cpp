@@ -145,12 +145,14 @@ report::StepReport Trainer::step() {
     RECORD_USER_SCOPE("forward and backward");
     const config::ParallelConfig& parallel = config_.parallel;
     parts_.reducer.begin_step(num_micro_batches);
+    if (parts_.logits != nullptr) parts_.logits->begin();
     const LossTargets targets(micro_batches, parts_.grid.data);
     has_targets = !targets.empty();
     totals = parts_.runner.train(
         plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline,
                             num_micro_batches, parallel.num_chunks),
         micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches, targets); });
+    if (parts_.logits != nullptr) parts_.logits->end();
     parts_.reducer.finish_step();
     show_gradients(parts_.reducer);
     totals = pipeline::combine_losses(totals, parts_.grid);
@@ -169,6 +171,7 @@ report::StepReport Trainer::step() {
     report.learning_rate = result.lr;
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
+    report.max_attention_logit = result.max_logit;
     report.skipped = result.skipped;
   }
   report.losses = named_losses(totals);

@@ -45,6 +45,7 @@ class Trainer {
     optim::Optimizer& optimizer;
     plan::LrSchedule& lr;
     const Loader& loader;
+    tensor::LogitMaxima* logits;  // null: nobody wants them
     FlopsOfLength flops;
   };
   Trainer(const config::RunConfig& config, const Parts& parts);

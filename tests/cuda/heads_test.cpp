@@ -168,6 +168,20 @@ TEST(DeviceAttention, AgreesUnderEveryMask) {
         units(at::kFloat));
 }
 
+TEST(DeviceAttention, LargestLogitsAgree) {
+  for (const Mask& mask : kMasks)
+    expect_agreement(
+        mask.name, at::kFloat,
+        [&](at::Device device) -> Tensors {
+          tensor::AttentionContext context = context_of(mask, {4, 2}, 33, device);
+          context.max_logits = at::full({4}, -INFINITY, at::TensorOptions().dtype(at::kFloat).device(device));
+          const at::Tensor qkv = random({33, 2, kernels::Heads{4, 2}.columns(5)}, at::kFloat, 1);
+          kernels::attention(qkv.to(device), context, {4, 2}, 4);
+          return {context.max_logits};
+        },
+        units(at::kFloat));
+}
+
 TEST(DeviceAttention, AgreesInEveryTypeAndSize) {
   for (const auto type : kTypes)
     for (const int64_t s : kSizes)

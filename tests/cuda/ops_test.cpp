@@ -151,6 +151,44 @@ TEST(DeviceOps, UpdatesOfOptimizersAreTheCpusToTheBit) {
   }
 }
 
+TEST(DeviceOps, UpdatesThatStoreMomentsInFewerBitsAreTheCpusToTheBit) {
+  const auto is_moment = [](const spec::StateTensor& state) {
+    return state.moment != spec::StateTensor::Moment::kNone;
+  };
+  for (const at::ScalarType stored : {at::kBFloat16, at::kByte})
+    for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
+      if (kind.states.empty() || !std::all_of(kind.states.begin(), kind.states.end(), is_moment)) continue;
+      const auto run = [&](at::Device device) -> Tensors {
+        const kernels::StateRounding rounding{
+            .key = {{3, 4}},
+            .step = (int64_t{1} << 33) + 7,
+            .runs = kernels::runs_tensor({{64, 0, 96}, {int64_t{1} << 35, 96, 864}}, device)};
+        kernels::OptimizerTensors tensors{.master = random({960}, at::kFloat, 1).to(device),
+                                          .states = {},
+                                          .grad = {},
+                                          .value = {},
+                                          .rounding = &rounding};
+        tensors.value = at::zeros({960}, tensors.master.options().dtype(at::kBFloat16));
+        for (size_t state = 0; state < kind.states.size(); ++state)
+          tensors.states.push_back(
+              at::zeros({stored == at::kByte ? 960 / 32 * 33 : 960}, tensors.master.options().dtype(stored)));
+        for (int step = 0; step < 3; ++step) {
+          tensors.grad = random({960}, at::kFloat, 2 + step).to(device);
+          kernels::optimizer_update(kind, tensors,
+                                    kind.constants({}, {.lr = 1e-3, .weight_decay = 0.1, .number = 3 + step}));
+        }
+        Tensors results = {tensors.master.cpu(), tensors.grad.cpu(), tensors.value.cpu()};
+        for (const at::Tensor& state : tensors.states) results.push_back(state.cpu());
+        return results;
+      };
+      const Tensors expected = run(at::kCPU);
+      const UseDevice use;
+      const Tensors actual = run(device_under_test());
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(at::equal(actual[i], expected[i])) << kind.name() << " " << stored << " " << i;
+    }
+}
+
 TEST(DeviceOps, MeasuresOfGradientsAreRight) {
   at::Tensor values = at::arange(100000, at::kFloat) % 7;
   const UseDevice use;

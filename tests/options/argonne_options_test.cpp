@@ -63,10 +63,9 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
       {"--optimizer sophiag",
        "--optimizer sophiag (command line) is not supported: its estimate of the curvature needs backward passes on "
        "labels drawn from the model, which are not built in; use --optimizer lion"},
-      {"--optimizer adam8bit",
-       "--optimizer adam8bit (command line) is not supported: moments are fp32; use --optimizer adam, with "
-       "--zero-stage "
-       "1 to divide them"},
+      {"--optimizer adam8bit --exp-avg-dtype bf16",
+       "--optimizer adam8bit keeps both moments in fp8, and --exp-avg-dtype bf16 (command line): use --optimizer adam "
+       "with --exp-avg-dtype and --exp-avg-sq-dtype"},
       {"--optimizer adamwschedulefree",
        "--optimizer adamwschedulefree (command line) averages the weights instead of letting the learning rate decay; "
        "use --lr-decay-style constant"},

@@ -131,6 +131,10 @@ TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
       {kTp + "5", 5,
        "--tensor-model-parallel-size 5 (command line) does not divide --num-attention-heads 12 (command line); use 4 "
        "or 6"},
+      {kTp + "2 --hidden-size 96 --optimizer adam8bit", 2,
+       "--tensor-model-parallel-size 2 (command line) cuts the rows of layers.0.self_attention.dense.weight and others "
+       "within a block of 32 elements whose moments share a scale in fp8; use a tensor-parallel size of 1, or moments "
+       "in bf16"},
       {kTp + "4 " + kCp + "2", 8,
        "--context-parallel-size 2 (command line) does not divide the 3 heads of a tensor rank (12 / 4), which "
        "attention exchanges; use 1 or 3"},

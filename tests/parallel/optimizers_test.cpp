@@ -23,7 +23,10 @@ constexpr OptimizerChoice kOptimizers[] = {
     {"adopt", "--optimizer adopt --lr 1e-3 --adam-beta2 0.9999 --adam-eps 1e-6"},
     {"adamwschedulefree", "--optimizer adamwschedulefree --lr 1e-3 --lr-decay-style constant"},
     {"adam_mup", "--mup --mup-base-hidden-size 8 --mup-embedding-mult 3 --mup-base-head-dim 2 --lr 1e-3"},
+    {"adam_bf16_moments", "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --lr 1e-3"},
+    {"adam8bit", "--optimizer adam8bit --hidden-size 64 --lr 1e-3"},
     {"muon", "--optimizer muon --lr 1e-3 --muon-extra-scale-factor 0.2"},
+    {"muonclip", "--optimizer muonclip --qk-clip-threshold 0.02 --lr 1e-3 --muon-extra-scale-factor 0.2"},
     {"sgdschedulefree", "--optimizer sgdschedulefree --lr 0.1 --lr-decay-style constant"},
 };
 
@@ -96,6 +99,65 @@ double last_evaluation(const std::string& run_folder) {
     if (record.contains("valid")) loss = record.at("valid").begin()->at("lm_loss");
   }
   return loss;
+}
+
+// A run changes the types of its moments where it says so; what it goes on with is that state, rounded.
+TEST(MomentTypes, ChangeWithinARunThatSaysSo) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 1);
+  const auto run = [&](const char* layout_text, const std::string& save, const std::string& flags) {
+    const plan::Layout layout = plan::parse_layout(layout_text);
+    const Words words = tiny_run(folder / "data") +
+                        split_blanks(
+                            "--hidden-size 64 --num-attention-heads 4 --num-threads 1 --lr 1e-3 --bf16 "
+                            "--save-interval 100 --log-level error ") +
+                        split_blanks(flags) + plan::layout_flags(layout, 4) + Words{"--save", folder / save};
+    dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
+      train(words, grid);
+      return std::string();
+    });
+  };
+  const auto losses = [&](const std::string& save) {
+    std::vector<double> found;
+    for (const auto& record : step_records(folder / save)) found.push_back(record.at("lm_loss").get<double>());
+    return found;
+  };
+  run("tp1", "wide", "");
+  run("tp2dp2zero1", "narrow", "--exit-interval 4");
+  const std::string go_on = "--optimizer adam8bit --load " + (folder / "narrow");
+  EXPECT_THROW(run("tp1", "narrow", go_on), UserError);
+  run("dp2zero2", "narrow", go_on + " --override optimizer --exit-interval 6");
+  run("tp2", "narrow",
+      "--exp-avg-sq-dtype bf16 --load " + (folder / "narrow") + " --override optimizer exp_avg_sq_dtype");
+  const std::vector<double> wide = losses("wide"), narrow = losses("narrow");
+  ASSERT_EQ(wide.size(), narrow.size());
+  for (size_t step = 0; step < wide.size(); ++step) EXPECT_NEAR(narrow[step] / wide[step], 1, 3e-3) << step + 1;
+}
+
+// The steps are too small to change logits by themselves; samples differ from step to step.
+TEST(QkClipRuns, BringLogitsDownAndSayHowLargeTheyWere) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 1);
+  const auto logits = [&](const std::string& save, const Words& more) {
+    dist::run_ranks(plan::parse_layout("tp2").grid, [&](const dist::Grid& grid) {
+      train(tiny_run(folder / "data") + plan::layout_flags(plan::parse_layout("tp2"), 2) +
+                Words{"--num-threads", "1", "--num-attention-heads", "4", "--lr", "1e-7", "--min-lr", "0",
+                      "--save-interval", "100", "--save", folder / save} +
+                more,
+            grid);
+      return std::string();
+    });
+    std::vector<double> found;
+    for (const auto& record : step_records(folder / save)) found.push_back(record.value("max_attention_logit", -1.0));
+    return found;
+  };
+  const std::vector<double> clipped = logits("clipped", {"--qk-clip", "--qk-clip-threshold", "1e-3"}),
+                            watched = logits("watched", {"--qk-clip"}), off = logits("off", {});
+  EXPECT_EQ(clipped.front(), watched.front());
+  EXPECT_GT(watched.back(), 0.5 * watched.front());
+  EXPECT_LT(clipped.back(), 2e-3);
+  EXPECT_GT(clipped.front(), 1e-2);
+  EXPECT_EQ(off.front(), -1);
 }
 
 // Evaluations take the mean, as whatever reads the checkpoint does, and leave the run as it was.

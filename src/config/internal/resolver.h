@@ -33,6 +33,7 @@ class Resolver {
   void resolve_stages();
   void resolve_checkpoint();
   void resolve_run();
+  void resolve_optimizer();
 
  private:
   std::string origin(const char* name) const { return table_.origin(name); }
@@ -42,6 +43,8 @@ class Resolver {
   bool is_said(const char* name) const {
     return given(name) && table_.find(name)->values() != table_.find(name)->default_values();
   }
+  void check_qk_clip(const spec::OptimizerKind& kind);
+  void check_clipped_layers(const std::vector<spec::ParamSpec>& params);
   void check_sequence_division();
   void check_accumulation();
   void check_chunks();

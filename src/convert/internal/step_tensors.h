@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "spec/optimizer_element.h"
 #include "spec/shard.h"
 #include "store/step_reader.h"
 #include "store/tensor_view.h"
@@ -28,7 +29,12 @@ class StepTensors {
   // source.
   store::TensorSource source(std::vector<int64_t> shape, std::vector<StoredRun> runs, int64_t num_zeros = 0);
 
+  // The same of moments of an optimizer, in fp32 whatever they are stored in.
+  store::TensorSource moments(std::vector<int64_t> shape, std::vector<StoredRun> runs, spec::StateTensor::Moment moment,
+                              int64_t num_zeros = 0);
+
  private:
+  void widen(const store::StoredTensor& tensor, spec::StateTensor::Moment moment);
   void produce(const StoredRun& run, const store::ByteSink& sink);
 
   store::StepReader reader_;
@@ -36,6 +42,9 @@ class StepTensors {
   const store::StoredTensor* cached_ = nullptr;
   size_t cached_block_ = 0;
   std::vector<uint8_t> block_;
+  // The moments that were widened last.
+  const store::StoredTensor* widened_ = nullptr;
+  std::vector<float> moments_;
 };
 
 }  // namespace espalier::convert

@@ -11,6 +11,7 @@
 
 #include "convert/formats.h"
 #include "convert/megatron/files.h"
+#include "spec/optimizer_element.h"
 #include "spec/shard.h"
 #include "store/manifest.h"
 #include "store/torch_value.h"
@@ -20,6 +21,10 @@ namespace espalier::convert {
 enum class TensorKind { kWeight, kMaster, kExpAvg, kExpAvgSq };
 // "" for the weight, ".master", ".exp_avg", ".exp_avg_sq": as in our checkpoints.
 const char* suffix_of(TensorKind kind);
+inline bool is_moment(TensorKind kind) { return kind == TensorKind::kExpAvg || kind == TensorKind::kExpAvgSq; }
+inline spec::StateTensor::Moment moment_of(TensorKind kind) {
+  return kind == TensorKind::kExpAvg ? spec::StateTensor::Moment::kFirst : spec::StateTensor::Moment::kSecond;
+}
 
 // Elements [local_begin, local_begin + count) of what one tensor rank holds of a parameter, row-major.
 struct MegatronShard {

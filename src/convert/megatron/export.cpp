@@ -107,8 +107,10 @@ void MegatronExporter::check_layout() const {
 TorchValue MegatronExporter::tensor_of(const spec::ParamSpec& spec, TensorKind kind, int64_t tensor_rank) {
   const spec::TensorShard place{request_.tensor, tensor_rank};
   const std::string name = spec.name + suffix_of(kind);
-  return TorchValue::tensor(
-      tensors_.source(spec::local_shape(spec, place), {{name, stored_extents(spec, place, order_)}}));
+  const std::vector<int64_t> shape = spec::local_shape(spec, place);
+  std::vector<StoredRun> runs = {{name, stored_extents(spec, place, order_)}};
+  return TorchValue::tensor(is_moment(kind) ? tensors_.moments(shape, std::move(runs), moment_of(kind))
+                                            : tensors_.source(shape, std::move(runs)));
 }
 
 TorchValue MegatronExporter::step_tensor() {

@@ -134,7 +134,9 @@ TorchValue MegatronExporter::partition(const std::vector<RankParams>& groups, in
     }
     const int64_t zeros = std::clamp<int64_t>(end - total, 0, size);
     const auto flat = [&](TensorKind kind) {
-      return TorchValue::tensor(tensors_.source({size}, std::move(runs[kind]), zeros));
+      return TorchValue::tensor(is_moment(kind)
+                                    ? tensors_.moments({size}, std::move(runs[kind]), moment_of(kind), zeros)
+                                    : tensors_.source({size}, std::move(runs[kind]), zeros));
     };
     masters.push_back(flat(TensorKind::kMaster));
     TorchPairs state;

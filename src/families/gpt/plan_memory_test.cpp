@@ -74,6 +74,16 @@ TEST(Memory, ALayerKeepsSixteenHiddenSizesAToken) {
                    tokens * hidden * 2 / 4);
 }
 
+// Of what fits blocks a byte and a thirty-second for each moment, else 4: biases and norms.
+TEST(Memory, BlocksOfMomentsAreCountedWithTheirScales) {
+  const RunShape run = resolved_shape(kSmall + "--hidden-size 96 --optimizer adam8bit --bf16", 1);
+  double expected = 0;
+  for (const spec::ParamSpec& spec : run.model.params)
+    expected += static_cast<double>(spec.num_elements()) * (2 + 4 + 2 * (spec.shape.size() == 2 ? 33.0 / 32 : 4.0));
+  EXPECT_NEAR(checkpoint_bytes(run), expected, 1e-9 * expected);
+  EXPECT_NEAR(parameter_bytes(run.precision, 0, 1, *run.optimizer).total(), 12 + 2.0 / 32, 1e-12);
+}
+
 // Weights, fp32 gradients, fp32 masters in bf16, and 4 bytes for each tensor that the optimizer keeps.
 TEST(Memory, BytesFollowTheOptimizer) {
   struct Case {
@@ -83,7 +93,9 @@ TEST(Memory, BytesFollowTheOptimizer) {
   for (const Case& one :
        {Case{"", 16, 18}, Case{"--optimizer sgd ", 12, 14}, Case{"--optimizer sgd --sgd-momentum 0 ", 8, 10},
         Case{"--optimizer lion ", 12, 14}, Case{"--optimizer lamb ", 16, 18}, Case{"--optimizer adopt ", 16, 18},
-        Case{"--ema 0.999 ", 20, 22}, Case{"--optimizer sgd --ema 0.999 ", 16, 18},
+        Case{"--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 ", 12, 14}, Case{"--exp-avg-sq-dtype bf16 ", 14, 16},
+        Case{"--optimizer lion --exp-avg-dtype bf16 ", 10, 12}, Case{"--ema 0.999 ", 20, 22},
+        Case{"--optimizer sgd --ema 0.999 ", 16, 18},
         Case{"--optimizer adamwschedulefree --lr-decay-style constant ", 20, 18},
         Case{"--optimizer sgdschedulefree --lr-decay-style constant ", 16, 14}}) {
     for (const bool bf16 : {false, true}) {

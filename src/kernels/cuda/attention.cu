@@ -204,6 +204,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem prob
   Keys seen[kRowsOfWarp];
   for (int r = 0; r < kRowsOfWarp; ++r) seen[r] = pair.keys_of(first_query + own_row + r);
   OnlineSoftmax softmax[kRowsOfWarp];
+  float largest[kRowsOfWarp];  // logit of this lane's keys
+  for (int r = 0; r < kRowsOfWarp; ++r) largest[r] = -INFINITY;
   float sums[kRowsOfWarp][kChannels] = {};
   const KeyRange range = keys_of_tile(pair, first_query);
   for (int64_t first_key = range.first; first_key < range.end; first_key += kTile) {
@@ -215,6 +217,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem prob
     dot_rows(queries, own_row, keys, features, probabilities);
     for (int r = 0; r < kRowsOfWarp; ++r) {
       const int64_t query = first_query + own_row + r, key = first_key + lane;
+      if (problem.max_logits != nullptr && seen[r].has(key))
+        largest[r] = fmaxf(largest[r], probabilities[r] * problem.scale);
       const float x = pair.exponent(probabilities[r], query, key, seen[r]);
       const float factor = softmax[r].raise(warp_max(x));
       for (int c = 0; c < kChannels; ++c) sums[r][c] *= factor;
@@ -227,6 +231,12 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem prob
   float factors[kRowsOfWarp];
   for (int r = 0; r < kRowsOfWarp; ++r) factors[r] = seen[r].none() ? 0 : 1 / softmax[r].sum;
   write_rows<kChannels>(pair, problem.result, first_query + own_row, problem.num_queries, sums, factors);
+  if (problem.max_logits != nullptr)
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const float of_query = warp_max(largest[r]);
+      if (lane == 0 && first_query + own_row + r < problem.num_queries)
+        problem.max_logits[pair.stats(first_query + own_row + r)] = of_query;
+    }
   if (problem.log_sum_exp == nullptr || lane > 0) return;
   for (int r = 0; r < kRowsOfWarp; ++r)
     if (first_query + own_row + r < problem.num_queries)

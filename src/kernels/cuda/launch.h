@@ -17,6 +17,7 @@ using Stream = CUstream_st*;
 using kernels::AttentionGradients;
 using kernels::AttentionProblem;
 using kernels::OptimizerElements;
+using kernels::StoredElements;
 
 enum class Element { kFloat, kBFloat16, kHalf };
 
@@ -140,6 +141,9 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
 
 void optimizer_update(spec::OptimizerType optimizer, Element type, const OptimizerElements& args, int64_t count,
                       Stream stream);
+// `runs`: StateRounding's, on the device.
+void optimizer_update_stored(spec::OptimizerType optimizer, Element type, const StoredElements& args,
+                             const int64_t* runs, int64_t num_runs, int64_t count, Stream stream);
 
 enum class Measure { kSquares, kZeros, kNotFinite };
 inline constexpr int64_t kMeasureParts = 512;

@@ -339,6 +339,15 @@ class CudaOps : public kernels::DeviceOps {
                         const spec::OptimizerConstants& constants) const override {
     const int64_t count = tensors.master.numel();
     if (count == 0) return;
+    if (kernels::has_stored_states(tensors)) {
+      const at::Tensor& runs = tensors.rounding->runs;
+      kernels::StoredElements args = kernels::stored_elements(kind, tensors, constants);
+      args.keys.first[0] = tensors.rounding->key.word[0];
+      args.keys.second[0] = tensors.rounding->key.word[1];
+      optimizer_update_stored(kind.type, element_of(tensors.value), args, runs.const_data_ptr<int64_t>(), runs.size(0),
+                              count, current_stream());
+      return;
+    }
     cuda::optimizer_update(kind.type, element_of(tensors.value), kernels::optimizer_elements(tensors, constants), count,
                            current_stream());
   }

@@ -76,6 +76,26 @@ void finish_query_tile(const Head& head, int64_t query_tile, const QueryBuffers&
   }
 }
 
+// Raises the largest logits of a tile's queries, [kTile], by those of a tile of keys.
+void raise_max_logits(const Head& head, const QueryTile& queries, int64_t key_tile, const float* products,
+                      float* largest) {
+  const float scale = head.problem().scale;
+  for (int64_t key = 0; key < kTile; ++key) {
+    const int32_t position = static_cast<int32_t>(key_tile * kTile + key);
+    for (int64_t lane = 0; lane < kTile; ++lane) {
+      const float logit = products[key * kTile + lane] * scale;
+      const bool is_seen = queries.first[lane] <= position && position <= queries.last[lane];
+      largest[lane] = is_seen && logit > largest[lane] ? logit : largest[lane];
+    }
+  }
+}
+
+void write_max_logits(const Head& head, int64_t query_tile, const float* largest) {
+  const AttentionProblem& problem = head.problem();
+  std::copy_n(largest, std::min(kTile, problem.num_queries - query_tile * kTile),
+              head.of_query(problem.max_logits, query_tile * kTile));
+}
+
 void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& keys, const QueryBuffers& buffers) {
   const Geometry& g = head.geometry;
   head.load(g.problem.query, query_tile, g.problem.num_queries, buffers.rows);
@@ -85,10 +105,13 @@ void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& k
   std::fill_n(buffers.sum, kTile, 0.0f);
   const QueryTile& queries = head.queries(query_tile);
   if (queries.first_tile == queries.end_tile) std::memset(buffers.result, 0, g.sums_bytes);
+  float largest[kTile];
+  std::fill_n(largest, kTile, -std::numeric_limits<float>::infinity());
   ScoreTile tile = make_score_tile(head, buffers.products, buffers.bias);
   for (int64_t key_tile = queries.first_tile; key_tile < queries.end_tile; ++key_tile) {
     g.ops.multiply(buffers.products, keys.key_rows + key_tile * g.panel_bytes, buffers.query_columns, kTile, kTile,
                    g.padded, false);
+    if (g.problem.max_logits != nullptr) raise_max_logits(head, queries, key_tile, buffers.products, largest);
     cap_products(g.problem, buffers.products);
     place(tile, head, queries, key_tile, query_tile, buffers.bias);
     const bool rescaled = g.ops.softmax(tile, buffers.max, buffers.sum, buffers.rescale, buffers.probabilities);
@@ -97,6 +120,7 @@ void forward_query_tile(const Head& head, int64_t query_tile, const KeyPanels& k
     g.ops.multiply(buffers.result, keys.value_transposed + key_tile * g.panel_bytes, buffers.probabilities, g.padded,
                    kTile, kTile, !first);
   }
+  if (g.problem.max_logits != nullptr) write_max_logits(head, query_tile, largest);
   finish_query_tile(head, query_tile, buffers);
 }
 

@@ -102,9 +102,11 @@ struct Head {
     geometry.ops.store_rows(problem().type, source, geometry.padded, factor, std::min(kTile, positions - tile * kTile),
                             problem().head_size, at(operand, tile * kTile), operand.position_stride);
   }
-  float* log_sum_exp(int64_t query) const {
-    return problem().log_sum_exp + (row * problem().heads() + number()) * problem().num_queries + query;
+  // In [b, query heads, num_queries].
+  float* of_query(float* numbers, int64_t query) const {
+    return numbers + (row * problem().heads() + number()) * problem().num_queries + query;
   }
+  float* log_sum_exp(int64_t query) const { return of_query(problem().log_sum_exp, query); }
 };
 
 // The tile of scores of a head, but for its place. `bias`: [kTile], zeros unless place() writes it.

@@ -26,6 +26,8 @@ struct AttentionProblem {
   const int64_t* cache_lengths = nullptr;
   AttentionOperand query, key, value, result;
   float* log_sum_exp = nullptr;  // [b, query heads, num_queries]; null: not wanted
+  // Of each query, before a cap and any bias, of the keys that it sees; minus infinity without one. Forward only.
+  float* max_logits = nullptr;  // as log_sum_exp
 
   // The mask: tensor/attention_context.h.
   bool causal = true;                  // else a query sees all keys of its row

@@ -4,6 +4,7 @@
 #include "kernels/internal/row_kernels.h"
 #include "kernels/internal/vector_loops.h"
 #include "spec/optimizers/list.h"
+#include "spec/stored_state.h"
 
 namespace espalier::kernels {
 
@@ -32,9 +33,67 @@ void update_elements(const OptimizerElements& args, int64_t first, int64_t last)
   });
 }
 
+// `count` elements of a state from element `first` on, at most kPhiloxWords of them.
+template <class V>
+void load_state(const StoredElements::State& state, int64_t first, int64_t count, float* values) {
+  if (state.type == spec::StateType::kBf16) {
+    const Bf16* from = static_cast<const Bf16*>(state.data) + first;
+    for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.store(values + i, lanes.load(from + i)); });
+    return;
+  }
+  const uint8_t* block = static_cast<const uint8_t*>(state.data) + first / spec::kMomentBlock * spec::kMomentBlockBytes;
+  for (int64_t i = 0; i < count; i += spec::kMomentBlock, block += spec::kMomentBlockBytes)
+    spec::load_block<V>(block, state.has_sign, values + i);
+}
+
+// `random`: of each element, 16 bits from bit `shift` on.
+template <class V>
+void store_state(const StoredElements::State& state, int64_t first, int64_t count, const float* values,
+                 const uint32_t* random, uint32_t shift) {
+  if (state.type == spec::StateType::kBf16) {
+    uint16_t rounded[kPhiloxWords];
+    for (int64_t i = 0; i < kPhiloxWords; ++i)
+      rounded[i] = spec::MomentBits<V>::to_bf16(spec::MomentBits<V>::bits_of(values[i]), random[i] >> shift & 0xFFFF);
+    __builtin_memcpy(static_cast<uint16_t*>(state.data) + first, rounded, static_cast<size_t>(count) * 2);
+    return;
+  }
+  uint8_t* block = static_cast<uint8_t*>(state.data) + first / spec::kMomentBlock * spec::kMomentBlockBytes;
+  for (int64_t i = 0; i < count; i += spec::kMomentBlock, block += spec::kMomentBlockBytes)
+    spec::store_block<V>(values + i, random + i, shift, state.has_sign, block);
+}
+
+// As update_elements, chunk by chunk of what one call of the generator serves: states are widened into a buffer that
+// stays in the first cache, updated and rounded back.
+template <class V, class T, class Optimizer>
+void update_stored(const StoredElements& args, int64_t first, int64_t last, int64_t number) {
+  constexpr int kStates = Optimizer::kNumStates;
+  alignas(64) float widened[kStates > 0 ? kStates : 1][kPhiloxWords] = {};
+  alignas(64) uint32_t words[2 * kPhiloxWords] = {};  // those of a chunk begin at `skipped`; those behind are not used
+  for (int64_t count; first < last; first += count, number += count) {
+    const int64_t skipped = number % kPhiloxWords, counter = (number - skipped) / 4;
+    count = last - first < kPhiloxWords - skipped ? last - first : kPhiloxWords - skipped;
+    philox_words(V::all(0), args.keys, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+                 static_cast<uint32_t>(args.step), static_cast<uint32_t>(args.step >> 32), words);
+    OptimizerElements chunk = args.elements;
+    chunk.master += first;
+    chunk.grad += first;
+    if (chunk.value != nullptr) chunk.value = static_cast<T*>(chunk.value) + first;
+    for (int state = 0; state < kStates; ++state) {
+      const bool is_wide = args.states[state].type == spec::StateType::kFp32;
+      if (!is_wide) load_state<V>(args.states[state], first, count, widened[state]);
+      chunk.states[state] = is_wide ? chunk.states[state] + first : widened[state];
+    }
+    update_elements<V, T, Optimizer>(chunk, 0, count);
+    for (int state = 0; state < kStates; ++state)
+      if (args.states[state].type != spec::StateType::kFp32)
+        store_state<V>(args.states[state], first, count, widened[state], words + skipped,
+                       static_cast<uint32_t>(state) * spec::kRandomBits);
+  }
+}
+
 template <class V, class T, class... Optimizer>
 constexpr OptimizerKernels optimizer_kernels(spec::OptimizerList<Optimizer...>) {
-  return {{update_elements<V, T, Optimizer>...}};
+  return {{update_elements<V, T, Optimizer>...}, {update_stored<V, T, Optimizer>...}};
 }
 
 // The loops below leave vectorisation to the compiler: sixteen running sums, added in order at the end, so that the

@@ -145,8 +145,24 @@ struct OptimizerElements {
   void* value;  // nullptr: the master is the value
   spec::OptimizerConstants constants;
 };
+// The same, of which some states are stored in fewer bits (spec/stored_state.h); those in fp32 are in elements.states.
+struct StoredElements {
+  struct State {
+    void* data = nullptr;  // of the first element
+    spec::StateType type = spec::StateType::kFp32;
+    bool has_sign = false;
+  };
+  OptimizerElements elements;
+  State states[spec::kMaxOptimizerStates];
+  // The random word of an element is that of the counter (its number / 4, that upper half, step, that upper half); the
+  // first state takes the lower half of the word, the second the upper.
+  PhiloxRoundKeys keys;
+  uint64_t step;
+};
 struct OptimizerKernels {
   void (*of[spec::kNumOptimizers])(const OptimizerElements&, int64_t first, int64_t last);  // by OptimizerType
+  // `number`: of the first element in its whole parameter. 8-bit blocks begin and end with the range.
+  void (*of_stored[spec::kNumOptimizers])(const StoredElements&, int64_t first, int64_t last, int64_t number);
 };
 
 // One row of a block of fp32 logits, as a product left them: they are first rounded to the compute type.

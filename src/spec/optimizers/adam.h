@@ -12,9 +12,10 @@ namespace espalier::spec {
 struct Adam : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kAdam;
   static constexpr const char* kSpellings[] = {"adam", "adamw", "apex.adam"};
-  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps"};
+  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps", kFirstMomentOption,
+                                             kSecondMomentOption};
   static constexpr int kNumStates = 2;
-  static constexpr StateTensor kStates[] = {{"exp_avg"}, {"exp_avg_sq"}};
+  static constexpr StateTensor kStates[] = {kFirstMoment, kSecondMoment};
 
   struct Constants {
     float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, correction1, correction2, epsilon, weight_decay;

@@ -14,9 +14,10 @@ namespace espalier::spec {
 struct Adopt : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kAdopt;
   static constexpr const char* kSpellings[] = {"adopt"};
-  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps"};
+  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps", kFirstMomentOption,
+                                             kSecondMomentOption};
   static constexpr int kNumStates = 2;
-  static constexpr StateTensor kStates[] = {{"exp_avg"}, {"exp_avg_sq"}};
+  static constexpr StateTensor kStates[] = {kFirstMoment, kSecondMoment};
 
   struct Constants {
     float lr, one_minus_beta1, keep_square, add_square, epsilon, clip, weight_decay, grad_scale;

@@ -12,9 +12,10 @@ namespace espalier::spec {
 struct Lamb : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kLamb;
   static constexpr const char* kSpellings[] = {"lamb"};
-  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps"};
+  static constexpr const char* kOptions[] = {"--adam-beta1", "--adam-beta2", "--adam-eps", kFirstMomentOption,
+                                             kSecondMomentOption};
   static constexpr int kNumStates = 2;
-  static constexpr StateTensor kStates[] = {{"exp_avg"}, {"exp_avg_sq"}};
+  static constexpr StateTensor kStates[] = {kFirstMoment, kSecondMoment};
   static constexpr WidthRule kWidthRule = WidthRule::kUnknown;
   static constexpr SecondPass kSecondPass = SecondPass::kScaleByNorms;
 

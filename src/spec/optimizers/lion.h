@@ -9,9 +9,9 @@ namespace espalier::spec {
 struct Lion : OptimizerTraits {
   static constexpr OptimizerType kType = OptimizerType::kLion;
   static constexpr const char* kSpellings[] = {"lion"};
-  static constexpr const char* kOptions[] = {"--lion-beta1", "--lion-beta2"};
+  static constexpr const char* kOptions[] = {"--lion-beta1", "--lion-beta2", kFirstMomentOption};
   static constexpr int kNumStates = 1;
-  static constexpr StateTensor kStates[] = {{"exp_avg"}};
+  static constexpr StateTensor kStates[] = {kFirstMoment};
 
   struct Constants {
     float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, weight_decay, grad_scale;

@@ -20,9 +20,11 @@ struct Muon : OptimizerTraits {
                                              "--muon-num-ns-steps",
                                              "--adam-beta1",
                                              "--adam-beta2",
-                                             "--adam-eps"};
+                                             "--adam-eps",
+                                             kFirstMomentOption,
+                                             kSecondMomentOption};
   static constexpr int kNumStates = 1;
-  static constexpr StateTensor kStates[] = {{"momentum_buffer"}};
+  static constexpr StateTensor kStates[] = {{.name = "momentum_buffer", .moment = StateTensor::Moment::kFirst}};
   static constexpr WidthRule kWidthRule = WidthRule::kNone;
   static constexpr SecondPass kSecondPass = SecondPass::kOrthogonalize;
 
