@@ -18,11 +18,14 @@
 namespace espalier::train {
 namespace {
 
-std::string cpu_type() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return strip(line.substr(line.find(':') + 1));
-  return "unknown";
+const std::string& cpu_type() {
+  static const std::string type = []() -> std::string {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("model name")) return strip(line.substr(line.find(':') + 1));
+    return "unknown";
+  }();
+  return type;
 }
 
 // By what ranks exchange, without why.
@@ -90,6 +93,22 @@ bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
 
 bool is_ema(const OwnedTensor& tensor) { return tensor.name == store::ema_of(tensor.param->spec->name); }
 
+// `load` fills them, in memory of this machine; from there they go where they belong.
+void fill(const std::vector<OwnedTensor>& tensors, const spec::TensorShard& shard, const LoadTensors& load) {
+  std::vector<ckpt::TensorRequest> requests;
+  for (const OwnedTensor& tensor : tensors)
+    requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, shard)});
+  load(requests);
+  for (size_t at = 0; at < tensors.size(); ++at) {
+    if (tensors[at].values.size() == 1 && tensors[at].values[0].is_cpu()) continue;  // filled itself
+    for (size_t piece = 0; piece < tensors[at].values.size(); ++piece) {
+      const at::Tensor& values = tensors[at].values[piece];
+      const int64_t begin = tensors[at].pieces[piece].shard_begin;
+      values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
+    }
+  }
+}
+
 // What this rank owns of everything, or of the optimizer's state but the masters.
 enum class Owned { kAll, kState };
 void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owned what) {
@@ -101,18 +120,8 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owne
   if (keeps_ema && !has_ema) std::erase_if(tensors, is_ema);
   using Part = ckpt::LoadedCheckpoint::Part;
   const Part part = what == Owned::kState || (has_ema && !keeps_ema) ? Part::kSome : Part::kAll;
-  std::vector<ckpt::TensorRequest> requests;
-  for (const OwnedTensor& tensor : tensors)
-    requests.push_back({tensor.name, host_destination(joined(tensor)), part_of(tensor, job.params.shard())});
-  checkpoint.load_together(requests, part, job.grid.world);
-  for (size_t at = 0; at < tensors.size(); ++at) {
-    if (tensors[at].values.size() == 1 && tensors[at].values[0].is_cpu()) continue;  // filled itself
-    for (size_t piece = 0; piece < tensors[at].values.size(); ++piece) {
-      const at::Tensor& values = tensors[at].values[piece];
-      const int64_t begin = tensors[at].pieces[piece].shard_begin;
-      values.copy_(requests[at].destination.narrow(0, begin, values.numel()).view(values.sizes()));
-    }
-  }
+  fill(tensors, job.params.shard(),
+       [&](const auto& requests) { checkpoint.load_together(requests, part, job.grid.world); });
   if (keeps_ema && !has_ema) job.optimizer.begin_ema();
 }
 
@@ -133,11 +142,11 @@ std::string instruction_set() {
   return text;
 }
 
-std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
+std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job, TiedCopies copies) {
   std::vector<ckpt::TensorToSave> tensors;
   for (const OwnedTensor& tensor : owned_tensors(job, Purpose::kSave)) {
     const spec::ParamSpec& spec = *tensor.param->spec;
-    if (spec.is_copy) continue;
+    if (spec.is_copy && copies == TiedCopies::kLeaveOut) continue;
     const std::string& group = job.model.depths[static_cast<size_t>(spec.depth)].name;
     const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
     tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
@@ -184,6 +193,11 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
   state.transport = transport_of(job.grid);
   state.instruction_set = instruction_set();
   return state;
+}
+
+void restore_tensors(const JobState& job, const LoadTensors& load) {
+  fill(owned_tensors(job, Purpose::kFill), job.params.shard(), load);
+  publish_restored(job);
 }
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what) {

@@ -74,7 +74,6 @@ void Job::load_pretrained() {
   restore_tensors(*checkpoint_, state(), Restore::kWeightsThere);
   log_info("  successfully loaded pretrained weights of iteration ", checkpoint_->state().step,
            drawn.empty() ? "" : "; drawn: " + join(drawn, ", "));
-  checkpoint_.reset();
 }
 
 }  // namespace espalier::train
