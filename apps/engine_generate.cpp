@@ -31,7 +31,7 @@ std::vector<std::string> lines_of_stdin() {
 }
 
 // An empty text starts after an end of document, as every document but the first of a training sample does. For a model
-// with an encoder the words <extra_id_N> are the tokens that stand for what it is to fill in.
+// with an encoder the words <extra_id_N> are the tokens that mark what it is to fill in.
 std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                                          bool has_encoder) {
   std::vector<std::vector<int32_t>> ids;

@@ -1,4 +1,4 @@
-// The checkpoint that `espalier eval` asks: what can be known of it without tensors, and its answers.
+// The checkpoint that `espalier eval` evaluates: what can be known about it without tensors, and its answers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace espalier {
 
-// A temporary folder that goes when this does.
+// A temporary folder that is removed with this object.
 class EvalFolder {
  public:
   EvalFolder();
@@ -30,7 +30,7 @@ struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
   int64_t sequence_length = 0;  // of its training
-  bool ema = false;             // ask with the moving average of its weights
+  bool ema = false;             // evaluate the moving average of its weights
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

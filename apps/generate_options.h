@@ -19,7 +19,7 @@ struct GenerateOptions {
   bool greedy = false, stop_at_eod = true, json = false;
   bool ema = false;  // the moving average of the weights
 
-  // Temperature 0 is the limit in which the likeliest token has all the probability.
+  // Temperature 0 is the limit in which the most likely token has all the probability.
   bool is_greedy() const { return greedy || temperature == 0; }
 };
 

@@ -47,7 +47,7 @@ class Job {
   // EvaluationParts::bytes_of_ids of this model and tokenizer.
   const at::Tensor& bytes_of_ids();
 
-  // Starts a save of the present state; it goes on in the background. Does nothing without --save, and where no step
+  // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
   void save();
   // Copies the present state into memory of the launcher, where --non-persistent-save-interval asks for it after this
