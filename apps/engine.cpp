@@ -16,6 +16,7 @@
 #include "engine_score.h"
 #include "engine_serve.h"
 #include "engine_train.h"
+#include "launch/snapshot_memory.h"
 #include "run_main.h"
 #include "tensor/cpu_allocator.h"
 
@@ -56,6 +57,7 @@ int dispatch(const Words& words) {
 int main(int argc, char** argv) {
   return espalier::run_main([&] {
     espalier::open_whereabouts();
+    espalier::launch::open_snapshot_memory();
     espalier::tensor::install_cpu_allocator();
     try {
       return espalier::dispatch({argv + 1, argv + argc});

@@ -29,16 +29,27 @@ struct Need {
   double total = 0, largest_process = 0;
 };
 
+// Of --non-persistent-save-interval: two copies of the weights and the optimizer's state that a rank owns.
+double kept_in_memory(const config::RunConfig& config, const plan::StageMemory& rank) {
+  if (!config.checkpoint.non_persistent_save_interval || config.data.eval_only) return 0;
+  const int64_t stage = config.parallel.zero_stage;
+  const bool divides_weights = stage == 1 || stage == 2;  // those of stage 3 are counted as divided
+  const auto sharers = static_cast<double>(config.grid.data * config.grid.context);
+  return 2 * (rank.weights / (divides_weights ? sharers : 1) + rank.optimizer);
+}
+
 Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory,
                    int64_t begin, int64_t end) {
   Need need;
   plan::StageMemory sum;
+  double kept = 0;
   for (int64_t rank = begin; rank < end; ++rank) {
     const auto stage = static_cast<size_t>(spec::position_of(config.grid, rank).pipeline);
     const plan::StageMemory& one = memory.stages[stage];
     sum.weights += one.weights, sum.gradients += one.gradients, sum.optimizer += one.optimizer;
     sum.activations += one.activations, sum.workspace += one.workspace;
     sum.gathered += one.gathered, sum.batches += one.batches;
+    kept += kept_in_memory(config, one);
     need.largest_process = std::max(need.largest_process, one.peak());
   }
   // Ranks divide a checkpoint about equally.
@@ -49,7 +60,8 @@ Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, c
   need.parts = {{"weights", sum.weights},     {"gradients", sum.gradients},
                 {"optimizer", sum.optimizer}, {"activations", sum.activations},
                 {"workspace", sum.workspace}, {"gathered layers", sum.gathered},
-                {"batches", sum.batches},     {"the copy that is being saved", copies}};
+                {"batches", sum.batches},     {"the copy that is being saved", copies},
+                {"copies of the state", kept}};
   for (const Part& part : need.parts) need.total += part.bytes;
   std::stable_sort(need.parts.begin(), need.parts.end(),
                    [](const Part& a, const Part& b) { return a.bytes > b.bytes; });

@@ -192,6 +192,13 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .common()
       .on_resume(ResumeRule::kFree);
   table
+      .add("--non-persistent-save-interval", checkpoint.non_persistent_save_interval,
+           "steps between copies of the state in memory of `espalier launch`, which outlives the ranks: those that it "
+           "starts again go on from there. Takes twice the memory of weights and optimizer")
+      .value_name("N")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--save-keep-last", checkpoint.save_keep_last,
            "keep the newest N checkpoints and those around spikes, and remove others in the background once the newest "
            "has been read back (default with --save-keep-every: 1)")

@@ -24,7 +24,7 @@ constexpr const char* kRestart = "`espalier launch --max-restarts` restarts rank
 constexpr const char* kFaults = "faults are not injected; leave it out";
 constexpr const char* kOnlyDistillation = "only distillation reads it";
 constexpr const char* kPartition = "use --pp-partition-method list:N,N,... or parameters";
-constexpr const char* kOnlyLocal = "only checkpoints outside of --save read it, which are refused";
+constexpr const char* kOnlyLocal = "--non-persistent-save-interval keeps the state in memory of the launcher";
 constexpr const char* kOnlySft = "only fine-tuning on prompts reads it";
 constexpr const char* kConfigToml = "the options of a run are in config.toml of its --save folder";
 constexpr const char* kOnlyHybrid = "only --hybrid-context-parallel reads it, which is refused";
@@ -48,10 +48,12 @@ void add_checkpointing_rows(OptionTable& table) {
              "--ckpt-convert-update-legacy-dist-opt-format", "--dist-ckpt-save-pre-mcore-014",
              "--dist-ckpt-optim-fully-reshardable", "--distrib-optim-fully-reshardable-mem-efficient",
              "--use-dist-ckpt", "--ckpt-drop-redundant-extra-state"});
-  refused(table, kOne, "use --save-interval", {"--non-persistent-save-interval"});
+  table.add_without_effect("--non-persistent-ckpt-type", kOne, kOnlyLocal)
+      .choices({"in_memory", "local"})
+      .refuse_value("global", "use --save-interval and --save-keep-last");
   no_effect(table, kOne, kOnlyLocal,
-            {"--non-persistent-ckpt-type", "--non-persistent-global-ckpt-dir", "--non-persistent-local-ckpt-dir",
-             "--non-persistent-local-ckpt-algo", "--replication-jump", "--replication-factor"});
+            {"--non-persistent-global-ckpt-dir", "--non-persistent-local-ckpt-dir", "--non-persistent-local-ckpt-algo",
+             "--replication-jump", "--replication-factor"});
   if (table.find("--pretrained-checkpoint") == nullptr)  // a family may have it
     refused(table, kOne, "use --load with --finetune", {"--pretrained-checkpoint"});
   no_effect_negatives(table, kTokenizerSaved, {"use-tokenizer-model-from-checkpoint-args", "save-tokenizer-assets"});

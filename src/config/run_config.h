@@ -140,6 +140,7 @@ struct CheckpointConfig {
   // resolved, of families that have them: what a run begins with that loads no checkpoint; where predictions go
   std::string pretrained, predictions;
   std::optional<int64_t> save_interval, ckpt_step;
+  std::optional<int64_t> non_persistent_save_interval;     // steps between copies of the state in the launcher's memory
   std::optional<int64_t> save_hf;                          // steps between Hugging Face folders
   std::optional<int64_t> save_keep_last, save_keep_every;  // either: other checkpoints are removed
   bool finetune = false, no_load_optim = false, no_load_rng = false;

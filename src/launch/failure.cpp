@@ -26,15 +26,6 @@ std::string signal_name(int signal) {
   return name == nullptr ? "unknown" : concat("SIG", name);
 }
 
-std::string local_time(double seconds) {
-  const time_t whole = static_cast<time_t>(seconds);
-  tm parts = {};
-  localtime_r(&whole, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%d_%H:%M:%S", &parts);
-  return text;
-}
-
 std::string indented(const std::string& text, const std::string& indent) {
   std::string result;
   for (const char c : text) {
@@ -79,7 +70,10 @@ std::string to_json(const std::vector<Failure>& failures) {
                     {"time", failure.time},
                     {"error_file", failure.error_file},
                     {"message", failure.message},
-                    {"last_lines", failure.last_lines}});
+                    {"last_lines", failure.last_lines},
+                    {"phase", failure.phase},
+                    {"step", failure.step},
+                    {"lost_machine", failure.lost_machine}});
   return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -97,6 +91,9 @@ std::vector<Failure> failures_from_json(const std::string& text) {
     entry.at("error_file").get_to(failure.error_file);
     entry.at("message").get_to(failure.message);
     entry.at("last_lines").get_to(failure.last_lines);
+    entry.at("phase").get_to(failure.phase);
+    entry.at("step").get_to(failure.step);
+    entry.at("lost_machine").get_to(failure.lost_machine);
     failures.push_back(std::move(failure));
   }
   return failures;
@@ -107,6 +104,20 @@ void sort_by_cause(std::vector<Failure>& failures) {
     if (is_consequence(a) != is_consequence(b)) return is_consequence(b);
     return time_of_cause(a) < time_of_cause(b);
   });
+}
+
+std::string describe(const Failure& failure) {
+  if (failure.signal != 0) return concat("signal ", failure.signal, ", ", signal_name(failure.signal));
+  return concat("exit code ", failure.exit_code, failure.message.empty() ? "" : ": " + failure.message);
+}
+
+std::string local_time(double seconds) {
+  const time_t whole = static_cast<time_t>(seconds);
+  tm parts = {};
+  localtime_r(&whole, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%d_%H:%M:%S", &parts);
+  return text;
 }
 
 int exit_code_of(const Failure& failure) { return failure.signal != 0 ? 128 + failure.signal : failure.exit_code; }

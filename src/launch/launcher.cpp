@@ -21,13 +21,16 @@
 #include "launch/environment.h"
 #include "launch/error_file.h"
 #include "launch/hang_watch.h"
+#include "launch/internal/report_file.h"
 #include "launch/internal/round_files.h"
 #include "launch/internal/signals.h"
 #include "launch/internal/socket.h"
 #include "launch/node_meeting.h"
 #include "launch/output.h"
 #include "launch/rendezvous_server.h"
+#include "launch/restart_policy.h"
 #include "launch/secret.h"
+#include "launch/snapshot_memory.h"
 #include "launch/stacks.h"
 #include "launch/worker_group.h"
 
@@ -42,7 +45,7 @@ constexpr auto kTimeToInsist = std::chrono::seconds(2);
 class Launcher {
  public:
   Launcher(const LaunchOptions& options, const RankProgram& program)
-      : options_(options), program_(program), files_(options) {
+      : options_(options), program_(program), files_(options), restarts_(options.max_restarts) {
     secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0 ? new_secret()
                                                                                           : job_secret(options.run_id);
     store_ = {options.store_host, options.store_port, secret_,
@@ -54,6 +57,7 @@ class Launcher {
         throw UserError(concat("stopped by SIG", sigabbrev_np(*signal), " before the launchers met"),
                         static_cast<ExitCode>(128 + *signal));
     };
+    if (program.is_ours) hold_snapshots();
     host_store();
     meeting_ = std::make_unique<NodeMeeting>(options_, store_);
   }
@@ -82,6 +86,15 @@ class Launcher {
     if (options.is_single_node()) return "";
     return options.rendezvous == Rendezvous::kC10d ? "the launcher on the machine of --rdzv-endpoint"
                                                    : "the launcher of --node-rank 0";
+  }
+
+  // A run that wants it says so where there is none.
+  void hold_snapshots() {
+    try {
+      snapshots_.emplace(options_.num_local_ranks);
+    } catch (const UserError& error) {
+      log_line(LogLevel::kDebug, error.what());
+    }
   }
 
   void host_store() {
@@ -131,6 +144,7 @@ class Launcher {
       variables["ESPALIER_LAUNCH"] = "1";
       variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;
+      if (snapshots_) variables[kSnapshotsVariable] = snapshots_->variable(local_rank);
     } else if (options_.num_local_ranks > 1) {
       variables.emplace("OMP_NUM_THREADS", "1");  // torchrun's way; our own ranks share the cores
     }
@@ -145,6 +159,7 @@ class Launcher {
       worker.command = program_.command;
       worker.variables = variables_of(round, local_rank, board);
       worker.error_file = files_.error_file(round.number, local_rank);
+      worker.sight = [&board, local_rank] { return board.sight(local_rank); };
       files_.open(round.number, worker, pump);
       workers.push_back(std::move(worker));
     }
@@ -354,27 +369,46 @@ class Launcher {
     // The same options would be refused again.
     const bool is_refused =
         program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
-    const bool starts_again = round.number < options_.max_restarts && !is_refused;
+    RestartDecision decision = restarts_.decide(cause, round.number);
+    if (is_refused) decision.starts_again = false;
     const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
     if (round.node == 0)
-      tell({.what =
-                what + (starts_again ? concat("restart ", round.number + 1, " of ", options_.max_restarts, " follows")
-                                     : std::string("the run has ended")),
+      tell({.what = what + (decision.starts_again
+                                ? concat("restart ", round.number + 1, " of ", options_.max_restarts, " follows")
+                            : decision.alike.empty() ? std::string("the run has ended")
+                                                     : concat("the same fault came ", decision.alike.size(),
+                                                              " times, and the run has ended")),
             .run_folder = run_folder,
-            .starts_again = starts_again});
-    if (starts_again) {
-      log_info(what, "starting all ranks again");
+            .starts_again = decision.starts_again});
+    if (decision.starts_again) {
+      log_info(what, "starting all ranks again",
+               decision.wait_seconds > 0
+                   ? concat(" in ", decision.wait_seconds, " s, as they came no further than before")
+                   : "");
+      if (snapshots_ && !decision.trusts_memory) snapshots_->clear();
+      wait_before_restart(decision.wait_seconds);
       return std::nullopt;
     }
+    if (!decision.alike.empty() && round.node == 0) say_cause(decision.alike, run_folder);
     if (group.any_failed() || round.node == 0) return report(failures);
     log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
              "); the launcher there tells more");
     return exit_code_of(cause);
   }
 
-  static std::string describe(const Failure& failure) {
-    if (failure.signal != 0) return concat("signal ", failure.signal, ", SIG", sigabbrev_np(failure.signal));
-    return concat("exit code ", failure.exit_code, failure.message.empty() ? "" : ": " + failure.message);
+  // A signal that ends the launcher is heard when it meets the others, or here.
+  void wait_before_restart(double seconds) {
+    const Clock::time_point end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    while (Clock::now() < end && ending_signal_ == 0)
+      if (const auto signal = signals_.wait(0.1); signal && internal::TakenSignals::ends(*signal))
+        ending_signal_ = *signal;
+  }
+
+  static void say_cause(const std::vector<Failure>& alike, const std::string& run_folder) {
+    const std::string page = cause_page(alike, run_folder),
+                      path = run_folder.empty() ? "" : internal::write_report(run_folder, "cause", page);
+    log_line(LogLevel::kQuiet, concat(page, path.empty() ? "" : concat("(this page is ", path, ")")));
   }
 
   int report(std::vector<Failure> failures) const {
@@ -401,6 +435,8 @@ class Launcher {
   RendezvousClient::Options store_;
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
+  RestartPolicy restarts_;
+  std::optional<SnapshotMemory> snapshots_;  // from start to start
   std::atomic<bool> kill_is_asked_{false};
   int ending_signal_ = 0, num_endings_ = 0;
   Clock::time_point last_ending_, last_word_;

@@ -68,6 +68,7 @@ Failure gone(const Round& round) {
   failure.host = node.address;
   failure.pid = node.pid;
   failure.exit_code = static_cast<int>(ExitCode::kFailed);
+  failure.lost_machine = true;
   failure.message = concat("the launcher on ", node.address, " (pid ", node.pid,
                            ") went away without a word: it was killed, or its machine or network is down");
   return failure;

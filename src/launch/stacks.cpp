@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "launch/internal/number.h"
 #include "launch/internal/process_state.h"
 #include "launch/internal/rank_list.h"
+#include "launch/internal/report_file.h"
 #include "launch/internal/symbols.h"
 
 namespace espalier::launch {
@@ -113,15 +113,6 @@ std::string place_of(const std::vector<std::string>& frames) {
   const auto function = [](const std::string& frame) { return frame.substr(0, frame.rfind(" (")); };
   if (ours == frames.end() || ours == frames.begin()) return function(frames.front());
   return concat(function(*ours), " (in ", function(frames.front()), ")");
-}
-
-std::string time_text(const char* format) {
-  const time_t now = time(nullptr);
-  tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[64];
-  strftime(text, sizeof text, format, &parts);
-  return text;
 }
 
 class Collector {
@@ -255,18 +246,10 @@ std::string stacks_summary(const std::vector<RankStacks>& ranks) {
 }
 
 std::string write_stacks(const std::string& folder, const std::string& reason, const std::vector<RankStacks>& ranks) {
-  const std::string host = internal::host_name(),
-                    stem = concat(folder, "/stacks_", time_text("%Y-%m-%dT%H-%M-%SZ"), "_", host);
-  std::string path = stem + ".txt";
-  for (int number = 2; fs::exists(path); ++number) path = concat(stem, "_", number, ".txt");
-  try {
-    write_file_atomically(path, concat("stacks of the ranks on ", host, ", ", time_text("%Y-%m-%d %H:%M:%S UTC"), ": ",
-                                       reason, "\n\n", stacks_text(ranks)));
-    return path;
-  } catch (const UserError& error) {
-    log_warning(error.what(), ". The stacks were:\n", stacks_text(ranks));
-    return "";
-  }
+  return internal::write_report(
+      folder, "stacks",
+      concat("stacks of the ranks on ", internal::host_name(), ", ", internal::utc_now("%Y-%m-%d %H:%M:%S UTC"), ": ",
+             reason, "\n\n", stacks_text(ranks)));
 }
 
 }  // namespace espalier::launch

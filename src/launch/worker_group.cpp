@@ -177,6 +177,8 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   failure.time = seconds_since_epoch();
   failure.message = processes_[index].hung;
+  if (const Sight sight = worker.sight ? worker.sight() : Sight{}; sight.is_open)
+    failure.phase = to_string(sight.phase), failure.step = sight.step;
   if (const auto error = read_error_file(worker.error_file)) {
     failure.error_file = worker.error_file;
     failure.message = error->message;

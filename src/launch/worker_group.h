@@ -11,11 +11,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/whereabouts.h"
 #include "launch/failure.h"
 
 namespace espalier::launch {
@@ -26,7 +28,8 @@ struct Worker {
   std::map<std::string, std::string> variables;  // all of them
   int stdout_to = -1, stderr_to = -1;            // -1: the launcher's own. Closed once the rank has them.
   std::string error_file;
-  std::string stderr_file;  // whose last lines the report shows; empty: none
+  std::string stderr_file;       // whose last lines the report shows; empty: none
+  std::function<Sight()> sight;  // what the rank says of itself; may be empty
 };
 
 class WorkerGroup {

@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -140,8 +142,11 @@ Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::
            " dummy tokens (new size: ", config_.vocabulary.padded_size, ")");
   open_data();
   build_model();
-  load_or_initialize();
-  saved_step_ = trainer_->position().step;
+  if (!load_from_memory()) load_or_initialize();
+  close_checkpoint();
+  if (is_from_memory_ && !save.empty()) find_own_checkpoint();
+  if (!is_from_memory_ || (loaded_ && loaded_->step == trainer_->position().step))
+    saved_step_ = trainer_->position().step;
   if (!save.empty()) {
     if (grid_.rank == 0) prepare_save_folder();
     dist::check_folder_is_shared(save, grid_.world);
@@ -153,10 +158,9 @@ Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::
 Job::~Job() = default;
 
 // Rank 0 looks; another rank might look a moment later and see another newest step.
-std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
-  const config::CheckpointConfig& from = config_.checkpoint;
+std::optional<store::StepEntry> Job::agree_on_step(const FindStep& find) const {
   std::optional<store::StepEntry> entry;
-  if (grid_.rank == 0) entry = store::find_checkpoint(from.load, from.ckpt_step, from.save);
+  if (grid_.rank == 0) entry = find();
   const std::string found = grid_.world.gather_texts(entry ? concat(entry->step, " ", entry->folder.string()) : "")[0];
   if (found.empty() || grid_.rank == 0) return entry;
   return store::StepEntry{std::stoll(found), found.substr(found.find(' ') + 1)};
@@ -165,7 +169,7 @@ std::optional<store::StepEntry> Job::agree_on_checkpoint() const {
 void Job::find_checkpoint(const OptionTable& table) {
   const config::CheckpointConfig& from = config_.checkpoint;
   if (from.load.empty()) return find_pretrained();
-  const auto entry = agree_on_checkpoint();
+  const auto entry = agree_on_step([&] { return store::find_checkpoint(from.load, from.ckpt_step, from.save); });
   if (!entry) {
     log_info("no checkpoint in ", from.load, " yet: a new run starts");
     return find_pretrained();
@@ -326,6 +330,55 @@ const at::Tensor& Job::bytes_of_ids() {
   return bytes_of_ids_;
 }
 
+bool Job::load_from_memory() {
+  if (!config_.checkpoint.non_persistent_save_interval || config_.data.eval_only) return false;
+  launch::SnapshotSlots* const slots = launch::snapshot_slots();
+  if (slots == nullptr) {
+    log_warning(
+        "--non-persistent-save-interval: the state is kept on disk only. Memory that outlives the ranks is that of ",
+        "`espalier launch`, where no limit on the size of files (ulimit -f) forbids it");
+    return false;
+  }
+  snapshots_.emplace(*slots, grid_.world, tensors_to_save(state(), TiedCopies::kInclude));
+  const std::optional<int64_t> step = snapshots_->newest();
+  const bool goes_on = checkpoint_ && !is_pretrained_ && !begins_anew(config_);
+  if (!step || (goes_on && *step < checkpoint_->state().step)) {
+    snapshots_->clear();
+    return false;
+  }
+  store::TrainingState numbers;
+  restore_tensors(state(), [&](const auto& requests) { numbers = snapshots_->load(*step, requests); });
+  check_goes_on_from(numbers);
+  restore_numbers(numbers, state());
+  is_from_memory_ = true;
+  newest_saved_ = goes_on ? std::optional(checkpoint_->state().step) : std::nullopt;
+  log_info("  going on from the copy of the state at iteration ", *step, " that the ranks before have left in memory");
+  return true;
+}
+
+// Whatever the command says of its beginning: what is in the folder of --save is this run's.
+void Job::find_own_checkpoint() {
+  const int64_t step = trainer_->position().step;
+  const auto own = agree_on_step([&]() -> std::optional<store::StepEntry> {
+    std::vector<store::StepEntry> complete = store::list_steps(config_.checkpoint.save).complete;
+    std::erase_if(complete, [&](const store::StepEntry& entry) { return entry.step > step; });
+    return complete.empty() ? std::nullopt : std::optional(complete.back());
+  });
+  if (own) loaded_ = own, newest_saved_ = own->step;
+}
+
+void Job::check_goes_on_from(const store::TrainingState& saved) {
+  Problems problems;
+  const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
+                                  .override_lr_scheduler = false,
+                                  .use_checkpoint_lr_scheduler = false,
+                                  .finetune = false};
+  const store::TrainingState present = training_state(state(), config_);
+  config::check_order(saved, present, order_changes(saved), flags, problems);
+  problems.raise();
+  for (const std::string& change : config::environment_changes(saved, present)) log_warning(change);
+}
+
 void Job::load_or_initialize() {
   if (!checkpoint_ || is_pretrained_)
     params_->initialize(static_cast<uint64_t>(config_.training.seed),
@@ -335,17 +388,7 @@ void Job::load_or_initialize() {
   const store::TrainingState& saved = checkpoint_->state();
   const bool finetune = begins_anew(config_);
   const bool weights_only = finetune || config_.checkpoint.no_load_optim;
-  if (!finetune) {
-    Problems problems;
-    const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
-                                    .override_lr_scheduler = false,
-                                    .use_checkpoint_lr_scheduler = false,
-                                    .finetune = false};
-    const store::TrainingState present = training_state(state(), config_);
-    config::check_order(saved, present, order_changes(saved), flags, problems);
-    problems.raise();
-    for (const std::string& change : config::environment_changes(saved, present)) log_warning(change);
-  }
+  if (!finetune) check_goes_on_from(saved);
   const std::string& saved_type = checkpoint_->manifest().model.compute_type;
   const std::string present_type = plan::to_string(config_.training.precision);
   const bool same_type = saved_type == present_type;
@@ -378,17 +421,21 @@ void Job::load_or_initialize() {
            : of_ema                    ? " (the moving average of the weights, to be evaluated)"
            : finetune                  ? " (weights only, to be evaluated)"
                                        : "");
-  ckpt::together(grid_.world, [&] {
-    for (store::ExtraFile& file : kept_files(*checkpoint_, extra_files_)) extra_files_.push_back(std::move(file));
-  });
+}
+
+void Job::close_checkpoint() {
+  if (checkpoint_ && !is_pretrained_)
+    ckpt::together(grid_.world, [&] {
+      for (store::ExtraFile& file : kept_files(*checkpoint_, extra_files_)) extra_files_.push_back(std::move(file));
+    });
   checkpoint_.reset();
 }
 
 // What an earlier attempt left after the step from which this one continues is set aside; another run's folder is
 // refused.
 void Job::prepare_save_folder() {
-  // Step 0 is an imported checkpoint, which may be where its run is to be.
-  const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0);
+  // Step 0 is an imported checkpoint, which may lie where its run is to be.
+  const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0 || is_from_memory_);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
   for (const std::string& name : aside.removed) log_info("removed what an interrupted save left behind: ", name);
@@ -419,6 +466,19 @@ void Job::save() {
   writer_->save(manifest, tensors_to_save(state()));
   saving_ = true;
   saved_step_ = step;
+}
+
+void Job::keep_in_memory() {
+  const int64_t step = trainer_->position().step;
+  if (!snapshots_ || step % *config_.checkpoint.non_persistent_save_interval != 0) return;
+  const auto start = std::chrono::steady_clock::now();
+  store::TrainingState numbers = training_state(state(), config_);
+  numbers.sample_order = sample_order_;
+  snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude));
+  if (std::exchange(said_copy_, true)) return;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_info("the state is copied into memory of the launcher: ", format_bytes(static_cast<double>(snapshots_->bytes())),
+           " of each rank, in ", format_printf("%.1f ms", 1000 * seconds));
 }
 
 void Job::report_save(const ckpt::SaveReport& report) {

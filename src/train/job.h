@@ -2,12 +2,14 @@
 // one, a checkpoint. All ranks of the grid build theirs together and call its methods alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/options.h"
+#include "ckpt/snapshots.h"
 #include "ckpt/writer.h"
 #include "config/run_config.h"
 #include "models/data.h"
@@ -48,6 +50,11 @@ class Job {
   // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
   void save();
+  // Copies the present state into memory of the launcher, where --non-persistent-save-interval asks for it after this
+  // step.
+  void keep_in_memory();
+  // Whether this run goes on from such a copy: what follows a step may not have been done after it.
+  bool is_from_memory() const { return is_from_memory_; }
   bool is_saving() const { return saving_; }  // by what check_saving has heard
   // Reports a save that has ended in the background; throws why it failed.
   void check_saving();
@@ -62,7 +69,8 @@ class Job {
   const std::string& resolved_options() const { return resolved_options_; }
 
  private:
-  std::optional<store::StepEntry> agree_on_checkpoint() const;
+  using FindStep = std::function<std::optional<store::StepEntry>()>;
+  std::optional<store::StepEntry> agree_on_step(const FindStep& find) const;
   void find_checkpoint(const OptionTable& table);
   // What a run begins with whose model is another one, as far as they have parameters in common (pretrained.cpp).
   void find_pretrained();
@@ -75,7 +83,13 @@ class Job {
   void check_data();
   std::vector<std::string> order_changes(const store::TrainingState& saved) const;
   void build_model();
+  // Where the ranks before these have left copies of their state in memory, and not of an older step than the
+  // checkpoint's.
+  bool load_from_memory();
+  void find_own_checkpoint();
   void load_or_initialize();
+  void check_goes_on_from(const store::TrainingState& saved);
+  void close_checkpoint();
   void prepare_save_folder();
   void report_save(const ckpt::SaveReport& report);
 
@@ -103,6 +117,8 @@ class Job {
   std::unique_ptr<plan::LrSchedule> lr_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ckpt::CheckpointWriter> writer_;
+  std::optional<ckpt::Snapshots> snapshots_;
+  bool is_from_memory_ = false, said_copy_ = false;
   std::optional<int64_t> saved_step_;  // whose state needs no save
   std::optional<int64_t> newest_saved_;
   bool saving_ = false;

@@ -19,11 +19,14 @@
 namespace espalier::train {
 namespace {
 
-std::string cpu_type() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return strip(line.substr(line.find(':') + 1));
-  return "unknown";
+const std::string& cpu_type() {
+  static const std::string type = []() -> std::string {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("model name")) return strip(line.substr(line.find(':') + 1));
+    return "unknown";
+  }();
+  return type;
 }
 
 // The transport, without the reason.
@@ -141,14 +144,22 @@ struct Loading {
   }
 };
 
-Loading loading_of(const ckpt::LoadedCheckpoint& checkpoint, OwnedTensor tensor) {
-  Loading loading{.tensor = std::move(tensor), .stored = {}, .destination = {}};
-  loading.stored = type_in(checkpoint, loading.tensor);
-  loading.destination = loading.stored == loading.tensor.type
-                            ? host_destination(joined(loading.tensor))
-                            : at::empty({spec::stored_count(loading.stored, num_elements(loading.tensor))},
-                                        optim::scalar_type_of(loading.stored));
+Loading loading_of(OwnedTensor tensor, spec::StateType stored) {
+  Loading loading{.tensor = std::move(tensor), .stored = stored, .destination = {}};
+  loading.destination =
+      stored == loading.tensor.type
+          ? host_destination(joined(loading.tensor))
+          : at::empty({spec::stored_count(stored, num_elements(loading.tensor))}, optim::scalar_type_of(stored));
   return loading;
+}
+
+// `load` fills them, in memory of this machine; from there they go where they belong.
+void fill(const std::vector<Loading>& loadings, const spec::TensorShard& shard, const LoadTensors& load) {
+  std::vector<ckpt::TensorRequest> requests;
+  for (const Loading& loading : loadings)
+    requests.push_back({loading.tensor.name, loading.destination, part_of(loading.tensor, shard, loading.stored)});
+  load(requests);
+  for (const Loading& loading : loadings) loading.finish();
 }
 
 bool is_state(const OwnedTensor& tensor, const spec::OptimizerKind& kind) {
@@ -170,14 +181,12 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owne
   using Part = ckpt::LoadedCheckpoint::Part;
   const Part part = what == Owned::kState || (has_ema && !keeps_ema) ? Part::kSome : Part::kAll;
   std::vector<Loading> loadings;
-  std::vector<ckpt::TensorRequest> requests;
   for (OwnedTensor& tensor : tensors) {
-    const Loading& loading = loadings.emplace_back(loading_of(checkpoint, std::move(tensor)));
-    requests.push_back(
-        {loading.tensor.name, loading.destination, part_of(loading.tensor, job.params.shard(), loading.stored)});
+    const spec::StateType stored = type_in(checkpoint, tensor);
+    loadings.push_back(loading_of(std::move(tensor), stored));
   }
-  checkpoint.load_together(requests, part, job.grid.world);
-  for (const Loading& loading : loadings) loading.finish();
+  fill(loadings, job.params.shard(),
+       [&](const auto& requests) { checkpoint.load_together(requests, part, job.grid.world); });
   if (keeps_ema && !has_ema) job.optimizer.begin_ema();
 }
 
@@ -198,11 +207,11 @@ std::string instruction_set() {
   return text;
 }
 
-std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job) {
+std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job, TiedCopies copies) {
   std::vector<ckpt::TensorToSave> tensors;
   for (const OwnedTensor& tensor : owned_tensors(job, Purpose::kSave)) {
     const spec::ParamSpec& spec = *tensor.param->spec;
-    if (spec.is_copy) continue;
+    if (spec.is_copy && copies == TiedCopies::kLeaveOut) continue;
     const std::string& group = job.model.depths[static_cast<size_t>(spec.depth)].name;
     const std::string file = tensor.name == spec.name ? store::weights_file(group) : store::optimizer_file(group);
     tensors.push_back({tensor.name, file, joined(tensor), part_of(tensor, job.params.shard())});
@@ -249,6 +258,17 @@ store::TrainingState training_state(const JobState& job, const config::RunConfig
   state.transport = transport_of(job.grid);
   state.instruction_set = instruction_set();
   return state;
+}
+
+void restore_tensors(const JobState& job, const LoadTensors& load) {
+  std::vector<Loading> loadings;
+  std::vector<OwnedTensor> tensors = owned_tensors(job, Purpose::kFill);
+  for (OwnedTensor& tensor : tensors) {
+    const spec::StateType stored = tensor.type;
+    loadings.push_back(loading_of(std::move(tensor), stored));
+  }
+  fill(loadings, job.params.shard(), load);
+  publish_restored(job);
 }
 
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what,

@@ -28,8 +28,10 @@ struct JobState {
 // Of the kernels and of libtorch, with the variables that lower it: "amx; libtorch AVX512".
 std::string instruction_set();
 
-// Weights in the compute type, master weights and the optimizer's state, by group of layers.
-std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job);
+// Weights in the compute type, master weights and the optimizer's state, by group of layers. The copy that a
+// pipeline stage holds of another's parameter is left out of checkpoints, where each is once.
+enum class TiedCopies { kLeaveOut, kInclude };
+std::vector<ckpt::TensorToSave> tensors_to_save(const JobState& job, TiedCopies copies = TiedCopies::kLeaveOut);
 
 // The numbers of the state: counters, schedule and loss scale; the same on every rank.
 store::TrainingState run_numbers(const JobState& job);
@@ -47,6 +49,10 @@ enum class Restore { kWeights, kWeightsThere, kEma, kAll, kAllOfOtherType };
 using NameThere = std::function<std::string(const std::string& parameter)>;
 void restore_tensors(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Restore what,
                      const NameThere& name_there = {});
+// The same from elsewhere: `load` fills the requests, which are for tensors_to_save(job, TiedCopies::kInclude) in
+// order.
+using LoadTensors = std::function<void(const std::vector<ckpt::TensorRequest>& requests)>;
+void restore_tensors(const JobState& job, const LoadTensors& load);
 // Where the schedule was.
 plan::LrState lr_state(const store::TrainingState& state);
 // Counters, schedule and loss scale.

@@ -108,7 +108,6 @@ void Job::load_pretrained() {
                   [this](const std::string& parameter) { return pretrained_name(parameter); });
   log_info("  successfully loaded pretrained weights of iteration ", checkpoint_->state().step,
            drawn.empty() ? "" : "; drawn: " + join(drawn, ", "));
-  checkpoint_.reset();
 }
 
 }  // namespace espalier::train

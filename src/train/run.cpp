@@ -93,6 +93,9 @@ class Loop {
  private:
   void train();
   void train_step();
+  // Why the run has to stop there.
+  std::optional<std::string> before_first_step();
+  std::optional<std::string> between_steps();
   void end();
   bool skip_steps();
   // Why the run has to stop after this step, if it has to: on this rank, and on any of them (the first that has a
@@ -168,7 +171,7 @@ void Loop::run() {
     if (!task_metrics_.alone() && !retrieval_metrics_.alone()) evaluations_.alone();
     return;
   }
-  was_over_ = step >= config_.training.num_steps;
+  was_over_ = step >= config_.training.num_steps && !job_.is_from_memory();
   if (was_over_)
     log_info("nothing is left to train: the checkpoint is at iteration ", step, " of ", config_.training.num_steps);
   else
@@ -191,17 +194,26 @@ void Loop::end_by(const std::exception& error) {
 }
 
 void Loop::train() {
-  if (const auto signal = reason_to_stop(signals_.received())) return stop(*signal);  // it came while the run was built
-  if (const auto reason = heed_wishes()) return stop(*reason);
+  if (const auto reason = job_.is_from_memory() ? between_steps() : before_first_step()) return stop(*reason);
   while (position().step < config_.training.num_steps) {
     if (skip_steps()) continue;
     train_step();
-    const int64_t step = position().step;
-    if (saving_.due(step)) save();
-    if (const auto reason = reason_to_stop(own_reason_to_stop())) return stop(*reason);
-    if (const auto reason = heed_wishes()) return stop(*reason);
+    if (finite_.is_sound()) job_.keep_in_memory();
+    if (const auto reason = between_steps()) return stop(*reason);
   }
   end();
+}
+
+std::optional<std::string> Loop::before_first_step() {
+  if (const auto signal = reason_to_stop(signals_.received())) return signal;  // it came while the run was built
+  return heed_wishes();
+}
+
+// All that is not yet done of a step whose state was kept in memory.
+std::optional<std::string> Loop::between_steps() {
+  if (saving_.due(position().step)) save();
+  if (const auto reason = reason_to_stop(own_reason_to_stop())) return reason;
+  return heed_wishes();
 }
 
 void Loop::train_step() {

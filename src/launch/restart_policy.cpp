@@ -1,0 +1,118 @@
+#include "launch/restart_policy.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/shell.h"
+
+namespace espalier::launch {
+namespace {
+
+constexpr double kLongestWait = 60;
+
+// By its own doing, or by its machine's memory: not by somebody else.
+bool is_own(int signal) {
+  for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP})
+    if (signal == own) return true;
+  return false;
+}
+
+// An error that all ranks meet is told by any of them.
+bool same_fault(const Failure& a, const Failure& b) {
+  const bool same_end = a.signal == b.signal && a.exit_code == b.exit_code && a.phase == b.phase && a.step == b.step;
+  return same_end && (a.signal == 0 || (a.rank == b.rank && a.host == b.host));
+}
+
+template <class Of>
+std::string the_same(const std::vector<Failure>& failures, const char* what, const Of& of) {
+  std::set<std::string> values;
+  for (const Failure& failure : failures) values.insert(of(failure));
+  const std::vector<std::string> list(values.begin(), values.end());
+  return values.size() == 1 ? concat("  the same ", what, ": ", list[0], "\n")
+                            : concat("  another ", what, " each time: ", join(list, ", "), "\n");
+}
+
+std::string advice_on_killed(const Failure& failure) {
+  return concat("Somebody or something outside the run ended this rank each time at the same place. Most often it is ",
+                "memory:\n  dmesg -T | grep -i -e 'out of memory' -e oom     on ", failure.host,
+                "\n  espalier doctor                                  there\n",
+                "Then start the run again without that machine (espalier submit --exclude ", failure.host,
+                ", or another host in its place), or with less memory for each rank (espalier plan).");
+}
+
+std::string advice_on_error(const Failure& failure, const std::string& run_folder) {
+  const std::string run = run_folder.empty() ? "RUN" : shell_word(run_folder);
+  std::string text =
+      "The run ended by itself, twice at the same place, the second time from the checkpoint on disk: the data of that "
+      "step, the options or the program are the cause, and starting again would not change them.\n";
+  if (failure.step > 0)
+    text += concat("  espalier data who --run ", run, " --step ", failure.step, "       the documents of that step\n",
+                   "  espalier replay --load ", run, " --step ", failure.step, "      the step once more, looked at\n",
+                   "  --skip-train-iteration-range ", failure.step, "-", failure.step, "      passes over it\n");
+  return text + "The same command goes on from the newest checkpoint once the cause is gone.";
+}
+
+}  // namespace
+
+bool is_from_outside(const Failure& failure) {
+  if (failure.lost_machine) return true;
+  if (failure.signal != 0) return !is_own(failure.signal);
+  return failure.exit_code == static_cast<int>(ExitCode::kLostPeer);
+}
+
+std::string place_of(const Failure& failure) {
+  if (failure.phase.empty()) return "";
+  return concat("phase ", failure.phase, failure.step > 0 ? concat(", step ", format_count(failure.step)) : "");
+}
+
+RestartDecision RestartPolicy::decide(const Failure& cause, int64_t number) {
+  // Of programs that do not say where they are nothing is known: they are started again as torchrun does.
+  const bool is_known = !cause.phase.empty();
+  if (!alike_.empty() && !same_fault(alike_.back(), cause)) alike_.clear();
+  alike_.push_back(cause);
+  if (!cause.lost_machine) num_without_gain_ = cause.step > furthest_step_ ? 0 : num_without_gain_ + 1;
+  furthest_step_ = std::max(furthest_step_, cause.step);
+
+  RestartDecision decision;
+  decision.trusts_memory = is_from_outside(cause);
+  const size_t most = is_from_outside(cause) ? kMostAlike : 2;
+  if (is_known && alike_.size() >= most) {
+    decision.alike = alike_;
+    return decision;
+  }
+  decision.starts_again = number < max_restarts_;
+  if (is_known && num_without_gain_ > 0)
+    decision.wait_seconds = std::min(kLongestWait, std::ldexp(1.0, static_cast<int>(num_without_gain_) - 1));
+  return decision;
+}
+
+std::string cause_page(const std::vector<Failure>& alike, const std::string& run_folder) {
+  ESPALIER_CHECK(!alike.empty());
+  const Failure& last = alike.back();
+  std::string text = concat("The run has ended because the same fault came ", alike.size(),
+                            " times: it is not tried again.\n\nWhat failed\n");
+  for (Failure failure : alike) {
+    failure.message.clear();  // below, once
+    text += concat("  ", local_time(failure.time), "  rank ", failure.rank, " on ", failure.host, ", process ",
+                   failure.pid, ": ", describe(failure), "\n");
+  }
+  text += "\nWhat these have in common\n";
+  text += the_same(alike, "place", [](const Failure& failure) {
+    const std::string place = place_of(failure);
+    return place.empty() ? "not known" : place;
+  });
+  text += the_same(alike, "rank", [](const Failure& failure) { return std::to_string(failure.rank); });
+  text += the_same(alike, "host", [](const Failure& failure) { return failure.host; });
+  if (!last.message.empty()) text += concat("\nWhat it said at last\n  ", last.message, "\n");
+  if (!last.last_lines.empty()) text += concat("\nThe last lines of its stderr\n", last.last_lines, "\n");
+  text += concat("\nWhat to do\n", is_from_outside(last) ? advice_on_killed(last) : advice_on_error(last, run_folder),
+                 "\n");
+  return text;
+}
+
+}  // namespace espalier::launch

@@ -1,0 +1,123 @@
+#include "launch/restart_policy.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace espalier::launch {
+namespace restart_policy_test {
+
+Failure ended(int64_t rank, int64_t step, int exit_code, int signal = 0) {
+  Failure failure;
+  failure.rank = failure.local_rank = rank;
+  failure.host = rank < 2 ? "alpha" : "beta";
+  failure.pid = 1000 + step;
+  failure.exit_code = exit_code, failure.signal = signal;
+  failure.phase = "train", failure.step = step;
+  return failure;
+}
+Failure killed(int64_t rank, int64_t step) { return ended(rank, step, 0, SIGKILL); }
+
+TEST(RestartPolicy, WhatCameFromOutsideSaysNothingAgainstTheStateInMemory) {
+  EXPECT_TRUE(is_from_outside(killed(0, 3)));
+  EXPECT_TRUE(is_from_outside(ended(0, 3, 0, SIGTERM)));
+  EXPECT_TRUE(is_from_outside(ended(0, 3, 69))) << "it lost a peer";
+  for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) EXPECT_FALSE(is_from_outside(ended(0, 3, 0, own)));
+  EXPECT_FALSE(is_from_outside(ended(0, 3, 17))) << "weights that are not finite";
+  EXPECT_FALSE(is_from_outside(ended(0, 3, 1)));
+  Failure machine = ended(0, 0, 1);
+  machine.lost_machine = true;
+  EXPECT_TRUE(is_from_outside(machine));
+
+  RestartPolicy policy(9);
+  EXPECT_TRUE(policy.decide(killed(0, 3), 0).trusts_memory);
+  EXPECT_FALSE(policy.decide(ended(1, 9, 1), 1).trusts_memory);
+}
+
+TEST(RestartPolicy, AnErrorThatComesAgainAtTheSameStepEndsTheRunWhicheverRankTellsIt) {
+  RestartPolicy policy(9);
+  EXPECT_TRUE(policy.decide(ended(1, 17, 65), 0).starts_again);
+  const RestartDecision second = policy.decide(ended(0, 17, 65), 1);
+  EXPECT_FALSE(second.starts_again);
+  ASSERT_EQ(second.alike.size(), 2u);
+  EXPECT_EQ(second.alike[0].rank, 1);
+  EXPECT_EQ(second.alike[1].rank, 0);
+}
+
+TEST(RestartPolicy, ErrorsThatDifferAreNoRepetition) {
+  RestartPolicy policy(9);
+  EXPECT_TRUE(policy.decide(ended(1, 17, 65), 0).starts_again);
+  EXPECT_TRUE(policy.decide(ended(1, 18, 65), 1).starts_again) << "another step";
+  EXPECT_TRUE(policy.decide(ended(1, 18, 74), 2).starts_again) << "another code";
+  EXPECT_TRUE(policy.decide(killed(1, 18), 3).starts_again);
+  EXPECT_TRUE(policy.decide(ended(1, 18, 74), 4).starts_again) << "not twice in a row";
+  EXPECT_FALSE(policy.decide(ended(1, 18, 74), 5).starts_again);
+}
+
+TEST(RestartPolicy, ARankThatIsKilledAtTheSamePlaceIsTriedFiveTimesEachAfterALongerWait) {
+  RestartPolicy policy(99);
+  std::vector<double> waits;
+  RestartDecision decision;
+  int64_t number = 0;
+  do {
+    decision = policy.decide(killed(1, 17), number++);
+    waits.push_back(decision.wait_seconds);
+  } while (decision.starts_again);
+  EXPECT_EQ(waits, (std::vector<double>{0, 1, 2, 4, 0}));
+  EXPECT_EQ(decision.alike.size(), 5u);
+}
+
+TEST(RestartPolicy, TheWaitGrowsToAMinuteAndEndsWithAStepGained) {
+  RestartPolicy policy(99);
+  policy.decide(killed(0, 17), 0);
+  double longest = 0;
+  for (int64_t number = 1; number < 12; ++number) longest = policy.decide(killed(number % 4, 17), number).wait_seconds;
+  EXPECT_EQ(longest, 60);
+  EXPECT_EQ(policy.decide(killed(0, 18), 12).wait_seconds, 0);
+  EXPECT_EQ(policy.decide(killed(0, 17), 13).wait_seconds, 1) << "step 18 was under way before";
+}
+
+TEST(RestartPolicy, RestartsAreBounded) {
+  RestartPolicy policy(2);
+  EXPECT_TRUE(policy.decide(killed(0, 1), 0).starts_again);
+  EXPECT_TRUE(policy.decide(killed(0, 2), 1).starts_again);
+  const RestartDecision last = policy.decide(killed(0, 3), 2);
+  EXPECT_FALSE(last.starts_again);
+  EXPECT_TRUE(last.alike.empty());
+}
+
+// Nothing is known of where another program was.
+TEST(RestartPolicy, RanksThatDoNotSayWhereTheyAreAreNotJudged) {
+  RestartPolicy policy(50);
+  Failure failure = ended(0, 0, 3);
+  failure.phase.clear();
+  for (int64_t number = 0; number < 50; ++number) {
+    const RestartDecision decision = policy.decide(failure, number);
+    EXPECT_TRUE(decision.starts_again);
+    EXPECT_EQ(decision.wait_seconds, 0);
+  }
+}
+
+TEST(RestartPolicy, ThePageOfAnErrorNamesTheStepAndHowToLookAtIt) {
+  Failure first = ended(1, 1017, 65), second = ended(2, 1017, 65);
+  first.message = second.message = "data/a.bin: id 70000 of 50304";
+  second.last_lines = "reading";
+  const std::string page = cause_page({first, second}, "/runs/a b");
+  for (const char* part :
+       {"the same fault came 2 times", "rank 1 on alpha, process 2017: exit code 65\n",
+        "What it said at last\n  data/a.bin: id 70000 of 50304\n", "the same place: phase train, step 1,017",
+        "another rank each time: 1, 2", "another host each time: alpha, beta", "The last lines of its stderr\nreading",
+        "espalier data who --run '/runs/a b' --step 1017", "espalier replay --load '/runs/a b' --step 1017",
+        "--skip-train-iteration-range 1017-1017"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+  EXPECT_LT(std::count(page.begin(), page.end(), '\n'), 50) << "one page";
+}
+
+TEST(RestartPolicy, ThePageOfAKilledRankNamesItsHost) {
+  const std::string page = cause_page(std::vector<Failure>(5, killed(3, 7)), "");
+  for (const char* part : {"the same fault came 5 times", "signal 9, SIGKILL", "the same rank: 3",
+                           "the same host: beta", "--exclude beta", "out of memory"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+}
+
+}  // namespace restart_policy_test
+}  // namespace espalier::launch
