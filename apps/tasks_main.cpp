@@ -1,7 +1,5 @@
 #include "tasks_main.h"
 
-#include <set>
-
 #include "base/format.h"
 #include "base/log.h"
 
@@ -75,11 +73,18 @@ std::vector<std::string> words_of_tasks_main(const std::vector<std::string>& wor
     result.insert(result.end(), words.begin(), words.end());
     return result;
   }
-  std::vector<std::string> result = {"eval"}, left_out;
+  std::vector<std::string> result = without_options_of_the_checkpoint(words, {});
+  result.insert(result.begin(), "eval");
+  return result;
+}
+
+std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std::string>& words,
+                                                           const std::set<std::string>& taken) {
+  std::vector<std::string> result, left_out;
   for (size_t at = 0; at < words.size(); ++at) {
     const std::string name = name_of(words[at]);
     const bool takes_value = options_of_the_checkpoint().contains(name);
-    if (!takes_value && !flags_of_the_checkpoint().contains(name)) {
+    if (taken.contains(name) || (!takes_value && !flags_of_the_checkpoint().contains(name))) {
       result.push_back(words[at]);
       continue;
     }
