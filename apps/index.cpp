@@ -1,6 +1,7 @@
 // espalier index: vectors of passages, and which of them are nearest to a question's.
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/format.h"
 #include "base/log.h"
