@@ -106,7 +106,8 @@ int generate(const std::vector<std::string>& arguments) {
   const std::vector<std::string> prompts =
       !options.prompts.empty() || options.writes_file() ? options.prompts : lines_of_stdin();
   const infer::LoadedModel loaded = infer::load_model(
-      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights);
+      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+      options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,

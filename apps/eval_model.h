@@ -31,6 +31,7 @@ struct EvalModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   int64_t sequence_length = 0;  // of its training
   bool ema = false;             // ask with the moving average of its weights
+  bool int8_weights = false;    // ask with its layers' matrices in 8 bits
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

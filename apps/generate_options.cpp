@@ -10,6 +10,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,
@@ -62,6 +63,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
       {"--max-new-tokens", "--max-tokens", "--max-length", "--max-len", "--n-predict", "--num-tokens"},
       "--tokens-to-generate");
   table.known_elsewhere({"--input", "--text", "--prompts", "--start"}, "--prompt");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
   table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
   table.known_elsewhere({"--prompt-file", "--file", "--input-file"}, "--sample-input-file");
   table.known_elsewhere({"--output", "--output-file"}, "--sample-output-file");

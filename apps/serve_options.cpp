@@ -20,6 +20,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
       .add("--chat-template", options.chat_template,
            "Jinja template of /v1/chat/completions; the tokenizer's own unless given")
       .value_name("FILE");
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
@@ -41,6 +42,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.add("--max-connections", options.max_connections, "open connections; more are closed at once").minimum(1);
   table.add("--request-seconds", options.request_seconds, "after which a request is cancelled").minimum(1);
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
