@@ -27,7 +27,7 @@ void check_thread_variables() {
       if (!number || *number < 1)
         throw UserError(
             concat("the environment's ", name, "='", value,
-                   "' is no number of threads: set it to 1 or more, or unset it; --num-threads wins over it"),
+                   "' is not a number of threads: set it to 1 or more, or unset it; --num-threads overrides it"),
             ExitCode::kUsage);
     }
   }
@@ -57,7 +57,7 @@ struct EngineWords {
   }
   [[noreturn]] void cannot_start(int error) const {
     throw UserError(concat("cannot start ", words[0], ": ", std::strerror(error),
-                           ". It is built and installed beside espalier; build it with scripts/setup."));
+                           ". It is built and installed next to espalier; build it with scripts/setup."));
   }
   std::vector<std::string> words;
   std::vector<char*> pointers;

@@ -1,4 +1,4 @@
-// espalier starts in milliseconds and has no tensors; espalier-engine, which lies beside it, has.
+// espalier starts in milliseconds and has no tensors; espalier-engine, next to it, has.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ void let_waiting_threads_sleep();
 // started, or was killed.
 int run_engine(const std::string& command, const std::vector<std::string>& arguments);
 
-// Programs that lie together: "espalier", "espalier-engine".
+// Programs in one folder: "espalier", "espalier-engine".
 std::string path_beside_this_program(const std::string& name);
 
 }  // namespace espalier

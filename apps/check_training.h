@@ -9,7 +9,7 @@ namespace espalier {
 
 struct TrainingCheck {
   int64_t num_nodes = 1, ranks_of_node = 1;
-  bool runs_here = true;       // on this machine or its like: its memory has to suffice
+  bool runs_here = true;       // on this machine or one like it: its memory has to suffice
   bool shows_options = false;  // on stdout, as --validate-only does
 };
 

@@ -48,7 +48,7 @@ int average_checkpoints_main(const std::vector<std::string>& arguments) {
                     "state: to evaluate, to export, or to train from with --load and --finetune.");
   table.positional("FOLDER", folders, "run folders (newest complete steps) or step folders", 2, 1000);
   table.add("--save", save, "new run folder; the mean becomes its only step").required();
-  table.add("--weights", weights, "how much each checkpoint counts; equal unless given").value_name("W");
+  table.add("--weights", weights, "the weight of each checkpoint; equal by default").value_name("W");
   table.add("--json", json, "one JSON object: the new folder and what it was made of");
   if (!table.parse(arguments)) return 0;
   Problems problems;

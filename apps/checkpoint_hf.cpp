@@ -50,8 +50,8 @@ void check_logits(const fs::path& step, const fs::path& hf_folder, const char* c
   if (!model_options.empty()) words.push_back("--");
   words.insert(words.end(), model_options.begin(), model_options.end());
   if (run_engine("compare-hf", words) == 0) return;
-  throw UserError(concat("what was written does not compute what its source computes; it was removed. (",
-                         "--no-check-logits writes it nevertheless.)"),
+  throw UserError(concat("what was written does not compute the same as its source; it was removed. (",
+                         "--no-check-logits writes it anyway.)"),
                   ExitCode::kBadData);
 }
 
@@ -93,14 +93,14 @@ int import_hf_main(const Words& arguments) {
   convert::ImportOptions options;
   OptionTable table(
       "espalier checkpoint import-hf",
-      concat("Makes a run folder of a Hugging Face folder (model_type ", join(convert::hf_model_types(), ", "),
+      concat("Makes a run folder from a Hugging Face folder (model_type ", join(convert::hf_model_types(), ", "),
              "). Train with --load --finetune, or generate with --load."));
   table.add("--input", input, "folder with config.json and weights (safetensors or pytorch_model.bin)").required();
   table.add("--save", save, "new run folder; the model becomes its step 0").required();
   add_type(table, type, "type of the weights; own: that of most of them");
   table
       .add("--make-vocab-size-divisible-by", options.make_vocab_size_divisible_by,
-           "pad the embedding with zero rows to a multiple; it stays as it is unless given")
+           "pad the embedding with zero rows to a multiple; otherwise it stays as it is")
       .minimum(1)
       .maximum(1e6);
   table.add("--pad-vocab-size-to", options.pad_vocab_size_to, "pad the embedding with zero rows to this many")
@@ -137,17 +137,17 @@ int export_hf_main(const Words& arguments) {
   bool check = true;
   convert::ExportOptions options;
   OptionTable table("espalier checkpoint export-hf",
-                    "Makes a Hugging Face folder of a checkpoint. Options of train after -- replace those that it was "
-                    "saved with, where transformers has no word for them.");
+                    "Makes a Hugging Face folder from a checkpoint. Options of train after -- replace those that it "
+                    "was saved with, where transformers cannot express them.");
   table.add("--load", load, "run folder (newest complete step) or step folder").required();
   table.add("--ckpt-step", step, "this step of a run folder");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
-  table.add("--model-type", family, "family of transformers that it is to be; derived from the model unless given")
+  table.add("--model-type", family, "family of transformers to write; by default derived from the model")
       .choices(convert::hf_model_types())
       .default_text("derived");
-  add_type(table, type, "type of the weights; own: that of the checkpoint; fp32: the master weights, where there are");
-  table.add("--max-shard-size", max_shard_size, "longest file of weights: 5GB, 512MiB");
+  add_type(table, type, "type of the weights; own: that of the checkpoint; fp32: the master weights, if any");
+  table.add("--max-shard-size", max_shard_size, "largest file of weights: 5GB, 512MiB");
   table.add("--keep-vocab-padding", options.keep_vocab_padding, "write the rows that pad the vocabulary, too");
   table.add_negative("--no-check-logits", check,
                      "do not compare logits with the checkpoint (saves time, and memory for the model in fp32)");

@@ -65,13 +65,13 @@ void print(const convert::MegatronImportReport& report, bool average) {
               format_count(report.num_tensors).c_str(), report.has_optimizer ? " with optimizer state" : "",
               format_bytes(static_cast<double>(report.num_bytes)).c_str());
   if (report.differences.empty()) {
-    std::printf("%s copies of tensors that ranks hold alike are equal\n",
+    std::printf("%s copies of tensors that several ranks hold are equal\n",
                 format_count(report.num_compared_copies).c_str());
   } else {
-    std::printf("%s of %s copies of tensors that ranks hold alike differ; %s:\n",
+    std::printf("%s of %s copies of tensors that several ranks hold differ; %s:\n",
                 format_count(static_cast<int64_t>(report.differences.size())).c_str(),
                 format_count(report.num_compared_copies).c_str(),
-                average ? "the mean was taken" : "the first rank's was taken (--replicas mean takes the mean)");
+                average ? "the mean was used" : "the first rank's was used (--replicas mean uses the mean)");
     for (size_t at = 0; at < std::min(kShownDifferences, report.differences.size()); ++at)
       std::printf("  %s\n", line_of(report.differences[at]).c_str());
     if (report.differences.size() > kShownDifferences)
@@ -95,12 +95,12 @@ int import_megatron_main(const Words& arguments) {
       "Makes a checkpoint from one of Megatron-LM (iter_*), Megatron-DeepSpeed (global_step*) or DeepSpeed's "
       "universal format, optimizer and position of the run included. Options of train after -- "
       "replace the arguments that the checkpoint keeps.");
-  table.add("--input", input, "what --save was there, or the folder of one checkpoint").required().value_name("DIR");
+  table.add("--input", input, "that run's --save folder, or the folder of one checkpoint").required().value_name("DIR");
   table.add("--save", save, "run folder in which to write step_N").required().value_name("DIR");
-  table.add("--ckpt-step", request.step, "this step of --input; the newest unless given").minimum(0);
+  table.add("--ckpt-step", request.step, "this step of --input; by default the newest").minimum(0);
   table.add("--no-load-optim", weights_only, "weights only");
   table.add_choice("--replicas", replicas, {{"first", Replicas::kFirst}, {"mean", Replicas::kMean}},
-                   "what counts of a tensor that ranks hold alike and whose copies differ");
+                   "which copy to use of a tensor that several ranks hold and whose copies differ");
   table.add("--json", json, "one JSON object: what was read and written, every difference");
   if (!table.parse({arguments.begin(), dashes})) return 0;
   if (dashes != arguments.end()) request.train_options.assign(dashes + 1, arguments.end());
@@ -128,9 +128,9 @@ int export_megatron_main(const Words& arguments) {
   table.add("--output", output, "where to write iter_N or global_stepN").required().value_name("DIR");
   table.add_choice("--format", request.format,
                    {{"megatron", MegatronFormat::kMegatron}, {"deepspeed", MegatronFormat::kDeepSpeed}},
-                   "files of Megatron alone, or of DeepSpeed's pipeline engine");
+                   "files of plain Megatron, or of DeepSpeed's pipeline engine");
   table.add("--tensor-model-parallel-size", request.tensor, "tensor ranks").minimum(1).maximum(1e5);
-  table.add("--pipeline-model-parallel-size", request.pipeline, "pipeline stages, of equally many layers")
+  table.add("--pipeline-model-parallel-size", request.pipeline, "pipeline stages, each with the same number of layers")
       .minimum(1)
       .maximum(1e5);
   table.add("--data-parallel-size", request.data, "parts of the optimizer's state in DeepSpeed's files")

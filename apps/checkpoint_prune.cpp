@@ -112,15 +112,16 @@ void prune(const Request& request) {
 int prune_checkpoints_main(const Words& arguments) {
   Request request;
   OptionTable table("espalier checkpoint prune",
-                    "Removes old checkpoints of a run. The newest complete one always stays. "
-                    "Without --yes it only shows what would go. With --yes it first reads everything that stays and "
-                    "compares the checksums; where anything is damaged it names it and removes nothing (exit code "
-                    "65).");
+                    "Removes old checkpoints of a run. The newest complete one always stays. Without --yes it only "
+                    "shows what would be removed. With --yes it first reads everything that stays and compares the "
+                    "checksums; if anything is damaged it names it and removes nothing (exit code 65).");
   table.positional("RUN_FOLDER", request.folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", request.rule.keep_last, "keep the newest N").minimum(0);
   table.add("--keep-every", request.rule.keep_every, "keep steps divisible by N").minimum(0);
   table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP...").minimum(1);
-  table.add("--verify", request.verify, "what is read before anything goes: all that stays, or the newest checkpoint")
+  table
+      .add("--verify", request.verify,
+           "what is read before anything is removed: all that stays, or the newest checkpoint")
       .choices({"all", "newest"});
   table.add(
       "--keep-spikes", request.keep_spikes,

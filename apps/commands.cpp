@@ -55,7 +55,7 @@ std::vector<std::string> canonical_words(Words words) {
     words.erase(words.begin());
     if (words[0] == "torch.distributed.run" || words[0] == "torch.distributed.launch") words[0] = "launch";
   }
-  // "launch espalier train gpt": the name of this program is no command, but it is what people write.
+  // "launch espalier train gpt": the name of this program is not a command, but it is what people write.
   if (words.size() > 1 && script_name(words[0]) == "espalier") words.erase(words.begin());
   if (words.empty()) return words;
   if (words[0].ends_with("tasks/main.py")) {  // any program may have a main.py
@@ -134,20 +134,19 @@ const std::vector<Command>& commands() {
       {"curate", "raw text to the documents of a training mix: clean, filter, deduplicate", curate_main,
        curate_commands},
       {"preprocess", "JSONL text to the token files that training reads", preprocess_main},
-      {"data", "look into token files, check and merge them", data_main, data_commands},
+      {"data", "inspect token files, check and merge them", data_main, data_commands},
       {"index", "an index of embeddings, and the rows nearest to queries", index_main, index_commands},
-      {"recipe", "a recipe of a GPT from one number, its depth: recipe --depth 4", recipe_main},
+      {"recipe", "a recipe for a GPT from one number, its depth: recipe --depth 4", recipe_main},
       {"train", "train a model: train gpt OPTIONS", train_main, model_families},
       {"launch", "start ranks and watch them: launch --nproc-per-node N train gpt OPTIONS", launch_main},
-      {"plan", "what a training run needs of every process, before it runs: plan gpt OPTIONS", plan_main,
+      {"plan", "what a training run needs from every process, before it runs: plan gpt OPTIONS", plan_main,
        model_families},
       {"submit", "write a job script for SLURM or PBS and submit it: submit --nodes N train gpt OPTIONS", submit_main},
       {"parity", "repeat a run in several layouts and compare: parity gpt --layouts L1,L2", parity_main,
        model_families},
       {"replay", "repeat a step of a run, bit for bit, and name the first tensor that differs", replay_main},
       {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
-      {"ctl", "ask something of a run that is under way: ctl RUN status, save, stop, kill, dump, pause, resume",
-       ctl_main},
+      {"ctl", "control a run in progress: ctl RUN status, save, stop, kill, dump, pause, resume", ctl_main},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
       {"serve", "serve a trained model over HTTP: OpenAI's and Megatron's interfaces", serve_main},

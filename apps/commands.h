@@ -25,7 +25,7 @@ const std::vector<Command>& commands();
 // A list of commands as help shows it.
 std::string describe(const std::vector<Command>& list);
 
-// Runs the command of `list` that the first word names, with the others. `program` is what stands before it:
+// Runs the command of `list` that the first word names, with the others. `program` is what precedes it:
 // "espalier data". Prints the list where help is asked for; anything else that is none of them is a UserError that
 // names those that are near.
 int run_subcommand(const std::string& program, const std::vector<Command>& list,

@@ -1,4 +1,4 @@
-// espalier completion: scripts for shells that ask the program itself what can stand in the place of a word.
+// espalier completion: scripts for shells that ask the program itself what can take the place of a word.
 #include <algorithm>
 #include <cstdio>
 

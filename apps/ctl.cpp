@@ -36,15 +36,15 @@ std::string hosts_of(const std::vector<ControlPlace>& places) {
 
 // Why nobody answers for this folder.
 [[noreturn]] void no_run(const std::string& folder, bool has_stale) {
-  const report::Run run = report::read_run(folder);  // refuses what is no run's
+  const report::Run run = report::read_run(folder);  // refuses what is not a run's
   const std::string name = concat("the run in '", folder, "' ");
   if (run.status == report::RunStatus::kRunning && !has_stale)
-    throw UserError(concat(name, "cannot be asked: it has not begun to train yet, or its messages say why"));
+    throw UserError(concat(name, "cannot be controlled: it has not started to train yet, or its messages say why"));
   if (run.status == report::RunStatus::kRunning || run.status == report::RunStatus::kDied)
-    throw UserError(concat(name, "has died: what answered for it was killed",
+    throw UserError(concat(name, "has died: the process that answered for it was killed",
                            has_stale ? ", and its socket is left over (the next run in this folder replaces it)" : ""));
   throw UserError(
-      concat(name, run.status == report::RunStatus::kEmpty ? "has recorded nothing and does not run" : "has ended: ",
+      concat(name, run.status == report::RunStatus::kEmpty ? "has recorded nothing and is not running" : "has ended: ",
              run.status == report::RunStatus::kEmpty ? "" : report::to_string(run.status),
              run.status_detail.empty() ? "" : ", " + run.status_detail));
 }
@@ -123,7 +123,7 @@ ControlMessage request_of(const Words& words) {
   const bool takes_level = command == "log-level";
   if (takes_level && (words.size() < 3 || std::find(levels.begin(), levels.end(), words[2]) == levels.end()))
     problems.add("log-level takes one of ", join(levels, ", "));
-  if (!takes_level && words.size() > 2) problems.add(command, " takes no further word: ", words[2]);
+  if (!takes_level && words.size() > 2) problems.add(command, " takes no further argument: ", words[2]);
   problems.raise();
   ControlMessage request = {{"command", command}};
   if (takes_level) request["level"] = words[2];
@@ -137,19 +137,20 @@ int ctl_main(const Words& arguments) {
   bool json = false;
   OptionTable table(
       "espalier ctl",
-      "Asks something of a run that is under way, on a machine that it runs on. status: where each rank is. save: a "
-      "checkpoint after this step. stop: save and end, as SIGTERM. kill: end at once. dump: the ranks' stacks. pause, "
-      "resume: all ranks wait between two steps, and go on. log-level LEVEL: what the run says from its next step on.");
+      "Controls a run in progress, on a machine that it runs on. status: where each rank is. save: a checkpoint after "
+      "this step. stop: save and end, as SIGTERM. kill: end at once. dump: the ranks' stacks. pause, resume: all ranks "
+      "wait between two steps, and continue. log-level LEVEL: what the run prints from its next step on.");
   table.positional("RUN COMMAND", words,
                    "folder of the run (--save); status, save, stop, kill, dump, log-level LEVEL, "
                    "pause or resume",
                    2, 3);
-  table.add("--json", json, "the answer as a JSON object");
+  table.add("--json", json, "the answer as one JSON object");
   if (!table.parse(arguments)) return 0;
   const ControlMessage request = request_of(words);
   std::error_code error;
   if (!std::filesystem::is_directory(words[0], error))
-    throw UserError(concat("'", words[0], "' is no folder of a run: there is no such folder"), ExitCode::kMissingInput);
+    throw UserError(concat("'", words[0], "' is not a folder of a run: there is no such folder"),
+                    ExitCode::kMissingInput);
   const ControlMessage answer = ask(words[0], request);
   if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
   show(words[1], answer, json);

@@ -25,14 +25,14 @@ void say(const curate::ForgetResult& result, const curate::ForgetRequest& reques
   for (const curate::ForgetResult::Place& place : result.removed)
     log_info("  document ", place.number, ": line ", place.line, " of ", place.output);
   for (const int64_t number : result.in_no_output)
-    log_info("  document ", number, " is in no output; 'curate why' tells why");
+    log_info("  document ", number, " is in no output; 'curate why' says why");
   for (const std::string& url : result.urls_not_found) log_info("  no output has ", url, " under ", request.url_key);
   if (result.num_samples > 0) log_info(format_counted(result.num_samples, "sample"), " of the report went too");
   for (const curate::GroupTally& group : result.groups)
     log_info("  ", group.name, " has ", format_count(group.num_documents), " documents",
              group.num_tokens < 0 ? "" : concat(", ", format_count(group.num_tokens), " tokens"), " now");
   if (!request.dry_run && !result.removed.empty())
-    log_info("the inputs still hold them: a recipe that is carried out again takes them in again");
+    log_info("the inputs still hold them: running the recipe again includes them again");
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ int curate_forget_main(const std::vector<std::string>& arguments) {
   std::string documents, urls;
   bool json = false;
   OptionTable table("espalier curate forget",
-                    "Takes documents out of a finished curation: out of its JSONL, its token files and the samples of "
-                    "its report; their fates say so.");
+                    "Removes documents from a finished curation: from its JSONL, its token files and the samples of "
+                    "its report; their fates record it.");
   table.positional("FOLDER", folder, "the folder of the recipe's output", 1, 1);
   table.add("--document", request.documents, "numbers as in the report, or FILE:LINE of an input").value_name("X");
   table.add("--documents", documents, "a file with one of them a line").value_name("FILE");
@@ -52,8 +52,8 @@ int curate_forget_main(const std::vector<std::string>& arguments) {
   table.add("--urls", urls, "a file with a URL a line").value_name("FILE");
   table.add("--url-key", request.url_key, "key of a document that holds its URL").value_name("KEY");
   table.add("--reason", request.reason, "what the fates and the report will say").value_name("TEXT");
-  table.add("--dry-run", request.dry_run, "change nothing: only say what would go");
-  table.add("--json", json, "what went, as JSON on standard output");
+  table.add("--dry-run", request.dry_run, "change nothing: only report what would be removed");
+  table.add("--json", json, "what was removed, as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   problems.raise();

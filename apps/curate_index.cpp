@@ -104,16 +104,16 @@ int curate_index_main(const std::vector<std::string>& arguments) {
                     "Makes an index of texts that answers whether a text is in them ('espalier curate find').");
   table.add("--input", source.files, "files of documents, plain or compressed").value_name("FILE").required();
   add_format_row(table, source);
-  table.add("--text-key", source.text_key, "key of a record whose text is taken").value_name("KEY");
+  table.add("--text-key", source.text_key, "key of the text in a record").value_name("KEY");
   table.add("--source-key", plan.source_key, "key of a record that says where it is from").value_name("KEY");
   table.add("--output", output, "folder of the index; five times the size of the texts").value_name("DIR").required();
-  table.add("--loose", plan.loose, "take upper and lower case, and all blanks, for the same");
+  table.add("--loose", plan.loose, "ignore case, and treat all white space as equal");
   table.add("--workers", plan.workers, "threads, each with a shard of its own")
       .minimum(1)
       .maximum(4096)
       .default_text("all cores");
   table.add("--memory", memory, "what all of them may hold; it decides how large the shards are").value_name("BYTES");
-  table.add("--overwrite", overwrite, "replace an index that is there");
+  table.add("--overwrite", overwrite, "replace an existing index");
   table.add("--json", json, "counts as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
@@ -123,7 +123,7 @@ int curate_index_main(const std::vector<std::string>& arguments) {
   for (const std::string& file : source.files)
     if (file == "-") problems.add("--input -: standard input cannot be read again after an interruption; name files");
   if (!overwrite && std::filesystem::exists(std::filesystem::path(output) / "index.json"))
-    problems.add("--output ", output, " holds an index; --overwrite makes it anew");
+    problems.add("--output ", output, " holds an index; --overwrite rebuilds it");
   problems.raise();
 
   clean_up_when_interrupted();
@@ -135,7 +135,7 @@ int curate_index_main(const std::vector<std::string>& arguments) {
            format_bytes(static_cast<double>(summary.num_bytes)), ", in ", format_counted(summary.num_shards, "shard"),
            " and ", format_duration(summary.seconds));
   if (summary.input.num_malformed > 0)
-    log_warning(format_counted(summary.input.num_malformed, "record"), " that is no document, the first ",
+    log_warning(format_counted(summary.input.num_malformed, "record"), " that is not a document, the first ",
                 summary.input.first_malformed.front());
   if (json)
     std::puts(Json({{"documents", summary.num_documents},
@@ -153,8 +153,8 @@ int curate_find_main(const std::vector<std::string>& arguments) {
   OptionTable table("espalier curate find", "Says whether a text is in the documents of an index, and where.");
   table.positional("FOLDER TEXT", request.words, "the index, and what is looked for", 1, 2);
   table.add("--file", request.file, "look for what is in this file; - is standard input").value_name("FILE");
-  table.add("--places", request.places, "how many places are told").minimum(0);
-  table.add("--least", request.least, "of a text that is not there, tell the stretches of so many bytes that are")
+  table.add("--places", request.places, "how many places are reported").minimum(0);
+  table.add("--least", request.least, "for a text that is not found, report the stretches of this many bytes that are")
       .minimum(1);
   table.add("--json", request.json, "the answer as JSON");
   Problems problems;

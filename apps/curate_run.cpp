@@ -21,7 +21,7 @@ struct RecipeRequest {
   std::optional<int64_t> workers;
 };
 
-// Of a dry run: where the values of each measure lie, and what its threshold drops.
+// Of a dry run: where the values of each measure are, and what its threshold drops.
 void say_measures(curate::StepTally tally) {
   for (curate::MeasureTally& measure : tally.measures) {
     std::string line = concat("    ", measure.name, ": ");
@@ -59,15 +59,15 @@ void say_result(const curate::Recipe& recipe, const curate::MixResult& mix, cons
 
 int curate_run_main(const std::vector<std::string>& arguments) {
   RecipeRequest request;
-  OptionTable table("espalier curate run", "Carries out a recipe: sources, steps and outputs in one TOML file.");
+  OptionTable table("espalier curate run", "Runs a recipe: sources, steps and outputs in one TOML file.");
   table.positional("RECIPE", request.recipe, "the recipe (docs/curation.md)", 1, 1);
   table.add("--dry-run", request.dry_run,
             "write no output: what the recipe would do with the first records, "
             "and percentiles of what its steps measure");
   table.add("--sample", request.sample, "records that --dry-run reads").minimum(1);
-  table.add("--workers", request.workers, "threads, in the place of the recipe's").minimum(1).maximum(4096);
+  table.add("--workers", request.workers, "threads, instead of the recipe's").minimum(1).maximum(4096);
   table.add("--html", request.html, "the report as one HTML file, besides the one in the folder").value_name("FILE");
-  table.add("--overwrite", request.overwrite, "begin anew, in the place of a finished curation or of other work");
+  table.add("--overwrite", request.overwrite, "start afresh, in place of a finished curation or other work");
   table.add("--json", request.json, "the report as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
@@ -90,7 +90,7 @@ int curate_run_main(const std::vector<std::string>& arguments) {
 int curate_why_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> folder;
   std::string document;
-  OptionTable table("espalier curate why", "What became of one document of a finished curation.");
+  OptionTable table("espalier curate why", "Shows what happened to one document of a finished curation.");
   table.positional("FOLDER", folder, "the folder of the recipe's output", 1, 1);
   table.add("--document", document, "a number as in the report, or FILE:LINE of an input").value_name("X").required();
   if (!table.parse(arguments)) return 0;

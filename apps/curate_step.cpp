@@ -35,7 +35,7 @@ void add_rows(OptionTable& table, StepRequest& request, curate::StepMaker* maker
       .value_name("FILE")
       .required();
   table.add("--report", request.report, "counts and samples, as JSON").value_name("FILE");
-  table.add("--text-key", request.text_key, "key of a record whose text is taken").value_name("KEY");
+  table.add("--text-key", request.text_key, "key of the text in a record").value_name("KEY");
   table.add("--overwrite", request.overwrite, "replace an output or a report that exists");
   if (maker != nullptr) {
     table.group("step");
@@ -104,14 +104,14 @@ void say_summary(const std::string& step, const curate::RunResult& result, int64
            format_count(num_written), " written, in ", format_duration(result.seconds));
   for (const auto& [reason, count] : tally.dropped) log_info("  dropped ", format_count(count), ": ", reason);
   if (result.input.num_malformed > 0) {
-    std::string text = format_counted(result.input.num_malformed, "record") + " that is no document:";
+    std::string text = format_counted(result.input.num_malformed, "record") + " that is not a document:";
     for (const std::string& description : result.input.first_malformed) text += "\n  " + description;
     const int64_t more = result.input.num_malformed - static_cast<int64_t>(result.input.first_malformed.size());
     if (more > 0) text += concat("\n  and ", format_count(more), " more");
     log_warning(text);
   }
   if (result.input.num_replaced > 0)
-    log_warning(format_count(result.input.num_replaced), " bytes that are no UTF-8 became U+FFFD");
+    log_warning(format_count(result.input.num_replaced), " bytes that are not UTF-8 became U+FFFD");
 }
 
 int run_step(const curate::StepKind& kind, const std::vector<std::string>& arguments) {
@@ -169,7 +169,7 @@ int curate_step_main(const std::vector<std::string>& arguments) {
   for (const curate::StepKind& kind : curate::step_kinds()) names.emplace_back(kind.name);
   OptionTable table(
       "espalier curate step",
-      "One step of data curation over JSONL files. Its name comes first, and its own options are told by " +
+      "One step of data curation over JSONL files. Its name comes first, and its own options are shown by " +
           std::string("curate step NAME --help. The steps are ") + join(names, ", ") + ".");
   add_rows(table, request, nullptr);
   Problems problems;

@@ -36,14 +36,14 @@ void add_rows(OptionTable& table, BlendRequest& request) {
                    SIZE_MAX);
   table.add("--ratios", request.ratios, "JSON: a list of {\"dataset_path\", \"ratio\"}, as BLOOM's").value_name("FILE");
   table.add("--data-file-list", request.file_list, "lines WEIGHT PREFIX CORPUS").value_name("FILE");
-  table.add("--data-folder", request.data_folder, "look here for data sets that --ratios or the list name elsewhere")
+  table.add("--data-folder", request.data_folder, "look here for data sets that --ratios or the list locate elsewhere")
       .value_name("DIR");
   table.group("weights from sizes");
   table.add("--alpha", request.alpha, "weight of a corpus: its tokens to this power; below 1 small ones gain")
       .minimum(0)
       .maximum(10)
       .default_text("1");
-  table.add("--epochs", request.epochs, "count the tokens of a corpus this many times; corpora not named count once")
+  table.add("--epochs", request.epochs, "count the tokens of a corpus this many times; other corpora count once")
       .value_name("CORPUS=N");
   table.group("output");
   table.add("--output-folder", request.output_folder, "writes train-splits.txt and valid-splits.txt here")
@@ -52,7 +52,8 @@ void add_rows(OptionTable& table, BlendRequest& request) {
   table.add("--train-range", request.train_range, "documents for training, as shares").value_name("A:B");
   table.add("--valid-range", request.valid_range, "documents for validation").value_name("A:B");
   table.add("--test-range", request.test_range, "documents for test-splits.txt; none unless given").value_name("A:B");
-  table.add("--valid-per-corpus", request.valid_per_corpus, "a validation group for each corpus beside that of all");
+  table.add("--valid-per-corpus", request.valid_per_corpus,
+            "a validation group for each corpus in addition to that of all");
   table.add("--relative-to", request.relative_to, "paths are relative to this folder; Megatron needs its own: .")
       .value_name("DIR")
       .default_text("--output-folder");
@@ -100,7 +101,7 @@ void report_missing(const Sources& sources, bool needs_sizes, Problems& problems
     if (needs_sizes) problems.add(data::describe_missing(source.prefix));
   }
   if (!missing.empty() && !needs_sizes)
-    log_warning(missing.size(), " of ", sources.size(), " data sets are not there (the first: '", missing.front(),
+    log_warning(missing.size(), " of ", sources.size(), " data sets do not exist (the first: '", missing.front(),
                 "'); their paths stay as they are, and the table has no figures for them. --data-folder DIR looks ",
                 "for them elsewhere.");
 }
@@ -225,7 +226,8 @@ Ranges check(const BlendRequest& request, Problems& problems) {
 
 int data_blend_main(const std::vector<std::string>& arguments) {
   BlendRequest request;
-  OptionTable table("espalier data blend", "Weighs data sets and writes the split files that training reads.");
+  OptionTable table("espalier data blend",
+                    "Computes the weights of data sets and writes the split files that training reads.");
   add_rows(table, request);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
@@ -244,7 +246,7 @@ int data_blend_main(const std::vector<std::string>& arguments) {
   problems.raise();
   if (by_size) data::weigh_by_size(sources, request.alpha.value_or(1));
   const std::vector<std::string> dropped = data::drop_unweighted(sources);
-  if (!dropped.empty()) log_warning("left out, for they weigh nothing: ", join(dropped, ", "));
+  if (!dropped.empty()) log_warning("left out, as their weight is 0: ", join(dropped, ", "));
   if (sources.empty()) throw UserError("no data set has a weight above 0", ExitCode::kBadData);
   warn_of_two_tokenizers(sources);
 

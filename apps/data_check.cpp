@@ -32,7 +32,7 @@ struct Findings {
   std::optional<data::RoundTrip> round_trip;
 };
 
-// Without one on the command line, that of the tokenizer which made the data set, where it tells.
+// Without one on the command line, that of the tokenizer which made the data set, if it is recorded.
 std::optional<int64_t> vocab_size_of(const data::TokenStore& store, const CheckRequest& request) {
   if (request.vocab_size) return request.vocab_size;
   const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
@@ -95,8 +95,9 @@ void add_rows(OptionTable& table, CheckRequest& request) {
   table.add("--json", request.json, "one JSON object a data set, on a line of its own");
   table.group("tokenizer: with one, ids are compared with its vocabulary and documents decoded and encoded again");
   table
-      .add("--tokenizer", request.tokenizer_path,
-           "tokenizer.json, a folder that holds one, or vocab.json with merges.txt beside it; or as Megatron names it:")
+      .add(
+          "--tokenizer", request.tokenizer_path,
+          "tokenizer.json, a folder that holds one, or vocab.json with merges.txt next to it; or as Megatron names it:")
       .value_name("PATH");
   add_tokenizer_options(table, request.tokenizer);
 }
@@ -120,7 +121,7 @@ std::unique_ptr<text::Tokenizer> load(const CheckRequest& request, Problems& pro
 
 int data_check_main(const std::vector<std::string>& arguments) {
   CheckRequest request;
-  OptionTable table("espalier data check", "Reads token files whole and stops at the first thing that is wrong.");
+  OptionTable table("espalier data check", "Reads token files completely and stops at the first thing that is wrong.");
   add_rows(table, request);
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;

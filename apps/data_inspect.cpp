@@ -66,7 +66,7 @@ std::vector<Shown> read_documents(const data::TokenStore& store, const InspectRe
   return documents;
 }
 
-// What the file beside the index tells; null where there is none.
+// What the file next to the index records; null if there is none.
 Json made_json(const data::TokenStore& store) {
   const std::optional<data::StoreMetadata> metadata = data::read_metadata(store.files());
   if (!metadata) return Json();
@@ -200,8 +200,8 @@ int data_inspect_main(const std::vector<std::string>& arguments) {
   InspectRequest request;
   OptionTable table("espalier data inspect", "Shows what is inside token files.");
   table.positional("PREFIX", request.prefixes, "data sets, named by what .bin and .idx share", 1, SIZE_MAX);
-  table.add("--documents", request.documents, "documents to show, from I up to but without J").value_name("I:J");
-  table.add("--max-tokens", request.max_tokens, "tokens to show of each document; 0 is all").minimum(0);
+  table.add("--documents", request.documents, "documents to show, from I up to but not including J").value_name("I:J");
+  table.add("--max-tokens", request.max_tokens, "tokens to show of each document; 0: all").minimum(0);
   table.add("--json", request.json, "one JSON object a data set, on a line of its own");
   table.group("tokenizer, to show documents as text; without, the one that PREFIX.meta.json names");
   add_tokenizer_options(table, request.tokenizer);

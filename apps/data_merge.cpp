@@ -14,8 +14,9 @@ int data_merge_main(const std::vector<std::string>& arguments) {
   bool overwrite = false;
   OptionTable table("espalier data merge", "Appends token files to one another, without reading their tokens.");
   table.allow_prefixes();
-  table.add("--datasets", prefixes, "prefixes of the data sets, in the order they are to have").value_name("PREFIX");
-  table.add("--input", folder, "instead: a folder, of which all data sets are taken in the order of their names")
+  table.add("--datasets", prefixes, "prefixes of the data sets, in the order in which to append them")
+      .value_name("PREFIX");
+  table.add("--input", folder, "instead: a folder, whose data sets are all appended in the order of their names")
       .value_name("DIR");
   table.add("--output-prefix", output, "prefix of the new data set").value_name("PREFIX").required();
   table.add("--overwrite", overwrite, "replace the token files of --output-prefix if they exist");

@@ -39,7 +39,7 @@ void add_gpt_rows(OptionTable& table, GptRequest& request) {
   table.group("what is learnt");
   families::add_objective_rows(table, request.rules.objective);
   data::TextMaskOptions& text = request.rules.text;
-  table.add("--reset-position-ids", text.reset_position_ids, "positions begin again at each document");
+  table.add("--reset-position-ids", text.reset_position_ids, "positions restart at each document");
   table.add("--reset-attention-mask", text.reset_attention_mask, "attention does not cross documents");
   table.add("--eod-mask-loss", text.eod_mask_loss, "no loss where the input is the end of a document");
 }
@@ -162,8 +162,8 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   add_data_rows(table, shown, "tokens of a sample; it has one id more");
   add_gpt_rows(table, request);
   add_shown_rows(table, shown,
-                 "one JSON object a sample: sample, ids and, in a blend, source; where not all is plainly causal also "
-                 "what each token sees and what its label weighs");
+                 "one JSON object a sample: sample, ids and, in a blend, source; unless plainly causal also what each "
+                 "token sees and the weight of its label");
   table.group("tokenizer (for text)");
   add_tokenizer_options(table, shown.tokenizer);
   Problems problems;

@@ -27,7 +27,7 @@ void add_ict_rows(OptionTable& table, data::IctSampleOptions& samples) {
   table.add("--query-in-block-prob", samples.query_in_block_prob, "share of the blocks that keep the query")
       .minimum(0)
       .maximum(1);
-  table.add("--use-one-sent-docs", samples.use_one_sent_docs, "take documents and blocks of one sentence too");
+  table.add("--use-one-sent-docs", samples.use_one_sent_docs, "also use documents and blocks of one sentence");
 }
 
 std::string row_text(const data::BlockMap::Row& row, bool json) {

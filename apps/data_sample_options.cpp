@@ -15,7 +15,7 @@ Option& add_data_rows(OptionTable& table, ShownSamples& shown, const std::string
   table.add("--split", data.split, "shares of train, valid, test for --data-path or --data-file-list")
       .default_text("969, 30, 1");
   const auto add_path = [&](const char* name, std::vector<std::string>& words) {
-    table.add(name, words, "files of this set alone, read whole, in the form of --data-path").value_name("WORD");
+    table.add(name, words, "files of this set only, read completely, in the form of --data-path").value_name("WORD");
   };
   add_path("--train-data-path", data.train_data_path);
   add_path("--valid-data-path", data.valid_data_path);
@@ -35,7 +35,7 @@ Option& add_data_rows(OptionTable& table, ShownSamples& shown, const std::string
   Option& seq_length = table.add("--seq-length", data.sequence_length, seq_length_help).minimum(1).required();
   table.add("--seed", data.seed, "of the order").minimum(0).maximum(4294967295.0);
   table.add("--data-cache-path", data.cache_path, "keep the order in this folder").value_name("DIR");
-  table.add("--data-impl", data.data_impl, "what the token files have to be")
+  table.add("--data-impl", data.data_impl, "required format of the token files")
       .choices({"infer", "mmap", "lazy", "cached"});
   return seq_length;
 }
@@ -47,7 +47,7 @@ void add_shown_rows(OptionTable& table, ShownSamples& shown, const std::string& 
       .value_name("TRAIN,VALID,TEST");
   table.add_choice("--set", shown.set, {{"train", Set::kTrain}, {"valid", Set::kValid}, {"test", Set::kTest}},
                    "which set to show");
-  table.add("--group", shown.group, "which group of --set, where there are several").value_name("NAME");
+  table.add("--group", shown.group, "which group of --set, if there are several").value_name("NAME");
   table.add("--first", shown.first, "number of the first sample, from 0").minimum(0);
   table.add("--count", shown.count, "how many").minimum(0);
   table.add("--json", shown.json, json_help);

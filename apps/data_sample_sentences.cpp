@@ -125,7 +125,7 @@ int sample_main(OptionTable& table, SentenceRequest& request, const std::vector<
   if (tokenizer)
     request.samples.vocabulary = data::SentenceVocabulary::make(*tokenizer, request.samples.model, problems);
   const data::DataPlan plan = data::plan_data(shown.data, problems);
-  if (shown.data.sequence_length > 0) {  // else it is missing, which is said
+  if (shown.data.sequence_length > 0) {  // else it is missing, which is reported
     request.samples.check(problems);
     data::check_sentences(plan, request.samples, problems);
   }

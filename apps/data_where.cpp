@@ -118,10 +118,10 @@ int data_where_main(const std::vector<std::string>& arguments) {
                     "Lists the steps and samples of a run in which a document was, or will be, seen. Options of train "
                     "after -- replace the run's: -- --data-path WHERE-IT-IS-NOW.");
   table.add("--run", request.run, "run folder (--save of the run)").value_name("FOLDER").required();
-  table.add("--file", request.file, "which data set, by its prefix or its name, where the run reads several")
+  table.add("--file", request.file, "which data set, by its prefix or its name, if the run reads several")
       .value_name("PREFIX");
   table.add("--document", request.document, "number of the document in that file, from 0").minimum(0).required();
-  table.add("--json", request.json, "one JSON object for each time that a piece of it is read");
+  table.add("--json", request.json, "one JSON object for each time a piece of it is read");
   const auto [words, more] = split_at_dashes(arguments);
   if (!table.parse(words)) return 0;
   RunSamples samples(request.run, std::nullopt, more);
@@ -132,7 +132,7 @@ int data_where_main(const std::vector<std::string>& arguments) {
   for (const std::string& change : changes) log_warning(change);
   if (!changes.empty())
     log_warning("the token files, or options that decide the order of samples, are not those of the newest ",
-                "checkpoint: what is listed holds for what is there now");
+                "checkpoint: what is listed holds for the files as they are now");
   int64_t num_unread = 0;
   const std::vector<Seen> all = find(samples, sources, sequences, num_unread);
   log_info(document_text(store, request.document, sequences), ": ",

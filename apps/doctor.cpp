@@ -153,7 +153,7 @@ int doctor_main(const std::vector<std::string>& arguments) {
   OptionTable table("espalier doctor",
                     "Shows what this machine has for training, and says what works and what does not. Exit code 0 only "
                     "where training can start.");
-  table.positional("FOLDER", folders, "folders for data and runs; the current one unless given", 0, SIZE_MAX);
+  table.positional("FOLDER", folders, "folders for data and runs; the current one by default", 0, SIZE_MAX);
   table.add("--json", json, "one JSON object: can_train, findings (topic, verdict, text, advice)");
   if (!table.parse(arguments)) return 0;
   if (folders.empty()) folders.push_back(".");

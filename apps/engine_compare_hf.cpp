@@ -64,7 +64,7 @@ int compare_hf(const std::vector<std::string>& arguments) {
   table.add_choice("--conversion", model.conversion,
                    {{"import", infer::Conversion::kImport}, {"export", infer::Conversion::kExport}},
                    "which was made from the other");
-  table.add("--ema", model.ema, "the moving average of the weights, of which the folder was made");
+  table.add("--ema", model.ema, "the moving average of the weights, from which the folder was made");
   table.add("--inputs", inputs, "ids, and what else the model reads, in a safetensors file: instead of fixed ones");
   table.add("--outputs", outputs, "folder for what the checkpoint computes, in model.safetensors");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");

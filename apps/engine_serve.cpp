@@ -80,7 +80,7 @@ void allow_descriptors(int64_t num_connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Why the engine stood still, said by its own thread.
+// Why the engine stopped, reported by its own thread.
 class Failure {
  public:
   void set(const std::string& why) {

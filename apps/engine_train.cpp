@@ -55,14 +55,14 @@ void say_transport(const config::RunConfig& config, const OptionTable& table, co
   }
   const bool wants_nccl = config.parallel.distributed_backend == config::DistributedBackend::kNccl;
   if (wants_nccl && table.find("--distributed-backend")->given())
-    log_info("--distributed-backend nccl: this run is on the CPU, its ranks talk by ", grid.transport);
+    log_info("--distributed-backend nccl: this run is on the CPU, its ranks communicate by ", grid.transport);
   else
-    log_info("ranks talk by ", grid.transport);
+    log_info("ranks communicate by ", grid.transport);
 }
 
 void say_instruction_set() {
   log_info("instruction set: ", train::instruction_set(),
-           kernels::lacks_amx_permission() ? " (the processor has AMX, and the system does not let this process use it)"
+           kernels::lacks_amx_permission() ? " (the processor has AMX, but the system does not let this process use it)"
                                            : "");
 }
 
@@ -135,8 +135,9 @@ std::unique_ptr<launch::Control> serve_control(const launch::RankEnvironment& pl
   }
 }
 
-// Who starts a run by hand is told of a damaged checkpoint and decides. Ranks that a launcher starts again would fail
-// at the same place each time: they set it aside and go on from the one before. What is thrown is thrown on every rank.
+// Whoever starts a run by hand is told about a damaged checkpoint and decides. Ranks that a launcher starts again would
+// fail at the same place each time: they set it aside and continue from the one before. What is thrown is thrown on
+// every rank.
 void train_from_whole_checkpoint(const config::RunConfig& config, const OptionTable& table,
                                  const std::string& command_line, const dist::Grid& grid,
                                  const launch::RankEnvironment& place) {
@@ -173,7 +174,7 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   set_up_threads(place, config.training.num_threads, table.find("--num-threads")->given());
   const launch::PeerWatch watch(place);
   const std::unique_ptr<launch::Control> control = serve_control(place);
-  if (place.world_size > 1) set_awaited("the other processes, all of which must be there for the run to begin");
+  if (place.world_size > 1) set_awaited("the other processes, all of which must arrive for the run to begin");
   const dist::Grid grid = [&] {
     const WaitsFor waits(Waiting::kOthers, "start", "all ranks");  // with a time limit of its own
     return make_grid(config, place, signals);
@@ -197,7 +198,7 @@ int train_rank(const Words& arguments) {
   try {
     return train_family(*family, arguments, signals);
   } catch (const dist::StoppedBeforeStart& stopped) {
-    log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes were there: the run did not begin"));
+    log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes had arrived: the run did not begin"));
     return 0;
   }
 }

@@ -1,4 +1,4 @@
-// espalier eval: tasks to requests, answers to results. Between them stands the engine, or somebody else's.
+// espalier eval: tasks to requests, answers to results. Between them is the engine, or somebody else's.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -71,14 +71,14 @@ void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, P
   const bool encodes = !options.tokenizer.type.empty(), asks = !options.load.empty();
   const bool has_megatrons =
       std::any_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.is_megatrons(); });
-  if (has_megatrons && options.limit) problems.add("--limit: megatron's tasks are read whole");
+  if (has_megatrons && options.limit) problems.add("--limit: megatron's tasks are read completely");
   if (options.num_fewshot && std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.of_file; }))
-    problems.add("--num-fewshot: only tasks of lm-eval-0.4 are asked with examples");
+    problems.add("--num-fewshot: only tasks of lm-eval-0.4 have examples");
   if (asks) {
     if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
     return;
   }
-  if (has_megatrons && !encodes) problems.add("--tokenizer-type is required: megatron's tasks are made of ids");
+  if (has_megatrons && !encodes) problems.add("--tokenizer-type is required: megatron's tasks consist of ids");
   if ((has_megatrons || encodes) && !options.sequence_length)
     problems.add("--seq-length is required where requests become ids");
   if (has_megatrons && options.sequence_length && options.zero_shot.overlapping_eval > *options.sequence_length)
@@ -196,7 +196,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   std::unique_ptr<text::Tokenizer> tokenizer = std::move(model.tokenizer);
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
   if (tokenizer != nullptr && !tokenizer->eod())
-    problems.add("the tokenizer has no end-of-document id, which is used where a request has no context");
+    problems.add("the tokenizer has no end-of-document id, which is needed where a request has no context");
   problems.raise();
   options.zero_shot.tokenizer = tokenizer.get();
   if (options.sequence_length) options.zero_shot.sequence_length = *options.sequence_length;

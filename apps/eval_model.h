@@ -1,4 +1,4 @@
-// The checkpoint that `espalier eval` asks: what can be known of it without tensors, and its answers.
+// The checkpoint that `espalier eval` evaluates: what can be known about it without tensors, and its answers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace espalier {
 
-// A temporary folder that goes when this does.
+// A temporary folder that is removed with this object.
 class EvalFolder {
  public:
   EvalFolder();

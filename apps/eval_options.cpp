@@ -20,7 +20,7 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.group("tasks");
   table
       .add("--tasks", options.tasks,
-           "tasks, with blanks or commas between them, each NAME or SET:NAME; all for every one of the set")
+           "tasks, separated by spaces or commas, each NAME or SET:NAME; all for every one of the set")
       .alias("--task")
       .alias("--task-list")
       .value_name("TASK");
@@ -30,8 +30,8 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
        {"bloom-2022", SetChoice::kBloom2022},
        {"megatron", SetChoice::kMegatron},
        {"lm-eval-0.4", SetChoice::kLmEval04}},
-      "whose prompts and scores, where a name does not say it: BLOOM's 28 tasks as lm_eval of 2022 had them, "
-      "WIKITEXT103 and LAMBADA of Megatron's tasks/main.py, or those of --task-files; by the name unless given");
+      "whose prompts and scores to use for names without a set: BLOOM's 28 tasks as in lm_eval of 2022, WIKITEXT103 "
+      "and LAMBADA of Megatron's tasks/main.py, or those of --task-files; by default from the name");
   table.add("--task-files", options.task_files, "folder of lm_eval 0.4's task files (lm_eval/tasks), or one file")
       .alias("--include-path")
       .value_name("DIR");
@@ -41,7 +41,7 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
       .alias("--valid-data")
       .value_name("PATH");
-  table.add("--list-data", options.list_data, "show what file each task wants, with which fields");
+  table.add("--list-data", options.list_data, "show what file each task needs, with which fields");
   table.add("--limit", options.limit, "only the first N documents of each task").minimum(1);
 }
 
@@ -62,7 +62,7 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
 
 void add_scoring_rows(OptionTable& table, EvalOptions& options) {
   table.group("scoring by another engine");
-  table.add("--write-requests", options.write_requests, "write what the tasks ask, a JSON object a line")
+  table.add("--write-requests", options.write_requests, "write the requests of the tasks, one JSON object a line")
       .value_name("FILE");
   table
       .add("--read-results", options.read_results,
@@ -84,7 +84,7 @@ void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices)
   table.add("--results-csv", options.results_csv, "write task, metric, value, error and version").value_name("FILE");
   table.add(
       "--log-samples", options.log_samples,
-      "write each document with its requests and answers: PATH_samples_TASK.jsonl beside --results-path PATH.json");
+      "write each document with its requests and answers: PATH_samples_TASK.jsonl next to --results-path PATH.json");
   table
       .add("--bootstrap-iters", options.bootstrap_iters,
            "resamples for the standard error of f1 and perplexity; 0 leaves it out")
@@ -94,19 +94,19 @@ void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices)
 }
 
 void add_tokenizer_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
-  table.group("ids (of WIKITEXT103 and LAMBADA, and to write them with other requests)");
+  table.group("ids (for WIKITEXT103 and LAMBADA, and to write them with other requests)");
   add_tokenizer_options(table, options.tokenizer);
-  table.add("--seq-length", options.sequence_length, "longest sequence that the model takes").minimum(1);
+  table.add("--seq-length", options.sequence_length, "longest sequence that the model accepts").minimum(1);
   table
       .add("--overlapping-eval", options.zero_shot.overlapping_eval,
-           "by how many ids a window of WIKITEXT103 is after the one before; --seq-length: no overlap")
+           "ids between the starts of two windows of WIKITEXT103; --seq-length: no overlap")
       .minimum(1);
   table.add_choice("--detokenizer", choices.detokenizer,
                    {{"by-path", DetokenizerChoice::kByPath},
                     {"wikitext", DetokenizerChoice::kWikitext},
                     {"ptb", DetokenizerChoice::kPennTreebank},
                     {"none", DetokenizerChoice::kNone}},
-                   "of WIKITEXT103; by what the path of the file contains unless given");
+                   "of WIKITEXT103; by default from what the path of the file contains");
   table.add("--strict-lambada", options.zero_shot.strict_lambada,
             "LAMBADA predicts the whole last word, not its last id");
 }
@@ -153,13 +153,13 @@ void check_use(const EvalOptions& options, Problems& problems) {
     problems.add("--load, --write-requests and --read-results: one at a time");
   else if (asks + writes + reads == 0)
     problems.add(
-        "--load DIR is required: the model to ask; or, for another engine, --write-requests FILE and then "
+        "--load DIR is required: the model to evaluate; or, for another engine, --write-requests FILE and then "
         "--read-results FILE");
   if (!reads && !asks && (!options.results_path.empty() || !options.results_csv.empty()))
     problems.add(options.results_path.empty() ? "--results-csv" : "--results-path",
                  ": there are results only with --load or --read-results");
   if (options.log_samples && options.results_path.empty())
-    problems.add("--log-samples needs --results-path, beside which it writes");
+    problems.add("--log-samples needs --results-path, next to which it writes");
   if (options.bootstrap_iters == 1)
     problems.add("--bootstrap-iters 1: a deviation needs two resamples; use 0 or at least 2");
 }
@@ -177,8 +177,7 @@ std::vector<std::string> task_words(const std::vector<std::string>& words) {
 bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& options, Problems& problems) {
   Choices choices;
   OptionTable table("espalier eval",
-                    "Asks a model the tasks of an evaluation; or writes the requests for another engine, and scores "
-                    "its answers.");
+                    "Evaluates a model on tasks; or writes the requests for another engine, and scores its answers.");
   add_task_rows(table, options, choices);
   add_model_rows(table, options);
   add_scoring_rows(table, options);

@@ -22,7 +22,7 @@ struct EvalOptions {
   bool list_data = false, json = false, log_samples = false;
   text::TokenizerOptions tokenizer;
   eval::ZeroShotOptions zero_shot;
-  std::string load;  // the run or step that is asked, if one is
+  std::string load;  // the run or step to evaluate, if any
   bool ema = false;  // its moving average of the weights
   bool int8_weights = false;
   std::optional<int64_t> ckpt_step, num_threads;

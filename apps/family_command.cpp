@@ -19,7 +19,7 @@ int run_with_family(const std::string& command, const std::string& takes, const 
     std::printf("%s\n", usage.c_str());
     return 0;
   }
-  throw UserError(concat("'", name, "' is no model family: there are ", families::family_names(), "\n", usage),
+  throw UserError(concat("'", name, "' is not a model family: there are ", families::family_names(), "\n", usage),
                   ExitCode::kUsage);
 }
 

@@ -60,7 +60,7 @@ std::vector<Finding> check_folder(const std::string& folder) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(folder, error);
   if (error) return {{topic, Verdict::kProblem, error.message(), "name a folder that exists"}};
-  if (!std::filesystem::is_directory(path, error)) return {{topic, Verdict::kProblem, "is no folder", ""}};
+  if (!std::filesystem::is_directory(path, error)) return {{topic, Verdict::kProblem, "is not a folder", ""}};
   struct statvfs space = {};
   if (statvfs(path.c_str(), &space) != 0) return {{topic, Verdict::kProblem, std::strerror(errno), ""}};
   const double block = static_cast<double>(space.f_frsize);

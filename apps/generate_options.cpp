@@ -8,7 +8,7 @@ namespace {
 void add_options(OptionTable& table, GenerateOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
-  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
@@ -21,7 +21,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
       .minimum(1)
       .maximum(1'000'000'000)
       .alias("--out-seq-length");
-  table.add_negative("--no-stop-at-eod", options.stop_at_eod, "go on after the end-of-document token");
+  table.add_negative("--no-stop-at-eod", options.stop_at_eod, "continue after the end-of-document token");
   table.add("--json", options.json, "one JSON object a prompt: prompt, text, prompt_ids, generated_ids, logprobs");
   table.group("many texts, into a file");
   table
@@ -46,7 +46,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.add("--overwrite", options.overwrite, "replace the file; without it a text that was begun goes on");
   table.group("sampling");
   table.add("--temperature", options.temperature, "divides the logits; 0 is --greedy").minimum(0).maximum(100);
-  table.add("--top-k", options.top_k, "only the K likeliest tokens; 0 takes all").value_name("K").minimum(0);
+  table.add("--top-k", options.top_k, "only the K most likely tokens; 0: all").value_name("K").minimum(0);
   table
       .add("--top-p", options.top_p,
            "sample from the most likely tokens that together reach probability P; 0: from all")
@@ -103,7 +103,7 @@ bool read_generate_options(const std::vector<std::string>& arguments, GenerateOp
   if (!table.parse(arguments, problems)) return false;
   // Below this exp(logit / temperature) leaves the range of numbers.
   if (options.temperature > 0 && options.temperature < 1e-6)
-    problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the likeliest token");
+    problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the most likely token");
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
   check_files(table, options, problems);

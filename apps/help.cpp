@@ -36,7 +36,7 @@ std::string main_page() {
     pages += concat(pages.empty() ? "" : ",\n", ".BR ", roff("espalier-" + join(words, "-")), " (1)");
   }
   return text +
-         ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nno colours\n.TP\n.B CLICOLOR_FORCE\ncolours also where no terminal is\n"
+         ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nno colours\n.TP\n.B CLICOLOR_FORCE\ncolours even without a terminal\n"
          ".TP\n.B ESPALIER_CPU_ISA\nthe instruction set of the CPU kernels: generic, avx2, avx512, avx512bf16, amx\n"
          ".SH SEE ALSO\n" +
          pages + "\n";

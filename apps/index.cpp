@@ -75,14 +75,14 @@ int index_build_main(const std::vector<std::string>& arguments) {
   bool json = false;
   OptionTable table("espalier index build",
                     "Puts embeddings into an index: shards with checksums that 'espalier index search' maps. "
-                    "Interrupted, the same command goes on at the first shard that is missing.");
+                    "If interrupted, the same command continues at the first missing shard.");
   table.add("--embeddings", files, "safetensors files with embeddings (F32 [n, d]) and ids (I64 [n])")
       .value_name("FILE")
       .required();
   table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
   table.add("--shard-rows", plan.shard_rows, "rows of a shard").minimum(1).maximum(1 << 30);
-  table.add("--indexer-batch-size", plan.batch_rows, "rows taken at once").minimum(1).maximum(1 << 24);
-  table.add("--overwrite", plan.overwrite, "replace an index that is there, complete or not");
+  table.add("--indexer-batch-size", plan.batch_rows, "rows processed at once").minimum(1).maximum(1 << 24);
+  table.add("--overwrite", plan.overwrite, "replace an existing index, complete or not");
   table.add("--json", json, "what was built as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
@@ -94,7 +94,7 @@ int index_build_main(const std::vector<std::string>& arguments) {
   const retrieval::BuildSummary summary = build_index(source, plan);
   log_info("indexed ", format_counted(summary.rows, "row"), " of ", format_counted(summary.dimension, "number"), " in ",
            format_counted(summary.shards, "shard"),
-           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which were there") : "");
+           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which existed") : "");
   if (json)
     std::puts(Json({{"rows", summary.rows},
                     {"dimension", summary.dimension},

@@ -40,7 +40,7 @@ launch::RankProgram program_of(const launch::LaunchOptions& options) {
   const Words words = canonical_words(options.program);
   if (words.empty() || !is_command(words[0]) || words[0] == "launch" || words[0] == "submit")
     throw UserError(concat("cannot start ", options.program.front(),
-                           " as ranks: it is no command of Espalier (train gpt ..., pretrain_gpt.py ...). Any other "
+                           " as ranks: it is not a command of Espalier (train gpt ..., pretrain_gpt.py ...). Any other "
                            "program is started with --no-python."),
                     ExitCode::kUsage);
   return our_program(words);

@@ -19,7 +19,7 @@ std::string save_folder_of(const std::vector<std::string>& words, const std::str
   Problems ignored;  // the check of the command has reported them
   config::read_run(*family, {words.begin() + 2, words.end()}, run, table, ignored);
   if (run.checkpoint.save.empty())
-    throw UserError(option + " follows what a run writes into its folder, and this one has none: give --save FOLDER",
+    throw UserError(option + " follows what a run writes into its folder, but this one has none: give --save FOLDER",
                     ExitCode::kUsage);
   return std::filesystem::absolute(run.checkpoint.save);
 }

@@ -1,4 +1,4 @@
-// What `espalier launch` has to know of the run that its ranks train.
+// What `espalier launch` has to know about the run that its ranks train.
 #pragma once
 
 #include <string>

@@ -148,7 +148,7 @@ std::vector<Finding> check_network_and_clock() {
   const bool is_synchronized = state >= 0 && (clock.status & STA_UNSYNC) == 0;
   findings.push_back({"clock", is_sane ? Verdict::kGood : Verdict::kWarning,
                       concat(text, is_synchronized ? ", synchronized" : ", not known to be synchronized"),
-                      is_sane ? "" : "set the clock: records and job limits go by it"});
+                      is_sane ? "" : "set the clock: records and job limits rely on it"});
   return findings;
 }
 

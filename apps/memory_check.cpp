@@ -138,9 +138,9 @@ std::string lack_of_memory(const Words& arguments, const config::RunConfig& conf
   }
   if (num_choices == 0)
     text +=
-        "\n  Neither smaller micro-batches nor recompute nor ZeRO make it fit: use more machines (`espalier plan` "
-        "tells how many), or a smaller model.";
-  return text + "\n  --allow-memory-overcommit starts it all the same.";
+        "\n  Neither smaller micro-batches nor recompute nor ZeRO makes it fit: use more machines (`espalier plan` "
+        "says how many), or a smaller model.";
+  return text + "\n  --allow-memory-overcommit starts it anyway.";
 }
 
 }  // namespace espalier

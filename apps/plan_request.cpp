@@ -35,17 +35,17 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
       .value_name("NAME")
       .not_in_recipe()
       .common();
-  table.add("--nodes", request.nodes, "nodes of the machine, all of whose devices the run takes; instead of --gpus")
+  table.add("--nodes", request.nodes, "nodes of the machine, whose devices the run all uses; instead of --gpus")
       .minimum(1)
       .maximum(1e6)
       .not_in_recipe()
       .common();
-  table.add("--tokens", request.tokens, "tokens to train on, for duration and bill")
+  table.add("--tokens", request.tokens, "tokens to train on, for duration and price")
       .minimum(1)
       .default_text("all of the run")
       .not_in_recipe()
       .common();
-  table.add("--gpu-hour-price", request.gpu_hour_price, "price of a device for an hour, in the machine's currency")
+  table.add("--gpu-hour-price", request.gpu_hour_price, "price of a device per hour, in the machine's currency")
       .minimum(0)
       .not_in_recipe();
   table
@@ -54,9 +54,8 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
       .not_in_recipe()
       .common();
   table
-      .add(
-          "--faults", request.faults,
-          concat("price of failures: a published rate (", join(fault_names(), ", "), ") or failures of a node and day"))
+      .add("--faults", request.faults,
+           concat("cost of failures: a published rate (", join(fault_names(), ", "), ") or failures per node and day"))
       .value_name("RATE")
       .not_in_recipe()
       .common();
@@ -64,11 +63,12 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
   const auto add_fault = [&](const char* name, std::optional<double>& value, const std::string& help, double usual) {
     table.add(name, value, help).minimum(0).default_text(format_shortest(usual)).not_in_recipe();
   };
-  add_fault("--detect-seconds", request.detect_seconds, "with --faults: from a failure until it is known",
+  add_fault("--detect-seconds", request.detect_seconds, "with --faults: from a failure until it is detected",
             faults.detect);
-  add_fault("--restart-seconds", request.restart_seconds, "with --faults: from then until steps are made again",
+  add_fault("--restart-seconds", request.restart_seconds, "with --faults: from then until training resumes",
             faults.restart);
-  add_fault("--save-seconds", request.save_seconds, "with --faults: that training waits for each save", faults.save);
+  add_fault("--save-seconds", request.save_seconds, "with --faults: time that training waits for each save",
+            faults.save);
   table.add("--fault-days", request.fault_days, "with --faults: length of the simulated runs")
       .minimum(0.01)
       .maximum(1e5)
@@ -76,7 +76,7 @@ void add_machine_options(OptionTable& table, PlanRequest& request) {
       .not_in_recipe();
   table.add("--timetable", request.timetable, "sizes of a growing batch with their steps, days and tokens")
       .not_in_recipe();
-  table.add("--node-changes", request.node_changes, "what a node more or less changes, and a copy of the model")
+  table.add("--node-changes", request.node_changes, "what one node more or less changes, and one copy of the model")
       .not_in_recipe();
   table.add("--sources", request.sources, "where the numbers of the machine come from").not_in_recipe();
 }
@@ -159,9 +159,9 @@ std::vector<std::string> size_choices(const std::string& option, int64_t size) {
 bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
                        Problems& problems, bool is_trial) {
   OptionTable table(concat("espalier plan ", family.name),
-                    concat("Says what a training run needs of every process, without starting one. Takes the options "
-                           "of `espalier train ",
-                           family.name, "`; neither data nor a tokenizer need be there."));
+                    concat("Shows what a training run needs from every process, without starting one. Takes the "
+                           "options of `espalier train ",
+                           family.name, "`; neither data nor a tokenizer is needed."));
   config::add_options(family, table, request.config);
   table.group("plan");
   table.add("--gpus", request.gpus, "processes of the run")
@@ -196,7 +196,8 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
   if (!request.gpu_memory.empty()) {
     request.memory_limit = parse_bytes(request.gpu_memory);
     if (!request.memory_limit)
-      problems.add(table.origin("--gpu-memory"), " is no amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB");
+      problems.add(table.origin("--gpu-memory"),
+                   " is not an amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB");
     else if (*request.memory_limit < int64_t{1} << 20)
       problems.add(table.origin("--gpu-memory"), " is less than any device has; with a unit: ", request.gpu_memory,
                    "GiB");

@@ -30,7 +30,7 @@ struct PlanRequest {
 
 // Parses and checks everything but files; false when help was printed. The vocabulary is --pad-vocab-size-to, or the
 // tokenizer's where its files exist. `is_trial`: of a layout that is only tried; it says no notes, and --search, which
-// takes the run's own layout for one copy of the model, then stands for nothing.
+// takes the run's own layout for one copy of the model, then has no meaning.
 bool read_plan_request(const config::Family& family, const std::vector<std::string>& arguments, PlanRequest& request,
                        Problems& problems, bool is_trial = false);
 // A trial with other flags after those of the run.

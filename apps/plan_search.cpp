@@ -107,8 +107,8 @@ int search_main(const std::vector<std::string>& arguments, const PlanRequest& re
                     ExitCode::kUsage);
   if (!request.config.training.activations_checkpoint_method.empty())
     throw UserError(
-        "--search chooses the recompute: give --recompute-granularity full instead of "
-        "--activations-checkpoint-method, and it may take it back",
+        "--search chooses the recompute: give --recompute-granularity full instead of --activations-checkpoint-method, "
+        "which it may undo",
         ExitCode::kUsage);
   plan::SearchSpace space = space_of(arguments, request);
   Progress progress("search", 0, Progress::Unit::kItems, "layouts");

@@ -33,12 +33,12 @@ void add_input_rows(OptionTable& table, PreprocessRequest& request) {
            "JSONL files, plain or compressed with gzip, zstd, xz or bzip2; - is standard input")
       .value_name("FILE")
       .required();
-  table.add("--json-keys", request.work.json_keys, "keys whose texts are taken; each gives token files of its own")
+  table.add("--json-keys", request.work.json_keys, "keys whose texts are tokenized; each gives token files of its own")
       .value_name("KEY");
   table.add_choice("--on-malformed", request.work.stop_at_malformed, {{"skip", false}, {"stop", true}},
-                   "a line that is no JSON, or lacks a key: leave it out and report it, or stop with exit code 65");
+                   "a line that is not JSON, or lacks a key: leave it out and report it, or stop with exit code 65");
   table.add("--replace-lone-surrogates", request.work.replace_lone_surrogates,
-            "take half a surrogate pair (\\ud83d alone) as U+FFFD; else its line is malformed");
+            "read half a surrogate pair (\\ud83d alone) as U+FFFD; otherwise its line is malformed");
   table.add("--shard", request.shard, "read only part I of N of the input, counted from 0, for N machines")
       .value_name("I/N");
   table.add_without_effect("--datasets", Takes::kList, "Megatron's tool declares it and does not use it");
@@ -48,12 +48,14 @@ void add_input_rows(OptionTable& table, PreprocessRequest& request) {
 void add_sentence_rows(OptionTable& table, PreprocessRequest& request) {
   table.group("sentences (for BERT and T5)");
   table.add("--split-sentences", request.work.split_sentences,
-            "cut every document into sentences, so that samples can begin and end with one");
+            "split every document into sentences, so that samples can begin and end with one");
   table.add("--keep-newlines", request.work.keep_newlines,
-            "leave the blanks and line ends after a sentence to it; else they are dropped");
-  table.add("--lang", request.language, "whose rules cut sentences")
+            "keep the spaces and line ends after a sentence as part of it; otherwise they are dropped");
+  table.add("--lang", request.language, "language whose rules split sentences")
       .choices({"english"})
-      .refuse_value("*", "sentences are cut by English rules, which do for languages that write and abbreviate alike");
+      .refuse_value(
+          "*",
+          "sentences are split by English rules, which work for languages with similar punctuation and abbreviations");
 }
 
 void add_rows(OptionTable& table, PreprocessRequest& request) {
@@ -62,7 +64,7 @@ void add_rows(OptionTable& table, PreprocessRequest& request) {
   add_sentence_rows(table, request);
   table.group("tokenizer");
   add_tokenizer_options(table, request.tokenizer).required();
-  table.add("--prepend-space", request.work.prepend_space, "begin every text with a blank, as BLOOMZ's targets do");
+  table.add("--prepend-space", request.work.prepend_space, "begin every text with a space, as BLOOMZ's targets do");
   table.add("--append-eod", request.work.append_eod, "end every document with the end-of-document token");
   table.add("--append-bos", request.work.append_bos, "end every document with the beginning-of-text token instead");
   const std::string padding = "the padded vocabulary belongs to the model; token files do not depend on it";
@@ -74,8 +76,9 @@ void add_rows(OptionTable& table, PreprocessRequest& request) {
            "writes PREFIX_KEY_document.bin and .idx for each key, PREFIX_KEY_sentence.* with --split-sentences")
       .value_name("PREFIX")
       .required();
-  table.add("--overwrite", request.work.overwrite, "replace token files of that name; else they are left, and refused");
-  const std::string only_mmap = "token files are written as mmap, which every reader of lazy and cached ones takes too";
+  table.add("--overwrite", request.work.overwrite, "replace token files of that name, which are refused otherwise");
+  const std::string only_mmap =
+      "token files are written as mmap, which every reader of lazy and cached ones also accepts";
   table.add("--dataset-impl", request.dataset_impl, "kind of token files")
       .choices({"mmap"})
       .refuse_value("lazy", only_mmap)

@@ -1,4 +1,4 @@
-// What --json prints: an object a line. Text that is no UTF-8 is repaired, so that output never fails for it.
+// What --json prints: an object a line. Text that is not UTF-8 is repaired, so that output never fails for it.
 #pragma once
 
 #include <cstdio>

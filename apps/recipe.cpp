@@ -37,11 +37,10 @@ int recipe_main(const std::vector<std::string>& arguments) {
   std::optional<int64_t> vocabulary;
   std::string output;
   bool json = false;
-  OptionTable table(
-      "espalier recipe",
-      "Makes a recipe of a GPT from one number, its depth: every other setting by a rule, with the reason "
-      "beside it. espalier train gpt --recipe FILE trains it.");
-  table.add("--depth", request.depth, "layers: 4 is some minutes on two cores, 12 the size of GPT-2 small")
+  OptionTable table("espalier recipe",
+                    "Makes a recipe for a GPT from one number, its depth: every other setting by a rule, along with "
+                    "the reason. espalier train gpt --recipe FILE trains it.");
+  table.add("--depth", request.depth, "layers: 4 takes a few minutes on two cores, 12 is the size of GPT-2 small")
       .required()
       .common();
   table
@@ -51,11 +50,11 @@ int recipe_main(const std::vector<std::string>& arguments) {
       .common();
   table
       .add("--tokenizer-name-or-path", request.tokenizer,
-           "tokenizer.json: the recipe names it, and takes the size of its vocabulary")
+           "tokenizer.json: the recipe names it, and uses the size of its vocabulary")
       .value_name("FILE")
       .common();
   table.add("--vocab-size", vocabulary, "without a tokenizer: its size, 50,257 if not given").minimum(1).common();
-  table.add("--tokens", request.tokens, "tokens to train on, instead of 20 for each parameter").minimum(1).common();
+  table.add("--tokens", request.tokens, "tokens to train on, instead of 20 per parameter").minimum(1).common();
   table.add("--seq-length", request.seq_length, "tokens of a sample, instead of 256 to 2,048 by the depth")
       .minimum(1)
       .common();

@@ -18,7 +18,7 @@ void check_beginning(const families::RecordedRun& run, int64_t step) {
   const bool began_elsewhere = (!from.load.empty() && from.load != from.save) || !from.pretrained.empty();
   if (began_elsewhere)
     throw UserError(concat("'", run.folder.string(), "' has no checkpoint before step ", step,
-                           ", and the run did not begin with fresh weights: it loaded '",
+                           ", and the run did not start with fresh weights: it loaded '",
                            from.pretrained.empty() ? from.load : from.pretrained,
                            "'. A step after the first checkpoint can be repeated."),
                     ExitCode::kMissingInput);
@@ -30,7 +30,7 @@ void choose_layout(const ReplayOptions& options, ReplayPlan& plan) {
     return;
   }
   if (!plan.run.layout)
-    throw UserError(concat("'", plan.run.folder.string(), "' does not tell in which layout step ", options.step,
+    throw UserError(concat("'", plan.run.folder.string(), "' does not record in which layout step ", options.step,
                            " was made. Name one: --layout tp1, or that of the run."),
                     ExitCode::kUsage);
   plan.layout.grid = *plan.run.layout;
@@ -53,13 +53,13 @@ bool read_replay_options(const std::vector<std::string>& arguments, ReplayOption
                     "WHERE-IT-IS-NOW.");
   table.add("--load", options.load, "run folder (--save of the run)").value_name("FOLDER").required();
   table.add("--step", options.step, "number of the step, from 1").minimum(1).required();
-  table.add("--layout", options.layout, "as in tp2pp1dp2: another than the run's, whose last bits then differ")
+  table.add("--layout", options.layout, "as in tp2pp1dp2: a layout other than the run's, whose last bits then differ")
       .default_text("the run's");
   table.add("--record", options.record, "write digests of what each operation computed in that step")
       .value_name("FILE");
   table.add("--compare", options.compare, "name the first tensor that differs from such a recording")
       .value_name("FILE");
-  table.add("--num-threads", options.num_threads, "of each process; other numbers change last bits")
+  table.add("--num-threads", options.num_threads, "of each process; another number changes the last bits")
       .minimum(1)
       .default_text("the run's");
   table.add("--json", options.json, "one JSON object");

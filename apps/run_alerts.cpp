@@ -22,7 +22,8 @@ constexpr auto kLook = std::chrono::milliseconds(500);
 // To the last bit: of a healthy run not even two are.
 constexpr int64_t kMostEqualLosses = 50;
 
-// What the ranks write that nobody has asked for. "error" comes before the failure of a rank, which is told with it.
+// What the ranks write that nobody has asked for. "error" comes before the failure of a rank, which is reported with
+// it.
 const std::set<std::string>& told_events() {
   static const std::set<std::string> names = {
       "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune failed"};
@@ -72,7 +73,7 @@ RunAlerts::RunAlerts(const std::string& command, const std::string& run_folder)
       sender_({.command = command,
                .on_failure =
                    [this](const std::string& alert, const std::string& why) {
-                     log_warning("--alert-command did not take an alert (", why, "): ", alert);
+                     log_warning("--alert-command did not accept an alert (", why, "): ", alert);
                      if (fs::exists(folder_))
                        report::record_event(folder_, "alert not delivered", -1, why + ": " + alert);
                    }}),
@@ -133,7 +134,7 @@ void RunAlerts::tell(const launch::Incident& incident) {
     if (!std::exchange(has_cause_, true)) raise("hang", -1, incident.what);
     return;
   }
-  // What ended the attempt is told already, but that the run has ended is not.
+  // What ended the attempt is already reported, but that the run has ended is not.
   if (!has_cause_ || !incident.starts_again) raise("failure", -1, incident.what);
   if (!incident.starts_again) return;
   ++attempt_;

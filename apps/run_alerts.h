@@ -43,7 +43,7 @@ class RunAlerts {
   launch::AlertSender sender_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  bool ends_ = false, has_cause_ = false;  // of this attempt's failure, told already
+  bool ends_ = false, has_cause_ = false;  // of this attempt's failure, already reported
   int64_t attempt_ = 0;
   std::set<std::string> told_;  // in this attempt
   std::string loss_;            // the last one, as written

@@ -60,6 +60,15 @@ const families::RecordedRun& RunSamples::run_of_step(int64_t step) {
   return others_.back();
 }
 
+plan::SampleRange RunSamples::samples_of(int64_t step) const {
+  const int64_t last = steps_.samples.num_steps();
+  if (step > last)
+    throw UserError(concat("--step ", step, ": the run in '", run_.folder.string(), "' has ", format_count(last),
+                           " steps, numbered from 1"),
+                    ExitCode::kUsage);
+  return steps_.samples.of(step);
+}
+
 SamplePlace RunSamples::place(int64_t sample) {
   SamplePlace place{.step = steps_.samples.step_of(sample).value(), .sample = sample, .replica = {}, .ranks = {}};
   const families::RecordedRun& run = run_of_step(place.step);
@@ -129,6 +138,43 @@ nlohmann::ordered_json to_json(const SamplePlace& place) {
           {"ranks", place.ranks},
           {"micro_batch", place.micro_batch},
           {"row", place.row}};
+}
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
+  const text::TokenizerOptions& options = run.config.tokenizer;
+  return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
+}
+
+std::string text_of(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids(static_cast<size_t>(piece.length));
+  piece.store->read(piece.sequence, piece.offset, piece.length, ids.data());
+  return tokenizer.decode(ids);
+}
+
+const std::string& source_of(const data::GptDataset& train, int64_t number) {
+  return train.source_names()[static_cast<size_t>(train.place(number).set)];
+}
+
+nlohmann::ordered_json sample_json(RunSamples& samples, int64_t sample, const text::Tokenizer* tokenizer) {
+  const data::GptDataset& train = samples.train();
+  const int64_t number = samples.sampler().sample(sample);
+  nlohmann::ordered_json object = to_json(samples.place(sample));
+  object["number"] = number;
+  object["source"] = source_of(train, number);
+  object["pieces"] = nlohmann::ordered_json::array();
+  for (const data::SamplePiece& piece : train.pieces(number)) {
+    const data::TokenStore& store = *piece.store;
+    object["pieces"].push_back(
+        {{"file", store.prefix()},
+         {"document", document_of(store, piece.sequence)},
+         {"sequence", piece.sequence},
+         {"offset", piece.offset},
+         {"length", piece.length},
+         {"at", piece.at},
+         {"byte", store.index().start_bytes(piece.sequence) + piece.offset * bytes_per_token(store.type())}});
+    if (tokenizer != nullptr) object["pieces"].back()["text"] = text_of(piece, *tokenizer);
+  }
+  return object;
 }
 
 std::pair<std::vector<std::string>, std::vector<std::string>> split_at_dashes(const std::vector<std::string>& words) {

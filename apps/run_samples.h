@@ -1,4 +1,4 @@
-// The samples of a run, from its folder: what `espalier data who` and `data where` ask.
+// The samples of a run, from its folder: what `espalier data who`, `data where` and the page of runs ask.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "data/gpt_dataset.h"
+#include "data/sample_pieces.h"
 #include "data/sampler.h"
 #include "families/recorded_run.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -34,6 +36,8 @@ class RunSamples {
   const data::GptDataset& train() const { return *train_; }
   data::Sampler& sampler() { return sampler_; }
 
+  // What a step reads; a UserError for one after the run's last.
+  plan::SampleRange samples_of(int64_t step) const;
   // Of a sample that a step of the run reads, in the layout of that step.
   SamplePlace place(int64_t sample);
   // "trained", "update not made", "passed over" (--skip-train-iteration-range), "to come", "not recorded"
@@ -60,6 +64,15 @@ class RunSamples {
 std::string to_text(const SamplePlace& place);
 // step, sample, replica, ranks, micro_batch, row
 nlohmann::ordered_json to_json(const SamplePlace& place);
+
+// The tokenizer that a checkpoint of the run carries, else the one that its options name. A UserError where neither
+// exists.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run);
+std::string text_of(const data::SamplePiece& piece, const text::Tokenizer& tokenizer);
+// The data set of the blend that sample `number` of the set is from.
+const std::string& source_of(const data::GptDataset& train, int64_t number);
+// Place, number in the order of the set, source, and pieces; their texts if there is a tokenizer.
+nlohmann::ordered_json sample_json(RunSamples& samples, int64_t sample, const text::Tokenizer* tokenizer);
 
 // The words of a command line before and after "--", the latter options of train.
 std::pair<std::vector<std::string>, std::vector<std::string>> split_at_dashes(const std::vector<std::string>& words);

@@ -1,4 +1,4 @@
-// espalier runs: list, show, compare and serve runs by what they recorded.
+// espalier runs: list, show, compare, report and serve runs by what they recorded.
 #include "commands.h"
 #include "runs_commands.h"
 
@@ -8,9 +8,10 @@ const std::vector<Command>& runs_commands() {
   static const std::vector<Command> list = {
       {"list", "one line a run: status, steps, loss, speed", runs_list_main},
       {"show", "one run: its state, its figures, and its loss as a curve", runs_show_main},
-      {"compare", "several runs: which options differ, and what came of it", runs_compare_main},
-      {"plot", "a picture of a figure of several runs, such as their losses", runs_plot_main},
+      {"compare", "several runs: which options differ, and with what results", runs_compare_main},
+      {"plot", "a plot of one quantity of several runs, such as their losses", runs_plot_main},
       {"journal", "what happened to one run, attempt by attempt, and what it cost", runs_journal_main},
+      {"report", "the page of some runs as one HTML file, to send or to keep", runs_report_main},
       {"serve", "a page that shows runs in a browser, also while they train", runs_serve_main},
   };
   return list;

@@ -16,6 +16,7 @@ int runs_show_main(const std::vector<std::string>& arguments);
 int runs_compare_main(const std::vector<std::string>& arguments);
 int runs_journal_main(const std::vector<std::string>& arguments);
 int runs_plot_main(const std::vector<std::string>& arguments);
+int runs_report_main(const std::vector<std::string>& arguments);
 int runs_serve_main(const std::vector<std::string>& arguments);
 
 // The figures of a run that lists and comparisons show.
@@ -27,7 +28,7 @@ struct RunFigures {
   std::optional<double> consumed_tokens;
 };
 
-// The columns that RunFigures needs beside the losses.
+// The columns that RunFigures needs besides the losses.
 std::vector<std::string> figure_columns();
 RunFigures figures_of(const report::Metrics& metrics);
 

@@ -42,7 +42,7 @@ int runs_journal_main(const std::vector<std::string>& arguments) {
   std::string output;
   bool json = false;
   OptionTable table("espalier runs journal",
-                    "Tells what happened to a run, attempt by attempt, and what it cost, as a page of Markdown.");
+                    "Reports what happened to a run, attempt by attempt, and what it cost, as a page of Markdown.");
   table.positional("FOLDER", folders, "run folder (--save of the run)", 1, 1);
   table.add("--output", output, "write the page to this file").value_name("FILE");
   table.add("--json", json, "one JSON object instead");

@@ -12,7 +12,7 @@ int runs_list_main(const std::vector<std::string>& arguments) {
   bool json = false;
   OptionTable table("espalier runs list",
                     "Lists runs: their status, steps, last loss, speed and when they last changed something.");
-  table.positional("FOLDER", folders, "run folders, or folders of run folders; the current one unless given", 0,
+  table.positional("FOLDER", folders, "run folders, or folders of run folders; the current one by default", 0,
                    SIZE_MAX);
   table.add("--json", json, "a JSON array of one object a run");
   if (!table.parse(arguments)) return 0;

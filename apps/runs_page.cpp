@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "print_json.h"
 #include "runs_commands.h"
+#include "runs_page_details.h"
 #include "web/page_files.h"
 
 namespace espalier {
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The page asked for what is not there: its own mistake, or a run that was removed.
+// The page asked for what does not exist: its own mistake, or a run that was removed.
 class NotFound : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -33,7 +34,7 @@ int64_t number(const web::Request& request, const char* key, int64_t lowest, int
   const std::string text = found == request.query.end() ? "" : found->second;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < lowest || value > highest)
-    throw NotFound(concat(key, "='", text, "' is no number from ", lowest, " to ", highest));
+    throw NotFound(concat(key, "='", text, "' is not a number from ", lowest, " to ", highest));
   return value;
 }
 
@@ -42,7 +43,7 @@ std::string word(const web::Request& request, const char* key) {
   return found == request.query.end() ? "" : found->second;
 }
 
-// The shortest text that is the number again; what is no number is null.
+// The shortest text that is the number again; what is not a number is null.
 void append(std::string& text, const std::vector<float>& values, size_t from = 0) {
   text += '[';
   for (size_t at = from; at < values.size(); ++at) {
@@ -55,6 +56,8 @@ void append(std::string& text, const std::vector<float>& values, size_t from = 0
   }
   text += ']';
 }
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json events_of(const report::Run& run) {
   constexpr size_t kMost = 1000;
@@ -75,6 +78,9 @@ web::Reply RunsPage::reply(const web::Request& request) {
     if (request.path == "api/run") return {.body = run(word(request, "id"))};
     if (request.path == "api/bins") return {.body = bins(request)};
     if (request.path == "api/new") return {.body = new_records(request)};
+    if (request.path == "api/ranks") return {.body = dump(ranks_of_run(folder_of(word(request, "id"))))};
+    if (request.path == "api/plan") return plan(word(request, "id"));
+    if (request.path == "api/texts") return texts(request);
     const std::string name = request.path.empty() ? "index.html" : request.path;
     const auto file = web::page_files().find(name);
     if (file == web::page_files().end()) throw NotFound(concat("there is no '", name, "' here"));
@@ -82,6 +88,54 @@ web::Reply RunsPage::reply(const web::Request& request) {
   } catch (const NotFound& error) {
     return {404, "text/plain; charset=utf-8", std::string(error.what()) + "\n"};
   }
+}
+
+web::Reply RunsPage::plan(const std::string& id) {
+  try {
+    return {.type = "image/svg+xml", .body = plan_picture_of_run(folder_of(id))};
+  } catch (const UserError& error) {
+    throw NotFound(error.what());
+  }
+}
+
+web::Reply RunsPage::texts(const web::Request& request) {
+  constexpr int64_t kMostSamples = 64, kLastStep = int64_t{1} << 53;
+  try {
+    return {.body = dump(
+                texts_of_step(folder_of(word(request, "id")), number(request, "step", 1, kLastStep), kMostSamples))};
+  } catch (const UserError& error) {
+    throw NotFound(error.what());
+  }
+}
+
+size_t RunsPage::num_columns() {
+  size_t count = 0;
+  list();
+  for (const auto& entry : runs_) count += index_of(entry.first).columns().size();
+  return count;
+}
+
+std::string RunsPage::report(int64_t most_bins) {
+  constexpr int64_t kLastStep = int64_t{1} << 53;
+  constexpr size_t kMostPlanBytes = 300'000;
+  std::string details;
+  const std::string runs = list();
+  for (const auto& [id, folder] : runs_) {
+    const std::string described = run(id);
+    const report::MetricsIndex& index = index_of(id);
+    const int64_t first = index.steps().empty() ? 0 : index.steps().front();
+    const int64_t last = index.steps().empty() ? kLastStep : index.steps().back();
+    std::string plan;
+    try {
+      plan = plan_picture_of_run(folder);
+    } catch (const UserError&) {
+      // Its token files or tokenizer are gone: the report says that it has no plan.
+    }
+    if (plan.size() > kMostPlanBytes) plan.clear();
+    details += concat(details.empty() ? "" : ",", quoted_json(id), R"(:{"run":)", described, R"(,"bins":)",
+                      bins(index, "", first, last, most_bins), R"(,"plan":)", quoted_json(plan), "}");
+  }
+  return concat(R"({"runs":)", runs, R"(,"details":{)", details, "}}");
 }
 
 std::string RunsPage::list() {
@@ -98,7 +152,7 @@ std::string RunsPage::list() {
     array.push_back(row);
   }
   std::erase_if(indexes_, [&](const auto& entry) { return !runs_.contains(entry.first); });
-  return array.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(array);
 }
 
 const std::filesystem::path& RunsPage::folder_of(const std::string& id) const {
@@ -135,15 +189,18 @@ std::string RunsPage::run(const std::string& id) {
                        {"generation", index.generation()},
                        {"first_step", index.steps().empty() ? Json(nullptr) : Json(index.steps().front())},
                        {"last_step", index.steps().empty() ? Json(nullptr) : Json(index.steps().back())}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(object);
 }
 
 std::string RunsPage::bins(const web::Request& request) {
   constexpr int64_t kMostBins = 4096, kLastStep = int64_t{1} << 53;
   const report::MetricsIndex& index = index_of(word(request, "id"));
   const int64_t from = number(request, "from", 0, kLastStep), to = number(request, "to", from, kLastStep);
-  const int64_t most_bins = number(request, "bins", 1, kMostBins);
-  const std::string only = word(request, "column");
+  return bins(index, word(request, "column"), from, to, number(request, "bins", 1, kMostBins));
+}
+
+std::string RunsPage::bins(const report::MetricsIndex& index, const std::string& only, int64_t from, int64_t to,
+                           int64_t most_bins) {
   std::string text;
   for (const auto& column : index.columns()) {
     if (!only.empty() && column.name != only) continue;

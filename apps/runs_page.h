@@ -22,12 +22,24 @@ class RunsPage {
   //   api/run?id=I                                options, events, evaluations, columns, number of records
   //   api/bins?id=I&from=A&to=B&bins=N[&column=C] extremes of the columns over ranges of steps
   //   api/new?id=I&since=N&generation=G           the records after the first N
+  //   api/ranks?id=I                              where its ranks are (runs_page_details.h)
+  //   api/plan?id=I                               its schedule and memory as planned, as SVG
+  //   api/texts?id=I&step=N                       what the step read, as text
   web::Reply reply(const web::Request& request);
+
+  // What a report of all its runs holds in place of the server, as JSON: {"runs": [...], "details": {I: {"run", "bins",
+  // "plan"}}}, with at most `most_bins` bins for each column of a run.
+  std::string report(int64_t most_bins);
+  size_t num_columns();  // of all runs
 
  private:
   std::string list();
   std::string run(const std::string& id);
   std::string bins(const web::Request& request);
+  static std::string bins(const report::MetricsIndex& index, const std::string& only, int64_t from, int64_t to,
+                          int64_t most_bins);
+  web::Reply plan(const std::string& id);
+  web::Reply texts(const web::Request& request);
   std::string new_records(const web::Request& request);
   const std::filesystem::path& folder_of(const std::string& id) const;
   report::MetricsIndex& index_of(const std::string& id);  // brought up to date

@@ -36,29 +36,31 @@ const char* name_of(Request::Against against) {
 
 void parse(const std::vector<std::string>& arguments, Request& request, bool& runs) {
   using Against = Request::Against;
-  OptionTable table("espalier runs plot", "Draws a figure of several runs over steps, tokens or time, as an SVG file.");
+  OptionTable table("espalier runs plot",
+                    "Plots one quantity of several runs over steps, tokens or time, as an SVG file.");
   table.positional("FOLDER", request.folders, "run folders (--save of the runs)", 1, 24);
   table.add("--output", request.output, "the picture").value_name("FILE").required();
   table
       .add("--metric", request.metric,
-           "a number of metrics.jsonl, or of evaluations as KIND/SET/NAME: grad_norm, valid/wiki/lm_loss")
+           "a quantity of metrics.jsonl, or of evaluations as KIND/SET/NAME: grad_norm, valid/wiki/lm_loss")
       .value_name("NAME")
       .default_text("the loss");
-  table.add_choice("--against", request.against,
-                   {{"steps", Against::kSteps}, {"tokens", Against::kTokens}, {"seconds", Against::kSeconds}},
-                   "what is across: steps, tokens, or the sum of the steps' seconds, without saves and evaluations");
+  table.add_choice(
+      "--against", request.against,
+      {{"steps", Against::kSteps}, {"tokens", Against::kTokens}, {"seconds", Against::kSeconds}},
+      "the horizontal axis: steps, tokens, or the sum of the steps' seconds, without saves and evaluations");
   table
       .add("--smooth", request.smooth,
-           "the line is the mean of that many records; lowest and highest stay visible beside it")
+           "the line is the mean of that many records; the range from lowest to highest stays visible")
       .minimum(1)
       .maximum(1000000);
   table.add("--log-y", request.log_y, "logarithmic scale");
-  table.add("--labels", request.labels, "what the legend calls the runs, in their order").value_name("TEXT");
-  table.add("--title", request.title, "stands above the picture");
+  table.add("--labels", request.labels, "names of the runs in the legend, in their order").value_name("TEXT");
+  table.add("--title", request.title, "title above the picture");
   table.add("--width", request.width, "pixels").minimum(300).maximum(10000);
   table.add("--height", request.height, "pixels, without the legend").minimum(200).maximum(10000);
   table.add("--overwrite", request.overwrite, "replace an existing picture");
-  table.add("--json", request.json, "print the points instead of where the picture is");
+  table.add("--json", request.json, "print the points instead of the path of the picture");
   Problems problems;
   runs = table.parse(arguments, problems);
   if (!runs) return;
@@ -69,7 +71,7 @@ void parse(const std::vector<std::string>& arguments, Request& request, bool& ru
   problems.raise();
 }
 
-// Where each recorded step lies. A run that does not record what is asked for has NaN there.
+// Where each recorded step is. A run that does not record what is asked for has NaN there.
 std::vector<double> places(const report::MetricsIndex& metrics, Request::Against against) {
   if (against == Request::Against::kSteps) return {metrics.steps().begin(), metrics.steps().end()};
   const bool sums = against == Request::Against::kSeconds;

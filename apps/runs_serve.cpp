@@ -17,15 +17,15 @@ int runs_serve_main(const std::vector<std::string>& arguments) {
   int64_t port = 0;
   OptionTable table("espalier runs serve",
                     "Shows runs in a browser: a page with their curves, options and events, which follows them while "
-                    "they train. It reads only, and prints an address that nobody can guess.");
-  table.positional("FOLDER", folders, "run folders, or folders of run folders; the current one unless given", 0,
+                    "they train. It only reads, and prints an address that nobody can guess.");
+  table.positional("FOLDER", folders, "run folders, or folders of run folders; the current one by default", 0,
                    SIZE_MAX);
-  table.add("--port", port, "port to listen at; 0: any free one").minimum(0).maximum(65535);
-  table.add("--host", options.host, "address to listen at; 0.0.0.0 lets other machines in, without encryption");
+  table.add("--port", port, "port to listen on; 0: any free one").minimum(0).maximum(65535);
+  table.add("--host", options.host, "address to listen on; 0.0.0.0 lets other machines in, without encryption");
   if (!table.parse(arguments)) return 0;
   if (folders.empty()) folders.push_back(".");
   options.port = static_cast<int>(port);
-  report::find_runs(folders);  // says what is not there before anything is served
+  report::find_runs(folders);  // says what does not exist before anything is served
   const StopSignals signals;
   set_awaited("the replies under way");
   RunsPage page(folders);

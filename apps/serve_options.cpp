@@ -12,35 +12,35 @@ namespace {
 void add_options(OptionTable& table, ServeOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
-  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--served-model-name", options.served_model_name,
-            "what clients call the model; the folder's name unless given");
+            "name of the model for clients; by default the folder's name");
   table
       .add("--chat-template", options.chat_template,
-           "Jinja template of /v1/chat/completions; the tokenizer's own unless given")
+           "Jinja template of /v1/chat/completions; by default the tokenizer's own")
       .value_name("FILE");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
-           "most tokens of a prompt and its text; as many as the model has learned, or was trained with, unless given")
+           "most tokens of a prompt and its text; by default as many as the model has learned, or was trained with")
       .minimum(1);
   table.add("--kv-cache-mib", options.kv_cache_megabytes, "MiB for keys and values, at least one text's").minimum(1);
   table.group("address");
-  table.add("--host", options.host, "address to listen at; 0.0.0.0 lets other machines in, without encryption");
-  table.add("--port", options.port, "port to listen at; 0: any free one").minimum(0).maximum(65535);
+  table.add("--host", options.host, "address to listen on; 0.0.0.0 lets other machines in, without encryption");
+  table.add("--port", options.port, "port to listen on; 0: any free one").minimum(0).maximum(65535);
   table
       .add("--api-key-file", options.api_key_file,
-           "file with the key that clients send as 'Authorization: Bearer KEY'; none is asked for unless given")
+           "file with the key that clients send as 'Authorization: Bearer KEY'; by default none is required")
       .value_name("FILE");
   table.group("limits");
-  table.add("--max-running", options.max_running, "texts that are written at once").minimum(1).maximum(4096);
+  table.add("--max-running", options.max_running, "texts that are generated at once").minimum(1).maximum(4096);
   table.add("--max-waiting", options.max_waiting, "texts that may wait; more get status 429").minimum(0);
   table.add("--max-prompt-tokens", options.max_prompt_tokens, "most tokens of a prompt").minimum(1);
   table.add("--max-body-mib", options.max_body_megabytes, "MiB of a request").minimum(1).maximum(1024);
   table.add("--max-connections", options.max_connections, "open connections; more are closed at once").minimum(1);
-  table.add("--request-seconds", options.request_seconds, "after which a request is cancelled").minimum(1);
+  table.add("--request-seconds", options.request_seconds, "seconds after which a request is cancelled").minimum(1);
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
@@ -48,7 +48,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
 }
 
-// Read here, so that what is wrong with it is told with all the rest.
+// Read here, so that what is wrong with it is reported with all the rest.
 std::string template_of(const std::string& file, Problems& problems) {
   try {
     const std::string read = read_file(file);
@@ -82,7 +82,7 @@ std::string key_of(const std::string& file, Problems& problems) {
 bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions& options) {
   OptionTable table("espalier serve",
                     "Serves a trained model over HTTP: OpenAI's completions and chats, Megatron's PUT /api, the "
-                    "tokenizer, and metrics for Prometheus. SIGTERM lets what is under way come to its end.");
+                    "tokenizer, and metrics for Prometheus. SIGTERM lets requests in progress finish.");
   add_options(table, options);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;

@@ -39,20 +39,20 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--nproc-per-node", job.ranks_per_node, "ranks on each").alias("--ntasks-per-node").minimum(1);
   table.add("--cpus-per-task", job.cpus_per_rank, "cores of a rank").minimum(1);
   table.add("--gpus-per-node", job.gpus_per_node, "GPUs on each machine").minimum(1);
-  table.add("--time", job.time, "longest run: 20:00:00");
+  table.add("--time", job.time, "time limit: 20:00:00");
   table.add("--partition", job.partition, "partition, or PBS's queue").alias("--queue");
   table.add("--account", job.account, "account or project");
   table.add("--qos", job.qos, "SLURM's quality of service");
   table.add("--constraint", job.constraint, "features of machines; with PBS: more of the select line, system=polaris");
   table.add("--output", job.output, "the job's output file, with the scheduler's patterns");
   table.group("chain");
-  table.add("--array", job.array_size, "this many jobs, one after the other, each going on where the last stopped")
+  table.add("--array", job.array_size, "this many jobs, one after the other, each continuing where the last stopped")
       .minimum(0)
       .maximum(4'000'000);  // SLURM's own bound of an array's numbers
   table.add("--dependency", job.dependency, "wait for other jobs, as the scheduler writes it: afterany:123");
   table.add("--signal-seconds", job.signal_seconds, "before the end, when ranks save and stop; 0: never").minimum(0);
   table.add_negative("--no-requeue", job.requeue, "do not run again after a machine failed or another job came first");
-  table.add("--max-restarts", job.max_restarts, "above 0: espalier launch on each machine starts failed ranks again")
+  table.add("--max-restarts", job.max_restarts, "above 0: espalier launch on each machine restarts failed ranks")
       .minimum(0);
   table.group("machines");
   table.add("--exclude", job.exclude, "machines to avoid: n[01-03],x2");
@@ -62,7 +62,7 @@ void add_rows(OptionTable& table, BatchJob& job, SubmitFlags& flags) {
   table.add("--setup", job.setup, "lines of shell before the ranks start");
   table.add("--script", flags.script, "file of the script").default_text("JOB_NAME.sbatch or JOB_NAME.pbs");
   table.add_negative("--no-check", flags.check,
-                     "do not ask train what it thinks of its options, as where its files are not here");
+                     "do not let train check its options, for example if its files are not on this machine");
   table.add("--dry-run", flags.dry_run, "print the script and do nothing");
   table.add("--json", flags.json, "print an object with script, path and job_id");
 }
@@ -88,7 +88,7 @@ std::string submit(const BatchJob& job, const std::string& path) {
   return printed.substr(0, printed.find(';'));
 }
 
-// Jobs of an array go on where the last one stopped, if the command says where.
+// Jobs of an array continue where the last one stopped, if the command says where.
 void check_chain(const Words& command, Problems& problems) {
   const config::Family* const family = families::find_family(command[1]);
   if (family == nullptr) return;  // training says so
@@ -97,7 +97,7 @@ void check_chain(const Words& command, Problems& problems) {
   options.table.parse({command.begin() + 2, command.end()}, told_by_training);
   const config::CheckpointConfig& folders = options.config.checkpoint;
   if (folders.save.empty() || folders.load != folders.save)
-    problems.add("--array: each job would begin anew; give --save FOLDER and --load FOLDER, the same folder");
+    problems.add("--array: each job would start from scratch; give --save FOLDER and --load FOLDER, the same folder");
 }
 
 }  // namespace
@@ -127,7 +127,8 @@ int submit_main(const Words& arguments) {
   Problems problems;
   if (!table.parse({arguments.begin(), own}, problems)) return 0;
   job.command = canonical_words({own, arguments.end()});
-  if (job.command.empty()) problems.add("nothing to run: after the options comes what the ranks run, as train gpt ...");
+  if (job.command.empty())
+    problems.add("nothing to run: after the options comes what the ranks run, such as train gpt ...");
   const bool trains = job.command.size() > 1 && job.command[0] == "train";
   if (trains && job.array_size > 1) check_chain(job.command, problems);
   problems.raise();

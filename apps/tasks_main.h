@@ -1,4 +1,4 @@
-// Megatron's tasks/main.py: one script that finetunes, and asks a model WIKITEXT103 or LAMBADA.
+// Megatron's tasks/main.py: one script that finetunes, and evaluates a model on WIKITEXT103 or LAMBADA.
 #pragma once
 
 #include <set>

@@ -27,10 +27,10 @@ struct TokenizerRequest {
 
 void add_tokenizer_row(OptionTable& table, TokenizerRequest& request) {
   table
-      .add(
-          "--tokenizer", request.tokenizer,
-          "tokenizer.json, vocab.json with merges.txt beside it, vocab.txt, a SentencePiece .model, ranks of tiktoken, "
-          "or a folder that holds one of these; or as Megatron names it:")
+      .add("--tokenizer", request.tokenizer,
+           "tokenizer.json, vocab.json with merges.txt next to it, vocab.txt, a SentencePiece .model, ranks of "
+           "tiktoken, "
+           "or a folder that holds one of these; or as Megatron names it:")
       .value_name("FILE");
   table.group("tokenizer");
   add_tokenizer_options(table, request.options);
@@ -88,8 +88,8 @@ int encode_main(const Words& arguments) {
   OptionTable table("espalier tokenizer encode", "Turns text on standard input into ids on standard output.");
   add_tokenizer_row(table, request);
   table.add("--jsonl", request.jsonl,
-            "read {\"text\": ...} lines and write {\"ids\": [...]} lines; else all of the input "
-            "is one text and its ids are one line");
+            "read {\"text\": ...} lines and write {\"ids\": [...]} lines; otherwise all of the input is one text and "
+            "its ids are one line");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   explain_unexpected_words(
@@ -115,7 +115,7 @@ int encode_main(const Words& arguments) {
     encode(read_standard_input());
   }
   const int64_t num_replaced = encoder->num_replaced() + parsed.num_replaced();
-  if (num_replaced > 0) log_warning(format_count(num_replaced), " places that are no UTF-8 became U+FFFD");
+  if (num_replaced > 0) log_warning(format_count(num_replaced), " places that are not UTF-8 became U+FFFD");
   return 0;
 }
 
@@ -137,8 +137,8 @@ int decode_main(const Words& arguments) {
   OptionTable table("espalier tokenizer decode", "Turns ids on standard input into text on standard output.");
   add_tokenizer_row(table, request);
   table.add("--jsonl", request.jsonl,
-            "read {\"ids\": [...]} lines and write {\"text\": ...} lines; else ids are separated "
-            "by blanks and make one text");
+            "read {\"ids\": [...]} lines and write {\"text\": ...} lines; otherwise ids are separated by spaces and "
+            "make one text");
   table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;

@@ -101,7 +101,7 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const std::vector<std::string>& 
   if (!tokenizer) {
     for (std::string* path : {&options.vocab_file, &options.merge_file, &options.name_or_path, &options.model_file})
       move_to(folder, *path);
-    Problems ignored;  // the first reason is the one to tell
+    Problems ignored;  // the first reason is the one to report
     tokenizer = load_tokenizer(options, ignored);
   }
   if (!tokenizer) {

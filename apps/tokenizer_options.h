@@ -24,7 +24,7 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& op
 // The options as words of a command line, files by absolute paths: for the metadata of a data set.
 std::vector<std::string> words_of(const text::TokenizerOptions& options);
 
-// The tokenizer that such words name, where its files are still there or lie in `folder` now, and where it has that
+// The tokenizer that such words name, where its files are still there or are in `folder` now, and where it has that
 // fingerprint; else null, and `reason` says why.
 std::unique_ptr<text::Tokenizer> find_tokenizer(const std::vector<std::string>& words, const std::string& fingerprint,
                                                 const std::filesystem::path& folder, std::string& reason);

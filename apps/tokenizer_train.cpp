@@ -43,7 +43,8 @@ void add_rows(OptionTable& table, TrainRequest& request) {
             "files are text, not JSONL; every line, with its end, is a document, as for tokenizers' train(files)");
   table.group("vocabulary");
   table.add("--vocab-size", request.training.vocab_size, "pieces, the 256 bytes and the special tokens included");
-  table.add("--min-frequency", request.training.min_frequency, "merge only pairs that occur as often").minimum(0);
+  table.add("--min-frequency", request.training.min_frequency, "merge only pairs that occur at least this often")
+      .minimum(0);
   table.add("--special-tokens", request.training.special_tokens, "the first ids, in this order").value_name("TOKEN");
   table.add("--eod-token", request.eod_token, "the special token that ends documents")
       .value_name("TOKEN")
@@ -56,14 +57,13 @@ void add_rows(OptionTable& table, TrainRequest& request) {
                    "whose pattern cuts text into words; no piece spans two");
   table
       .add("--min-word-frequency", request.training.min_word_frequency,
-           "leave out rarer words: less memory, another vocabulary than tokenizers'")
+           "leave out rarer words: less memory, but a vocabulary that differs from tokenizers'")
       .minimum(1);
   table.group("output");
   table.add("--output", request.output, "folder for tokenizer.json, tokenizer_config.json, vocab.json and merges.txt")
       .value_name("DIR")
       .required();
-  table.add("--overwrite", request.overwrite,
-            "replace a tokenizer that is in that folder; else it is left, and refused");
+  table.add("--overwrite", request.overwrite, "replace a tokenizer in that folder, which is refused otherwise");
   table.add("--json", request.json, "the summary as one JSON object on standard output");
   table.group("run");
   table.add("--memory", request.memory, "for word counts and learning; counts beyond it go to files in --output")
@@ -82,7 +82,7 @@ void check_special_tokens(TrainRequest& request, Problems& problems) {
   if (is_given("")) problems.add("--special-tokens: a token cannot be empty");
   for (const std::string& token : tokens)
     if (text::valid_utf8_prefix(token) != token.size())
-      problems.add("--special-tokens: byte ", text::valid_utf8_prefix(token) + 1, " of '", token, "' is no UTF-8");
+      problems.add("--special-tokens: byte ", text::valid_utf8_prefix(token) + 1, " of '", token, "' is not UTF-8");
   if (!request.eod_token.empty()) {
     if (!is_given(request.eod_token))
       problems.add("--eod-token ", request.eod_token, " is none of --special-tokens ", join(tokens, " "));

@@ -52,8 +52,8 @@ std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Pro
   }
 }
 
-// What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that tell), with ids
-// of its vocabulary at the places that are looked at. Files that do not exist are reported already.
+// What the token files are: readable, whole by their headers and sizes, of this tokenizer (those that record it), with
+// ids of its vocabulary at the places that are looked at. Files that do not exist are reported already.
 Problems check_data(const config::RunConfig& config, const std::vector<std::string>& prefixes,
                     const text::Tokenizer* tokenizer) {
   Problems problems;
@@ -84,12 +84,12 @@ Problems check_data(const config::RunConfig& config, const std::vector<std::stri
 void check_eval_tasks(const config::RunConfig& config, Problems& problems) {
   const config::DataConfig& data = config.data;
   if (data.eval_tasks.empty()) {
-    if (!data.eval_tasks_data.empty()) problems.add("--eval-tasks-data is of --eval-tasks, which is not given");
+    if (!data.eval_tasks_data.empty()) problems.add("--eval-tasks-data belongs to --eval-tasks, which is not given");
     return;
   }
   if (config.family != &families::gpt_family())
-    problems.add("--eval-tasks asks models that continue text: train gpt, not train ", config.family->name);
-  if (config.checkpoint.save.empty()) problems.add("--eval-tasks asks saved checkpoints: give --save");
+    problems.add("--eval-tasks evaluates models that continue text: train gpt, not train ", config.family->name);
+  if (config.checkpoint.save.empty()) problems.add("--eval-tasks evaluates saved checkpoints: give --save");
   if (data.eval_tasks_data.empty())
     problems.add("--eval-tasks needs --eval-tasks-data: the folder of the tasks' files");
   EvalOptions options;
@@ -151,10 +151,11 @@ void print_validated(config::RunConfig& config, const OptionTable& table) {
 int print_markdown(const config::Family& family) {
   const config::RunOptions options(family);
   std::string text = concat(
-      "# Arguments of Megatron and DeepSpeed\n\nWhat becomes of each option of a Megatron-DeepSpeed launch line in "
+      "# Arguments of Megatron and DeepSpeed\n\nWhat happens to each option of a Megatron-DeepSpeed launch line in "
       "`espalier train ",
       family.name,
-      "`: used, without effect\n(said once, with the reason), or not supported (refused, with what to use instead). "
+      "`: used, without effect\n(reported once, with the reason), or not supported (refused, with what to use "
+      "instead). "
       "All "
       "options of BigScience's and of\nArgonne's Megatron-DeepSpeed are here, all of NVIDIA's Megatron-LM, and our "
       "own. "
@@ -163,10 +164,9 @@ int print_markdown(const config::Family& family) {
   text += options.table.help_markdown();
   text +=
       "\n## DeepSpeed's JSON\n\nThe keys of the file that `--deepspeed_config` names, which correspond to options. An "
-      "option "
-      "that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
-      "of the loss scale the file's value holds, with a\nwarning. "
-      "`\"auto\"` and `null` say nothing. Any other key is\nrefused by name.\n\n";
+      "option that is not given takes the key's\nvalue; where both are given and differ, the run stops and shows both; "
+      "for the loss scale the file's value applies, with a\nwarning. `\"auto\"` and `null` say nothing. Any other key "
+      "is\nrefused by name.\n\n";
   text += config::deepspeed_keys_markdown();
   std::fputs(text.c_str(), stdout);
   return 0;

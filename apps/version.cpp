@@ -31,11 +31,11 @@ int version_main(const std::vector<std::string>& arguments) {
     std::printf("%s\n", object.dump().c_str());
     return 0;
   }
-  std::printf(
-      "espalier %s\n  built with   %s, %s\n  libtorch     %s\n  engine       %s\n  CUDA plugin  %s\n", kVersion,
-      kCompiler, kBuildType, *kLibtorchVersion != '\0' ? kLibtorchVersion : "unknown",
-      has_engine ? "beside this program" : "missing: espalier-engine should be next to this program",
-      has_plugin ? "beside this program (espalier doctor says whether it loads)" : "none: this build has no CUDA part");
+  std::printf("espalier %s\n  built with   %s, %s\n  libtorch     %s\n  engine       %s\n  CUDA plugin  %s\n", kVersion,
+              kCompiler, kBuildType, *kLibtorchVersion != '\0' ? kLibtorchVersion : "unknown",
+              has_engine ? "next to this program" : "missing: espalier-engine should be next to this program",
+              has_plugin ? "next to this program (espalier doctor says whether it loads)"
+                         : "none: this build has no CUDA part");
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Attention beside ATen's scaled_dot_product_attention (the CPU flash kernel): forward, and forward with backward.
+// Attention against ATen's scaled_dot_product_attention (the CPU flash kernel): forward, and forward with backward.
 //
 //   attention_bench [--sequence N] [--batch N] [--heads N] [--groups N] [--head-size N] [--threads N]
 //

@@ -1,10 +1,10 @@
-// What a save costs training, and how fast it reaches the disk, beside what the machine can do; then loading.
+// What a save costs training, and how fast it reaches the disk, compared with what the machine can do; then loading.
 //
 //   OMP_NUM_THREADS=2 checkpoint_bench FOLDER [MiB] [repeats]
 //
-// Each save is made twice, with and without reading it back. Peers in the same run, alternating: the copy beside a
-// plain parallel memcpy between buffers already touched; the save beside a write of as many bytes with O_DIRECT and
-// fsync (no checksum, no copy); the load beside reading as many bytes with O_DIRECT. The page cache of the checkpoint
+// Each save is made twice, with and without reading it back. Peers in the same run, alternating: the copy against a
+// plain parallel memcpy between buffers already touched; the save against a write of as many bytes with O_DIRECT and
+// fsync (no checksum, no copy); the load against reading as many bytes with O_DIRECT. The page cache of the checkpoint
 // is dropped before it is loaded.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-"""How fast Hugging Face folders become checkpoints and back, beside cp: convert_bench.py ESPALIER FOLDER MIB ROUNDS
+"""How fast Hugging Face folders become checkpoints and back, against cp: convert_bench.py ESPALIER FOLDER MIB ROUNDS
 
 Prints one JSON object. Models of about MIB in bf16: a BLOOM, whose tensors are laid out as ours are, a Llama, whose query, key and
 value are apart, and a GPT-2, whose matrices are transposed. cp is the system's, of the file of weights, and ends, as both

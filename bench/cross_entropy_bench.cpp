@@ -1,4 +1,4 @@
-// Forward and backward of the output layer with its loss, ours beside plain ATen (what PyTorch eager does under bf16
+// Forward and backward of the output layer with its loss, ours against plain ATen (what PyTorch eager does under bf16
 // autocast: bf16 logits, fp32 log-softmax, autograd): seconds, GFLOP/s of the three products, and peak memory.
 //
 //   OMP_NUM_THREADS=2 cross_entropy_bench ours|aten bf16|fp32 [tokens hidden vocabulary repeats soft_cap]

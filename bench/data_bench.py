@@ -1,4 +1,4 @@
-"""How fast token files are merged and checked, beside cp: data_bench.py ESPALIER FOLDER MIB ROUNDS THREADS
+"""How fast token files are merged and checked, against cp: data_bench.py ESPALIER FOLDER MIB ROUNDS THREADS
 
 Prints one JSON object. Bytes are those of the .bin files. cp is the system's, of one file of the size, and ends, as merge
 does, when the bytes are on the disk (sync -d); the rounds of the two alternate and the median counts. check runs on

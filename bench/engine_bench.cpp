@@ -1,5 +1,5 @@
-// How far inference is from what the machine could do: a random GPT-2 124M, its passes beside reading the same bytes
-// and beside the machine's rate of products.
+// How far inference is from what the machine could do: a random GPT-2 124M, its passes against reading the same bytes
+// and against the machine's rate of products.
 //
 //   engine_bench [--threads N] [--type bf16|fp32|int8] [--context N] [--layers N]
 //

@@ -1,4 +1,5 @@
-// GFLOP/s of the three products of a linear layer in bf16, ours beside ATen's, alternating, best and median of repeats.
+// GFLOP/s of the three products of a linear layer in bf16, ours against ATen's, alternating, best and median of
+// repeats.
 //
 //   OMP_NUM_THREADS=2 matmul_bench [repeats [n]]     the shapes of layers, or only n x n x n
 //

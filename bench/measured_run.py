@@ -1,4 +1,4 @@
-"""One command to its end, measured: for the benchmarks beside it."""
+"""One command to its end, measured: for the benchmarks next to it."""
 import os
 import subprocess
 import sys

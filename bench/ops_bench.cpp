@@ -1,4 +1,4 @@
-// Milliseconds of the element-wise and row-wise ops, ours beside what PyTorch's users run, alternating; best of
+// Milliseconds of the element-wise and row-wise ops, ours against what PyTorch's users run, alternating; best of
 // repeats.
 //
 //   OMP_NUM_THREADS=2 ops_bench [repeats]
@@ -216,7 +216,7 @@ void embedding_bench(const Bench& bench) {
       [&] { at::embedding_dense_backward(dy, ids.t(), kVocabulary, -1, false); });
 }
 
-// Every optimizer beside ATen's AdamW, whatever it computes.
+// Every optimizer against ATen's AdamW, whatever it computes.
 void optimizer_bench(const Bench& bench) {
   const at::Tensor master = at::randn({bench.rows, bench.columns}), m = at::zeros_like(master),
                    v = at::zeros_like(master);

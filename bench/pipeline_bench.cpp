@@ -1,4 +1,4 @@
-// The bubble of each pipeline schedule as the runner has it, beside its closed form.
+// The bubble of each pipeline schedule as the runner has it, against its closed form.
 //
 //   pipeline_bench [num_micro_batches] [milliseconds]
 //

@@ -1,4 +1,5 @@
-// What a replica check costs beside a training step: forked ranks that train on this machine's cores, one thread each.
+// What a replica check costs compared with a training step: forked ranks that train on this machine's cores, one thread
+// each.
 //
 //   replica_bench LAYOUT STEPS <flags of training>     prints one JSON object
 #include <algorithm>

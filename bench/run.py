@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every figure of docs/benchmarks.md, beside the peers, in one table; scripts/bench builds all and calls this.
+"""Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
     scripts/bench [--quick] [--only encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
                   [--output FILE.json]
@@ -30,7 +30,7 @@ MICRO_BATCH, POSITIONS = 4, 1024
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
 QUICK_TRAININGS = [("bf16", 256, 1, 4), ("fp32", 256, 1, 3)]
 WARM_UP = 2
-# Tokens of a step, rounds, steps of a run: one process beside two.
+# Tokens of a step, rounds, steps of a run: one process against two.
 PARALLELS = [(16384, 3, 4), (4096, 3, 5), (1024, 3, 8)]
 QUICK_PARALLELS = [(4096, 1, 4)]
 PARALLEL_LENGTH = 256
@@ -193,7 +193,7 @@ def training(arguments):
 
 
 def parallel(arguments):
-    """Two data-parallel processes of one thread beside one process of two, bf16; the threads are the machine's."""
+    """Two data-parallel processes of one thread against one process of two, bf16; the threads are the machine's."""
     write_tokens(f"{arguments.work}/tokens")
     count = arguments.threads
     launches = {"one process": [], f"{count} processes": ["launch", "--standalone", "--nproc-per-node", str(count)]}
@@ -240,7 +240,7 @@ def print_replicas(part):
 
 
 def print_parallel(part):
-    print(f"\n{part['processes']} processes of one thread beside one process of {part['processes']}, bf16, data parallel"
+    print(f"\n{part['processes']} processes of one thread against one process of {part['processes']}, bf16, data parallel"
           f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}")
     for row in part["rows"]:
         print(f"  {row['tokens']:>14}{row['one_tokens_per_s']:>15.0f}{row['many_tokens_per_s']:>19.0f}"

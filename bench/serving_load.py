@@ -57,7 +57,7 @@ class Load:
                 continue
             status, text = await read_reply(reader)
             self.seconds.append(time.monotonic() - start)
-            if status == 429:  # so many that left were not noticed yet
+            if status == 429:  # that many which left were not noticed yet
                 self.refused += 1
             elif status != 200 or ("[DONE]" if stream else '"finish_reason":"length"') not in text:
                 self.wrong.append(f"{status} {text[:200]}")

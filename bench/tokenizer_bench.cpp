@@ -2,7 +2,7 @@
 //
 // Every repeat takes a new encoder, so its cache of words is cold; the last line goes through the texts again with the
 // warm one. Times are those of the thread's CPU clock, so other work on the machine disturbs them little. One JSON
-// object per line on stdout; bench/tokenizer_peers.py runs this beside tiktoken and tokenizers.
+// object per line on stdout; bench/tokenizer_peers.py runs this against tiktoken and tokenizers.
 #include <time.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Encoding speed on one thread: espalier beside tiktoken and tokenizers, same file, same vocabulary, same run.
+"""Encoding speed on one thread: espalier against tiktoken and tokenizers, same file, same vocabulary, same run.
 
     pip install tiktoken==0.14.0 tokenizers==0.23.3          (an environment of its own)
     bench/tokenizer_peers.py build/bin/tokenizer_bench FOLDER FILE.jsonl

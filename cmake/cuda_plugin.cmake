@@ -61,8 +61,8 @@ if(ESPALIER_NO_CUDA)
   set(ESPALIER_NVCC "")
 endif()
 
-# What the plugin needs at run time stands in it by name (DT_NEEDED), also where it is built without these libraries:
-# then empty ones of the same names stand for them. The program opens the real ones before the plugin (cuda.cpp).
+# What the plugin needs at run time is in it by name (DT_NEEDED), also where it is built without these libraries:
+# then empty ones of the same names take their place. The program opens the real ones before the plugin (cuda.cpp).
 function(espalier_link_cuda_libraries target)
   set(torch_lib ${ESPALIER_LIBTORCH}/torch/lib)
   set(nvidia_lib ${ESPALIER_LIBTORCH}/nvidia/cu13/lib)
@@ -72,7 +72,7 @@ function(espalier_link_cuda_libraries target)
   foreach(library ${libraries})
     if(EXISTS ${library})
       target_link_libraries(${target} PRIVATE ${library})
-      set(unresolved ignore-in-shared-libs)  # the rest of NVIDIA's libraries need not be there to build
+      set(unresolved ignore-in-shared-libs)  # the rest of NVIDIA's libraries need not exist to build
       continue()
     endif()
     set(unresolved ignore-all)

@@ -1,5 +1,5 @@
 # espalier_library(NAME [TORCH|LINKS_TORCH] [FOLDERS ...] DEPS ...): the sources of the current folder, and of the named folders below
-# it, as a static library, and the *_test.cpp beside them as one test program. tests/layering_test.cpp holds the table of
+# it, as a static library, and the *_test.cpp next to them as one test program. tests/layering_test.cpp holds the table of
 # who may include whom.
 #
 # Sources and tests are compiled in units (cmake/units.cmake); with TORCH they share the precompiled header. LINKS_TORCH is
@@ -75,8 +75,8 @@ add_library(espalier_gtest INTERFACE)
 target_link_libraries(espalier_gtest INTERFACE GTest::gtest GTest::gtest_main)
 target_include_directories(espalier_gtest INTERFACE ${CMAKE_SOURCE_DIR})  # tests/support
 
-# espalier_embed(LIBRARY FOLDER HEADER NAMESPACE FUNCTION): the files of a page, in FOLDER beside the CMakeLists.txt, become
-# part of the library, so that the program needs none beside it; FUNCTION, which HEADER declares, gives them by name.
+# espalier_embed(LIBRARY FOLDER HEADER NAMESPACE FUNCTION): the files of a page, in FOLDER next to the CMakeLists.txt, become
+# part of the library, so that the program needs no separate ones; FUNCTION, which HEADER declares, gives them by name.
 function(espalier_embed library folder header namespace function)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)

@@ -1,7 +1,7 @@
 # `cmake --install build --prefix P`, and the packages of scripts/package.
 #
-# Programs, plugin and libtorch lie in P/lib/espalier as they lie in the wheel, and find each other by relative paths, so
-# that P can be moved. P/bin holds a link: the programs look for their parts beside the file that the link names.
+# Programs, plugin and libtorch are in P/lib/espalier as they are in the wheel, and find each other by relative paths, so
+# that P can be moved. P/bin holds a link: the programs look for their parts next to the file that the link names.
 
 set(private lib/espalier)
 install(TARGETS espalier espalier-engine RUNTIME DESTINATION ${private}/bin)

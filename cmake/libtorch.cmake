@@ -11,7 +11,7 @@ add_library(espalier_torch INTERFACE)
 target_include_directories(espalier_torch SYSTEM INTERFACE
   ${ESPALIER_LIBTORCH}/torch/include ${ESPALIER_LIBTORCH}/torch/include/torch/csrc/api/include)
 target_link_libraries(espalier_torch INTERFACE ${ESPALIER_TORCH_CPU} ${ESPALIER_C10})
-# -fopenmp: at::parallel_for is a template; without it, it runs serially in our files without a word.
+# -fopenmp: at::parallel_for is a template; without it, it runs serially in our files, silently.
 target_compile_options(espalier_torch INTERFACE -fopenmp)
 target_link_options(espalier_torch INTERFACE -fopenmp
   -Wl,-rpath-link,${ESPALIER_LIBTORCH}/nvidia/cu13/lib)

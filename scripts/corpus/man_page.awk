@@ -100,7 +100,7 @@ function begin_page(name) {
   is_man = other_macros = literal = in_definition = in_table = tag_follows = heading_follows = depth = 0
 }
 
-# Headings stand on lines of their own; without arguments the next line of text is the heading.
+# Headings are on lines of their own; without arguments the next line of text is the heading.
 function heading(line) {
   empty_line()
   literal = 0

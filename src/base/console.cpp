@@ -16,7 +16,7 @@ namespace {
 
 int descriptor_of(Stream stream) { return stream == Stream::kOutput ? STDOUT_FILENO : STDERR_FILENO; }
 
-// 0 where it is no terminal, or does not know.
+// 0 where it is not a terminal, or does not know.
 int columns_of(int descriptor) {
   winsize size = {};
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -33,7 +33,7 @@ const char* code_of(Style style) {
   return "";
 }
 
-// The code point at `at`, which moves after it. Bytes that are no UTF-8 count as one character each.
+// The code point at `at`, which moves after it. Bytes that are not UTF-8 count as one character each.
 char32_t next_code_point(const std::string& text, size_t& at) {
   const auto byte = static_cast<unsigned char>(text[at++]);
   const int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : byte >= 0xc0 ? 1 : 0;
@@ -50,7 +50,7 @@ bool is_wide(char32_t code) {
          (code >= 0x1f300 && code <= 0x1faff) || (code >= 0x20000 && code <= 0x3fffd);
 }
 
-// Parts of a word that may stand on lines of their own.
+// Parts of a word that may be on lines of their own.
 std::vector<std::string> breakable_parts(const std::string& word, size_t room) {
   if (word.size() <= room) return {word};
   std::vector<std::string> parts;

@@ -1,4 +1,4 @@
-// Errors: what a user can mend is a UserError; what only we can mend is a failed CHECK.
+// Errors: what a user can fix is a UserError; what only we can fix is a failed CHECK.
 //
 // A message says what was wanted, what was found, where it came from and what to do, with numbers:
 //   "tensor_model_parallel_size=3 does not divide num_attention_heads=32 (recipes/tiny.toml:14). Use 1, 2, 4, 8."

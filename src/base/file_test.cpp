@@ -35,7 +35,7 @@ TEST(File, AFifoOrADeviceIsRefusedByNameByAllThatRead) {
   std::filesystem::remove(fifo);
 }
 
-// Otherwise the process would end by SIGBUS, without a word.
+// Otherwise the process would end by SIGBUS, silently.
 TEST(FileDeathTest, AMappedFileThatIsCutOffIsNamed) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() / concat("espalier_cut_", ::getpid());
   const auto read_after_cut = [&] {

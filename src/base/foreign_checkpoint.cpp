@@ -13,7 +13,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// A file or folder of Megatron's or DeepSpeed's that begins with one of these lies in `folder`.
+// A file or folder of Megatron's or DeepSpeed's that begins with one of these is in `folder`.
 std::optional<std::string> megatron_entry(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {

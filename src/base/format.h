@@ -11,7 +11,7 @@ namespace espalier {
 std::string format_count(int64_t value);                             // 1204113 -> "1,204,113"
 std::string format_counted(int64_t count, const std::string& noun);  // 1, "line" -> "1 line"; 1204 -> "1,204 lines"
 std::string format_bytes(double bytes);                              // 3221225472 -> "3.00 GiB"
-// "1.5GiB", "512 MiB", "80GB" (10^9), "1048576": whole bytes, at least 0. Nothing when the text is no amount.
+// "1.5GiB", "512 MiB", "80GB" (10^9), "1048576": whole bytes, at least 0. Nothing when the text is not an amount.
 std::optional<int64_t> parse_bytes(const std::string& text);
 std::string format_duration(double seconds);           // 3725 -> "1 h 02 min", 42.3 -> "42 s", 0.31 -> "0.31 s"
 std::string format_fixed(double value, int decimals);  // printf's %.<decimals>f

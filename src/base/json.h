@@ -21,7 +21,7 @@ void check_json_depth(std::string_view text, const std::string& origin, int deep
 // "line 3, column 9" of the byte at `offset`: columns count characters.
 std::string text_place(std::string_view text, size_t offset);
 
-// "line 3, column 17: expected JSON, found '}'"; `byte` counts from 1, as a parser tells it that stopped there.
+// "line 3, column 17: expected JSON, found '}'"; `byte` counts from 1, as reported by a parser that stopped there.
 std::string json_complaint(std::string_view text, size_t byte);
 
 // Throws UserError (kBadData) that begins with `origin`. `watch` is nlohmann's parser callback.

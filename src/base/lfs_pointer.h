@@ -12,7 +12,7 @@
 
 namespace espalier {
 
-// Of a file's first bytes (200 suffice) that are such a text: what it is and how the file itself is had, for a message.
+// Of a file's first bytes (200 suffice) that are such a text: what it is and how to get the file itself, for a message.
 std::optional<std::string> describe_lfs_pointer(const std::filesystem::path& path, std::string_view first_bytes);
 
 }  // namespace espalier

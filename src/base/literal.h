@@ -8,13 +8,13 @@
 
 namespace espalier {
 
-// Nothing when the text is no integer, or none of 64 bits.
+// Nothing when the text is not an integer, or none of 64 bits.
 std::optional<int64_t> parse_python_int(const std::string& text);
 
-// Nothing when the text is no number. Too large gives infinity, too small zero, as in Python.
+// Nothing when the text is not a number. Too large gives infinity, too small zero, as in Python.
 std::optional<double> parse_python_float(const std::string& text);
 
-// The shortest text that reads back to the same number and that is no integer: "1.0", "1e-05", "inf".
+// The shortest text that reads back to the same number and that is not an integer: "1.0", "1e-05", "inf".
 std::string format_python_float(double value);
 
 }  // namespace espalier

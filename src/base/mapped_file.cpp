@@ -45,8 +45,7 @@ void name_the_file(int number, siginfo_t* info, void* /*context*/) {
     say_on_death("error: '");
     say_on_death(entry->path);
     say_on_death(
-        "' was cut off, or its disk failed, while it was read. Copy or make it again, and start again; files in use "
-        "are "
+        "' was cut off, or its disk failed, while it was read. Copy or recreate it, and start again; files in use are "
         "replaced by renaming, not rewritten.\n");
     _exit(static_cast<int>(ExitCode::kInputOutput));
   }

@@ -217,7 +217,7 @@ void OptionTable::allow_recipes() {
   allow_recipes_ = true;
   const std::string group = current_group_;
   current_group_ = "recipe";
-  add("--recipe", recipes_, "TOML files of options, read from left to right; flags win over them")
+  add("--recipe", recipes_, "TOML files of options, read from left to right; flags override them")
       .value_name("FILE")
       .not_in_recipe()
       .common();

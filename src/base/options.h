@@ -13,7 +13,7 @@
 // Spelling: '-' and '_' are the same in names; `--x=1` and `--x 1`; `1_000` is an integer (Python's rules for numbers:
 // `1e3` is none); a repeated option replaces, also for lists; a list takes all words up to the next option. A flag of
 // a recipe is taken back with `--flag=false`. A negative number after a blank is `-3` or `-0.5`; `-1e-8` needs the '='.
-// docs/options.md tells users the same.
+// docs/options.md says the same to users.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ namespace espalier {
 
 enum class OptionEffect {
   kUsed,
-  kNoEffect,  // accepted; said once why it changes nothing here
+  kNoEffect,  // accepted; reported once why it changes nothing here
   kRefused,   // known, not supported: the text says what to use instead
 };
 
-// Whether a run that goes on from a checkpoint may have another value than the one that was saved.
+// Whether a run that continues from a checkpoint may have another value than the one that was saved.
 enum class ResumeRule {
   kFree,          // layout, micro-batch, intervals, paths, stop conditions, logging
   kLearningRate,  // --override-lr-scheduler or --use-checkpoint-lr-scheduler decides
@@ -59,7 +59,7 @@ class Option {
   Option& value_name(const std::string& name);    // in the help: "N", "FILE"; derived from the type if unset
   Option& not_in_recipe();                        // only on the command line (--recipe, --help)
   Option& count(size_t exactly);                  // a list of exactly this many words
-  Option& on_resume(ResumeRule rule);             // kOverride unless it is said
+  Option& on_resume(ResumeRule rule);             // kOverride by default
   Option& common();                               // shown by -h; a table without such rows shows all
 
   const std::string& name() const { return name_; }  // canonical, with dashes: "--hidden-size"
@@ -78,12 +78,12 @@ class Option {
   ResumeRule resume_rule() const { return resume_rule_; }
   bool given() const { return given_; }  // on the command line or in a recipe
   // What it was to say is not known: its value was refused, or a name that nobody knows was perhaps meant for it. That
-  // is said, and what follows from its absence would be no news.
+  // is reported, and what follows from its absence would be no news.
   bool unclear() const { return refused_ || perhaps_meant_; }
   const std::string& source() const { return source_; }       // "command line" or "recipes/tiny.toml:14"
   std::vector<std::string> values() const { return get_(); }  // current, as text; empty when an optional is unset
   std::vector<std::string> default_values() const { return default_; }
-  std::string toml_value() const;  // as it stands in config.toml
+  std::string toml_value() const;  // as it is in config.toml
 
  private:
   friend class OptionTable;
@@ -95,7 +95,7 @@ class Option {
   ResumeRule resume_rule_ = ResumeRule::kOverride;
   OptionKind kind_ = OptionKind::kText;
   bool is_list_ = false, required_ = false, given_ = false, in_recipe_ = true, common_ = false;
-  bool perhaps_meant_ = false;  // a misspelt name is near: that is said, not that this one is missing
+  bool perhaps_meant_ = false;  // a misspelt name is near: that is reported, not that this one is missing
   bool refused_ = false;        // its value was
   std::optional<size_t> count_;
   // Takes checked words (a flag gets "true" or "false") into the bound variable.
@@ -153,7 +153,7 @@ class OptionTable {
   Option& add_without_effect(const std::string& name, Takes takes, const std::string& why);
   Option& add_refused(const std::string& name, Takes takes, const std::string& use_instead);
 
-  // Words that are no option, for `espalier data inspect PREFIX`.
+  // Words that are not options, for `espalier data inspect PREFIX`.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help,
                   size_t minimum, size_t maximum);
   // What a word that belongs to no option was probably meant for: the option whose value it is ("--prompt"), or a
@@ -163,7 +163,7 @@ class OptionTable {
   // What other programs call an option ("--learning-rate"), and what it is here: the name of one of these options
   // ("--lr"), or a sentence ("runs are counted in steps: --train-iters"). Not accepted, but answered with that.
   void known_elsewhere(const std::vector<std::string>& names, const std::string& here);
-  // Said of an unknown option of which nothing else is known.
+  // The answer to an unknown option about which nothing else is known.
   void unknown_options_mean(const std::string& sentence) { unknown_hint_ = sentence; }
 
   // Unique prefixes of names are accepted (as upstream's stand-alone tools do; never in training).
@@ -179,7 +179,7 @@ class OptionTable {
   // the caller can add its own cross-checks before raising). Returns false when help was asked for and printed. May
   // be called once. -h, --help, --help=GROUP, --help=OPTION and --help-all print to stdout; so do, for programs,
   // --help-man and, as the first word, --complete-words WORD... A recipe that cannot be read raises at once, with the
-  // problems of the flags: what is missing without it would be no news.
+  // problems of the flags: what is missing without it is not reported.
   bool parse(const std::vector<std::string>& arguments, Problems& problems);
   // The same, raising at once.
   bool parse(const std::vector<std::string>& arguments);
@@ -193,7 +193,7 @@ class OptionTable {
   std::string help_of(const std::string& option_or_group) const;  // UserError if there is none of that name
   std::string help_markdown() const;                              // all of it, as a table for each group
   std::string man_page() const;                                   // roff, section 1
-  // What can stand in the place of the last word, one a line: "WORD<TAB>what it is"; or one line ":files" or
+  // What can be in the place of the last word, one a line: "WORD<TAB>what it is"; or one line ":files" or
   // ":folders", where the shell knows better; or nothing.
   std::string completions(const std::vector<std::string>& words) const;
   // The resolved configuration: every used row, grouped, as TOML that parse_toml reads back.

@@ -138,7 +138,7 @@ std::string OptionTable::help_of(const std::string& option_or_group) const {
   if (!text.empty()) return text.substr(1);
   const Option* option = find(option_or_group);
   if (option == nullptr) {
-    throw UserError(concat("no option and no group of options is called ", option_or_group,
+    throw UserError(concat("no option or group of options is called ", option_or_group,
                            suggestion(option_or_group, /*as_key=*/false), "\nGroups: ", join(groups(), ", ")),
                     ExitCode::kUsage);
   }

@@ -62,7 +62,7 @@ std::string words_of(const Option& option, const toml::node& node, Words& words)
   return "";
 }
 
-// Whether bytes beyond ASCII stand as UTF-8 has them; the last character may be cut off.
+// Whether bytes beyond ASCII are as UTF-8 has them; the last character may be cut off.
 bool is_utf8(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const auto lead = static_cast<unsigned char>(text[at++]);

@@ -1,4 +1,4 @@
-// What is said of names and words that a table does not know.
+// What is reported about names and words that a table does not know.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -95,7 +95,7 @@ std::string OptionTable::stray_word(const std::string& word, const std::string& 
   return "options begin with --";
 }
 
-// "unknown option --x", and what is there instead.
+// "unknown option --x", and what exists instead.
 std::string OptionTable::unknown_option(const std::string& name) {
   if (const std::string here = name_here(name); !here.empty()) return concat("unknown option ", name, here);
   excuse_neighbours(name);

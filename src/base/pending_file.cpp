@@ -37,7 +37,7 @@ class Registry {
         return;
       }
     }
-    std::free(name);  // with so many files pending at once, a signal leaves some after
+    std::free(name);  // with that many files pending at once, a signal leaves some after
   }
   void remove(const fs::path& path) {
     for (Entry& entry : entries_) {
@@ -79,7 +79,7 @@ void end_by(int number) {
   registry().remove_all();
   if (stderr_is_terminal()) say("\r\033[K");
   say(number == SIGINT ? "interrupted" : number == SIGTERM ? "ended by SIGTERM" : "ended by SIGHUP");
-  say(": what was begun is removed again\n");
+  say(": what was begun is being removed\n");
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
   ::sigaction(number, &plain, nullptr);
@@ -112,7 +112,7 @@ bool lock(int descriptor, const fs::path& path) {
     // Some network file systems have no locks.
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     warn_once(concat("files in '", folder.string(), "' cannot be locked (", std::strerror(errno),
-                     "): see to it that no other process writes the same output"));
+                     "): make sure that no other process writes the same output"));
     return true;
   }
   return true;
@@ -243,7 +243,7 @@ UninterruptedSteps::~UninterruptedSteps() {
 
 void clean_up_when_interrupted() {
   registry();
-  (void)stderr_is_terminal();  // asked once, outside of the handler
+  (void)stderr_is_terminal();  // asked once, outside the handler
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     ::sigaction(number, nullptr, &before);

@@ -66,7 +66,7 @@ TEST_F(PendingFileTest, TwoDoNotWriteOneFileAtATime) {
   EXPECT_EQ(read_file(file.temporary()), "half");
 }
 
-// A seal stands for what else may refuse to empty a file that can be opened.
+// A seal represents whatever else may refuse to empty a file that can be opened.
 TEST_F(PendingFileTest, WhatCannotBeEmptiedIsLetGo) {
   const int sealed = ::memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
   ASSERT_GE(sealed, 0);

@@ -20,11 +20,11 @@ namespace espalier {
 
 inline constexpr int kMostFrames = 96;
 
-// One answers, one asks; lies in memory that both map.
+// One answers, one asks; is in memory that both map.
 struct StackRecord {
   std::atomic<int32_t> signal;    // that asks; 0: this process answers none
   std::atomic<int32_t> wanted;    // the thread that is asked; its handler takes the request by setting it to 0
-  std::atomic<int32_t> answered;  // the thread whose frames stand below
+  std::atomic<int32_t> answered;  // the thread whose frames are below
   std::atomic<int32_t> num_frames;
   uint64_t frames[kMostFrames];
 };

@@ -25,7 +25,7 @@ int finish_standard_output(int code) {
   const bool flushed = std::fflush(stdout) == 0;
   int error = flushed ? 0 : errno;
   failed = failed || !flushed || std::cout.bad();
-  // A full disk or a quota after a network is told when the file is closed.
+  // A full disk or a quota behind a network is reported when the file is closed.
   if (flushed && close(STDOUT_FILENO) != 0 && (errno != EBADF || printed)) failed = true, error = errno;
   if (!failed) return code;
   const int result = code == 0 ? static_cast<int>(ExitCode::kInputOutput) : code;

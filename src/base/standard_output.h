@@ -5,7 +5,7 @@ namespace espalier {
 
 // Flushes and closes stdout, once, as the last act of main. Returns `code`, or 74 (input/output error), with a message
 // on stderr, where something that was printed did not arrive; a reader that went away (a closed pipe) needs no message.
-// A stdout that was closed from the start is no error as long as nothing is printed.
+// A stdout that was closed from the start is not an error as long as nothing is printed.
 int finish_standard_output(int code);
 
 }  // namespace espalier

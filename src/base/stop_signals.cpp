@@ -74,8 +74,8 @@ void take(int number) {
   if (first_signal == 0) {
     first_signal = number;
     Line line;
-    line << start << name_of(number) << " received: ending in good order; awaited: " << what;
-    if (number == SIGINT) line << ". Press Ctrl-C twice more not to wait for it";
+    line << start << name_of(number) << " received: shutting down cleanly; waiting for: " << what;
+    if (number == SIGINT) line << ". Press Ctrl-C twice more to stop without waiting";
     line.say();
   } else if (number == SIGINT && asked.load() && seconds_since_asked() < kSecondsForTheLast) {
     Line line;
@@ -86,7 +86,7 @@ void take(int number) {
     clock_gettime(CLOCK_MONOTONIC, &asked_at);
     asked.store(true);
     Line line;
-    line << start << "still awaited: " << what
+    line << start << "still waiting for: " << what
          << ". To end now and lose what is not saved, press Ctrl-C once more within two seconds";
     line.say();
   }

@@ -1,7 +1,7 @@
-// SIGTERM, SIGINT, SIGHUP and SIGUSR1 as a wish: the program ends at its next good moment, not where it stands.
+// SIGTERM, SIGINT, SIGHUP and SIGUSR1 as a wish: the program ends at its next good moment, not wherever it is.
 //
 //   StopSignals signals;                      // first, before anything slow
-//   set_awaited("step 18 of 500");            // what an impatient user is told to be waiting for
+//   set_awaited("step 18 of 500");            // what an impatient user is told the program waits for
 //   if (signals.received()) ...               // at each good moment
 //
 // The first signal is acknowledged at once on stderr, with what is awaited. Ctrl-C again says so once more and asks for

@@ -45,7 +45,7 @@ class ThreadPool {
 // Cores this process may use (its affinity mask).
 int num_usable_cores();
 
-// " is more than 8 threads for ...", to follow the name of an option; empty for a number that is none too many. Threads
+// " is more than 8 threads for ...", to follow the name of an option; empty for a number that is not too large. Threads
 // of a tensor library wait for each other at the end of every operation: a thousand on two cores take minutes for
 // nothing.
 std::string why_too_many_threads(int64_t num_threads);

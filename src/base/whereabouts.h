@@ -30,7 +30,7 @@ std::string to_string(RunPhase phase);  // "start", "load", "train", "evaluate",
 
 enum class Waiting : int32_t {
   kNothing,  // the rank works itself
-  kPeers,    // other ranks have to come
+  kPeers,    // other ranks have to arrive
   kOthers,   // something outside the run: a child, a person
 };
 
@@ -44,7 +44,7 @@ void note_progress(int64_t micro_batch = -1);
 // Where the run keeps its records, so that the launcher can add to them.
 void note_run_folder(const std::string& folder);
 
-// What somebody asks of the run while it is under way. The first rank's are those that count; it tells the others.
+// What somebody asks of the run while it is running. The first rank's are those that count; it informs the others.
 struct Wishes {
   uint32_t num_saves = 0;  // that were asked for so far
   bool pause = false;

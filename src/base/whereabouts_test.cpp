@@ -19,7 +19,7 @@ void in_a_rank(const WhereaboutsBoard& board, int64_t rank, const std::function<
     setenv(kWhereaboutsVariable, variable.c_str(), 1);
     open_whereabouts();
     work();
-    _exit(getenv(kWhereaboutsVariable) == nullptr ? 0 : 9);  // what a rank starts is no rank
+    _exit(getenv(kWhereaboutsVariable) == nullptr ? 0 : 9);  // what a rank starts is not a rank
   }
   int status = -1;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);

@@ -1,4 +1,4 @@
-// Bytes of tensors in the memory of a device, brought to that of the machine.
+// Bytes of tensors in the memory of a device, copied to that of the machine.
 //
 // They pass through two blocks of page-locked memory in turn: one is filled while the other is emptied. More of it is
 // never held, however large the state.

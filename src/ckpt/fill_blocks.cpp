@@ -23,7 +23,7 @@ struct Copy {
   int64_t bytes;
 };
 
-// Where this rank's tensors lie.
+// Where this rank's tensors are.
 at::Device device_of(const std::vector<TensorToSave>& tensors) {
   return tensors.empty() ? at::Device(at::kCPU) : tensors[0].value.device();
 }

@@ -10,7 +10,7 @@
 namespace espalier::ckpt {
 
 // Fills `buffer` (plan.buffer_bytes) with the blocks of this rank: copies what it holds and exchanges the rest, so
-// that afterwards the tensors may change. Collective over `group`; beside the buffer it needs twice 16 MiB.
+// that afterwards the tensors may change. Collective over `group`; besides the buffer it needs twice 16 MiB.
 void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
                  const dist::Group& group);
 

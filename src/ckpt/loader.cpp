@@ -74,7 +74,7 @@ std::vector<Match> match(const LoadedCheckpoint& checkpoint, const std::vector<T
   std::vector<Match> matches;
   for (const TensorRequest& request : requests) {
     const auto found = index.find(request.name);
-    if (found == index.end()) continue;  // check_names tells
+    if (found == index.end()) continue;  // check_names reports it
     const StoredTensor& tensor = *found->second;
     const at::Tensor& destination = request.destination;
     const TensorPart wanted_part = part_of(request.name, destination, request.part);

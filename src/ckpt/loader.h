@@ -38,7 +38,7 @@ class LoadedCheckpoint {
   bool has(const std::string& name) const { return manifest().find(name) != nullptr; }
 
   // Nothing is read unless every request fits. A damaged block is found while reading: the destinations are then
-  // partly written and the caller must not go on.
+  // partly written and the caller must not continue.
   //
   // `all_names`: the tensors that the ranks of the layout hold among them, for each rank to see what is missing or
   // unused in the whole; the requests' own where there is one rank.
@@ -54,7 +54,7 @@ class LoadedCheckpoint {
   at::Tensor read(const std::string& name, const std::vector<spec::Extent>& extents);
   // A file of the checkpoint's tokenizer/ or the like.
   std::string read_extra_file(const std::string& path) const;
-  // Of those whose path begins so, what is there is whole.
+  // Of those whose path begins so, what exists is complete.
   void check_extra_files(const std::string& prefix) const;
 
   // Bytes of tensors that this process has read so far: whole blocks.

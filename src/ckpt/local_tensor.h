@@ -37,10 +37,10 @@ struct TensorRequest {
 // What a tensor rank holds of a parameter.
 TensorPart held_part(const spec::ParamSpec& spec, const spec::TensorShard& shard);
 // What a data-parallel rank owns of that under ZeRO. `pieces`: those of this parameter (plan::zero_pieces); the values
-// lie together in the rank's shard, from the first piece's shard_begin on.
+// are contiguous in the rank's shard, from the first piece's shard_begin on.
 TensorPart owned_part(const TensorPart& held, const std::vector<plan::ZeroPiece>& pieces);
 
-// The part, or the whole tensor as one. CHECKs that the extents fill the tensor and lie within the global one.
+// The part, or the whole tensor as one. CHECKs that the extents fill the tensor and are within the global one.
 TensorPart part_of(const std::string& name, const at::Tensor& value, const std::optional<TensorPart>& part);
 
 }  // namespace espalier::ckpt

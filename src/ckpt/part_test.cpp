@@ -51,7 +51,7 @@ class Parts : public testing::Test {
   fs::path folder_, step_;
 };
 
-// Elements 30 to 60 lie in blocks 1 (25 to 50) and 2 (50 to 75); 225 to 231 in the last, which has 6 elements.
+// Elements 30 to 60 are in blocks 1 (25 to 50) and 2 (50 to 75); 225 to 231 in the last, which has 6 elements.
 TEST_F(Parts, OnlyTheBlocksThatAPartTouchesAreReadEachOnce) {
   LoadedCheckpoint checkpoint(step_);
   const at::Tensor part = at::empty({36}, at::kFloat);
@@ -80,7 +80,7 @@ TEST_F(Parts, ARankThatNeedsNothingReadsNothing) {
   EXPECT_EQ(checkpoint.bytes_read(), 0);
 }
 
-// Missing and unused are judged by what all ranks hold, so that every rank sees the same.
+// Missing and unused are decided by what all ranks hold, so that every rank sees the same.
 TEST_F(Parts, NamesAreJudgedByTheLayoutAsAWhole) {
   LoadedCheckpoint checkpoint(step_);
   const ckpt::TensorRequest own{"b", at::empty({7}, at::kFloat)};
@@ -135,7 +135,7 @@ TEST_F(Parts, AManifestThatIsAPipeIsRefusedInWholeSentences) {
                    "' is a pipe (FIFO); a regular file is needed. Write its content to a file and name that."));
 }
 
-// Piece 1 of a shard follows piece 0, whatever lies between them in the parameter.
+// Piece 1 of a shard follows piece 0, whatever is between them in the parameter.
 TEST(LocalTensor, AZeroPartHasItsPiecesOneBehindTheOther) {
   const spec::ParamSpec spec{.name = "w",
                              .shape = {5, 6},

@@ -178,7 +178,7 @@ TEST_F(RoundTrip, AMissingFileIsNamedBeforeAnythingIsRead) {
   EXPECT_TRUE(same_bits(bias, at::full({7}, 5, at::kBFloat16)));
 }
 
-// A file-size limit stands for a disk that fills up behind the writer's back.
+// A file-size limit simulates a disk that fills up behind the writer's back.
 TEST_F(RoundTrip, AnErrorOfTheThreadIsThrownByTheNextCallAndLaterSavesGoOn) {
   CheckpointWriter writer(folder_, {});
   writer.save(manifest(1), tensors());

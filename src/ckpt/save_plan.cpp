@@ -22,10 +22,10 @@ class LocalOffsets {
               [](const auto& a, const auto& b) { return a.global_begin < b.global_begin; });
   }
   int64_t of(int64_t global) const {
-    const auto behind = std::upper_bound(extents_.begin(), extents_.end(), global,
-                                         [](int64_t at, const auto& extent) { return at < extent.global_begin; });
-    ESPALIER_CHECK(behind != extents_.begin(), "element ", global);
-    const spec::Extent& extent = *std::prev(behind);
+    const auto after = std::upper_bound(extents_.begin(), extents_.end(), global,
+                                        [](int64_t at, const auto& extent) { return at < extent.global_begin; });
+    ESPALIER_CHECK(after != extents_.begin(), "element ", global);
+    const spec::Extent& extent = *std::prev(after);
     return extent.local_begin + global - extent.global_begin;
   }
 

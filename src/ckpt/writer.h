@@ -38,7 +38,7 @@ struct SaveReport {
   int64_t bytes = 0;          // of the whole checkpoint
   int64_t written_bytes = 0;  // by this rank
   int64_t given_bytes = 0;    // by this rank to others, which wrote them
-  double stall_seconds = 0;   // how long training stood: waiting for an earlier save, and copying
+  double stall_seconds = 0;   // how long training paused: waiting for an earlier save, and copying
   double write_seconds = 0;   // in the background
 };
 
@@ -51,8 +51,8 @@ class CheckpointWriter {
   // Waits, for other ranks only briefly: by now one of them may be gone. An error that nobody asked for is logged.
   ~CheckpointWriter();
 
-  // Whether saves from here on are read back from the disk before they count (store/step_writer.h): so unless told
-  // otherwise. The same on all ranks.
+  // Whether saves from here on are read back from the disk before they count (store/step_writer.h): they are unless
+  // told otherwise. The same on all ranks.
   void set_read_back(bool read_back) { read_back_ = read_back; }
 
   // Collective.

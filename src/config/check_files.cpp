@@ -85,7 +85,7 @@ void FileChecks::check_hugging_face(const char* name, const std::string& path) {
 bool FileChecks::is_blank(const char* name, const std::string& folder) {
   if (!table.find(name)->given() || folder.find_first_not_of(" \t") != std::string::npos) return false;
   problems.add(name, " (", table.find(name)->source(),
-               ") is given and names no folder: is a variable of a script unset? ", "Leave it out, or name one");
+               ") is given and names no folder: is a variable of the script unset? ", "Leave it out, or name one");
   return true;
 }
 
@@ -147,8 +147,8 @@ void FileChecks::check_finetune() {
   if (steps.empty() || steps.back() == 0) return;
   problems.add("--finetune would start again at iteration 0, and ", origin("--save"),
                " already holds checkpoints up to iteration ", steps.back(),
-               ". To go on with that run leave out --finetune and give --load ", checkpoint.save,
-               "; to start anew give another --save");
+               ". To continue that run leave out --finetune and give --load ", checkpoint.save,
+               "; to start afresh give another --save");
 }
 
 void FileChecks::check_load() {
@@ -176,7 +176,7 @@ void FileChecks::check_load() {
   if (steps.empty() && !may_be_missing)
     problems.add(origin("--load"), ": the folder holds no complete checkpoint (step_*/manifest.json)",
                  runs_below(checkpoint.load));
-  // A run that began at that step goes on from its newest, and may have removed it since.
+  // A run that began at that step continues from its newest, and may have removed it since.
   const bool has_begun_there =
       checkpoint.ckpt_step && exists(fs::path(checkpoint.load) / concat(".ckpt_step_", *checkpoint.ckpt_step));
   if (checkpoint.ckpt_step && !has_begun_there && !steps.empty() &&

@@ -66,11 +66,11 @@ class Reader {
   void read_optimizer();
   void read_exchange();
 
-  // What stands at "a.b"; nullptr where it says nothing.
+  // What is at "a.b"; nullptr where it says nothing.
   const Json* at(const std::string& path) const;
   std::string source(const std::string& path) const { return file_ + ": " + path; }
   bool given(const char* option) const { return table_.find(option)->given(); }
-  // "auto" stands there: the option says it.
+  // "auto" is there: the option says it.
   bool is_auto(const std::string& path) const;
   bool check_boolean(const Json& value, const char* path);
   std::optional<std::string> number_at(const char* path);
@@ -99,7 +99,7 @@ bool Reader::parse_file() {
     problems_.add("--deepspeed_config: ", error.what());
     return false;
   }
-  // DeepSpeed refuses a key that stands twice in one object; the parser would keep the last.
+  // DeepSpeed refuses a key that occurs twice in one object; the parser would keep the last.
   std::vector<std::set<std::string>> keys;
   std::string twice;
   const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
@@ -116,7 +116,7 @@ bool Reader::parse_file() {
     return false;
   }
   if (!twice.empty()) problems_.add(file_, ": the key ", twice, " occurs twice in one object; keep one");
-  if (!content_.is_object()) problems_.add(file_, " is no JSON object, as DeepSpeed's configuration is");
+  if (!content_.is_object()) problems_.add(file_, " is not a JSON object, as DeepSpeed's configuration is");
   if (!content_.is_object() || !twice.empty()) return false;
   if (content_.contains("bfloat16")) {
     if (content_.contains("bf16")) problems_.add(file_, ": bf16 and bfloat16 are the same key; keep one");
@@ -149,7 +149,7 @@ void Reader::check_key(const std::string& path, const Json& value) {
       if (value.is_object()) {
         check_keys(value, path + ".");
       } else if (!value.is_null()) {
-        problems_.add(file_, ": ", path, " ", value.dump(), " is no object; write {...}");
+        problems_.add(file_, ": ", path, " ", value.dump(), " is not an object; write {...}");
       }
       break;
     case KeyEffect::kNoEffect: without_effect_.push_back(concat(path, " (", key->note, ")")); break;
@@ -167,7 +167,7 @@ void Reader::check_key(const std::string& path, const Json& value) {
 
 void Reader::say_what_has_no_effect() const {
   if (!without_effect_.empty() && table_.says_notes())
-    warn_once(concat(file_, ": no effect have ", join(without_effect_, ", ")));
+    warn_once(concat(file_, ": without effect: ", join(without_effect_, ", ")));
 }
 
 const Json* Reader::at(const std::string& path) const {
@@ -197,7 +197,7 @@ std::optional<std::string> Reader::number_at(const char* path) {
   const Json* value = at(path);
   if (value == nullptr) return std::nullopt;
   if (value->is_number()) return value->dump();
-  problems_.add(file_, ": ", path, " ", value->dump(), " is no number");
+  problems_.add(file_, ": ", path, " ", value->dump(), " is not a number");
   return std::nullopt;
 }
 
@@ -205,7 +205,7 @@ std::optional<std::string> Reader::text_at(const char* path) {
   const Json* value = at(path);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
-  problems_.add(file_, ": ", path, " ", value->dump(), " is no text");
+  problems_.add(file_, ": ", path, " ", value->dump(), " is not a text");
   return std::nullopt;
 }
 
@@ -231,7 +231,7 @@ void Reader::read_batch() {
   if (const auto steps = number_at("gradient_accumulation_steps")) {
     config_.training.gradient_accumulation_steps = parse_python_int(*steps);
     if (config_.training.gradient_accumulation_steps.value_or(0) < 1) {
-      problems_.add(file_, ": gradient_accumulation_steps ", *steps, " is no integer of 1 or more");
+      problems_.add(file_, ": gradient_accumulation_steps ", *steps, " is not an integer of 1 or more");
       config_.training.gradient_accumulation_steps.reset();
     }
   }
@@ -270,7 +270,7 @@ void Reader::use_word_of_file(const std::string& path, const char* option, const
   const bool is_same = parse_python_float(present) == parse_python_float(word);
   if (is_same && (row->given() || at(path) == nullptr)) return;
   if (row->given() && table_.says_notes())
-    warn_once(concat(table_.origin(option), " has no effect: DeepSpeed scales the loss by its file alone, where ", path,
+    warn_once(concat(table_.origin(option), " has no effect: DeepSpeed scales the loss only by its file, where ", path,
                      " is ", word, " (", file_, ")"));
   table_.set(option, word, source(path), problems_);
 }
@@ -291,7 +291,7 @@ void Reader::read_loss_scale() {
   const std::string number = at(path) == nullptr ? concat(kDefaultScalePower) : at(path)->dump();
   const std::optional<int64_t> power = parse_python_int(number);
   if (!power || *power < 0 || *power > kMostScalePower) {
-    problems_.add(file_, ": ", path, " ", number, " is no integer from 0 to ", kMostScalePower);
+    problems_.add(file_, ": ", path, " ", number, " is not an integer from 0 to ", kMostScalePower);
   } else {
     use_word_of_file(at(path) == nullptr ? "fp16.initial_scale_power, DeepSpeed's default," : path,
                      "--initial-loss-scale", format_shortest(std::ldexp(1.0, static_cast<int>(*power))));

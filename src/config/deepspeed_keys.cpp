@@ -8,7 +8,7 @@ namespace {
 
 using enum KeyEffect;
 
-constexpr const char* kExchangeBuckets = "it sizes or times exchanges, which are bucketed here by themselves";
+constexpr const char* kExchangeBuckets = "it sizes or times exchanges, which are bucketed automatically here";
 constexpr const char* kGathered = "layers are gathered one at a time, while they are used";
 constexpr const char* kMonitor = "metrics go to metrics.jsonl and TensorBoard of the --save folder";
 constexpr const char* kOffload = "offload is not built in; leave it out";
@@ -20,22 +20,22 @@ const std::vector<DeepSpeedKey> kKeys = {
     {"train_batch_size", kUsed, "--global-batch-size"},
     {"train_micro_batch_size_per_gpu", kUsed, "--micro-batch-size"},
     {"gradient_accumulation_steps", kUsed, "--global-batch-size / (--micro-batch-size * data-parallel size)"},
-    {"gradient_clipping", kUsed, "--clip-grad; where it is absent, --clip-grad holds and DeepSpeed would not clip"},
+    {"gradient_clipping", kUsed, "--clip-grad; where it is absent, --clip-grad applies and DeepSpeed would not clip"},
     {"communication_data_type", kUsed, "--grad-reduce-type: fp32 or bfp16"},
     {"fp16", kBlock, "read where enabled"},
     {"fp16.enabled", kUsed, "--fp16; both or neither"},
-    {"fp16.loss_scale", kUsed, "--loss-scale, over which it wins; 0 is dynamic"},
+    {"fp16.loss_scale", kUsed, "--loss-scale, which it overrides; 0 is dynamic"},
     {"fp16.initial_scale_power", kUsed,
-     "--initial-loss-scale, 2 to this power, over which it wins; 16 where it is absent"},
-    {"fp16.loss_scale_window", kUsed, "--loss-scale-window, over which it wins"},
-    {"fp16.hysteresis", kUsed, "--hysteresis, over which it wins"},
-    {"fp16.min_loss_scale", kUsed, "--min-loss-scale, over which it wins"},
+     "--initial-loss-scale, 2 to this power, which it overrides; 16 where it is absent"},
+    {"fp16.loss_scale_window", kUsed, "--loss-scale-window, which it overrides"},
+    {"fp16.hysteresis", kUsed, "--hysteresis, which it overrides"},
+    {"fp16.min_loss_scale", kUsed, "--min-loss-scale, which it overrides"},
     {"fp16.consecutive_hysteresis", kRefusedIfOn, "--hysteresis is restored when the scale grows, not by a good step"},
     {"fp16.auto_cast", kNoEffect, "inputs are token ids"},
     {"fp16.fp16_master_weights_and_grads", kRefusedIfOn, "master weights and gradients are fp32; leave it out"},
     {"bf16", kBlock, "also as bfloat16"},
     {"bf16.enabled", kUsed, "--bf16; both or neither"},
-    {"bf16.immediate_grad_update", kNoEffect, "gradients are always added to fp32 sums as they appear"},
+    {"bf16.immediate_grad_update", kNoEffect, "gradients are always added to fp32 sums as they are computed"},
     {"bf16.check_grad_overflow", kNoEffect, "bf16 has the range of fp32, and no loss scale"},
     {"data_types", kBlock, ""},
     {"data_types.grad_accum_dtype", kUsed, "only fp32, in which gradients are always summed"},

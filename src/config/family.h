@@ -51,7 +51,7 @@ class FamilyConfig {
   void (*assign_)(FamilyConfig& to, const FamilyConfig& from) = nullptr;
 };
 
-// Where rows of a family stand between those that all have, so that help keeps the groups of Megatron-DeepSpeed.
+// Where rows of a family are between those that all have, so that help keeps the groups of Megatron-DeepSpeed.
 enum class FamilyRows {
   kSize,            // group "network size", before the rows of the vocabulary
   kShape,           // after them
@@ -64,12 +64,11 @@ class Resolving;
 class UnusedOptions;
 
 struct Family {
-  const char* name = "";     // as in `espalier train gpt`, and in manifests
-  const char* display = "";  // for people: "GPT"
-  const char* kin = "";      // in lists of commands: "GPT-2, BLOOM, Llama and models like them"
-  const char* summary = "";  // of `espalier train NAME --help`
-  const char* tokenizer_type =
-      "GPT2BPETokenizer";  // where --tokenizer-type is not given, as upstream's scripts have it
+  const char* name = "";                            // as in `espalier train gpt`, and in manifests
+  const char* display = "";                         // for people: "GPT"
+  const char* kin = "";                             // in lists of commands: "GPT-2, BLOOM, Llama and similar models"
+  const char* summary = "";                         // of `espalier train NAME --help`
+  const char* tokenizer_type = "GPT2BPETokenizer";  // where --tokenizer-type is not given, as in upstream's scripts
   FamilyConfig (*new_config)() = nullptr;
   void (*add_options)(OptionTable& table, FamilyConfig& config, FamilyRows where) = nullptr;
   // Derives what is not given and checks it, against the grid and the sequence length too, which are resolved before.
@@ -79,7 +78,7 @@ struct Family {
   // Layers that pipeline stages divide: depths of the ModelSpec but the first and the last. 0 while it is not known.
   int64_t (*num_layers)(const FamilyConfig& config) = nullptr;
   // Null, or it sets what files of the family's own decide of a run: its length in epochs, and that it only evaluates.
-  // The batch size is resolved. Files that cannot be read are check_data()'s to tell.
+  // The batch size is resolved. Files that cannot be read are for check_data() to report.
   void (*resolve_epochs)(RunConfig& run, const OptionTable& table, Problems& problems) = nullptr;
   bool reads_token_files = true;  // those of --data-path; false: the family's own options name its data
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says

@@ -55,13 +55,13 @@ void add_training(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .maximum(9e18)
       .on_resume(ResumeRule::kFree);
-  table.add("--exit-interval", training.exit_interval, "save and leave after a step that this divides")
+  table.add("--exit-interval", training.exit_interval, "save and exit after a step that is a multiple of this")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and exit after this many minutes")
       .minimum(0)
       .on_resume(ResumeRule::kFree);
-  table.add("--kill-switch-path", training.kill_switch_path, "save and leave when this file exists")
+  table.add("--kill-switch-path", training.kill_switch_path, "save and exit when this file exists")
       .value_name("FILE")
       .alias("--kill-switch-file")
       .on_resume(ResumeRule::kFree);
@@ -71,18 +71,19 @@ void add_training(OptionTable& table, RunConfig& config) {
                    "token is masked");
   table
       .add("--z-loss", training.z_loss,
-           "add this times the square of each token's log of the softmax's sum to the loss, reported apart as 'z loss' "
+           "add this times the square of each token's log of the softmax's sum to the loss, reported separately as 'z "
+           "loss' "
            "(PaLM: 1e-4)")
       .minimum(0);
   table
       .add("--skip-step-sigma", training.skip_step_sigma,
-           "make no update whose loss or gradient norm lies this many standard deviations above those of the last "
-           "updates; 0: make all")
+           "skip an update whose loss or gradient norm is this many standard deviations above those of the last "
+           "updates; 0: skip none")
       .minimum(0);
-  table.add("--skip-step-window", training.skip_step_window, "how many updates those are").minimum(2).maximum(100000);
+  table.add("--skip-step-window", training.skip_step_window, "the number of those updates").minimum(2).maximum(100000);
   table
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
-           "steps FIRST-LAST whose samples pass without training, as after a spike of the loss")
+           "steps FIRST-LAST whose samples are skipped without training, as after a spike of the loss")
       .value_name("RANGE")
       .on_resume(ResumeRule::kFree);
   table.add("--train-range-to-skip", training.train_range_to_skip, "the same, as FIRST LAST FIRST LAST ... (Argonne)")
@@ -105,7 +106,7 @@ void add_training(OptionTable& table, RunConfig& config) {
       .on_resume(ResumeRule::kFree);
   table
       .add("--allow-memory-overcommit", config.allow_memory_overcommit,
-           "start although this machine has less memory than its processes of the run need")
+           "start even if this machine has less memory than its processes of the run need")
       .not_in_recipe();
   table.add("--validate-only", config.validate_only, "check everything, print the resolved options, start nothing")
       .not_in_recipe()
@@ -143,7 +144,9 @@ void add_recompute(OptionTable& table, RunConfig& config) {
       .choices({"uniform", "block"})
       .default_text("none")
       .on_resume(ResumeRule::kFree);
-  table.add("--recompute-num-layers", training.recompute_num_layers, "layers of a chunk (uniform), or how many (block)")
+  table
+      .add("--recompute-num-layers", training.recompute_num_layers,
+           "layers per chunk (uniform), or number of layers (block)")
       .alias("--activations-checkpoint-num-layers")
       .minimum(1)
       .default_text("1")
@@ -190,30 +193,31 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .on_resume(ResumeRule::kFree);
   table
       .add("--save-keep-last", checkpoint.save_keep_last,
-           "keep the newest N checkpoints and those beside spikes, and remove others beside the run once the newest "
+           "keep the newest N checkpoints and those around spikes, and remove others in the background once the newest "
            "has been read back (default with --save-keep-every: 1)")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table
       .add("--save-keep-every", checkpoint.save_keep_every,
-           "keep checkpoints of steps divisible by N, and remove others but the newest")
+           "keep checkpoints of steps divisible by N, and remove others except the newest")
       .alias("--save-retain-interval")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table
       .add("--save-hf", checkpoint.save_hf,
-           "steps between Hugging Face folders, which are made of checkpoints beside the run, and of the last one: "
+           "steps between Hugging Face folders, made in the background from checkpoints, and from the last one: "
            "RUN/hf/step_...")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
-  table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to go on from")
+  table.add("--load", checkpoint.load, "run folder (its newest complete step) or step folder to continue from")
       .value_name("DIR")
       .common()
       .on_resume(ResumeRule::kFree);
   table.add("--ckpt-step", checkpoint.ckpt_step, "step of the run folder to load")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
-  table.add("--finetune", checkpoint.finetune, "load weights only and begin at step 0").on_resume(ResumeRule::kFree);
+  table.add("--finetune", checkpoint.finetune, "load only the weights and start at step 0")
+      .on_resume(ResumeRule::kFree);
   table.add("--no-load-optim", checkpoint.no_load_optim, "load without the optimizer's state")
       .on_resume(ResumeRule::kFree);
   table
@@ -282,7 +286,7 @@ void add_logging(OptionTable& table, RunConfig& config) {
       .add("--log-validation-ppl-to-tensorboard", logging.log_validation_ppl_to_tensorboard,
            "perplexity of validation sets to TensorBoard")
       .on_resume(ResumeRule::kFree);
-  table.add("--log-level", logging.log_level, "what is said on stderr")
+  table.add("--log-level", logging.log_level, "what is printed on stderr")
       .choices({"debug", "info", "warning", "error", "critical"})
       .on_resume(ResumeRule::kFree);
   internal::add_logging_inert(table);

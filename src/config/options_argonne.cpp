@@ -1,5 +1,5 @@
 // The options that Argonne's Megatron-DeepSpeed added to BigScience's and that `espalier train gpt` does not use. Each
-// stands in the group in which upstream has it. Accepted is only what cannot change the numbers a run computes.
+// is in the group in which upstream has it. Accepted is only what cannot change the numbers a run computes.
 #include "config/internal/inert_rows.h"
 #include "config/internal/rows.h"
 
@@ -60,7 +60,7 @@ void add_argonne_optimizers(OptionTable& table) {
 void add_argonne_training(OptionTable& table) {
   table.group("training");
   no_effect(table, {
-                       {"--use-flash-attn-triton", kFlag, "attention never holds its matrix of scores"},
+                       {"--use-flash-attn-triton", kFlag, "attention never stores its score matrix"},
                        {"--disable-moe-token-dropping", kFlag, kOnlyExperts},
                        {"--moe-train-capacity-factor", kOne, kOnlyExperts},
                        {"--moe-eval-capacity-factor", kOne, kOnlyExperts},
@@ -70,7 +70,7 @@ void add_argonne_training(OptionTable& table) {
                        {"--disable-moe-top2-2nd-expert-sampling", kFlag, kOnlyExperts},
                        {"--use-tutel", kFlag, kOnlyExperts},
                        {"--enable-zbh1-exact-semantics", kFlag, "the ZB-H1 schedule here is exact"},
-                       {"--force-ds-sequence-parallel", kFlag, "--ds-sequence-parallel-size says it"},
+                       {"--force-ds-sequence-parallel", kFlag, "--ds-sequence-parallel-size decides it"},
                        {"--trace-dir", kOne, "traces go to logs/ in the --save folder"},
                    });
   refused(table, {
@@ -83,16 +83,17 @@ void add_argonne_training(OptionTable& table) {
 
 void add_argonne_distributed(OptionTable& table) {
   table.group("initialization");
-  refused(table, {{"--data-parallel-random-init", kFlag, "replicas begin equal; leave it out"}});
+  refused(table, {{"--data-parallel-random-init", kFlag, "replicas start out equal; leave it out"}});
   table.group("checkpointing");
   no_effect(table, {{"--no-initialization", kFlag, "weights that a checkpoint replaces are never drawn"}});
   table.group("distributed");
-  no_effect(table, {
-                       {"--enable-expert-tensor-parallelism", kFlag, kOnlyExperts},
-                       {"--overlap-p2p-communication", kFlag, "it steers when stages talk, not what they say"},
-                       {"--use-ring-exchange-p2p", kFlag, "it steers how stages talk, not what they say"},
-                       {"--empty-unused-memory-level", kOne, "freed memory is used again, without gaps between steps"},
-                   });
+  no_effect(table,
+            {
+                {"--enable-expert-tensor-parallelism", kFlag, kOnlyExperts},
+                {"--overlap-p2p-communication", kFlag, "it controls when stages communicate, not what they send"},
+                {"--use-ring-exchange-p2p", kFlag, "it controls how stages communicate, not what they send"},
+                {"--empty-unused-memory-level", kOne, "freed memory is reused, without gaps between steps"},
+            });
   table.add_without_effect("--moe-expert-parallel-size", kOne, "one expert is not divided")
       .choices({"1"})
       .refuse_value("*", "mixture of experts is not built in; use --tensor-model-parallel-size");
@@ -105,15 +106,15 @@ void add_argonne_distributed(OptionTable& table) {
 void add_argonne_data(OptionTable& table) {
   table.group("data and dataloader");
   no_effect(table, {
-                       {"--repeated-dataloader", kFlag, "the data are read as often as the run is long"},
+                       {"--repeated-dataloader", kFlag, "the data are repeated for as long as the run lasts"},
                        {"--return-data-index", kFlag, "nothing reads the number of a sample in its data set"},
                        {"--shuffle-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
                        {"--blend-sample-in-corpus", kFlag, "samples of all files are shuffled and mixed by weight"},
                    });
   refused(table,
           {
-              {"--aml-data-download-path", kOne, "write the folder in front of each prefix of --data-path"},
-              {"--train-data-exact-num-epochs", kOne, "give --train-samples as many as that many epochs have"},
+              {"--aml-data-download-path", kOne, "put the folder in front of each prefix of --data-path"},
+              {"--train-data-exact-num-epochs", kOne, "set --train-samples to the samples of that many epochs"},
               {"--train-idx-path", kOne, kBuiltArrays},
               {"--train-desc-path", kOne, kBuiltArrays},
               {"--train-doc-idx-path", kOne, kBuiltArrays},
@@ -127,14 +128,15 @@ void add_argonne_data(OptionTable& table) {
 
 void add_argonne_logging(OptionTable& table) {
   table.group("logging");
-  no_effect(table, {
-                       {"--timing-log-option", kOne, "use --profile-step-start for the times of a step"},
-                       {"--no-barrier-with-level-1-timing", kFlag, "times are taken without waiting for other ranks"},
-                       {"--log-optimizer-states-to-tensorboard", kFlag,
-                        "norms of moments are not written; --log-params-norm and the gradient's norm are"},
-                       {"--log-world-size-to-tensorboard", kFlag, "it is always written"},
-                       {"--log-memory-to-tensorboard", kFlag, "`espalier plan` says what a step needs"},
-                   });
+  no_effect(table,
+            {
+                {"--timing-log-option", kOne, "use --profile-step-start for the times of a step"},
+                {"--no-barrier-with-level-1-timing", kFlag, "times are measured without waiting for other ranks"},
+                {"--log-optimizer-states-to-tensorboard", kFlag,
+                 "norms of moments are not written; --log-params-norm and the gradient's norm are"},
+                {"--log-world-size-to-tensorboard", kFlag, "it is always written"},
+                {"--log-memory-to-tensorboard", kFlag, "`espalier plan` says what a step needs"},
+            });
 }
 
 void add_argonne_families(OptionTable& table) {

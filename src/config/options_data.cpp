@@ -16,7 +16,7 @@ void add_validation(OptionTable& table, DataConfig& data) {
       .minimum(1)
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add_truth("--eval-only", data.eval_only, "evaluate and leave; any text means yes, as in Megatron")
+  table.add_truth("--eval-only", data.eval_only, "evaluate and exit; any text means yes, as in Megatron")
       .value_name("true")
       .on_resume(ResumeRule::kFree);
   table
@@ -25,7 +25,7 @@ void add_validation(OptionTable& table, DataConfig& data) {
       .on_resume(ResumeRule::kFree);
   table
       .add("--eval-tasks", data.eval_tasks,
-           "tasks of espalier eval (NAME or SET:NAME) that are asked of each saved checkpoint, beside training")
+           "tasks of espalier eval (NAME or SET:NAME) on which each saved checkpoint is evaluated, alongside training")
       .value_name("TASK")
       .on_resume(ResumeRule::kFree);
   table.add("--eval-tasks-data", data.eval_tasks_data, "their files, as --data of espalier eval")
@@ -34,7 +34,7 @@ void add_validation(OptionTable& table, DataConfig& data) {
   table.add("--eval-tasks-files", data.eval_tasks_files, "task files of lm-eval-0.4, as --task-files of espalier eval")
       .value_name("DIR")
       .on_resume(ResumeRule::kFree);
-  table.add("--eval-tasks-minutes", data.eval_tasks_minutes, "after which such an evaluation is given up")
+  table.add("--eval-tasks-minutes", data.eval_tasks_minutes, "minutes after which such an evaluation is aborted")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table.add("--eval-tasks-threads", data.eval_tasks_threads, "threads of such an evaluation, at the lowest priority")
@@ -69,28 +69,30 @@ void add_data(OptionTable& table, RunConfig& config) {
                                    std::pair("test", &data.test_data_path)})
     table
         .add(std::string("--") + set + "-data-path", *words,
-             "files of this set alone, read whole, in the form of --data-path and instead of it")
+             "files of this set only, read completely, in the form of --data-path and instead of it")
         .value_name("WORD");
   table.add("--data-cache-path", data.cache_path, "keep index arrays in this folder")
       .value_name("DIR")
       .on_resume(ResumeRule::kFree);
-  table.add("--data-impl", data.data_impl, "what the token files have to be; lazy and cached are the old TNTIDX format")
+  table
+      .add("--data-impl", data.data_impl,
+           "required format of the token files; lazy and cached are the old TNTIDX format")
       .choices({"infer", "mmap", "lazy", "cached"})
       .on_resume(ResumeRule::kFree);
   table.add("--seq-length", data.seq_length, "tokens of one sample").minimum(1).maximum(1e9).common();
   table
       .add("--encoder-seq-length", data.encoder_seq_length,
-           "another name of --seq-length; where both are given they are equal")
+           "another name for --seq-length; if both are given they must be equal")
       .minimum(1)
       .maximum(1e9);
-  table.add("--reset-position-ids", data.reset_position_ids, "positions begin again at each document");
+  table.add("--reset-position-ids", data.reset_position_ids, "positions restart at each document");
   table.add("--reset-attention-mask", data.reset_attention_mask, "attention does not cross documents");
   table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
   table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
                    "order of samples: Megatron's shuffled index arrays");
   table.add_choice("--dataloader-type", data.dataloader_type,
                    {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
-                   "single reads in order; cyclic shuffles the samples anew every epoch");
+                   "single reads in order; cyclic reshuffles the samples every epoch");
   table
       .add("--cyclic-layout", data.cyclic_layout,
            "MICRO_BATCH DATA_PARALLEL: read the cyclic order that Megatron has with these sizes, in any layout")
@@ -98,7 +100,7 @@ void add_data(OptionTable& table, RunConfig& config) {
       .on_resume(ResumeRule::kFree);
   table
       .add("--allow-other-tokenizer", data.allow_other_tokenizer,
-           "take data that another tokenizer made, and ids up to the rows of the model")
+           "accept data made with another tokenizer, and ids up to the rows of the model")
       .on_resume(ResumeRule::kFree);
   add_tokenizer(table, config.tokenizer);
   config.family->add_options(table, config.model, FamilyRows::kData);

@@ -15,7 +15,7 @@ constexpr const char* kOnlySentences = "only BERT and T5 read it (espalier train
 constexpr const char* kOnlyRetrieval = "only retrieval models (ICT, REALM) read it";
 constexpr const char* kOnlyVision = "only vision models read it";
 constexpr const char* kMapped = "token files are memory-mapped and need no workers";
-constexpr const char* kZeroBuffers = "it sizes buffers of DeepSpeed's";
+constexpr const char* kZeroBuffers = "it sizes DeepSpeed's buffers";
 constexpr const char* kRecompute = "recompute follows --checkpoint-activations or --recompute-granularity";
 
 }  // namespace
@@ -24,15 +24,16 @@ void add_network_size_inert(OptionTable& table) {
   no_effect(table,
             {
                 {"--sync-tp-duplicated-parameters", kFlag, "parameters that tensor ranks share never drift apart here"},
-                {"--log-level-replica", kOne, "only the first process talks"},
+                {"--log-level-replica", kOne, "only the first process writes logs"},
             });
   refused(table, {
                      {"--bert-no-binary-head", kFlag, kOnlyBert},
                      {"--bert-num-tokentypes", kOne, kOnlyBert},
                      {"--onnx-safe", kOne, "nothing is exported to ONNX; for its erf gelu use --no-bias-gelu-fusion"},
-                     {"--apply-layernorm-1p", kFlag, "layer-norm weights are stored as they multiply; leave it out"},
+                     {"--apply-layernorm-1p", kFlag,
+                      "layer-norm weights are stored as the multipliers they are; leave it out"},
                      {"--embedding-weights-in-fp32", kFlag, "every weight has an fp32 master copy; leave it out"},
-                     {"--bitfit", kFlag, "it exists on a branch only; leave it out"},
+                     {"--bitfit", kFlag, "it exists only on a branch; leave it out"},
                  });
 }
 
@@ -53,13 +54,13 @@ void add_training_inert(OptionTable& table) {
                        {"--no-bias-dropout-fusion", kFlag, kFusion},
                        {"--no-gradient-accumulation-fusion", kFlag, kFusion},
                        {"--no-persist-layer-norm", kFlag, kFusion},
-                       {"--abort-on-unmet-fused-kernel-constraints", kFlag, "the kernels take every shape"},
-                       {"--use-flash-attn", kFlag, "attention never holds its matrix of scores"},
-                       {"--use-flash-attn-v1", kFlag, "attention never holds its matrix of scores"},
-                       {"--use-flash-attn-v2", kFlag, "attention never holds its matrix of scores"},
-                       {"--use-flash-attn-builder", kFlag, "attention never holds its matrix of scores"},
+                       {"--abort-on-unmet-fused-kernel-constraints", kFlag, "the kernels support every shape"},
+                       {"--use-flash-attn", kFlag, "attention never stores its score matrix"},
+                       {"--use-flash-attn-v1", kFlag, "attention never stores its score matrix"},
+                       {"--use-flash-attn-v2", kFlag, "attention never stores its score matrix"},
+                       {"--use-flash-attn-builder", kFlag, "attention never stores its score matrix"},
                        {"--codecarbon-dir", kOne, "energy is not measured"},
-                       {"--exit-signal-handler", kFlag, "SIGTERM and SIGUSR1 always save and leave"},
+                       {"--exit-signal-handler", kFlag, "SIGTERM and SIGUSR1 always save and exit"},
                    });
   // A flag of NVIDIA's, with a word in Argonne's fork.
   table.add_without_effect("--profile", kList, "--profile-step-start and --profile-step-end say what is traced")
@@ -110,11 +111,11 @@ void add_checkpointing_inert(OptionTable& table) {
   no_effect(table, {
                        {"--no-save-rng", kFlag, "randomness is counter-based and has no state to save"},
                        {"--exit-on-missing-checkpoint", kFlag,
-                        "a missing checkpoint is always an error, but for --load equal to --save"},
+                        "a missing checkpoint is always an error, except when --load equals --save"},
                    });
   refused(table, {
                      {"--no-save-optim", kFlag,
-                      "checkpoints hold the optimizer; a copy of all files but optimizer-* has the weights only"},
+                      "checkpoints hold the optimizer; a copy of all files except optimizer-* has only the weights"},
                      {"--load-tag", kOne, "use --ckpt-step"},
                      {"--no-load-lr-state", kFlag, "use --override-lr-scheduler"},
                      {"--use-checkpoint-args", kFlag, "pass the run's config.toml as --recipe"},
@@ -149,9 +150,9 @@ void add_distributed_inert(OptionTable& table) {
                        {"--no-contiguous-buffers-in-local-ddp", kFlag, kBuckets},
                        {"--no-scatter-gather-tensors-in-pipeline", kFlag, "stages exchange whole tensors"},
                        {"--no-async-tensor-model-parallel-allreduce", kFlag,
-                        "it steers when tensor ranks talk, not what they say"},
+                        "it controls when tensor ranks communicate, not what they send"},
                        {"--local_rank", kOne, "the rank comes from the environment"},
-                       {"--lazy-mpu-init", kList, "there is no outside manager of processes"},
+                       {"--lazy-mpu-init", kList, "there is no external process manager"},
                    });
   refused(table,
           {

@@ -20,7 +20,7 @@ constexpr const char* kMemoryOnly = "it changes where tensors are kept, not what
 constexpr const char* kOnlyMrope = "only mrope reads it, which is refused";
 constexpr const char* kYarnRounds = "the range of yarn is always rounded";
 constexpr const char* kPerToken = "it is the default, --loss-average token";
-constexpr const char* kNoScores = "attention never holds its matrix of scores";
+constexpr const char* kNoScores = "attention never stores its score matrix";
 constexpr const char* kScaling = "the scaling cancels out where scores are fp32, as they are here";
 
 void add_network_size_rows(OptionTable& table) {
@@ -194,9 +194,9 @@ void add_model_values(OptionTable& table) {
   table.add_without_effect("--softmax-type", kOne, "attention has the plain softmax")
       .choices({"vanilla"})
       .refuse_value("*", "attention has the plain softmax; leave it out");
-  table.add_without_effect("--tensor-parallel-num-weight-shards", kOne, "tensor ranks share weights out once")
+  table.add_without_effect("--tensor-parallel-num-weight-shards", kOne, "tensor ranks divide weights once")
       .choices({"1"})
-      .refuse_value("*", "tensor ranks share weights out once; use --zero-stage 3 for weights shared over replicas");
+      .refuse_value("*", "tensor ranks divide weights once; use --zero-stage 3 for weights divided over replicas");
   table.group("mixture of experts");
   table.add_without_effect("--expert-model-parallel-size", kOne, "one expert is not divided")
       .choices({"1"})

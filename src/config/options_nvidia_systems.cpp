@@ -9,8 +9,8 @@ namespace {
 constexpr const char* kOnlyInference = "only text generation reads it";
 constexpr const char* kOnlyReinforcement = "only reinforcement learning reads it";
 constexpr const char* kOnlyFsdp = "only FSDP reads it";
-constexpr const char* kWhen = "it steers when ranks talk, not what they say";
-constexpr const char* kHow = "it steers how ranks talk, not what they say";
+constexpr const char* kWhen = "it controls when ranks communicate, not what they send";
+constexpr const char* kHow = "it controls how ranks communicate, not what they send";
 constexpr const char* kOneFormat =
     "checkpoints have one format, which every layout reads; `espalier checkpoint` converts";
 constexpr const char* kAsync = "checkpoints are always written in the background, by all ranks";
@@ -20,7 +20,7 @@ constexpr const char* kStragglers =
 constexpr const char* kMetrics = "metrics.jsonl of the --save folder has the time and the rate of every step";
 constexpr const char* kNeeds = "`espalier plan` says what a step needs";
 constexpr const char* kOutside = "nothing is sent to other services";
-constexpr const char* kRestart = "`espalier launch --max-restarts` starts ranks again";
+constexpr const char* kRestart = "`espalier launch --max-restarts` restarts ranks";
 constexpr const char* kFaults = "faults are not injected; leave it out";
 constexpr const char* kOnlyDistillation = "only distillation reads it";
 constexpr const char* kPartition = "use --pp-partition-method list:N,N,... or parameters";
@@ -29,14 +29,14 @@ constexpr const char* kOnlySft = "only fine-tuning on prompts reads it";
 constexpr const char* kConfigToml = "the options of a run are in config.toml of its --save folder";
 constexpr const char* kOnlyHybrid = "only --hybrid-context-parallel reads it, which is refused";
 constexpr const char* kHeads = "context ranks exchange heads for positions; every way computes the same";
-constexpr const char* kGroups = "micro-batches pass an interleaved pipeline in groups of as many as it has stages";
-constexpr const char* kWaits = "a rank that waits too long says for whom";
+constexpr const char* kGroups = "micro-batches pass through an interleaved pipeline in groups of one per stage";
+constexpr const char* kWaits = "a rank that waits too long reports for whom";
 constexpr const char* kOnlyFaults = "only --error-injection-rate reads it, which is refused";
 constexpr const char* kRerun = "steps are not run twice; --check-replicas compares ranks";
 constexpr const char* kOnlyWandb = "only W&B reads it";
 constexpr const char* kLogLevel = "use --log-level";
 constexpr const char* kTokenizerSaved =
-    "a checkpoint has a copy of its tokenizer, and a run that goes on is compared with it";
+    "a checkpoint has a copy of its tokenizer, and a resumed run is compared with it";
 
 void add_checkpointing_rows(OptionTable& table) {
   table.group("checkpointing");
@@ -68,7 +68,7 @@ void add_checkpointing_rows(OptionTable& table) {
   no_effect_negatives(table, kChecksums, {"ckpt-load-validate-sharding-integrity"});
   refused(table, kFlag, "use --save-interval", {"--replication"});
   no_effect(table, kFlag, kChecksums, {"--verify-integrity"});
-  refused(table, kOne, "a checkpoint keeps its step; use --finetune to begin at step 0", {"--override-ckpt-iteration"});
+  refused(table, kOne, "a checkpoint keeps its step; use --finetune to start at step 0", {"--override-ckpt-iteration"});
 }
 
 void add_distributed_rows(OptionTable& table) {
@@ -159,7 +159,7 @@ void add_logging_rows(OptionTable& table) {
   no_effect(table, kOne, kOutside,
             {"--one-logger-project", "--one-logger-run-name", "--app-tag-run-name", "--app-tag-run-version",
              "--otel-service-name", "--otel-span-groups"});
-  refused(table, kFlag, "scores of attention are never held; leave it out", {"--log-max-attention-logit"});
+  refused(table, kFlag, "attention scores are never stored; leave it out", {"--log-max-attention-logit"});
   no_effect(table, kOne, kOnlyWandb, {"--wandb-entity"});
   no_effect(table, kOne, kLogLevel, {"--logging-level"});
 }
@@ -293,7 +293,7 @@ void add_older(OptionTable& table) {
   no_effect(table, kOne, kOutside, {"--one-logger-entity"});
   no_effect(table, kFlag, "only FSDP reads it", {"--keep-fp8-transpose-cache-when-using-custom-fsdp"});
   no_effect(table, kFlag, "weights of a blend are always divided by their sum", {"--renormalize-blend-weights"});
-  no_effect(table, kFlag, "data are token ids already when a run begins",
+  no_effect(table, kFlag, "data are already token ids when a run starts",
             {"--legacy-tokenizer", "--tokenizer-hf-include-special-tokens", "--tokenizer-hf-use-fast"});
   no_effect(table, kOne, "only Mamba layers read it", {"--hybrid-attention-ratio", "--hybrid-mlp-ratio"});
   no_effect(table, kOne, "only encoder-decoder models read it",

@@ -16,15 +16,15 @@ constexpr const char* kRandom = "randomness is counter-based and has no state";
 constexpr const char* kNoExperiments = "nothing waits after it";
 constexpr const char* kSelective = "selective recompute has nothing left to do: see --recompute-granularity";
 constexpr const char* kGradNorm = "loss and norm of the gradient of every step are in metrics.jsonl";
-constexpr const char* kNan = "losses and gradients are always looked at";
+constexpr const char* kNan = "losses and gradients are always checked";
 constexpr const char* kNoSync = "steps need no such pause";
-constexpr const char* kSignals = "SIGTERM and SIGUSR1 always save and leave";
+constexpr const char* kSignals = "SIGTERM and SIGUSR1 always save and exit";
 constexpr const char* kNoGarbage = "there is no garbage collector";
 constexpr const char* kNoDump = "`espalier checkpoint inspect` lists the parameters";
 constexpr const char* kOneModel = "there is one implementation of the model";
 constexpr const char* kTestMode = "nothing reads it";
-constexpr const char* kTokensAreIds = "data are token ids already when a run begins";
-constexpr const char* kNoMask = "attention never holds a mask";
+constexpr const char* kTokensAreIds = "data are already token ids when a run starts";
+constexpr const char* kNoMask = "attention never stores a mask";
 
 void add_activation_recompute_rows(OptionTable& table) {
   table.group("activation recompute");
@@ -34,15 +34,15 @@ void add_activation_recompute_rows(OptionTable& table) {
 void add_regularization_rows(OptionTable& table) {
   table.group("regularization");
   refused(table, kFlag, "biases and norms do not decay; leave it out", {"--apply-wd-to-qk-layernorm"});
-  refused(table, kFlag, "queries, keys and values are matrices of their own; leave it out", {"--muon-no-split-qkv"});
+  refused(table, kFlag, "queries, keys and values are separate matrices; leave it out", {"--muon-no-split-qkv"});
   no_effect(table, kFlag, "kernels are always fused", {"--muon-use-syrk"});
   no_effect(table, kOne, "products are of the run's type, with sums in fp32", {"--muon-fp32-matmul-prec"});
   table.add_without_effect("--muon-tp-mode", kOne, "matrices are whole in every layout, and ranks share the work")
       .choices({"duplicated", "distributed"})
       .refuse_value("blockwise", "its result depends on the layout; leave it out");
-  table.add_without_effect("--muon-scalar-optimizer", kOne, "AdamW updates what is no matrix of a layer")
+  table.add_without_effect("--muon-scalar-optimizer", kOne, "AdamW updates everything that is not a matrix of a layer")
       .choices({"adam"})
-      .refuse_value("*", "AdamW updates what is no matrix of a layer; leave it out");
+      .refuse_value("*", "AdamW updates everything that is not a matrix of a layer; leave it out");
   refused(table, kOne, "biases and norms do not decay; leave it out", {"--no-weight-decay-cond-type"});
 }
 
@@ -102,7 +102,7 @@ void add_mixed_precision_rows(OptionTable& table) {
 void add_validation_rows(OptionTable& table) {
   table.group("validation");
   refused(table, kOne, "use --eval-interval", {"--start-eval-at-iter"});
-  refused(table, kOne, "evaluation has the batches of training; leave it out",
+  refused(table, kOne, "evaluation uses the batches of training; leave it out",
           {"--eval-global-batch-size", "--eval-micro-batch-size"});
   no_effect(table, kFlag, kTestMode, {"--test-mode"});
   refused(table, kFlag, "use --eval-iters", {"--full-validation"});
@@ -123,7 +123,7 @@ void add_data_and_dataloader_rows(OptionTable& table) {
   refused(table, kOne, "the ids of NullTokenizer end at --vocab-size; leave it out",
           {"--null-tokenizer-eod-id", "--null-tokenizer-pad-id"});
   no_effect(table, kOne, kTokensAreIds, {"--chat-template"});
-  refused(table, kOne, "use --train-samples of one phase, and go on with other data by --load and --override",
+  refused(table, kOne, "use --train-samples for one phase, and continue with other data by --load and --override",
           {"--phase-transition-iterations"});
   refused(table, kOne, "use --data-path, --data-file-list or --train-weighted-split-paths-path",
           {"--data-args-path", "--per-split-data-args-path"});
@@ -159,7 +159,7 @@ void add_training_values(OptionTable& table) {
   table.group("training");
   table.add_without_effect("--exit-signal", kOne, kSignals)
       .choices({"SIGTERM", "SIGINT", "SIGUSR1"})
-      .refuse_value("*", "SIGTERM, SIGINT and SIGUSR1 save and leave; send one of them");
+      .refuse_value("*", "SIGTERM, SIGINT and SIGUSR1 save and exit; send one of them");
   table.group("mixed precision");
   table.add_without_effect("--output-logit-dtype", kOne, "the loss is always computed in fp32")
       .choices({"fp32"})

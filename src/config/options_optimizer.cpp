@@ -46,7 +46,7 @@ void add_muon(OptionTable& table, spec::OptimizerSettings& optimizer) {
                    "sqrt(max(r, c)), shape_scaling: sqrt(max(1, r / c)), unit_rms_norm: sqrt(r / c)");
   table
       .add("--muon-extra-scale-factor", optimizer.muon_extra_scale_factor,
-           "and by this as well; 0.2 with spectral makes steps as large as AdamW's, so that its learning rates hold")
+           "and also by this; 0.2 with spectral makes steps as large as AdamW's, so that its learning rates carry over")
       .minimum(0);
   table.add_choice("--muon-coefficient-type", optimizer.muon_coefficient_type,
                    {{"quintic", spec::MuonCoefficients::kQuintic}, {"simple", spec::MuonCoefficients::kSimple}},

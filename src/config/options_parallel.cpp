@@ -17,7 +17,7 @@ void add_pipeline(OptionTable& table, ParallelConfig& parallel) {
            "how layers are divided over stages: uniform, parameters, type:PATTERN|PATTERN or list:N,N,...")
       .default_text("type:transformer")
       .on_resume(ResumeRule::kFree);
-  table.add("--no-pipeline-parallel", parallel.no_pipeline_parallel, "there must be one stage (DeepSpeed)")
+  table.add("--no-pipeline-parallel", parallel.no_pipeline_parallel, "require one stage (DeepSpeed)")
       .on_resume(ResumeRule::kFree);
   table
       .add("--enable-zbh1-pipeline", parallel.enable_zbh1_pipeline,
@@ -27,15 +27,16 @@ void add_pipeline(OptionTable& table, ParallelConfig& parallel) {
 
 void add_replicas(OptionTable& table, ParallelConfig& parallel) {
   table
-      .add("--check-replicas", parallel.check_replicas,
-           "every N steps compare what ranks must hold equal; always in the first three steps and before each save")
+      .add(
+          "--check-replicas", parallel.check_replicas,
+          "every N steps compare what must be equal on all ranks; always in the first three steps and before each save")
       .minimum(0)
       .maximum(1e9)
       .on_resume(ResumeRule::kFree);
   table
       .add_choice("--check-replicas-policy", parallel.check_replicas_policy,
                   {{"stop", ReplicaPolicy::kStop}, {"repair", ReplicaPolicy::kRepair}},
-                  "after a difference: stop, or copy what most ranks hold to the others and go on")
+                  "after a difference: stop, or copy what most ranks hold to the others and continue")
       .on_resume(ResumeRule::kFree);
 }
 
@@ -73,14 +74,14 @@ void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& 
   table
       .add_choice("--device", parallel.device,
                   {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
-                  "what computes; auto: a GPU for each process where the driver shows any, else the CPU")
+                  "where to compute; auto: a GPU for each process where the driver shows any, else the CPU")
       .on_resume(ResumeRule::kFree);
   table
       .add_choice("--distributed-backend", parallel.distributed_backend,
                   {{"nccl", DistributedBackend::kNccl},
                    {"gloo", DistributedBackend::kGloo},
                    {"ccl", DistributedBackend::kNccl}},
-                  "how ranks talk; on the CPU nccl, and ccl, mean shared memory within one machine, else Gloo")
+                  "how ranks communicate; on the CPU nccl, and ccl, mean shared memory within one machine, else Gloo")
       .refuse_value("hccl", "HCCL is not built in; use gloo")
       .on_resume(ResumeRule::kFree);
   table

@@ -20,7 +20,7 @@ void add_lengths(OptionTable& table, ScheduleConfig& schedule) {
       .default_text("the whole run")
       .common()
       .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; wins over the two above")
+  table.add("--lr-decay-tokens", schedule.lr_decay_tokens, "tokens until the floor; overrides the two above")
       .minimum(1)
       .on_resume(ResumeRule::kLearningRate);
   table.add("--lr-warmup-tokens", schedule.lr_warmup_tokens, "tokens that warm up, instead of the three below")
@@ -41,7 +41,7 @@ void add_lengths(OptionTable& table, ScheduleConfig& schedule) {
       .maximum(1e18)
       .common()
       .on_resume(ResumeRule::kLearningRate);
-  table.add("--lr-warmup-init", schedule.lr_warmup_init, "learning rate where the warm-up begins")
+  table.add("--lr-warmup-init", schedule.lr_warmup_init, "learning rate at the start of the warm-up")
       .minimum(0)
       .on_resume(ResumeRule::kLearningRate);
 }
@@ -132,12 +132,12 @@ void add_learning_rate(OptionTable& table, RunConfig& config) {
   add_holding(table, schedule);
   table
       .add("--override-lr-scheduler", schedule.override_lr_scheduler,
-           "on --load, these options win over the checkpoint's")
+           "on --load, these options override the checkpoint's")
       .alias("--override-opt_param-scheduler")
       .on_resume(ResumeRule::kFree);
   table
       .add("--use-checkpoint-lr-scheduler", schedule.use_checkpoint_lr_scheduler,
-           "on --load, the checkpoint's win over these options")
+           "on --load, the checkpoint's override these options")
       .alias("--use-checkpoint-opt_param-scheduler")
       .on_resume(ResumeRule::kFree);
   add_learning_rate_inert(table);

@@ -12,7 +12,7 @@ namespace {
 std::string program_name(const ParityRequest& request) { return concat("espalier parity ", request.family->name); }
 std::string summary(const ParityRequest& request) {
   return concat(
-      "Repeats a training run in several layouts, all on this machine, and compares them: first weights, samples, "
+      "Repeats a training run in several layouts, all on this machine, and compares them: initial weights, samples, "
       "losses and gradient norms. Takes the options of `espalier train ",
       request.family->name, "`.");
 }
@@ -30,7 +30,7 @@ void add_rows(OptionTable& table, RunConfig& config, ParityRequest& request, std
   add_options(*request.family, table, config);
 }
 
-// The smallest batch that all layouts can train, where none is said: their defaults would be different ones.
+// The smallest batch that all layouts can train, where none is given: their defaults would differ.
 std::optional<int64_t> common_batch(const RunConfig& config, const OptionTable& table, const ParityRequest& request) {
   if (config.training.global_batch_size || config.training.micro_batch_size == 0 ||
       table.find("--deepspeed_config")->given())
@@ -39,7 +39,7 @@ std::optional<int64_t> common_batch(const RunConfig& config, const OptionTable& 
   for (const std::string& layout : request.layouts) {
     try {
       replicas = std::lcm(replicas, plan::parse_layout(layout).grid.data);
-    } catch (const UserError&) {  // told with the other problems of its layout
+    } catch (const UserError&) {  // reported with the other problems of its layout
     }
   }
   return config.training.micro_batch_size * replicas;
@@ -81,7 +81,7 @@ plan::Layout read_parity_layout(const ParityRequest& request, const std::string&
   add_rows(table, config, unused, layouts);
   table.say_notes(false);
   const plan::Layout layout = plan::parse_layout(layout_text);
-  // The number of layers may stand in a recipe, so the flags are read once to know it.
+  // The number of layers may be in a recipe, so the flags are read once to know it.
   RunConfig first;
   OptionTable first_table(program_name(request), summary(request));
   Problems ignored;  // found again below

@@ -35,7 +35,7 @@ void Resolver::resolve_length() {
     problems_.add(origin("--cyclic-layout"), " needs --dataloader-type cyclic; leave it out, or give both");
   if (!cyclic.empty() && (cyclic.size() != 2 || !is_size(cyclic[0]) || !is_size(cyclic[1])))
     problems_.add(origin("--cyclic-layout"),
-                  " takes 2 numbers, the micro-batch size and the data-parallel size of the run whose order is to be "
+                  " needs 2 numbers, the micro-batch size and the data-parallel size of the run whose order is to be "
                   "read, each 1 to 1000000; for example --cyclic-layout 4 8");
 }
 
@@ -53,8 +53,7 @@ void Resolver::resolve_model() {
     if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
   if (spec::optimizer_kind(optimizer).averages && config_.schedule.lr_decay_style != DecayStyle::kConstant)
     problems_.add(origin("--optimizer"),
-                  " averages the weights where others let the learning rate decay; use "
-                  "--lr-decay-style constant");
+                  " averages the weights instead of letting the learning rate decay; use --lr-decay-style constant");
   if (optimizer.ema > 0 && spec::optimizer_kind(optimizer).averages)
     problems_.add(origin("--ema"), ": the weights of ", origin("--optimizer"), " are a mean already; leave it out");
   if (config_.data.eval_ema && optimizer.ema == 0 && !config_.data.eval_only)
@@ -70,7 +69,8 @@ void Resolver::resolve_model() {
 void Resolver::resolve_precision() {
   TrainingConfig& training = config_.training;
   if (training.fp16 && training.bf16)
-    problems_.add(origin("--fp16"), " and ", origin("--bf16"), " exclude each other; give one, or neither for fp32");
+    problems_.add(origin("--fp16"), " and ", origin("--bf16"),
+                  " are mutually exclusive; give one, or neither for fp32");
   training.precision = training.bf16 ? Precision::kBf16 : training.fp16 ? Precision::kFp16 : Precision::kFp32;
   if (given("--fp16-lm-cross-entropy") && !training.fp16)
     problems_.add("--fp16-lm-cross-entropy needs --fp16; leave it out");
@@ -125,7 +125,7 @@ void Resolver::check_ramp(int64_t batch, int64_t samples_at_once) {
   const std::vector<int64_t>& ramp = config_.training.rampup_batch_size;
   const std::string name = origin("--rampup-batch-size");
   if (ramp.size() != 3) {
-    problems_.add(name, " takes 3 values (start, increment, samples), found ", ramp.size());
+    problems_.add(name, " needs 3 values (start, increment, samples), found ", ramp.size());
     return;
   }
   const int64_t start = ramp[0], increment = ramp[1];
@@ -157,14 +157,15 @@ void Resolver::resolve_num_steps() {
     if (!training.train_iters) return;  // nothing to train, or files that cannot be read
   }
   if (training.train_iters && training.train_samples) {
-    problems_.add(origin("--train-iters"), " and ", origin("--train-samples"), " exclude each other; give one");
+    problems_.add(origin("--train-iters"), " and ", origin("--train-samples"), " are mutually exclusive; give one");
     return;
   }
   if (!training.train_iters && !training.train_samples) {
     if (config_.data.eval_only || config_.plan_only) return;
     const int64_t batch = training.global_batch_size.value_or(0), length = config_.data.sequence_length;
     if (training.train_tokens && batch > 0 && length > 0)
-      problems_.add(origin("--train-tokens"), " ends a run early and does not say how long its data and learning rate ",
+      problems_.add(origin("--train-tokens"),
+                    " ends a run early and does not say for how long its data and learning rate ",
                     "are planned for; add --train-samples ", (*training.train_tokens - 1) / length + 1,
                     ", which is as many tokens, or --train-iters");
     else

@@ -14,7 +14,7 @@ void Resolver::check_exclusive_schedule() {
   const bool by_iters = config_.training.train_iters.has_value();
   const char* length = by_iters ? "--train-iters" : "--train-samples";
   const auto refuse = [&](const char* name, const char* instead) {
-    problems_.add(origin(name), " does not go with ", length, "; use ", instead);
+    problems_.add(origin(name), " cannot be combined with ", length, "; use ", instead);
   };
   if (by_iters && schedule.lr_decay_samples) refuse("--lr-decay-samples", "--lr-decay-iters");
   if (by_iters && schedule.lr_warmup_samples > 0) refuse("--lr-warmup-samples", "--lr-warmup-iters");
@@ -22,7 +22,7 @@ void Resolver::check_exclusive_schedule() {
   if (!by_iters && schedule.lr_warmup_iters > 0) refuse("--lr-warmup-iters", "--lr-warmup-samples");
   const char* warmup = by_iters ? "--lr-warmup-iters" : "--lr-warmup-samples";
   if (schedule.lr_warmup_fraction && (by_iters ? schedule.lr_warmup_iters : schedule.lr_warmup_samples) > 0)
-    problems_.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " exclude each other; give one");
+    problems_.add(origin("--lr-warmup-fraction"), " and ", origin(warmup), " are mutually exclusive; give one");
 }
 
 void Resolver::check_warmup_tokens() {
@@ -31,7 +31,7 @@ void Resolver::check_warmup_tokens() {
   for (const auto& [name, is_set] : {std::pair("--lr-warmup-fraction", schedule.lr_warmup_fraction.has_value()),
                                      std::pair("--lr-warmup-iters", schedule.lr_warmup_iters > 0),
                                      std::pair("--lr-warmup-samples", schedule.lr_warmup_samples > 0)})
-    if (is_set) problems_.add(origin("--lr-warmup-tokens"), " and ", origin(name), " exclude each other; give one");
+    if (is_set) problems_.add(origin("--lr-warmup-tokens"), " and ", origin(name), " are mutually exclusive; give one");
   const int64_t length = std::max<int64_t>(1, config_.data.sequence_length);
   const int64_t end = schedule.lr_decay_tokens.value_or(schedule.decay_samples * length);
   if (*schedule.lr_warmup_tokens >= end)
@@ -96,12 +96,12 @@ void Resolver::check_decay_style() {
     const std::optional<int64_t>& length = by_iters ? schedule.lr_wsd_decay_iters : schedule.lr_wsd_decay_samples;
     const char* other = by_iters ? "--lr-wsd-decay-samples" : "--lr-wsd-decay-iters";
     if (given(other))
-      problems_.add(origin(other), " does not go with ", by_iters ? "--train-iters" : "--train-samples", "; use ",
-                    name);
+      problems_.add(origin(other), " cannot be combined with ", by_iters ? "--train-iters" : "--train-samples",
+                    "; use ", name);
     if (schedule.lr_decay_tokens)
       problems_.add(style, " counts ", by_iters ? "steps" : "samples", "; leave out ", origin("--lr-decay-tokens"));
     if (!length) {
-      problems_.add(style, " needs ", name, ": how much of the decay falls");
+      problems_.add(style, " needs ", name, ": the share of the decay that falls");
       return;
     }
     schedule.wsd_samples = *length * (by_iters ? *config_.training.global_batch_size : 1);
@@ -116,7 +116,7 @@ void Resolver::check_decay_style() {
       schedule.lr_decay_tokens ? static_cast<double>(schedule.lr_warmup_tokens.value_or(0)) : schedule.warmup_samples;
   if (schedule.min_lr <= 0) problems_.add(style, " ends by a constant factor a step: it needs --min-lr above 0");
   if (schedule.constant_lr <= schedule.min_lr || schedule.constant_lr > *schedule.lr)
-    problems_.add(origin("--constant-lr"), " does not lie between --min-lr, ", format_shortest(schedule.min_lr),
+    problems_.add(origin("--constant-lr"), " is not between --min-lr, ", format_shortest(schedule.min_lr),
                   ", and --lr, ", format_shortest(*schedule.lr));
   if (schedule.lr_decay_style == DecayStyle::kInfiniteInvSquareRoot && schedule.timescale <= 0)
     problems_.add(origin("--timescale"), " must be above 0");
@@ -124,22 +124,22 @@ void Resolver::check_decay_style() {
           length(schedule.lr_constant_tokens, schedule.lr_constant_fraction) >=
       decay)
     problems_.add(style,
-                  ": warm-up, --lr-cooldown-fraction and --lr-constant-fraction leave nothing of the decay for "
-                  "the fall to --min-lr");
+                  ": warm-up, --lr-cooldown-fraction and --lr-constant-fraction leave none of the decay for the fall "
+                  "to --min-lr");
 }
 
 void Resolver::resolve_schedule() {
   ScheduleConfig& schedule = config_.schedule;
   const TrainingConfig& training = config_.training;
   if (schedule.override_lr_scheduler && schedule.use_checkpoint_lr_scheduler)
-    problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one");
+    problems_.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler are mutually exclusive; give one");
   if (!schedule.lr && !config_.data.eval_only && !config_.plan_only)
     problems_.add("--lr is required: the largest learning rate, such as 3e-4");
   if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only, or a plan: no step takes it
   if (schedule.min_lr > *schedule.lr && given("--lr"))
     problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) {
-    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is told elsewhere
+    schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is reported elsewhere
     return;
   }
   check_exclusive_schedule();

@@ -49,11 +49,11 @@ void Resolver::resolve_pipeline() {
   }
   if (parallel.no_pipeline_parallel && stages > 1)
     problems_.add("--no-pipeline-parallel and ", origin("--pipeline-model-parallel-size"),
-                  " exclude each other; leave one out");
+                  " are mutually exclusive; leave one out");
   if (parallel.num_layers_per_virtual_pipeline_stage && !by_family) check_chunks();
   if (parallel.enable_zbh1_pipeline) {
     if (parallel.num_chunks > 1)
-      problems_.add("--enable-zbh1-pipeline has one chunk a stage and does not go with ",
+      problems_.add("--enable-zbh1-pipeline has one chunk per stage and cannot be combined with ",
                     origin("--num-layers-per-virtual-pipeline-stage"), "; give one of the two");
     else
       parallel.pipeline_schedule = ScheduleKind::kZeroBubble;
@@ -109,16 +109,15 @@ void Resolver::resolve_zero() {
   if (parallel.deepspeed && given_stage == 0 && config_.training.bf16) {
     parallel.zero_stage = 1;
     parallel.zero_reason =
-        "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
-        "over "
-        "data-parallel ranks, and its fp32 gradients not";
+        "--zero-stage 0 under --deepspeed with --bf16 is read as 1: DeepSpeed's bf16 optimizer divides its state over "
+        "data-parallel ranks, but not its fp32 gradients";
   }
   if (parallel.zero_stage >= 2 && config_.grid.pipeline > 1)
     problems_.add(origin("--zero-stage"), " needs one pipeline stage, and ", origin("--pipeline-model-parallel-size"),
                   "; use --zero-stage 1, or --pipeline-model-parallel-size 1");
   if (parallel.grad_reduce_in_bf16) {
     if (given("--grad-reduce-type") && parallel.grad_reduce_type != GradReduceType::kBf16)
-      problems_.add("--grad-reduce-in-bf16 and ", origin("--grad-reduce-type"), " exclude each other; give one");
+      problems_.add("--grad-reduce-in-bf16 and ", origin("--grad-reduce-type"), " are mutually exclusive; give one");
     parallel.grad_reduce_type = GradReduceType::kBf16;
     parallel.grad_reduce_in_bf16 = false;
   }
@@ -126,7 +125,7 @@ void Resolver::resolve_zero() {
   if (given("--grad-reduce-type") && parallel.grad_reduce_type == GradReduceType::kBf16 &&
       given("--accumulate-allreduce-grads-in-fp32"))
     problems_.add("--accumulate-allreduce-grads-in-fp32 and ", origin("--grad-reduce-type"),
-                  " exclude each other; give one");
+                  " are mutually exclusive; give one");
 }
 
 }  // namespace internal
@@ -137,7 +136,7 @@ void check_runnable(const RunConfig& config, const OptionTable& table, Problems&
   const spec::GridShape& grid = config.grid;
   const int64_t one_copy = grid.tensor * grid.context * grid.pipeline;
   if (config.num_ranks || one_copy == 1) return;
-  problems.add("one process was started, and one copy of the model takes ", one_copy, " (tensor ", grid.tensor,
+  problems.add("one process was started, but one copy of the model needs ", one_copy, " (tensor ", grid.tensor,
                " * context ", grid.context, " * pipeline ", grid.pipeline, "): start them with `espalier launch ",
                "--nproc-per-node ", one_copy, " train ", config.family->name,
                " ...`, or with torchrun, srun or mpirun");

@@ -29,7 +29,7 @@ void Resolver::resolve_skips() {
       ranges.push_back(*range);
     } else {
       problems_.add(origin("--skip-train-iteration-range"), ": '", text,
-                    "' is no range of steps FIRST-LAST, such as 31216-31250; the first step is 1");
+                    "' is not a range of steps FIRST-LAST, such as 31216-31250; the first step is 1");
     }
   }
   const std::vector<int64_t>& pairs = training.train_range_to_skip;
@@ -38,13 +38,13 @@ void Resolver::resolve_skips() {
   for (size_t at = 0; at + 1 < pairs.size(); at += 2) {
     if (pairs[at] < 1 || pairs[at + 1] < pairs[at])
       problems_.add(origin("--train-range-to-skip"), ": ", pairs[at], " ", pairs[at + 1],
-                    " is no range of steps; the first step is 1");
+                    " is not a range of steps; the first step is 1");
     else
       ranges.push_back({pairs[at], pairs[at + 1]});
   }
   for (const int64_t step : training.train_iters_to_skip) {
     if (step < 0)
-      problems_.add(origin("--train-iters-to-skip"), ": ", step, " is no step; the first is 0 here");
+      problems_.add(origin("--train-iters-to-skip"), ": ", step, " is not a step; the first is 0 here");
     else
       ranges.push_back({step + 1, step + 1});
   }

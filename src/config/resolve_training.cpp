@@ -59,23 +59,23 @@ void Resolver::resolve_checkpoint() {
   CheckpointConfig& checkpoint = config_.checkpoint;
   if (checkpoint.reset_progress && !checkpoint.no_load_optim)
     problems_.add(origin("--reset-progress"),
-                  " begins at iteration 0 with the checkpoint's moments; here a run that begins anew has fresh ones. "
-                  "Give --no-load-optim as well, or --finetune alone");
+                  " begins at iteration 0 with the checkpoint's moments; here a new run has fresh ones. Give "
+                  "--no-load-optim as well, or only --finetune");
   const bool saves_epochs = config_.family->resolve_epochs != nullptr;
   if (!checkpoint.save.empty() && !checkpoint.save_interval && !saves_epochs)
     problems_.add(origin("--save"), " needs --save-interval: steps between checkpoints");
   if (checkpoint.save_hf && checkpoint.save.empty())
-    problems_.add(origin("--save-hf"), " is made of checkpoints: give --save and --save-interval");
+    problems_.add(origin("--save-hf"), " is made from checkpoints: give --save and --save-interval");
   if (checkpoint.save_hf && checkpoint.save_interval && *checkpoint.save_hf % *checkpoint.save_interval != 0)
-    problems_.add(origin("--save-hf"), " is no multiple of --save-interval ", *checkpoint.save_interval,
+    problems_.add(origin("--save-hf"), " is not a multiple of --save-interval ", *checkpoint.save_interval,
                   ", and only checkpoints become Hugging Face folders");
   for (const auto& [name, value] : {std::pair{"--save-keep-last", checkpoint.save_keep_last},
                                     std::pair{"--save-keep-every", checkpoint.save_keep_every}})
     if (value && checkpoint.save.empty())
-      problems_.add(origin(name), " is about checkpoints: give --save and --save-interval");
+      problems_.add(origin(name), " applies to checkpoints: give --save and --save-interval");
   if (checkpoint.save_keep_every && checkpoint.save_interval &&
       *checkpoint.save_keep_every % *checkpoint.save_interval != 0)
-    problems_.add(origin("--save-keep-every"), " is no multiple of --save-interval ", *checkpoint.save_interval,
+    problems_.add(origin("--save-keep-every"), " is not a multiple of --save-interval ", *checkpoint.save_interval,
                   ", so that some of the steps to keep are never saved");
   if (checkpoint.load.empty()) {
     for (const char* name : {"--ckpt-step", "--finetune", "--reset-progress", "--no-load-optim"})

@@ -11,7 +11,7 @@ using Rule = ResumeRule;
 
 namespace {
 
-// Facts that --override may name although they are no options.
+// Facts that --override may name although they are not options.
 const std::vector<std::string>& extra_names() {
   static const std::vector<std::string> names = {"sample_order", "random_scheme", "tokenizer"};
   return names;
@@ -111,11 +111,12 @@ std::string used_text(const OptionDifference& difference) {
 std::vector<OptionDifference> compare_options(const OptionTable& saved, const OptionTable& present,
                                               const ResumeFlags& flags, Problems& problems) {
   if (flags.override_lr_scheduler && flags.use_checkpoint_lr_scheduler)
-    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other: give one");
+    problems.add("--override-lr-scheduler and --use-checkpoint-lr-scheduler are mutually exclusive: give one");
   check_override_names(present, flags, problems);
   std::vector<OptionDifference> differences;
   for (const auto& option : present.options()) {
-    if (option->effect() != OptionEffect::kUsed || !option->in_recipe()) continue;  // --override itself is no setting
+    if (option->effect() != OptionEffect::kUsed || !option->in_recipe())
+      continue;  // --override itself is not a setting
     OptionDifference difference{
         .key = option->key(), .saved = value_of(saved, option->key()), .present = value_of(present, option->key())};
     if (difference.saved == difference.present) continue;
@@ -196,8 +197,8 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
     std::string lines;
     for (size_t at = 0; at < std::min(kShown, order_changes.size()); ++at) lines += "\n    " + order_changes[at];
     if (order_changes.size() > kShown) lines += concat("\n    and ", order_changes.size() - kShown, " more");
-    problems.add("the run would go on with other samples than it began with; some would be seen twice or never:", lines,
-                 "\n    Restore the data and the length of the run, or give --override sample_order.");
+    problems.add("the run would continue with other samples than it began with; some would be seen twice or never:",
+                 lines, "\n    Restore the data and the length of the run, or give --override sample_order.");
   }
   if (saved.random_scheme != present.random_scheme && !overridden(flags, "random_scheme"))
     problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme,
@@ -208,8 +209,8 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
   if (is_imported(saved))
     return {
-        "the checkpoint was imported: whether the samples come in the order of the run before cannot be checked, and "
-        "dropout masks are drawn in another way"};
+        "the checkpoint was imported: whether the samples come in the order of the earlier run cannot be checked, and "
+        "dropout masks are drawn differently"};
   std::vector<std::string> lines;
   const auto compare = [&](const char* what, const auto& then, const auto& now) {
     if (then != now) lines.push_back(concat(what, ": ", then, " when saved, now ", now));
@@ -218,8 +219,8 @@ std::vector<std::string> environment_changes(const store::TrainingState& saved, 
   compare("threads", saved.num_threads, present.num_threads);
   compare("CPU", saved.cpu_type, present.cpu_type);
   compare("libtorch", saved.libtorch_version, present.libtorch_version);
-  // Older checkpoints do not say these. Another layout is said above, and has another way of exchanging where it has
-  // another number of processes.
+  // Older checkpoints do not say these. Another layout is reported above, and has another way of exchanging where it
+  // has another number of processes.
   if (!saved.instruction_set.empty()) compare("instruction set", saved.instruction_set, present.instruction_set);
   if (!saved.transport.empty() && saved.layout == present.layout)
     compare("exchange between processes", saved.transport, present.transport);

@@ -7,7 +7,7 @@
 //   problems.raise();                                          // everything in one report
 //   if (uses_saved_schedule(differences)) config.schedule = saved.schedule;
 //
-// The rule of an option stands in its row (Option::on_resume). Three depend on others: the length of the run counts as
+// The rule of an option is in its row (Option::on_resume). Three depend on others: the length of the run counts as
 // learning rate where the decay ends with it; max_position_embeddings needs only --override with ALiBi, where no
 // parameter has that size; pad_vocab_size_to may be left out.
 #pragma once
@@ -36,7 +36,7 @@ struct OptionDifference {
   std::string key;             // "global_batch_size"
   std::string saved, present;  // as in config.toml; "(unset)"
   ResumeRule rule = ResumeRule::kOverride;
-  bool use_saved = false;  // the checkpoint's value goes on to hold
+  bool use_saved = false;  // the checkpoint's value continues to hold
 };
 
 // Every used option whose value differs, in the order of the table. Both tables hold resolved values and have the

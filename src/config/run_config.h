@@ -68,7 +68,7 @@ struct TrainingConfig {
   bool fp16 = false, bf16 = false;
   LossAverage loss_average = LossAverage::kToken;
   double z_loss = 0;  // coefficient of log(Z)^2; 0: none
-  // Updates whose loss or norm lies this many deviations above those of the last ones are not made; 0: all are.
+  // Updates whose loss or norm is this many deviations above those of the last ones are not made; 0: all are.
   double skip_step_sigma = 0;
   int64_t skip_step_window = 128;
   bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
@@ -77,7 +77,7 @@ struct TrainingConfig {
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
   std::optional<int64_t> gradient_accumulation_steps;  // of DeepSpeed's JSON, checked against the batch sizes
-  std::optional<int64_t> exit_interval;                // leave after a step that is a multiple of it
+  std::optional<int64_t> exit_interval;                // exit after a step that is a multiple of it
   std::optional<int64_t> exit_duration_in_mins;
   std::string kill_switch_path;                                   // a file that stops the run while it exists
   std::vector<std::string> skip_train_iteration_range;            // "FIRST-LAST"
@@ -115,7 +115,7 @@ struct DataConfig : data::DataSetOptions {
   int64_t eval_iters = 100, eval_interval = 1000;
   bool eval_only = false;
   bool eval_ema = false;  // the moving average of --ema instead of the weights
-  // Tasks of `espalier eval` that are asked of each saved checkpoint, by a process beside the run.
+  // Tasks of `espalier eval` on which each saved checkpoint is evaluated, by a process alongside the run.
   std::vector<std::string> eval_tasks, eval_tasks_data;
   std::string eval_tasks_files;
   int64_t eval_tasks_minutes = 60, eval_tasks_threads = 1;
@@ -156,8 +156,8 @@ struct ParallelConfig {
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
   bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
-  // Steps between comparisons of what ranks must hold equal; 0: only in the first three steps and before each save,
-  // which are always compared.
+  // Steps between comparisons of what must be equal on all ranks; 0: only in the first three steps and before each
+  // save, which are always compared.
   int64_t check_replicas = 0;
   ReplicaPolicy check_replicas_policy = ReplicaPolicy::kStop;
   Device device = Device::kAuto;
@@ -205,7 +205,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems);
 // data::plan_data, which knows the rules of its options.
 void check_files(const RunConfig& config, const OptionTable& table, Problems& problems);
 
-// What is right for some number of processes and wrong for those that there are.
+// What is right for some number of processes and wrong for the actual one.
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
@@ -231,7 +231,7 @@ data::DataSetOptions data_sets(const RunConfig& config);
 std::string partition_method(const RunConfig& config);
 
 // Sets of pipeline stages that hold parameters in common (plan::shared_stages). It does not depend on the vocabulary: a
-// boundary that does lies between layers that share nothing.
+// boundary that does is between layers that share nothing.
 std::vector<std::vector<int64_t>> shared_stages(const RunConfig& config);
 
 LogLevel log_level(const LoggingConfig& logging);

@@ -9,7 +9,7 @@
 namespace espalier::config {
 namespace {
 
-// What DeepSpeed's JSON or a derivation set is not the user's to mend.
+// What DeepSpeed's JSON or a derivation set is not the user's to fix.
 bool is_said(const Option& option) {
   if (!option.given()) return false;
   if (option.source() == "command line") return true;
@@ -64,7 +64,7 @@ void Search::search_training() {
   add_if(!training.adjust_word_embedding_init, {"--word-embedding-init-std"},
          "only --adjust-word-embedding-init reads it");
   add_if(training.init_method_xavier_uniform, {"--init-method-std"},
-         "--init-method-xavier-uniform takes the bounds from the shapes");
+         "--init-method-xavier-uniform derives the bounds from the shapes");
 }
 
 void Search::search_recompute() {
@@ -77,8 +77,8 @@ void Search::search_recompute() {
   add_if(!is_kept && !parallel.distribute_saved_activations,
          {"--partition-activations", "--distribute-checkpointed-activations"},
          parallel.sequence_parallel && config_.grid.tensor > 1
-             ? "--sequence-parallel has divided what recompute keeps already"
-             : "one tensor rank keeps all of it");
+             ? "--sequence-parallel has already divided what recompute keeps"
+             : "a single tensor rank keeps all of it");
 }
 
 void Search::search_schedule() {

@@ -1,5 +1,5 @@
 // Options that were given and that the other options leave without effect: those of loss scaling without --fp16, of
-// recompute where nothing is recomputed, of a tokenizer of another type. Upstream ignores them without a word.
+// recompute where nothing is recomputed, of a tokenizer of another type. Upstream ignores them silently.
 #pragma once
 
 #include <initializer_list>

@@ -17,8 +17,8 @@ struct Axis {
   int64_t size, to, from;  // strides in elements
 };
 
-// From the longest stride of the destination to the shortest, so that the elements of one index lie together there;
-// axes that continue one another on both sides are one. Where the last is not the one along which the source lies
+// From the longest stride of the destination to the shortest, so that the elements of one index are together there;
+// axes that continue one another on both sides are one. Where the last is not the one along which the source is
 // together, that one comes before it: the two make tiles.
 std::vector<Axis> axes_of(const std::vector<int64_t>& sizes, const Place& to, const Place& from) {
   std::vector<Axis> axes;
@@ -41,7 +41,7 @@ std::vector<Axis> axes_of(const std::vector<int64_t>& sizes, const Place& to, co
   return joined;
 }
 
-// Copies what of a box lies in [begin, end) of the destination.
+// Copies what of a box is in [begin, end) of the destination.
 class BoxCopy {
  public:
   BoxCopy(std::vector<Axis> axes, int64_t begin, int64_t end, DType from_type, const void* from, DType to_type,
@@ -64,7 +64,7 @@ class BoxCopy {
   }
 
  private:
-  // Indices of an axis from which something lies in the range.
+  // Indices of an axis from which something is in the range.
   struct Indices {
     int64_t begin, end;
   };
@@ -109,7 +109,7 @@ class BoxCopy {
     const int64_t from_bytes = size_bytes(from_type_), to_bytes = size_bytes(to_type_);
     const bool keeps_bits = from_type_ == to_type_ && outer.from == 1;
     alignas(64) char gathered[kTileSize * kTileSize * sizeof(double)], turned[sizeof gathered];
-    // Along the source in the inner loop: its next tile lies beside this one.
+    // Along the source in the inner loop: its next tile is next to this one.
     for (int64_t column = 0; column < inner.size; column += kTileSize) {
       const int64_t column_end = std::min(column + kTileSize, inner.size);
       for (int64_t row = rows.begin; row < rows.end; row += kTileSize) {

@@ -29,7 +29,7 @@ void MappedTensors::prepare(size_t tensor) {
   }
   try {
     if (check_ && !entry.is_checked) check_(tensor, entry.data);
-  } catch (...) {  // the next use is told as well
+  } catch (...) {  // the next use fails as well
     entry.data = nullptr;
     throw;
   }

@@ -1,4 +1,4 @@
-// Tensors that lie in files, as memory: what copying by a map reads from.
+// Tensors that are in files, as memory: what copying by a map reads from.
 #pragma once
 
 #include <filesystem>

@@ -26,7 +26,7 @@ PartialFolder::PartialFolder(const fs::path& target)
   check_target(target_);
   if (fs::exists(partial_) && !fs::exists(partial_ / kLockName))
     refuse(
-        concat("'", partial_.string(), "' exists, and is not what an unfinished conversion left. Remove or move it."));
+        concat("'", partial_.string(), "' exists, and was not left by an unfinished conversion. Remove or move it."));
   lock_ = store::RunLock::take_if_free(partial_);
   if (!lock_) refuse(concat("'", partial_.string(), "' is being written by another process"));
   for (const fs::directory_entry& entry : fs::directory_iterator(partial_))

@@ -1,4 +1,4 @@
-// A folder that appears under its name only when it is complete: written as NAME.partial beside it.
+// A folder that appears under its name only when it is complete: written as NAME.partial next to it.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@ namespace espalier::convert {
 
 class PartialFolder {
  public:
-  // `target` must not be there, or be empty. What a killed attempt left under the partial name is removed; a folder of
-  // that name that something else made, or that another process writes, is a UserError (kCannotCreate).
+  // `target` must not exist, or must be empty. What a killed attempt left under the partial name is removed; a folder
+  // of that name that something else made, or that another process writes, is a UserError (kCannotCreate).
   explicit PartialFolder(const std::filesystem::path& target);
-  ~PartialFolder();  // without commit(), the partial folder goes
+  ~PartialFolder();  // without commit(), the partial folder is removed
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 

@@ -1,6 +1,6 @@
 // How the tensors of a foreign checkpoint and ours consist of each other's elements: data, used in both directions.
 //
-// A piece is a box of elements that lies, with strides, in one tensor of ours and in one of theirs. Rows of a matrix,
+// A piece is a box of elements that is, with strides, in one tensor of ours and in one of theirs. Rows of a matrix,
 // columns, a transposed matrix, the queries of every group of a fused projection, a part of a flat buffer: all are
 // boxes. Importing copies pieces from theirs to ours, exporting from ours to theirs; as both read the same list, they
 // cannot disagree. Types are not part of a map: they are converted on the way where the two sides differ.
@@ -31,7 +31,7 @@ class TensorList {
  public:
   // Returns the number. The name must be new.
   size_t add(const std::string& name, std::vector<int64_t> shape);
-  size_t number_of(const std::string& name) const;  // the name must be there
+  size_t number_of(const std::string& name) const;  // the name must exist
   bool has(const std::string& name) const { return numbers_.contains(name); }
   const TensorShape& operator[](size_t number) const { return tensors_[number]; }
   size_t size() const { return tensors_.size(); }
@@ -43,7 +43,7 @@ class TensorList {
   std::unordered_map<std::string, size_t> numbers_;
 };
 
-// Element (i, j, ...) of a box lies at element offset + i * strides[0] + j * strides[1] + ... of the tensor.
+// Element (i, j, ...) of a box is at element offset + i * strides[0] + j * strides[1] + ... of the tensor.
 struct Place {
   size_t tensor = 0;
   int64_t offset = 0;
@@ -74,7 +74,7 @@ struct TensorMap {
   void add(Piece piece) { pieces.push_back(std::move(piece)); }
 
   // CHECKs that sizes and strides fit the tensors, that every element of theirs is in one piece or padding, and every
-  // element of ours in one piece that is no copy, or padding (by counting: tests look for overlaps).
+  // element of ours in one piece that is not a copy, or padding (by counting: tests look for overlaps).
   void check() const;
 };
 

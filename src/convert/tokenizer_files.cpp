@@ -43,12 +43,12 @@ void check_content(const fs::path& file, const std::string& content) {
   const std::string extension = file.extension();
   if (extension == ".json" && !nlohmann::json::accept(content))
     throw UserError(
-        concat("'", file.string(), "': expected JSON, and these ", format_count(static_cast<int64_t>(content.size())),
-               " bytes are none; take the model's own file"),
+        concat("'", file.string(), "': expected JSON, but these ", format_count(static_cast<int64_t>(content.size())),
+               " bytes are not; use the model's own file"),
         ExitCode::kBadData);
   if ((extension == ".txt" || extension == ".jinja") && text::valid_utf8_prefix(content) != content.size())
-    throw UserError(concat("'", file.string(), "': expected UTF-8, and at byte ", text::valid_utf8_prefix(content),
-                           " there is something else; take the model's own file"),
+    throw UserError(concat("'", file.string(), "': expected UTF-8, but at byte ", text::valid_utf8_prefix(content),
+                           " there is something else; use the model's own file"),
                     ExitCode::kBadData);
 }
 
@@ -75,7 +75,7 @@ FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::pa
   found.options = own ? own->options : options_for(folder);
   if (found.options.type.empty()) {
     found.options = null_tokenizer(rows);
-    found.notes.push_back("no tokenizer there: give one when training or generating with this model");
+    found.notes.push_back("no tokenizer found: give one when training or generating with this model");
     return found;
   }
   try {

@@ -1,5 +1,5 @@
-// The files of a tokenizer beside a model's weights: found in a Hugging Face folder, kept in a checkpoint under
-// tokenizer/, and put beside an exported model.
+// The files of a tokenizer next to a model's weights: found in a Hugging Face folder, kept in a checkpoint under
+// tokenizer/, and put next to an exported model.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace espalier::convert {
 
-// What a run of a family reads its data with, as if its files lay in the folder.
+// What a run of a family reads its data with, as if its files were in the folder.
 struct RunTokenizer {
   text::TokenizerOptions options;
   // Files that the folder does not have ("tokenizer/vocab.txt"), and how many ids the tokenizer then has.
@@ -24,7 +24,7 @@ struct RunTokenizer {
 using RunTokenizerOf = std::function<std::optional<RunTokenizer>(const std::filesystem::path& folder)>;
 
 struct FoundTokenizer {
-  text::TokenizerOptions options;       // as if the files lay in `kept_in`
+  text::TokenizerOptions options;       // as if the files were in `kept_in`
   std::vector<store::ExtraFile> files;  // "tokenizer/tokenizer.json", ...: every file of a tokenizer that exists
   int64_t vocab_size = 0;               // its ids, of which the model has rows; `rows` where no tokenizer could be read
   int64_t num_rows = 0;                 // that the embedding needs

@@ -50,7 +50,7 @@ std::filesystem::path libtorch_folder() {
   return found;
 }
 
-// What the plugin needs, from beside libtorch_cpu, wherever the plugin was built; libtorch's own libraries know where
+// What the plugin needs, from next to libtorch_cpu, wherever the plugin was built; libtorch's own libraries know where
 // NVIDIA's are. Returns why it could not be done.
 std::string open_libtorch_cuda() {
   // Freed memory of other sizes is used again instead of asking for more. Read when the library is opened.

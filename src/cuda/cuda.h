@@ -19,7 +19,7 @@ namespace espalier::cuda {
 // How many GPUs the driver shows to this process; 0 without a driver.
 int64_t num_gpus();
 
-// Where the plugin lies: beside the program.
+// Where the plugin is: next to the program.
 std::filesystem::path plugin_path();
 
 // Loads a plugin; its memory stays. A UserError names what is missing: the file, libtorch's CUDA part, NVIDIA's
@@ -30,7 +30,7 @@ const PluginTable& load_plugin(const std::filesystem::path& path);
 // null. Each takes that of its number; where every process was given one of its own, that one.
 int64_t gpu_of_process(int64_t local_rank, int64_t count, const char* visible);
 
-// What a full GPU is told as: what libtorch said, and what makes a run smaller.
+// How a full GPU is reported: what libtorch said, and what makes a run smaller.
 UserError out_of_memory(const std::string& said);
 
 // What a process computes on.

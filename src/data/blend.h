@@ -30,14 +30,14 @@ class BlendIndex {
     bool operator==(const Place&) const = default;
   };
 
-  // `lengths` are the samples that each set has. The blend goes on as long as upstream's, the sum of the lengths, but
-  // ends before the first sample that lies beyond its set: upstream would promise those and fail when it comes to
+  // `lengths` are the samples that each set has. The blend continues as long as upstream's, the sum of the lengths, but
+  // ends before the first sample that is beyond its set: upstream would promise those and fail when it comes to
   // them, weeks into a run. 1 to 65,535 sets; weights above 0. Shows progress.
   static BlendIndex build(std::span<const double> weights, std::span<const int64_t> lengths);
 
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   Place place(int64_t sample) const;
-  // Where that sample of a set stands in the blend; nothing where the blend ends before it.
+  // Where that sample of a set is in the blend; nothing where the blend ends before it.
   std::optional<int64_t> sample_at(const Place& place) const;
 
  private:

@@ -23,7 +23,8 @@ std::string without_bin(const std::string& prefix) {
 
 void check_weight(double weight, const std::string& where, const std::string& found) {
   if (!std::isfinite(weight) || weight < 0)
-    fail(concat(where, ": expected a weight of 0 or more, found ", found, ". Leave out a set that is not to be read."));
+    fail(
+        concat(where, ": expected a weight of 0 or more, found ", found, ". Leave out a set that should not be read."));
 }
 
 double number_of(const Json& value, const std::string& where) {
@@ -48,7 +49,7 @@ BlendSource ratio_of_object(const Json& entry, const std::string& where) {
   return source;
 }
 
-// Of sets that lie in folders of their own the folder, as BLOOM's by language; else the name of the file.
+// Of sets that are in folders of their own the folder, as BLOOM's by language; else the name of the file.
 void name_corpora(std::vector<BlendSource>& sources) {
   std::set<std::string> folders;
   for (const BlendSource& source : sources) folders.insert(path(source.prefix).parent_path().filename().string());
@@ -59,7 +60,7 @@ void name_corpora(std::vector<BlendSource>& sources) {
 }
 
 std::string relative_path(const BlendSource& source, const std::string& base_folder) {
-  if (!source.measured) return source.prefix;  // of what is not there nothing can be told
+  if (!source.measured) return source.prefix;  // nothing is known about what does not exist
   const path base = std::filesystem::absolute(base_folder.empty() ? "." : base_folder).lexically_normal();
   return std::filesystem::absolute(source.prefix).lexically_normal().lexically_relative(base).string();
 }
@@ -69,7 +70,7 @@ std::string group_text(const std::string& name, const std::vector<const BlendSou
   for (const BlendSource* source : sources) {
     const std::string prefix = relative_path(*source, file.base_folder);
     if (prefix.find_first_of(" \t\r\n,\"") != std::string::npos)
-      fail(concat("'", prefix, "': a split file cannot hold a path with a blank, a comma or a quote. Rename it."));
+      fail(concat("'", prefix, "': a split file cannot hold a path with a space, a comma or a quote. Rename it."));
     pieces.push_back(concat(format_shortest(source->weight), " ", format_shortest(file.range.begin), ":",
                             format_shortest(file.range.end), " ", prefix));
   }
@@ -183,7 +184,7 @@ void weigh_by_size(std::vector<BlendSource>& sources, double alpha) {
   std::map<std::string, double> sizes;  // of the corpora
   double all = 0;
   for (const BlendSource& source : sources) sizes[source.corpus] += wanted(source), all += wanted(source);
-  if (!(all > 0)) fail("the data sets hold no tokens that are to be read; weights cannot be taken from their sizes");
+  if (!(all > 0)) fail("the data sets hold no tokens to be read; weights cannot be derived from their sizes");
   double sum = 0;
   for (const auto& [corpus, size] : sizes)
     if (size > 0) sum += std::pow(size / all, alpha);

@@ -1,4 +1,4 @@
-// In which shares several data sets are to be read, and the split files that tell training so: the work of
+// The shares in which several data sets are read, and the split files that tell training: the work of
 // `espalier data blend`.
 //
 // A recipe comes from the sizes of the sets, from a ratios file as BLOOM's ([{"dataset_path", "ratio"}, ...]), or from
@@ -28,7 +28,7 @@ struct BlendSource {
 };
 
 // "FILE: entry 3: ...": what is wrong with a file is a UserError (exit code 65). A "{PATH: RATIO}" or
-// "{PATH: [RATIO, SIZE]}" object is taken as well; ".bin" at the end of a path is dropped, as upstream does.
+// "{PATH: [RATIO, SIZE]}" object is accepted as well; ".bin" at the end of a path is dropped, as upstream does.
 std::vector<BlendSource> parse_ratios(const std::string& content, const std::string& file_name);
 std::vector<BlendSource> parse_file_list(const std::string& content, const std::string& file_name);
 std::vector<BlendSource> sources_of(const std::vector<std::string>& prefixes);

@@ -59,7 +59,7 @@ TEST(BlendRecipe, TakesRatiosByPathAndNamesWhatIsWrong) {
             "r.json: entry 1: dataset_path: expected a string, found number");
   EXPECT_EQ(
       refusal("[{\"dataset_path\": \"a\", \"ratio\": -1}]"),
-      "r.json: entry 1: ratio: expected a weight of 0 or more, found -1. Leave out a set that is not to be read.");
+      "r.json: entry 1: ratio: expected a weight of 0 or more, found -1. Leave out a set that should not be read.");
   EXPECT_EQ(refusal("[1]"), "r.json: entry 1: expected an object, found number");
   EXPECT_EQ(refusal("7"), "r.json: expected a list of {\"dataset_path\", \"ratio\"}, found number");
   EXPECT_EQ(refusal("[]"), "r.json: expected at least one data set, found none");
@@ -82,7 +82,7 @@ TEST(BlendRecipe, ReadsArgonnesFileLists) {
   EXPECT_EQ(refusal("1 a\n"), "l: line 1: expected three words, WEIGHT PREFIX CORPUS, found 2");
   EXPECT_EQ(refusal("1 a b\n\nx a b\n"), "l: line 3: 'x' is not a number");
   EXPECT_EQ(refusal("-1 a b"),
-            "l: line 1: expected a weight of 0 or more, found -1. Leave out a set that is not to be read.");
+            "l: line 1: expected a weight of 0 or more, found -1. Leave out a set that should not be read.");
   EXPECT_EQ(refusal("\n"), "l: expected at least one line WEIGHT PREFIX CORPUS, found none");
 }
 
@@ -156,7 +156,7 @@ TEST(BlendRecipe, RefusesAPathThatTheFormatCannotHold) {
   EXPECT_EQ(error_of([&] {
               split_file_content(sources, {"train", {0, 1}, false, "."});
             }),
-            "'my data': a split file cannot hold a path with a blank, a comma or a quote. Rename it.");
+            "'my data': a split file cannot hold a path with a space, a comma or a quote. Rename it.");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ DocumentSurvey survey_of(const Sentences& sentences, const BlockMapRequest& requ
 }
 
 [[noreturn]] void refuse_without_blocks(const DocumentSurvey& survey, const BlockMapRequest& request) {
-  const char* remedy = request.min_sentences > 1 ? ", or take documents of one sentence with --use-one-sent-docs" : "";
+  const char* remedy = request.min_sentences > 1 ? ", or use documents of one sentence with --use-one-sent-docs" : "";
   throw UserError(
       concat(request.name, ": none of its ", format_counted(survey.num_documents, "document"),
              " makes a block: ", format_count(survey.num_empty), " without a sentence, ",
@@ -74,7 +74,7 @@ void check_titles(const Sentences& sentences, const DocumentSizes& titles, const
     if (size > 0 && !makes_blocks(sentences, document, request.min_sentences)) continue;
     throw UserError(concat(request.name, ": the title of document ", document, " has ", size, " tokens; a sample has ",
                            "room for 0 to ", request.max_length,
-                           " beside its special ones. Shorten the titles or raise --seq-length."),
+                           " besides its special ones. Shorten the titles or raise --seq-length."),
                     ExitCode::kBadData);
   }
 }

@@ -3,7 +3,7 @@
 //
 // A block is a run of whole sentences of one document, joined until with the document's title it fills a sample; what
 // is left of a document makes its last block. Nothing is random but the shuffle of all epochs at the end. A block may
-// be longer than a sample: who reads it cuts it.
+// be longer than a sample: whoever reads it cuts it.
 //
 // Left out, as upstream does it: documents of fewer sentences than a block must have, and those with a sentence of more
 // than 512 tokens. Upstream counts the documents of a set from its first one and so looks up wrong titles for all sets

@@ -28,7 +28,7 @@ double parse_weight(const std::string& word, const std::string& what) {
   const double weight = parse_number(word, what);
   if (weight <= 0)
     refuse_data_option(
-        concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."));
+        concat(what, ": weight ", word, " is not above 0. Leave out a data set that should not be read."));
   return weight;
 }
 
@@ -200,7 +200,7 @@ std::vector<std::string> parse_quoted_groups(const std::string& content, const s
       well_formed = well_formed && strip(pieces[at]).empty();
   }
   if (!well_formed)
-    refuse_data_option(concat(file_name, ": expected groups in double quotes with blanks between them, found ",
+    refuse_data_option(concat(file_name, ": expected groups in double quotes with spaces between them, found ",
                               content.empty() ? "an empty file" : concat("'", strip(content).substr(0, 60), "'")));
   return groups;
 }
@@ -235,12 +235,12 @@ DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
   const char* set = groups ? "weighted split paths" : "--train-data-path, --valid-data-path and --test-data-path";
   if (groups && sets)
     problems.add(
-        "weighted split paths and --train-data-path, --valid-data-path and --test-data-path exclude each "
-        "other. Use one.");
+        "weighted split paths and --train-data-path, --valid-data-path and --test-data-path are mutually exclusive. "
+        "Use one.");
   else if ((groups || sets) && (by_path || !options.split.empty()))
-    problems.add(path, " and ", set, " exclude each other. Use one.");
+    problems.add(path, " and ", set, " are mutually exclusive. Use one.");
   else if (!options.data_path.empty() && !options.data_file_list.empty())
-    problems.add("--data-path and --data-file-list exclude each other. Use one.");
+    problems.add("--data-path and --data-file-list are mutually exclusive. Use one.");
   else if (groups && !train)
     problems.add("--valid- or --test-weighted-split-paths are given without --train-weighted-split-paths");
   else if (sets && options.train_data_path.empty())

@@ -25,7 +25,7 @@ struct DataSetOptions {
   std::vector<std::string> train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
   // The same from a file: one line of quoted groups.
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
-  std::string data_impl = "infer";  // or mmap, lazy, cached: what the token files have to be
+  std::string data_impl = "infer";  // or mmap, lazy, cached: the required format of the token files
   int64_t sequence_length = 0;      // above 0
   int64_t seed = 1234;              // 0 to 2^32 - 1, numpy's range; the option rows check both
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;  // asked for; each group gets the full number
@@ -55,7 +55,7 @@ struct DataPlan {
   std::vector<std::string> token_files() const;
 };
 
-// Adds every problem found, among them files that are not there (with the nearest that are). Of the token files it
+// Adds every problem found, among them files that do not exist (with the nearest that do). Of the token files it
 // reads the first eight bytes at most.
 DataPlan plan_data(const DataSetOptions& options, Problems& problems);
 

@@ -5,7 +5,7 @@
 //   while (reader.next(document)) train_on(document.text);
 //   report(reader.malformed());
 //
-// A file that is no JSONL (input_check.h) is an error; records that Megatron's tool would fail on are passed over and
+// A file that is not JSONL (input_check.h) is an error; records that Megatron's tool would fail on are skipped and
 // counted, the first few with file, line and reason. `preprocess` reads the same records with many threads; this is the
 // plain loop for everyone else.
 #pragma once
@@ -56,7 +56,7 @@ class DocumentReader {
 
   bool next(Document& document);
   const MalformedTally& malformed() const { return malformed_; }
-  // Bytes of the files, as they lie on disk, that were read so far.
+  // Bytes of the files, as they are on disk, that were read so far.
   int64_t consumed_bytes() const { return consumed_bytes_; }
 
  private:

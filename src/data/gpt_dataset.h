@@ -5,7 +5,7 @@
 //   const int64_t source = sets.train->sample(17, ids);   // which data set of the blend it comes from
 //
 // Opening builds the orders (seconds for 10^8 documents, with progress) and maps the token files; a sample is read
-// where it lies. Immutable afterwards; any number of threads may read.
+// where it is. Immutable afterwards; any number of threads may read.
 #pragma once
 
 #include <cstdint>

@@ -181,7 +181,7 @@ TEST_F(GptDatasetTest, TrainWithoutDocumentsIsRefused) {
   const std::string a = write_store("three", 3, 7, 0);
   EXPECT_EQ(refusal(options_of({a}, "0,1,0")),
             concat("train: the split gives it documents 0 to 0 of the 3 of '", a,
-                   "', that is none. Give train a larger share or leave the data set out."));
+                   "', which are none. Give train a larger share or leave the data set out."));
 }
 
 TEST_F(GptDatasetTest, EveryProblemOfTheOptionsIsReportedAtOnce) {
@@ -206,7 +206,7 @@ TEST_F(GptDatasetTest, MissingFilesNameTheNearest) {
       refusal(options_of({lost}, "")).find(concat("the folder '", (folder_ / "none").string(), "' does not exist")),
       std::string::npos);
   std::filesystem::remove(a + ".bin");
-  EXPECT_NE(refusal(options_of({a}, "")).find(concat("'", a, ".bin' is missing beside its other half")),
+  EXPECT_NE(refusal(options_of({a}, "")).find(concat("'", a, ".bin' is missing next to its other half")),
             std::string::npos);
 }
 
@@ -214,7 +214,7 @@ TEST_F(GptDatasetTest, TheTwoWaysToNameDataExcludeEachOther) {
   const std::string a = write_store("a", 3, 7, 0);
   DataSetOptions options = options_of({a}, "");
   options.train_weighted_split_paths = {"t: 1 0:1 " + a};
-  EXPECT_NE(refusal(options).find("--data-path and weighted split paths exclude each other"), std::string::npos);
+  EXPECT_NE(refusal(options).find("--data-path and weighted split paths are mutually exclusive"), std::string::npos);
   options.data_path.clear();
   options.train_weighted_split_paths.push_back("u: 1 0:1 " + a);
   EXPECT_NE(refusal(options).find("--train-weighted-split-paths has 2 groups; training reads exactly one"),
@@ -223,7 +223,7 @@ TEST_F(GptDatasetTest, TheTwoWaysToNameDataExcludeEachOther) {
             std::string::npos);
 }
 
-// Argonne's list says what --data-path says, and what lies beside it is found from there.
+// Argonne's list says what --data-path says, and what is next to it is found from there.
 TEST_F(GptDatasetTest, AFileListIsTheSameAsItsWordsBehindDataPath) {
   const std::string a = write_store("a", 20, 7, 0), b = write_store("b", 20, 7, 100);
   const std::string list = (folder_ / "list.txt").string();
@@ -240,7 +240,7 @@ TEST_F(GptDatasetTest, AFileListIsTheSameAsItsWordsBehindDataPath) {
   std::ofstream(list) << "0 " << a << " books\n";
   EXPECT_NE(refusal(listed).find("every weight is 0"), std::string::npos);
   listed.data_path = {a};
-  EXPECT_NE(refusal(listed).find("--data-path and --data-file-list exclude each other"), std::string::npos);
+  EXPECT_NE(refusal(listed).find("--data-path and --data-file-list are mutually exclusive"), std::string::npos);
 }
 
 TEST_F(GptDatasetTest, EachSetMayHaveFilesOfItsOwn) {
@@ -291,7 +291,7 @@ TEST(DataGroup, WrongTextIsQuoted) {
   EXPECT_EQ(refusal("valid"), "'valid' has no name" + form);
   EXPECT_EQ(refusal("v: 1 a"), "group 'v': '1 a' has 2 words, not 3" + form);
   EXPECT_EQ(refusal("v: 0 0:1 a"),
-            "group 'v', before 'a': weight 0 is not above 0. Leave out a data set that is not to be read.");
+            "group 'v', before 'a': weight 0 is not above 0. Leave out a data set that should not be read.");
 }
 
 // --- the cache ------------------------------------------------------------------------------------------------------

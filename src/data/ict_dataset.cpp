@@ -54,7 +54,7 @@ std::vector<std::string> prefixes_of_plan(const DataPlan& plan, bool& has_blend)
   return {prefixes.begin(), prefixes.end()};
 }
 
-// Records that gave no document, as the metadata tell; 0 where they do not.
+// Records that gave no document, according to the metadata; 0 where they do not say.
 std::string num_left_out(const std::string& prefix) {
   if (const auto files = find_token_files(prefix))
     if (const auto metadata = read_metadata(*files))
@@ -63,13 +63,13 @@ std::string num_left_out(const std::string& prefix) {
   return "0";
 }
 
-// Equal numbers do not tell that titles and documents are of the same records.
+// Equal numbers do not prove that titles and documents are of the same records.
 void warn_of_gaps(const std::string& texts, const std::string& titles) {
   const std::string without_text = num_left_out(texts), without_title = num_left_out(titles);
   if (without_text == "0" || without_title == "0") return;
   warn_once(concat("--titles-data-path ", titles, ": when the token files were made, ", without_text,
                    " records gave no text and ", without_title,
-                   " no title. Where these are not the same records, documents have the titles of others: leave out ",
+                   " no title. If these are not the same records, documents have the titles of others: leave out ",
                    "of the input what has no text or no title."));
 }
 
@@ -84,7 +84,7 @@ void check_title_count(const std::string& texts, const std::string& titles, Prob
     else
       warn_of_gaps(texts, titles);
   } catch (const UserError&) {
-    // what is wrong with a file is told, with its exit code, by whom opens it to read samples
+    // what is wrong with a file is reported, with its exit code, by whoever opens it to read samples
   }
 }
 
@@ -241,14 +241,13 @@ void check_ict(const DataPlan& plan, const DataSetOptions& data, const IctSample
     problems.add("--seq-length ", options.sequence_length,
                  ": ICT needs 4 tokens or more: CLS, SEP and SEP, and one of the text");
   if (!data.cache_path.empty())
-    problems.add(
-        "--data-cache-path: the maps of ICT are made anew each time, which takes a pass over the sizes of the ",
-        "sentences; leave it out");
+    problems.add("--data-cache-path: the maps of ICT are rebuilt each time, which takes a pass over the sizes of the ",
+                 "sentences; leave it out");
   bool has_blend = false;
   const std::vector<std::string> prefixes = prefixes_of_plan(plan, has_blend);
   const bool has_one_prefix = !has_blend && prefixes.size() == 1;
   if (has_blend || prefixes.size() > 1)
-    problems.add("ICT reads one data set, whose titles --titles-data-path has, and was given several or parts of one: ",
+    problems.add("ICT reads one data set, whose titles --titles-data-path has, but was given several or parts of one: ",
                  join(prefixes, ", "), ". Join them with 'espalier data merge', texts and titles in the same order.");
   const std::string& titles = options.titles_data_path;
   if (titles.empty())

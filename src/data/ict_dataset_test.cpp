@@ -1,4 +1,4 @@
-// Blocks and queries of the inverse cloze task: the map beside upstream's array and by hand, samples beside CPython's
+// Blocks and queries of the inverse cloze task: the map against upstream's array and by hand, samples against CPython's
 // draws.
 #include "data/ict_dataset.h"
 
@@ -96,17 +96,17 @@ TEST(BlockMap, DocumentsAndTitlesThatCannotBeUsedAreRefused) {
             }),
             "valid of wiki: none of its 3 documents makes a block: 1 without a sentence, 1 of fewer than 2, 1 with a "
             "sentence of more than 512 tokens, which are left out as in Megatron. Give this set more documents, or "
-            "split them into sentences with 'espalier preprocess --split-sentences', or take documents of one sentence "
+            "split them into sentences with 'espalier preprocess --split-sentences', or use documents of one sentence "
             "with --use-one-sent-docs.");
   EXPECT_EQ(error_of([&] {
               texts.map({.documents = {0, 4}, .max_length = 11, .name = "train of wiki"});
             }),
-            "train of wiki: the title of document 3 has 12 tokens; a sample has room for 0 to 11 beside its special "
+            "train of wiki: the title of document 3 has 12 tokens; a sample has room for 0 to 11 besides its special "
             "ones. Shorten the titles or raise --seq-length.");
   EXPECT_EQ(texts.map({.documents = {0, 4}, .max_length = 12, .name = "train of wiki"}).size(), 1);
 }
 
-// Two documents of three sentences each; ids tell the document, the sentence and the token.
+// Two documents of three sentences each; ids identify the document, the sentence and the token.
 void write_texts(const TestFolder& folder, int64_t num_titles) {
   TokenStoreWriter texts(folder / "text", TokenType::kInt32), titles(folder / "title", TokenType::kInt32);
   for (int32_t document = 1; document <= 2; ++document) {
@@ -178,14 +178,13 @@ TEST(IctDataset, NamesEveryProblemAtOnce) {
   const TestFolder folder;
   write_texts(folder, 3);
   const DataSetOptions data{.data_path = {folder / "text"}, .sequence_length = 3, .cache_path = folder / "cache"};
-  EXPECT_EQ(
-      error_of([&] { IctDataSets::open(data, options_of(folder, 3)); }),
-      concat("3 problems:\n  - --seq-length 3: ICT needs 4 tokens or more: CLS, SEP and SEP, and one of the text\n"
-             "  - --data-cache-path: the maps of ICT are made anew each time, which takes a pass over the sizes "
-             "of the sentences; leave it out\n  - --titles-data-path ",
-             folder / "title", ": expected one title for each of the 2 documents of '", folder / "text",
-             "', found 3 sequences. Make them with 'espalier preprocess --json-keys title' from the same input, "
-             "without --split-sentences."));
+  EXPECT_EQ(error_of([&] { IctDataSets::open(data, options_of(folder, 3)); }),
+            concat("3 problems:\n  - --seq-length 3: ICT needs 4 tokens or more: CLS, SEP and SEP, and one of the "
+                   "text\n  - --data-cache-path: the maps of ICT are rebuilt each time, which takes a pass over the "
+                   "sizes of the sentences; leave it out\n  - --titles-data-path ",
+                   folder / "title", ": expected one title for each of the 2 documents of '", folder / "text",
+                   "', found 3 sequences. Make them with 'espalier preprocess --json-keys title' from the same input, "
+                   "without --split-sentences."));
   EXPECT_FALSE(fs::exists(folder / "cache"));
 }
 

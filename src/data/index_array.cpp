@@ -36,7 +36,7 @@ size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * byt
 
 int64_t IndexArray::rows_of_npy(const std::filesystem::path& path, Type type, int64_t columns) {
   const auto header = static_cast<int64_t>(npy_header(type, 1, columns).size());  // padded: as long for any rows
-  std::error_code missing;                                                        // which map_npy() tells
+  std::error_code missing;                                                        // which map_npy() reports
   const std::uintmax_t bytes = std::filesystem::file_size(path, missing);
   if (missing || static_cast<int64_t>(bytes) < header) return 0;
   return (static_cast<int64_t>(bytes) - header) / (columns * static_cast<int64_t>(bytes_per_value(type)));

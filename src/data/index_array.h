@@ -54,7 +54,7 @@ class IndexArray {
   void write_npy(const std::filesystem::path& path) const;
   // Maps a file that holds exactly this type and shape; throws a UserError with expected and found otherwise.
   static IndexArray map_npy(const std::filesystem::path& path, Type type, int64_t rows, int64_t columns = 1);
-  // The rows of such a file, as its length tells them; map_npy() compares the header. 0 where it is too short.
+  // The rows of such a file, as its length implies them; map_npy() compares the header. 0 where it is too short.
   static int64_t rows_of_npy(const std::filesystem::path& path, Type type, int64_t columns = 1);
 
  private:

@@ -32,7 +32,7 @@ void refuse_byte_order_mark(std::string_view head, const std::string& file) {
   const std::string name = "'" + shown_name(file) + "'";
   if (head.starts_with("\xef\xbb\xbf"))
     refuse(concat(name, " begins with a byte-order mark (EF BB BF). ", kExpectation,
-                  ": sed -i '1s/^\\xef\\xbb\\xbf//' ", file, " takes it away. Nothing was written."));
+                  ": sed -i '1s/^\\xef\\xbb\\xbf//' ", file, " removes it. Nothing was written."));
   if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff"))
     refuse(concat(name, " is UTF-16: it begins with a byte-order mark (", head[0] == '\xff' ? "FF FE" : "FE FF", "). ",
                   kExpectation, ": iconv -f UTF-16 -t UTF-8 ", file, " > NEW converts it. Nothing was written."));
@@ -46,7 +46,7 @@ void refuse_other_formats(const RecordBlock& first_block, const std::string& fil
     const size_t begin = record.find_first_not_of(" \t");
     if (begin == std::string_view::npos) continue;
     if (record[begin] != '[') return;
-    // A list that is whole in its line is a malformed record; one that goes on is the file.
+    // A list that is whole in its line is a malformed record; one that continues is the file.
     JsonRecord probe({}, /*replace_lone_surrogates=*/true);
     if (probe.parse(record) || probe.problem().at_byte < 0) return;
     refuse(concat("'", shown_name(file), "' is a JSON array: line ", cursor.count(), " begins one that does not end ",

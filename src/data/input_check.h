@@ -1,5 +1,5 @@
-// Input that is no JSONL at all: told by its first bytes, or by what came out of it, with what was expected instead.
-// All are UserErrors with exit code 65.
+// Input that is not JSONL at all: recognized by its first bytes, or by what came out of it, with what was expected
+// instead. All are UserErrors with exit code 65.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace espalier::data {
 // A byte-order mark. `head`: the first bytes of a file, decompressed.
 void refuse_byte_order_mark(std::string_view head, const std::string& file);
 
-// What is no JSONL, by the first block of a file: a byte-order mark, or a JSON array over several lines.
+// What is not JSONL, by the first block of a file: a byte-order mark, or a JSON array over several lines.
 void refuse_other_formats(const RecordBlock& first_block, const std::string& file);
 
 // What came of an input that was read to its end.

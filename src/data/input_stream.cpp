@@ -24,7 +24,7 @@ constexpr size_t kCompressedBufferBytes = 256 << 10;
 constexpr size_t kMagicBytes = 6;
 constexpr uint64_t kMostMemoryBytes = (uint64_t{1} << 31) + (uint64_t{1} << 27);  // for 'zstd --long=31' and 'xz -9'
 
-// A file or standard input, as it lies on disk.
+// A file or standard input, as it is on disk.
 class RawInput {
  public:
   explicit RawInput(const std::string& path) : name_(shown_name(path)) {

@@ -1,6 +1,6 @@
 // The bytes of an input file, decompressed on the way.
 //
-// The compression is told from the first bytes, never from the name: gzip (several members too), zstd (several
+// The compression is recognized from the first bytes, never from the name: gzip (several members too), zstd (several
 // frames), xz, bzip2 (several streams), or none; "-" is standard input, with the same choice. What is neither text nor
 // one of these but well known (zip, Parquet) is refused by name. A damaged or truncated file is reported with its path
 // and the byte of the compressed file where it was noticed (exit code 65).
@@ -19,7 +19,7 @@ class InputStream {
 
   // Fills up to `capacity` bytes; 0 only at the end.
   virtual size_t read(char* bytes, size_t capacity) = 0;
-  // How much of the file, as it lies on disk, has been read: what progress counts.
+  // How much of the file, as it is on disk, has been read: what progress counts.
   virtual int64_t consumed_bytes() const = 0;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 // The first byte of [at, end) that a JSON string cannot simply hold: a quote, a backslash or a control character.
 // Eight bytes at a time: a byte of `found` is not zero where one of the three is (Hacker's Delight, 6-1); a false hit
-// can only stand above a true one, and only the lowest is looked at.
+// can only be above a true one, and only the lowest is looked at.
 const char* find_special(const char* at, const char* end) {
   constexpr uint64_t kOnes = 0x0101010101010101u, kHighs = 0x8080808080808080u;
   const auto zero_bytes = [](uint64_t word) { return (word - kOnes) & ~word; };

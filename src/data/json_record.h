@@ -26,7 +26,7 @@ struct RecordProblem {
 // Keeps its buffers between records; one per thread.
 class JsonRecord {
  public:
-  // A \uD800..\uDFFF without its other half is no character: with `replace_lone_surrogates` it becomes U+FFFD and is
+  // A \uD800..\uDFFF without its other half is not a character: with `replace_lone_surrogates` it becomes U+FFFD and is
   // counted, without it the record is malformed (Megatron's tokenizers fail on it).
   JsonRecord(std::vector<std::string> keys, bool replace_lone_surrogates);
 
@@ -34,7 +34,7 @@ class JsonRecord {
   // or into this object.
   bool parse(std::string_view record);
 
-  // The text of the key-th key. UTF-8 as it stood in the record: invalid bytes are still there.
+  // The text of the key-th key. UTF-8 as it was in the record: invalid bytes are still there.
   std::string_view text(size_t key) const { return fields_[key].text; }
   const RecordProblem& problem() const { return problem_; }
   // Lone surrogates replaced so far, over all records.

@@ -23,7 +23,7 @@ class LineReader {
   // Valid until the next call; false at the end. A line of over kMaxRecordBytes is a UserError, as is a byte-order
   // mark.
   bool next(std::string_view& line);
-  // Bytes of the files, as they lie on disk, that were read so far.
+  // Bytes of the files, as they are on disk, that were read so far.
   int64_t consumed_bytes() const { return finished_bytes_ + (stream_ != nullptr ? stream_->consumed_bytes() : 0); }
 
  private:

@@ -41,7 +41,7 @@ void refuse_other_types(const std::vector<TokenStore>& stores) {
                       ExitCode::kBadData);
 }
 
-// The tokenizer is known where all tell the same.
+// The tokenizer is known where all agree on it.
 StoreMetadata merged_metadata(const std::vector<TokenStore>& stores, const TokenStoreWriter& writer) {
   StoreMetadata merged{concat("espalier ", kVersion), std::nullopt,        writer.num_documents(),
                        writer.num_sequences(),        writer.num_tokens(), {}};
@@ -77,7 +77,7 @@ std::vector<std::string> prefixes_in(const std::string& folder, Problems& proble
       prefixes.insert((std::filesystem::path(folder) / path.stem()).string());
   }
   for (auto prefix = prefixes.begin(); prefix != prefixes.end();) {
-    // Of "x.bin" and "x.bin.idx" the longer gives a prefix that is no data set of its own.
+    // Of "x.bin" and "x.bin.idx" the longer gives a prefix that is not a data set of its own.
     const bool is_long_index = prefix->ends_with(".bin") && prefixes.contains(prefix->substr(0, prefix->size() - 4)) &&
                                !std::filesystem::exists(*prefix + ".bin");
     prefix = is_long_index ? prefixes.erase(prefix) : std::next(prefix);

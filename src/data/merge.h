@@ -2,7 +2,7 @@
 //
 // The result equals, byte for byte, what one preprocess run over all their text gives. Inputs may be in the mmap format
 // or in the older one; the result is mmap. Tokens are copied by the system and the indices walked, so memory does not
-// grow with the data. Until the end everything lies under names that end in .tmp; a data set of the output's name stays
+// grow with the data. Until the end everything is under names that end in .tmp; a data set of the output's name stays
 // as it is until then.
 #pragma once
 

@@ -67,9 +67,9 @@ TEST(Merge, TakesAFolderInTheOrderOfItsNames) {
 
   std::filesystem::remove(folder / "in/part_10.bin");
   prefixes_in(folder / "in", problems);
-  EXPECT_EQ(problems.messages(), std::vector<std::string>{concat("'", folder / "in/part_10",
-                                                                 ".bin' is missing beside its other half. Run "
-                                                                 "'espalier preprocess' again.")});
+  EXPECT_EQ(problems.messages(), std::vector<std::string>{concat(
+                                     "'", folder / "in/part_10",
+                                     ".bin' is missing next to its other half. Run 'espalier preprocess' again.")});
   Problems empty;
   prefixes_in(folder / "none", empty);
   EXPECT_EQ(empty.messages(), std::vector<std::string>{

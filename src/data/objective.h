@@ -9,13 +9,13 @@ namespace espalier::data {
 struct Objective {
   enum class Kind {
     kCausal,    // every token from those before it
-    kPrefix,    // the same behind a prefix of random length whose tokens all see each other
+    kPrefix,    // the same after a prefix of random length whose tokens all see each other
     kMultitask  // the targets of pairs of input and target, packed into rows (data/packed_dataset.h)
   };
 
   Kind kind = Kind::kCausal;
   bool whole_input = false;           // multitask: the tokens of an input all see each other
-  bool loss_on_targets_only = false;  // prefix: no loss inside of it
+  bool loss_on_targets_only = false;  // prefix: no loss inside it
   bool reweight_positions = false;    // prefix: places that are targets less often weigh more
   bool norm_target_loss = false;      // multitask: each target weighs the same, whatever its length
 

@@ -48,7 +48,7 @@ class FingerprintLine {
 
  private:
   [[noreturn]] void refuse(const char* name) const {
-    throw UserError(concat("the checkpoint's order of samples: expected '", name, "' and its value, found the line '",
+    throw UserError(concat("the checkpoint's sample order: expected '", name, "' and its value, found the line '",
                            line_.substr(0, 120), "'. The manifest is damaged or of a later release."),
                     ExitCode::kBadData);
   }
@@ -68,10 +68,10 @@ std::vector<std::string> changes_of(const OrderOfPart& saved, const OrderOfPart&
   if (saved.documents.begin != present.documents.begin || saved.documents.end != present.documents.end) {
     changed("its documents were ", documents_text(saved.documents), " and are ", documents_text(present.documents));
   } else if (saved.sizes_hash != present.sizes_hash) {
-    changed("its documents have other lengths: the files were made again or replaced");
+    changed("its documents have other lengths: the files were regenerated or replaced");
   } else {
     if (saved.tokens_hash != present.tokens_hash)
-      changed("it holds other tokens: the files were made again or replaced");
+      changed("it holds other tokens: the files were regenerated or replaced");
     if (saved.arrays_hash != present.arrays_hash && saved.num_epochs != present.num_epochs)
       changed("it was asked for ", format_count(saved.num_samples_asked), " samples, which took ",
               format_count(saved.num_epochs), saved.num_epochs == 1 ? " epoch" : " epochs", ", and is asked for ",

@@ -2,11 +2,11 @@
 //
 //   const OrderFingerprint present = order_fingerprint(*sets.train, loader.order());
 //   state.sample_order = to_text(present);
-//   ... and when the run goes on:
+//   ... and when the run continues:
 //   for (const std::string& line : order_changes(parse_order(saved.sample_order), present)) ...
 //
 // Two runs with equal fingerprints read the same samples at every place, but for token files of equal sizes whose ids
-// differ at none of the places that are probed. Where the files lie does not count, and a longer run has the same
+// differ at none of the places that are probed. Where the files are does not count, and a longer run has the same
 // fingerprint as long as every part has the same arrays.
 #pragma once
 

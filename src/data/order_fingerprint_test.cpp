@@ -12,7 +12,7 @@ namespace {
 using test_files::error_of;
 using test_files::TestFolder;
 
-// Documents of 1 to 13 tokens, whose ids tell document and place.
+// Documents of 1 to 13 tokens, whose ids identify document and place.
 std::string write_numbered(const std::string& prefix, int32_t num_documents, int32_t first_id) {
   TokenStoreWriter writer(prefix, TokenType::kInt32);
   for (int32_t document = 0; document < num_documents; ++document) {
@@ -48,7 +48,7 @@ std::vector<int64_t> places_that_differ(const GptDataset& a, const GptDataset& b
   return places;
 }
 
-// A small set beside a large one: at some lengths of the run it takes another epoch and its samples change, which the
+// A small set next to a large one: at some lengths of the run it takes another epoch and its samples change, which the
 // fingerprint says exactly when reading all of both runs says it.
 TEST(OrderFingerprint, DiffersExactlyWhenALongerRunReadsOtherSamples) {
   TestFolder folder;
@@ -84,7 +84,7 @@ TEST(OrderFingerprint, SixteenProbesOfTheBlendWouldNotHaveSeenIt) {
   EXPECT_LT(places_that_differ(*before, *after).size(), 10u) << "of " << before->size();
   EXPECT_EQ(order_changes(fingerprint(*before), fingerprint(*after)),
             std::vector<std::string>{concat("data set 2 of 2, '", folder / "small",
-                                            "': it holds other tokens: the files were made again or replaced")});
+                                            "': it holds other tokens: the files were regenerated or replaced")});
   write_numbered(folder / "small", 8, 90000);
   const auto longer = open_train(path, 150);
   EXPECT_NE(

@@ -20,7 +20,7 @@ std::string pair_counts_problem(const TokenStore& inputs, const TokenStore& targ
   return concat(
       "'", inputs.prefix(), "' has ", format_count(inputs.num_sequences()), " documents, '", targets.prefix(), "' has ",
       format_count(targets.num_sequences()),
-      ": they are no pairs. A record with an empty text gives a document for one key only; leave such records "
+      ": they are not pairs. A record with an empty text gives a document for one key only; leave such records "
       "out.");
 }
 
@@ -193,7 +193,7 @@ void check_pairs(const DataPlan& plan, int64_t sequence_length, Problems& proble
                                           {{0, inputs.num_sequences()}, sequence_length + 1, 0, 0, prefix});
       if (!problem.empty()) problems.add(problem);
     } catch (const UserError&) {
-      continue;  // what is wrong with a file is told, with its exit code, by whom opens it to read samples
+      continue;  // what is wrong with a file is reported, with its exit code, by whoever opens it to read samples
     }
   }
 }

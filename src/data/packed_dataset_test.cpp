@@ -94,7 +94,7 @@ TEST(PackedDataset, BlendsByWeightAndNamesTheSources) {
   EXPECT_EQ(of_en, 30);
 }
 
-// A run that is made longer reads the same as far as it has come; other files or another seed are told.
+// A run that is made longer reads the same as far as it has come; other files or another seed are reported.
 TEST(PackedDataset, FingerprintTellsOtherRowsAndNotALongerRun) {
   TestFolder folder;
   const Documents inputs = {{1}, {2}, {3}, {4}, {5}};

@@ -1,9 +1,9 @@
-// Which pairs of input and target stand together in a row, for finetuning on many tasks: Megatron-DeepSpeed's
+// Which pairs of input and target are together in a row, for finetuning on many tasks: Megatron-DeepSpeed's
 // DecoderPackedMTFDataset, to the bit.
 //
-// Epoch after epoch the pairs are shuffled and laid one after another; a row ends before the pair that would not fit
-// into it, and goes on over the end of an epoch. A pair longer than a row is left out. What is unfinished at the end is
-// no row. A pure function of (sizes, range of pairs, row length, rows asked for, seed).
+// Epoch after epoch the pairs are shuffled and placed one after another; a row ends before the pair that would not fit
+// into it, and continues over the end of an epoch. A pair longer than a row is left out. What is unfinished at the end
+// is not a row. A pure function of (sizes, range of pairs, row length, rows asked for, seed).
 //
 // One difference: upstream takes the pairs 0 to n - 1 for every set, also for one whose range begins later, so that it
 // validates on training data. Here they are those of the range; the order is the same, counted from its beginning.

@@ -257,7 +257,7 @@ class OrderedWriter {
     if (summary_.num_records == 0 || block.file != file_) {
       file_ = block.file;
       lines_ = 0;
-      // A shard that begins inside a file: its line numbers are counted only if one has to be told.
+      // A shard that begins inside a file: its line numbers are counted only if one has to be reported.
       unread_bytes_ = block.first_byte;
     }
     if (block.malformed.count > 0) {
@@ -266,7 +266,7 @@ class OrderedWriter {
       for (MalformedRecord record : block.malformed.first) {
         record.line += lines_ + 1;
         if (options_.stop_at_malformed)
-          throw UserError(concat(describe(record, options_.inputs), ". No token files were written. Mend the line, or ",
+          throw UserError(concat(describe(record, options_.inputs), ". No token files were written. Fix the line, or ",
                                  "leave such lines out with --on-malformed skip."),
                           ExitCode::kBadData);
         summary_.malformed.add(std::move(record));

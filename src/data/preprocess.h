@@ -5,7 +5,7 @@
 // the longest record (at most kMaxRecordBytes), and what the tokenizer needs, however large the corpus.
 //
 // Per record and key, as Megatron's preprocess_data.py: a text that gives no tokens gives no document, for that key
-// only; a record that its code would fail on is malformed and gives nothing for any key. Raw bytes that are no UTF-8
+// only; a record that its code would fail on is malformed and gives nothing for any key. Raw bytes that are not UTF-8
 // become U+FFFD and are counted.
 #pragma once
 

@@ -21,7 +21,7 @@ using test_files::write_text;
 using test_files::zstandard;
 
 const std::string kOracle = "tests/data/megatron-oracle/preprocess/tricky/";
-const std::string kShared = "../shared/data/";  // beside the project, not part of it
+const std::string kShared = "../shared/data/";  // next to the project, not part of it
 
 std::unique_ptr<text::Tokenizer> gpt2(const std::string& folder) {
   text::TokenizerOptions options;
@@ -313,7 +313,7 @@ TEST(Preprocess, StopsAtTheFirstMalformedLineIfAsked) {
   options.workers = 3;
   EXPECT_EQ(error_of([&] { preprocess(options, tiny()); }),
             (folder / "a") +
-                ":22: Expecting value (column 10). No token files were written. Mend the line, or leave such "
+                ":22: Expecting value (column 10). No token files were written. Fix the line, or leave such "
                 "lines out with --on-malformed skip.");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a file is left";
 }
@@ -357,7 +357,7 @@ TEST(Preprocess, LeavesTokenFilesThatExist) {
   EXPECT_EQ(TokenStore(folder / "out_text_document").num_documents(), 1);
 }
 
-// What was expected is said, and nothing stays: neither a file nor the folder that was made for it.
+// What was expected is reported, and nothing stays: neither a file nor the folder that was made for it.
 TEST(Preprocess, RefusesInputThatIsNoJsonl) {
   TestFolder folder;
   const std::string expected = " Expected JSONL, one object a line: {\"text\": \"...\"}. Nothing was written.";

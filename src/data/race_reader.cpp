@@ -35,15 +35,15 @@ std::string complaint_about_article(const nlohmann::json& article) {
   if (!article.is_object()) return "expected a JSON object";
   for (const char* key : {"article", "questions", "options", "answers"})
     if (!article.contains(key)) return concat("there is no '", key, "'");
-  if (!article["article"].is_string()) return "'article' is no text";
+  if (!article["article"].is_string()) return "'article' is not a text";
   for (const char* key : {"questions", "answers"})
-    if (!is_list_of_texts(article[key])) return concat("'", key, "' is no list of texts");
+    if (!is_list_of_texts(article[key])) return concat("'", key, "' is not a list of texts");
   const size_t questions = article["questions"].size();
   if (!article["options"].is_array() || article["options"].size() != questions ||
       article["answers"].size() != questions)
-    return concat("there are ", questions, " questions; expected as many answers and lists of options");
+    return concat("there are ", questions, " questions; expected the same number of answers and lists of options");
   for (const nlohmann::json& options : article["options"])
-    if (!is_list_of_texts(options) || options.size() != kOptions) return "a question has other than 4 options";
+    if (!is_list_of_texts(options) || options.size() != kOptions) return "a question does not have 4 options";
   for (const nlohmann::json& answer : article["answers"]) {
     const std::string& letter = answer.get_ref<const std::string&>();
     if (letter.size() != 1 || letter[0] < 'A' || letter[0] > 'D')

@@ -24,12 +24,12 @@ size_t first_end(std::string_view bytes, size_t from, bool ended) {
 // Index after the last record end at or after `from`; a CR at the very end does not count.
 size_t last_end(std::string_view bytes, size_t from) {
   const char* begin = bytes.data() + from;
-  const auto behind = [&](char end, size_t length) {
+  const auto after_last = [&](char end, size_t length) {
     const void* found = ::memrchr(begin, end, length);
     return found == nullptr ? size_t{0} : static_cast<size_t>(static_cast<const char*>(found) - bytes.data()) + 1;
   };
   const size_t length = bytes.size() - from;
-  return std::max(behind('\n', length), length == 0 ? 0 : behind('\r', length - 1));
+  return std::max(after_last('\n', length), length == 0 ? 0 : after_last('\r', length - 1));
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ int64_t total_bytes(const std::vector<std::string>& files, const std::vector<Inp
       known = false;
       continue;
     }
-    const int64_t size = file_size_bytes(file);  // also finds, before any work, the file that is not there
+    const int64_t size = file_size_bytes(file);  // also finds, before any work, the file that does not exist
     if (!std::filesystem::is_regular_file(file)) known = false;
     total += std::min(slice.end, size) - slice.begin;
   }
@@ -158,7 +158,7 @@ void RecordReader::skip_record(RecordBlock& block) {
     if (block.skipped_bytes > most_skipped_bytes_)
       throw UserError(
           concat("'", shown_name(files_[slice_.file]), "': the record at byte ", format_count(block.first_byte),
-                 " goes on for more than ", format_count(most_skipped_bytes_),
+                 " continues for more than ", format_count(most_skipped_bytes_),
                  " bytes without the end of a line, after ", format_count(stream_->consumed_bytes()),
                  " bytes of the file. Expected JSONL, one object a ", "line; leave the file out."),
           ExitCode::kBadData);

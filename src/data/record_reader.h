@@ -15,14 +15,14 @@
 
 namespace espalier::data {
 
-// A record longer than this is malformed: it is passed over without being held in memory.
+// A record longer than this is malformed: it is skipped without being held in memory.
 inline constexpr int64_t kMaxRecordBytes = int64_t{256} << 20;
-// A record longer than this ends the reading of its file: what goes on so long (a decompression bomb, a disk image) is
-// no JSONL, and passing over it would take for ever.
+// A record longer than this ends the reading of its file: what is that long (a decompression bomb, a disk image) is
+// not JSONL, and skipping it would take forever.
 inline constexpr int64_t kMostSkippedBytes = int64_t{4} << 30;
 inline constexpr int64_t kBlockBytes = int64_t{256} << 10;
 
-// The records of file `file` (an index into the list of inputs) whose first byte lies in [begin, end).
+// The records of file `file` (an index into the list of inputs) whose first byte is in [begin, end).
 struct InputSlice {
   size_t file = 0;
   int64_t begin = 0, end = 0;  // end kToTheEnd: however long the file is
@@ -33,7 +33,7 @@ struct Shard {
   int64_t index = 0, count = 1;
 };
 
-// The part of the input that shard `index` of `count` reads. The bytes of all files, as they lie on disk, are laid end
+// The part of the input that shard `index` of `count` reads. The bytes of all files, as they are on disk, are put end
 // to end and cut into equal ranges; a record belongs to the range its first byte is in, a compressed file whole to the
 // range its first byte is in. So the shards, in order, are the whole input, and no node reads another's part.
 std::vector<InputSlice> slices_of_shard(const std::vector<std::string>& files, const Shard& shard);
@@ -46,7 +46,7 @@ struct RecordBlock {
   size_t file = 0;
   int64_t first_byte = 0;     // where the block begins in the decompressed file
   int64_t input_bytes = 0;    // bytes read from disk for this block (for progress)
-  int64_t skipped_bytes = 0;  // not 0: the block stands for one record of this length, too long to be kept
+  int64_t skipped_bytes = 0;  // not 0: the block represents one record of this length, too long to be kept
 };
 
 class RecordReader {

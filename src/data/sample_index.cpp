@@ -23,7 +23,7 @@ int64_t sum_of_sizes(const DocumentSizes& sizes, const SampleRequest& request) {
     const int64_t size = sizes[document];
     if (size < 0)
       throw UserError(concat(request.name, ": size of sequence ", document, ": expected 0 or more, found ", size,
-                             ". The .idx is damaged; 'espalier data check' reads it whole."),
+                             ". The .idx is damaged; 'espalier data check' reads all of it."),
                       ExitCode::kBadData);
     sum += size;
   }

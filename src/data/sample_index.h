@@ -29,7 +29,7 @@ namespace espalier::data {
 struct SampleRequest {
   DocumentRange documents;
   int64_t sequence_length = 0;
-  int64_t num_samples = 0;  // at least this many; 0 gives one epoch all the same
+  int64_t num_samples = 0;  // at least this many; 0 gives one epoch anyway
   uint32_t seed = 0;
   std::string name;  // for people only: "train of data/wiki"
 };
@@ -76,7 +76,7 @@ class SampleIndex {
 
   // The other way round: all pieces of these documents in all samples, in the order of the samples; spans() of these
   // samples gives each of them. One pass over documents() and, where there is something to find, one over order():
-  // about a second for 10^9 of their entries. Nothing but the sizes of these documents is looked up beside.
+  // about a second for 10^9 of their entries. Apart from that only the sizes of these documents are looked up.
   std::vector<Sighting> sightings(const DocumentRange& documents) const;
 
   // Upstream's three arrays: documents in the order read, where each sample starts (row: position in documents,

@@ -24,7 +24,7 @@ SampleIndex SampleIndexCache::load_or_build(const DocumentSizes& sizes, const Sa
       internal::load_cached(stem, key, arrays_of(index));
       return index;
     } catch (const UserError& error) {
-      log_warning("the stored sample index of ", request.name, " cannot be used and is built again: ", error.what());
+      log_warning("the stored sample index of ", request.name, " cannot be used and is rebuilt: ", error.what());
       index = SampleIndex(sizes, request);
     }
   }

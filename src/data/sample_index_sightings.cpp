@@ -36,14 +36,14 @@ void SampleIndex::add_sightings(int64_t position, std::vector<Sighting>& found) 
     const int64_t begin = position == before ? offset : 0;
     const int64_t finish = position == last ? starts_[2 * sample + 3] + 1 : sizes_[document];
     if (finish <= begin) continue;
-    int64_t at = 0;  // what stands before it in the sample
+    int64_t at = 0;  // what is before it in the sample
     for (int64_t earlier = before; earlier < position; ++earlier)
       at += sizes_[documents_[earlier]] - (earlier == before ? offset : 0);
     found.push_back({sample, at, {document, begin, finish - begin}});
   }
 }
 
-// The order says for each place which sample stands there; wanted is the opposite, of a few.
+// The order says for each place which sample is there; we want the inverse, for a few.
 void SampleIndex::renumber(std::vector<Sighting>& found) const {
   std::vector<int64_t> wanted;
   for (const Sighting& one : found) wanted.push_back(one.sample);

@@ -249,7 +249,7 @@ TEST(SampleIndexOracle, BlendedGroupOfTwoRanges) {
   for (int64_t at = 0; at < total; ++at)
     ASSERT_EQ(endless.place(at), (BlendIndex::Place{sets[at], samples[at]})) << "sample " << at;
 
-  // Upstream promises all of these and fails at the first that lies beyond its set.
+  // Upstream promises all of these and fails at the first that is beyond its set.
   int64_t usable = 0;
   while (usable < total && samples[usable] < lengths[sets[usable]]) ++usable;
   EXPECT_EQ(BlendIndex::build(weights, lengths).size(), usable);
@@ -264,7 +264,7 @@ TEST(SampleIndex, RefusesANegativeSize) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
                  "train: size of sequence 1: expected 0 or more, found -7. The .idx is damaged; 'espalier data check' "
-                 "reads it whole.");
+                 "reads all of it.");
   }
 }
 

@@ -6,7 +6,7 @@
 //     use(source.fields()[at].name, source.fields()[at].shape, sample.arrays[at]);
 //
 // A sample is a function of its number alone, so that every rank of every layout reads the same, in any order, and a
-// run goes on from a number. Immutable; any number of threads may read, each into a sample of its own.
+// run continues from a number. Immutable; any number of threads may read, each into a sample of its own.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class TokenStore;
 struct SampleField {
   std::string name;            // upstream's: "text", "loss_mask"
   std::vector<int64_t> shape;  // of one sample; empty: a single number
-  bool holds_ids = false;      // of the vocabulary, unchecked: who reads them for a model checks them
+  bool holds_ids = false;      // of the vocabulary, unchecked: whoever reads them for a model checks them
   bool operator==(const SampleField&) const = default;
 
   int64_t size() const {
@@ -35,7 +35,7 @@ struct SampleField {
   }
 };
 
-// Tokens offset to offset + length - 1 of a sequence of a token file, which stand from `at` on in a sample.
+// Tokens offset to offset + length - 1 of a sequence of a token file, which start at `at` in a sample.
 struct SamplePiece {
   const TokenStore* store = nullptr;  // of the source
   int64_t sequence = 0, offset = 0, length = 0;
@@ -67,11 +67,11 @@ class SampleSource {
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
 
-  // What sample `number` is made of, in the order in which it stands there. Empty of a set that does not tell: running
+  // What sample `number` is made of, in the order in which it appears there. Empty for a set that does not say: running
   // text (GptDataset) does.
   virtual std::vector<SamplePiece> pieces(int64_t /*number*/) const { return {}; }
 
-  // False: a test set, of which no loss can be told.
+  // False: a test set, for which no loss can be computed.
   virtual bool has_labels() const { return true; }
 
   // The index of a field in fields() and Sample::arrays.

@@ -1,4 +1,4 @@
-// Which sample of a data set stands at a place of the run: Megatron's two loaders.
+// Which sample of a data set is at a place of the run: Megatron's two loaders.
 //
 // Both are functions of the place alone. Neither the micro-batch size nor the number of data-parallel ranks of the run
 // moves a sample, so a run resumes by one number, in any layout.

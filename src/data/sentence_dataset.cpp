@@ -62,7 +62,7 @@ void check_boundaries(const TokenStore& store, const SentenceSampleOptions& samp
   if (found.any || store.num_documents() == 0) return;
   const std::string what = concat("'", store.prefix(), "' does not say where sentences end: each of its ",
                                   format_counted(store.num_documents(), "document"), " is a single sequence");
-  const std::string remedy = "Make it again with 'espalier preprocess --split-sentences'.";
+  const std::string remedy = "Rebuild it with 'espalier preprocess --split-sentences'.";
   const std::string loss = concat(format_count(found.num_long), " of them have more than the ", samples.max_length(),
                                   " tokens of a sample, and the rest would never be read");
   if (samples.min_sentences() > 1)
@@ -209,7 +209,7 @@ void check_sentences(const DataPlan& plan, const SentenceSampleOptions& samples,
     try {
       check_boundaries(TokenStore(prefix), samples, problems);
     } catch (const UserError&) {
-      continue;  // what is wrong with a file is told, with its exit code, by whom opens it to read samples
+      continue;  // what is wrong with a file is reported, with its exit code, by whoever opens it to read samples
     }
   }
 }

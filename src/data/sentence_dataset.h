@@ -74,7 +74,7 @@ struct SentenceDataSets {
   static SentenceDataSets open(const DataSetOptions& data, const SentenceSampleOptions& samples);
 };
 
-// Token files that do not tell where sentences end (each document is one) are a problem for BERT: always with the
+// Token files that do not record where sentences end (each document is one) are a problem for BERT: always with the
 // binary head, without it where documents are longer than a sample, of which the rest would never be read. T5 is warned
 // of that. Opens every file of the plan that exists and is whole.
 void check_sentences(const DataPlan& plan, const SentenceSampleOptions& samples, Problems& problems);

@@ -1,4 +1,4 @@
-// Samples of BERT and T5, beside those that Megatron-DeepSpeed's own code made.
+// Samples of BERT and T5, against those that Megatron-DeepSpeed's own code made.
 #include "data/sentence_dataset.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ std::map<std::string, std::vector<int64_t>> upstream_arrays(const SentenceDatase
   return arrays;
 }
 
-// "{set}_{field}.npy" of a folder of the oracle, row by row, beside the first samples. Returns how many were compared.
+// "{set}_{field}.npy" of a folder of the oracle, row by row, against the first samples. Returns how many were compared.
 int64_t expect_equal_arrays(const fs::path& folder, const std::string& set, const SentenceDataset& dataset) {
   int64_t compared = 0;
   Sample sample;
@@ -186,7 +186,7 @@ TEST(SentenceDataset, CasesOfUpstreamAreEqual) {
 
 constexpr int32_t kPad = 0, kCls = 1, kSep = 2, kMask = 3, kBos = 4, kEos = 5, kFirstPiece = 6;
 
-// `num_pieces` pieces, every third of which goes on with a word, and then sentinels.
+// `num_pieces` pieces, every third of which continues with a word, and then sentinels.
 SentenceVocabulary small_vocabulary(int32_t num_pieces, int32_t num_sentinels) {
   SentenceVocabulary vocabulary{.size = kFirstPiece + num_pieces + num_sentinels,
                                 .cls = kCls,
@@ -400,16 +400,15 @@ TEST_F(SmallSentences, DataWithoutSentencesAreRefused) {
   write("whole", {{{6, 7, 8}}, {{9, 10}}, {std::vector<int32_t>(40, 11)}});
   EXPECT_EQ(error_of([&] { open({"whole"}); }),
             concat("'", *folder_ / "whole",
-                   "' does not say where sentences end: each of its 3 documents is a single "
-                   "sequence, and BERT's samples are made of two halves. Make it again with 'espalier preprocess "
-                   "--split-sentences'. Documents that are single sentences can be read with --bert-no-binary-head."));
+                   "' does not say where sentences end: each of its 3 documents is a single sequence, and BERT's "
+                   "samples are made of two halves. Rebuild it with 'espalier preprocess --split-sentences'. Documents "
+                   "that are single sentences can be read with --bert-no-binary-head."));
   samples_.binary_head = false;
-  EXPECT_EQ(
-      error_of([&] { open({"whole"}); }),
-      concat("'", *folder_ / "whole",
-             "' does not say where sentences end: each of its 3 documents is a single "
-             "sequence; 1 of them have more than the 13 tokens of a sample, and the rest would never be read. Make "
-             "it again with 'espalier preprocess --split-sentences'."));
+  EXPECT_EQ(error_of([&] { open({"whole"}); }),
+            concat("'", *folder_ / "whole",
+                   "' does not say where sentences end: each of its 3 documents is a single sequence; 1 of them have "
+                   "more than the 13 tokens of a sample, and the rest would never be read. Rebuild it with 'espalier "
+                   "preprocess --split-sentences'."));
   write("short", {{{6, 7, 8}}, {{9, 10}}});
   EXPECT_EQ(open({"short"}).train->parts()[0].map.survey().num_used, 2);
 }
@@ -543,7 +542,7 @@ TEST_F(SmallSentences, AKeptMapIsReadAgainAndADamagedOneBuiltAgain) {
   EXPECT_NE(rows(), built);
 }
 
-// The template of a tokenizer.json stands around the whole text, as transformers has it.
+// The template of a tokenizer.json is around the whole text, as transformers has it.
 TEST(EncodeWithSentinels, ATokenizerThatFindsThemGetsTheTextAsAWhole) {
   text::TokenizerOptions options;
   options.type = "PretrainedFromHF";

@@ -91,13 +91,13 @@ DocumentSurvey DocumentSurvey::make(const Sentences& sentences, const SentenceMa
     if (first < 0 || first > last || last > sentences.sizes.count())
       throw UserError(
           concat(request.name, ": document ", document, " is said to hold the sentences ", first, " to ", last, " of ",
-                 sentences.sizes.count(), ". The .idx is damaged; 'espalier data check' reads it whole."),
+                 sentences.sizes.count(), ". The .idx is damaged; 'espalier data check' reads all of it."),
           ExitCode::kBadData);
     for (int64_t sentence = first; sentence < last; ++sentence)
       if (sentences.sizes[sentence] < 0)
         throw UserError(
             concat(request.name, ": size of sequence ", sentence, ": expected 0 or more, found ",
-                   sentences.sizes[sentence], ". The .idx is damaged; 'espalier data check' reads it whole."),
+                   sentences.sizes[sentence], ". The .idx is damaged; 'espalier data check' reads all of it."),
             ExitCode::kBadData);
     survey.num_sentences += last - first;
     if (first == last)

@@ -5,7 +5,7 @@
 // share of short samples, seed): every rank computes the same map. A sample is a run of whole sentences of one
 // document, joined until a target length is reached: the longest, or, for one sample in 1 / share, a random shorter
 // one. What is left of a document makes its last sample. Epochs are added until there are enough samples, the last one
-// whole; then all of them are shuffled. A sample may be longer than its target: who reads it cuts it.
+// whole; then all of them are shuffled. A sample may be longer than its target: whoever reads it cuts it.
 //
 // Left out, as upstream does it: documents of several sentences one of which has more than 512 tokens, and documents of
 // fewer than `min_sentences`. DocumentSurvey counts them.

@@ -37,7 +37,7 @@ SentenceMap SentenceMapCache::load_or_build(const Sentences& sentences, const Se
       internal::load_cached(stem, key, array());
       return map;
     } catch (const UserError& error) {
-      log_warning("the stored sentence map of ", request.name, " cannot be used and is built again: ", error.what());
+      log_warning("the stored sentence map of ", request.name, " cannot be used and is rebuilt: ", error.what());
     }
   }
   map.fill(sentences, request);

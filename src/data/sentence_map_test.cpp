@@ -1,4 +1,4 @@
-// Maps of sentences, beside a plain walk over them and by hand.
+// Maps of sentences, against a plain walk over them and by hand.
 #include "data/sentence_map.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(SentenceMap, DamagedMarksAreRefused) {
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
                  "train of wiki: document 0 is said to hold the sentences 0 to 7 of 4. The .idx is damaged; 'espalier "
-                 "data check' reads it whole.");
+                 "data check' reads all of it.");
   }
 }
 

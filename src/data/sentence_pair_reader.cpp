@@ -1,5 +1,5 @@
-// MNLI and QQP: tables with a line of names, columns between tabs. Blanks around a line are no columns, as upstream has
-// it.
+// MNLI and QQP: tables with a line of names, columns between tabs. Blanks around a line are not columns, as upstream
+// has it.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -97,7 +97,7 @@ void PairReader::add_qqp(int64_t line, const std::vector<std::string_view>& colu
 
 void PairReader::add_pair(int64_t line, std::string_view uid, std::string_view a, std::string_view b, int64_t label) {
   const std::optional<int64_t> number = whole_number(uid);
-  if (!number) return found.add(line, concat("the number '", uid, "' of the pair is no whole number"));
+  if (!number) return found.add(line, concat("the number '", uid, "' of the pair is not a whole number"));
   if (a.empty() || b.empty()) return found.add(line, "a sentence is empty");
   read.examples.push_back(
       {{clean_task_text(a)}, std::make_shared<const std::string>(clean_task_text(b)), label, *number});

@@ -147,7 +147,7 @@ class T5SampleMaker final : public SentenceSampleMaker {
                       ExitCode::kUsage);
     const auto needed = static_cast<int64_t>(1 + num_runs + masked.positions.size());
     if (needed > options_.decoder_sequence_length)
-      throw UserError(concat("a sample of T5 needs ", needed, " tokens of its decoder (1 to begin, ", num_runs,
+      throw UserError(concat("a sample of T5 needs ", needed, " tokens in its decoder (1 to begin, ", num_runs,
                              " sentinels, ", masked.positions.size(), " masked tokens), and --decoder-seq-length is ",
                              options_.decoder_sequence_length, ". Raise it, or lower --mask-prob."),
                       ExitCode::kUsage);
@@ -162,7 +162,7 @@ void SentenceSampleOptions::check(Problems& problems) const {
   const int64_t shortest = sequence_length - max_length() + 2;
   if (sequence_length < shortest)
     problems.add("--seq-length ", sequence_length, ": ", name_of(model), " needs at least ", shortest,
-                 ": 2 tokens beside its special ones");
+                 ": 2 tokens besides its special ones");
   if (!(mask_probability > 0 && mask_probability <= 1))
     problems.add("--mask-prob ", format_shortest(mask_probability), ": expected a share above 0, up to 1");
   if (!(short_probability >= 0 && short_probability <= 1))

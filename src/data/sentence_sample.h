@@ -8,7 +8,7 @@
 // padding_mask.
 //
 // T5 (`text_enc text_dec labels loss_mask truncated`): the sentences, cut to the target length. Each run that is left
-// out stands in text_enc as a sentinel; text_dec is BOS, then each sentinel with its run; labels are text_dec a place
+// out is in text_enc as a sentinel; text_dec is BOS, then each sentinel with its run; labels are text_dec a place
 // earlier, ended by EOS, with -1 as padding. Upstream's masks of attention follow from the ids: a query sees a key
 // where neither is 0, the decoder none after itself.
 #pragma once
@@ -42,7 +42,7 @@ struct SentenceSampleOptions {
   void check(Problems& problems) const;
   // What may end a run at some sample of T5 (too few sentinels, too short a decoder), or nothing.
   std::string caution() const;
-  // "T5 of 128 and 64 tokens, 15 % masked, ...": all that decides a sample beside the sentences.
+  // "T5 of 128 and 64 tokens, 15 % masked, ...": all that decides a sample besides the sentences.
   std::string description() const;
 };
 

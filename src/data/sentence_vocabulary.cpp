@@ -16,7 +16,7 @@ std::vector<int32_t> sentinels_of(const text::Tokenizer& tokenizer) {
   return ids;
 }
 
-// Written like a sentinel, but with a number that the vocabulary has not.
+// Written like a sentinel, but with a number that the vocabulary does not have.
 void check_sentinel(const text::Tokenizer& tokenizer, std::string_view word) {
   const std::string_view number = word.substr(kOpening.size(), word.size() - kOpening.size() - 1);
   const size_t count = sentinels_of(tokenizer).size();
@@ -56,7 +56,7 @@ SentenceVocabulary SentenceVocabulary::make(const text::Tokenizer& tokenizer, Se
     need("PAD", vocabulary.pad);
     need("EOS", vocabulary.eos);
     if (vocabulary.sentinels.empty())
-      problems.add("T5 marks what it leaves out by the tokens <extra_id_0>, <extra_id_1>, ..., and ",
+      problems.add("T5 marks what it leaves out by the tokens <extra_id_0>, <extra_id_1>, ..., but ",
                    tokenizer.description(), " has none. Give --vocab-extra-ids 100 with BertWordPiece*, ",
                    "SentencePieceTokenizer or PretrainedFromHF.");
   }

@@ -31,7 +31,7 @@ struct SentenceVocabulary {
 };
 
 // The ids of a text in which the words <extra_id_0> and so on are those tokens; a number beyond the tokenizer's last is
-// a UserError. One that finds them by itself gets the text as a whole: what it puts around a text stands around all of
+// a UserError. One that finds them by itself gets the text as a whole: what it puts around a text is around all of
 // it.
 std::vector<int32_t> encode_with_sentinels(const text::Tokenizer& tokenizer, std::string_view text);
 

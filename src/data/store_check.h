@@ -16,7 +16,7 @@ struct IdRange {
 
 // Reads every token with `threads` threads, in pieces of some MiB whatever the size of the file, advancing `progress`
 // by their bytes. The first id below 0, or not below the vocabulary size, is a UserError (exit code 65) that says where
-// it stands. The index must have passed check_all().
+// it is. The index must have passed check_all().
 IdRange check_ids(const TokenStore& store, std::optional<int64_t> vocab_size, int64_t threads, Progress& progress);
 
 // Documents without a token: legal, and a sign of damaged document marks, for no tool writes them unasked.

@@ -70,7 +70,7 @@ TEST(StoreCheck, FindsTheFirstBadIdOfALargeFileWithAnyNumberOfThreads) {
                   "was made with another tokenizer, or is damaged.");
 }
 
-// Whichever bit of the index is turned over, it is refused, save that document marks may come to stand elsewhere in
+// Whichever bit of the index is turned over, it is refused, save that document marks may come to be elsewhere in
 // order: then a document is empty, which check counts.
 TEST(StoreCheck, FindsEveryBitThatIsTurnedOverInAnIndex) {
   TestFolder folder;

@@ -122,7 +122,7 @@ std::vector<std::string> describe_differing_tokenizers(const std::vector<std::st
 std::vector<std::string> describe_other_tokenizers(const std::vector<std::string>& prefixes,
                                                    const text::Tokenizer& tokenizer) {
   std::vector<std::string> lines;
-  std::optional<TokenizerFacts> own;  // computed for the first data set that tells
+  std::optional<TokenizerFacts> own;  // computed for the first data set that says so
   for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
     const std::optional<TokenFiles> files = find_token_files(prefix);
     if (!files) continue;

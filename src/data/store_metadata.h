@@ -1,9 +1,9 @@
-// How a data set was made: `<prefix>.meta.json`, beside the .idx.
+// How a data set was made: `<prefix>.meta.json`, next to the .idx.
 //
-// Upstream's files do not tell which tokenizer made them, and ids of another tokenizer train without an error.
+// Upstream's files do not record which tokenizer made them, and ids of another tokenizer train without an error.
 // preprocess and merge write the file; inspect shows it; train compares its tokenizer with the run's. A data set
-// without one is as good as any. One that is left over from an earlier data set of the name is told by the sizes of the
-// files and ignored.
+// without one is as good as any. One that is left over from an earlier data set of the name is recognized by the sizes
+// of the files and ignored.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TokenizerFacts {
   int64_t vocab_size = 0;
   std::optional<int32_t> eod;
   // The words of a command line that name it, its files by absolute paths: {"--tokenizer-type", "PretrainedFromHF",
-  // ...}. Empty where they were not told.
+  // ...}. Empty where they were not recorded.
   std::vector<std::string> words;
 
   static TokenizerFacts of(const text::Tokenizer& tokenizer);
@@ -32,7 +32,7 @@ struct TokenizerFacts {
 
 struct StoreMetadata {
   std::string program;                      // "espalier 0.1.0"
-  std::optional<TokenizerFacts> tokenizer;  // not set where merged data sets differ or do not tell
+  std::optional<TokenizerFacts> tokenizer;  // not set where merged data sets differ or do not say
   int64_t num_documents = 0, num_sequences = 0, num_tokens = 0;
   // What it was made of, in the order of the command line: ("--append-eod", "true"), ("malformed", "3").
   std::vector<std::pair<std::string, std::string>> options;
@@ -47,11 +47,11 @@ void write_metadata(const std::string& prefix, const StoreMetadata& metadata);
 // Nothing where there is none; one that cannot be read or that belongs to other files is remarked on and ignored.
 std::optional<StoreMetadata> read_metadata(const TokenFiles& files);
 
-// A line for each data set that another tokenizer made than the first that tells.
+// A line for each data set that another tokenizer made than the first that says.
 std::vector<std::string> describe_differing_tokenizers(const std::vector<std::string>& prefixes);
 
 // A line for each data set whose metadata names another tokenizer than this, or than this without --vocab-extra-ids.
-// What is not there is passed over.
+// What does not exist is skipped.
 std::vector<std::string> describe_other_tokenizers(const std::vector<std::string>& prefixes,
                                                    const text::Tokenizer& tokenizer);
 

@@ -34,7 +34,7 @@ std::string preprocessed(const TestFolder& folder, const std::string& name, cons
 
 StoreMetadata metadata_of(const std::string& prefix) {
   const std::optional<StoreMetadata> metadata = read_metadata(*find_token_files(prefix));
-  if (!metadata) throw std::runtime_error("no metadata beside " + prefix);
+  if (!metadata) throw std::runtime_error("no metadata next to " + prefix);
   return *metadata;
 }
 

@@ -79,7 +79,7 @@ OrderFingerprint TaskDataset::fingerprint(const std::string& reading) const {
   return {options_.sequence_length,
           options_.seed,
           concat(reading, ", ", facts_of(options_.task).name, " in steps of ", epochs_.global_batch_size,
-                 epochs_.keep_last ? ", with what is left of an epoch" : ""),
+                 epochs_.keep_last ? ", including the rest of an epoch" : ""),
           {part}};
 }
 

@@ -36,7 +36,7 @@ struct TaskEpochs {
   bool keep_last = false;
 };
 
-// Of an epoch of so many examples.
+// For an epoch of this many examples.
 int64_t task_steps_of_epoch(int64_t num_examples, const TaskEpochs& epochs);
 
 class TaskDataset final : public SampleSource {

@@ -105,7 +105,7 @@ TaskExamples read_task_examples(FinetuningTask task, const std::string& path, Pr
   } else if (task == FinetuningTask::kRace && !is_folder) {
     problems.add(path, " is a file; RACE is read from folders of *.txt, such as RACE/train/middle");
   } else if (task != FinetuningTask::kRace && is_folder) {
-    problems.add(path, " is a folder; ", facts_of(task).name, " is read from .tsv files, which are to be named");
+    problems.add(path, " is a folder; ", facts_of(task).name, " is read from .tsv files, which must be named");
   } else {
     try {
       if (task == FinetuningTask::kRace)

@@ -217,7 +217,7 @@ TEST_F(TaskFiles, EverythingWrongWithAFileIsSaidWithItsLine) {
       write("bad.tsv", kMnliNames + mnli_row("x", "a", "b", "neutral") + mnli_row("1", "a", "b", "maybe") +
                            "2\tshort\n" + mnli_row("3", " ", "b", "neutral"));
   EXPECT_EQ(all_problems(FinetuningTask::kMnli, mnli),
-            mnli + ", line 2: the number 'x' of the pair is no whole number\n" + mnli +
+            mnli + ", line 2: the number 'x' of the pair is not a whole number\n" + mnli +
                 ", line 3: the label 'maybe' is not contradiction, entailment or neutral\n" + mnli +
                 ", line 4: 2 columns; expected 10 or more, with the sentences in 9 and 10\n" + mnli +
                 ", line 5: a sentence is empty\n");
@@ -228,7 +228,7 @@ TEST_F(TaskFiles, EverythingWrongWithAFileIsSaidWithItsLine) {
   const std::string empty = write("empty.tsv", "");
   EXPECT_EQ(all_problems(FinetuningTask::kQqp, empty), empty + " holds no examples\n");
   EXPECT_EQ(all_problems(FinetuningTask::kQqp, folder.string()),
-            folder.string() + " is a folder; QQP is read from .tsv files, which are to be named\n");
+            folder.string() + " is a folder; QQP is read from .tsv files, which must be named\n");
 }
 
 TEST_F(TaskFiles, EverythingWrongWithArticlesIsSaidWithItsLine) {
@@ -240,7 +240,7 @@ TEST_F(TaskFiles, EverythingWrongWithArticlesIsSaidWithItsLine) {
       write("race/a.txt", no_answer.dump() + "\n" + letter.dump() + "\n" + options.dump() + "\n[]\n");
   EXPECT_EQ(all_problems(FinetuningTask::kRace, (folder / "race").string()),
             file + ", line 1: there is no 'answers'\n" + file + ", line 2: the answer 'E' is not A, B, C or D\n" +
-                file + ", line 3: a question has other than 4 options\n" + file + ", line 4: expected a JSON object\n");
+                file + ", line 3: a question does not have 4 options\n" + file + ", line 4: expected a JSON object\n");
   EXPECT_EQ(all_problems(FinetuningTask::kRace, file),
             file + " is a file; RACE is read from folders of *.txt, such as RACE/train/middle\n");
   write("broken/a.txt", "{\"article\": \n");

@@ -122,17 +122,17 @@ std::optional<TokenFiles> find_token_files(const std::string& prefix) {
   const std::string long_index = prefix + ".bin.idx", long_tokens = prefix + ".bin.bin";
   if (is_file(tokens) && is_file(long_index) && !is_file(index))
     return TokenFiles{long_index, tokens,
-                      concat("the index of '", prefix, "' is called '", long_index, "'; mend it with: mv '", long_index,
+                      concat("the index of '", prefix, "' is called '", long_index, "'; fix it with: mv '", long_index,
                              "' '", index, "'")};
   if (is_file(long_tokens) && is_file(long_index) && !is_file(tokens) && !is_file(index))
     return TokenFiles{long_index, long_tokens,
-                      concat("'", prefix, "' was made with the prefix '", tokens, "'; mend it with: mv '", long_tokens,
+                      concat("'", prefix, "' was made with the prefix '", tokens, "'; fix it with: mv '", long_tokens,
                              "' '", tokens, "'; mv '", long_index, "' '", index, "'")};
   if (is_file(index) || is_file(tokens)) return std::nullopt;  // half of it: not the time to guess
   if (const std::optional<std::string> other = respelt(prefix))
     return TokenFiles{*other + ".idx", *other + ".bin",
                       concat("there is no '", prefix, ".idx'; '", *other,
-                             "', whose name differs in '-' and '_' alone, is read instead")};
+                             "', whose name differs only in '-' and '_', is read instead")};
   return std::nullopt;
 }
 
@@ -157,10 +157,10 @@ std::string describe_missing(const std::string& prefix) {
     return concat("'", prefix, "' is a file. Give the prefix without ", path.extension().string(), ".");
   for (const char* suffix : {".idx", ".bin"})
     if (const std::string what = describe_no_file(prefix + suffix); !what.empty())
-      return concat("'", prefix, suffix, "' is ", what, ". Token files are regular files; copy or make it again.");
+      return concat("'", prefix, suffix, "' is ", what, ". Token files are regular files; copy or recreate it.");
   for (const char* suffix : {".idx", ".bin"})
     if (is_file(prefix + (std::string(suffix) == ".idx" ? ".bin" : ".idx")))
-      return concat("'", prefix, suffix, "' is missing beside its other half. Run 'espalier preprocess' again.");
+      return concat("'", prefix, suffix, "' is missing next to its other half. Run 'espalier preprocess' again.");
   const std::string other = describe_no_file(prefix);
   if (other == "a folder") return describe_folder(prefix);
   if (!other.empty()) return concat("'", prefix, "' is ", other, ". Give the prefix of token files (.bin with .idx).");

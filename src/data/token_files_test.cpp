@@ -37,7 +37,7 @@ TEST(TokenFiles, TakesAnIndexThatWasNamedAfterTheBin) {
   EXPECT_EQ(files->index, folder / "a.bin.idx");
   EXPECT_EQ(files->tokens, folder / "a.bin");
   EXPECT_EQ(files->remark, concat("the index of '", folder / "a", "' is called '", folder / "a.bin.idx",
-                                  "'; mend it with: mv '", folder / "a.bin.idx", "' '", folder / "a.idx", "'"));
+                                  "'; fix it with: mv '", folder / "a.bin.idx", "' '", folder / "a.idx", "'"));
   write_text(folder / "a.idx", "");
   EXPECT_EQ(find_token_files(folder / "a")->index, folder / "a.idx") << "the right name comes first";
 }
@@ -58,7 +58,7 @@ TEST(TokenFiles, TakesTheOneNameThatDiffersInDashesAndUnderscores) {
   EXPECT_EQ(files->index, folder / "my-data_text_document.idx");
   EXPECT_EQ(files->remark,
             concat("there is no '", folder / "my_data-text_document", ".idx'; '", folder / "my-data_text_document",
-                   "', whose name differs in '-' and '_' alone, is read instead"));
+                   "', whose name differs only in '-' and '_', is read instead"));
   write_pair(folder, "my-data-text-document.idx", "my-data-text-document.bin");
   EXPECT_FALSE(find_token_files(folder / "my_data-text_document")) << "two would do: none is guessed";
   EXPECT_NE(describe_missing(folder / "my_data-text_document").find("Did you mean"), std::string::npos);
@@ -70,7 +70,7 @@ TEST(TokenFiles, DoesNotGuessWhereHalfOfTheSetIsThere) {
   write_text(folder / "a_b.bin", "");
   EXPECT_FALSE(find_token_files(folder / "a_b"));
   EXPECT_EQ(describe_missing(folder / "a_b"),
-            concat("'", folder / "a_b", ".idx' is missing beside its other half. Run 'espalier preprocess' again."));
+            concat("'", folder / "a_b", ".idx' is missing next to its other half. Run 'espalier preprocess' again."));
 }
 
 TEST(TokenFiles, SaysWhatStandsUnderTheNameInstead) {
@@ -107,7 +107,7 @@ TEST(TokenFiles, SaysWhatAFolderHolds) {
 
 TEST(TokenFiles, NamesWhatIsNoRegularFile) {
   TestFolder folder;
-  const std::string advice = ". Token files are regular files; copy or make it again.";
+  const std::string advice = ". Token files are regular files; copy or recreate it.";
   write_pair(folder, "a.idx", "a.bin");
   std::filesystem::remove(folder / "a.bin");
   ASSERT_EQ(::mkfifo((folder / "a.bin").c_str(), 0600), 0);

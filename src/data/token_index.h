@@ -5,7 +5,7 @@
 // must outlive the index; of an old index the sizes and starts are kept converted, 12 bytes a sequence.
 //
 // The constructor checks the header and the length; check_ends() the ends of the arrays and the length of the .bin;
-// check_all() every entry. What is wrong is a UserError (exit code 65) with the file, the field and where it stands,
+// check_all() every entry. What is wrong is a UserError (exit code 65) with the file, the field and where it is,
 // the expected and the found value.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Looks at a few places of a data set: the documents' beginnings and ends, spread over the range. For what has to be
-// told at once, however large the files are; `espalier data check` reads everything.
+// reported at once, however large the files are; `espalier data check` reads everything.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class TokenStore {
   // All of them; the store must outlive the view.
   DocumentMarks document_marks() const { return index_.document_marks(); }
 
-  // Copies `length` ids from `offset` on. The range must lie inside the sequence.
+  // Copies `length` ids from `offset` on. The range must be inside the sequence.
   void read(int64_t sequence, int64_t offset, int64_t length, int64_t* ids) const;
   void read(int64_t sequence, int64_t offset, int64_t length, int32_t* ids) const;
 
@@ -77,7 +77,7 @@ class TokenStore {
 //   writer.end_document();
 //   writer.finish();
 //
-// Until finish() everything lies under `<prefix>.*.tmp`, and a pair of that prefix that exists stays as it is. A
+// Until finish() everything is under `<prefix>.*.tmp`, and a pair of that prefix that exists stays as it is. A
 // process killed at any moment leaves either the old pair, the new pair, or no .idx. Without finish() the temporary
 // files are removed.
 class TokenStoreWriter {
@@ -92,7 +92,7 @@ class TokenStoreWriter {
   // Ends the document of the sequences added since the last call.
   void end_document();
   // Appends all of another store; its type must be the same. Its tokens are copied by the system, 64 MiB at a time;
-  // `copied` is told how many bytes each time.
+  // `copied` receives how many bytes each time.
   void append(const TokenStore& other, const std::function<void(int64_t)>& copied = nullptr);
   // Writes what is left, which may take a while; nothing can be added any more.
   void prepare();

@@ -155,7 +155,7 @@ void TokenStoreWriter::copy_document_marks() {
 }
 
 void TokenStoreWriter::rename_into_place() {
-  // The old index goes first: at no moment does it stand beside the new tokens.
+  // The old index goes first: at no moment does it exist next to the new tokens.
   // What is known of the old pair goes with it.
   const UninterruptedSteps together;
   std::error_code error;

@@ -1,5 +1,5 @@
-// The ranks wait for one another before anything that they do together. Exactly one word is said on how it ends, by who
-// says it first (compareSet): so none goes on while another leaves.
+// The ranks wait for one another before anything that they do together. Exactly one verdict is given on how it ends, by
+// who says it first (compareSet): so none continues while another leaves.
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::string names_of(const std::vector<int64_t>& ranks) {
   return ranks.size() > kMostNamed ? concat(text, ", ... (", ranks.size(), " of them)") : text;
 }
 
-// The first rank looks who is there; the others look only for its word.
+// The first rank checks who has arrived; the others look only for its verdict.
 class Missing {
  public:
   explicit Missing(int64_t num_ranks) {

@@ -54,7 +54,8 @@ TEST(Assembly, ARankThatIsAskedToStopEndsItForAll) {
   EXPECT_EQ(ends, (std::vector<std::string>{"rank 1 was asked to stop", "rank 1 was asked to stop"}));
 }
 
-// Once all are there a wish to stop is no business of the assembly: everybody goes on, and stops together later.
+// Once all have arrived a request to stop is no business of the assembly: everybody continues, and stops together
+// later.
 TEST(Assembly, AllGoOnOrNoneDoes) {
   for (int round = 0; round < 50; ++round) {
     const auto store = c10::make_intrusive<c10d::HashStore>();

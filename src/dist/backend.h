@@ -40,9 +40,9 @@ struct MachineMeeting {
 MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size);
 
 // Called by the `members` of the group (ranks of the run), of which this process is entry `rank`. Sums are taken in the
-// order of the ranks, of half-precision numbers in fp32; ranks that call different collectives are told so. An exchange
-// moves on while its process starts another or waits, not while it computes; a message of up to 16 MiB does not need
-// its sender any more. Throws std::runtime_error when the process of a member has ended.
+// order of the ranks, of half-precision numbers in fp32; ranks that call different collectives get an error that says
+// so. An exchange moves on while its process starts another or waits, not while it computes; a message of up to 16 MiB
+// does not need its sender any more. Throws std::runtime_error when the process of a member has ended.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const std::shared_ptr<SharedMachine>& machine,
                                                      const std::vector<int64_t>& members, int64_t rank,

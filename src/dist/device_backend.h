@@ -1,4 +1,4 @@
-// How a group exchanges tensors that lie on a device: by a second c10d backend, which the device's plugin makes.
+// How a group exchanges tensors that are on a device: by a second c10d backend, which the device's plugin makes.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

@@ -1,7 +1,7 @@
 // Notices that an exchange on a device does not end.
 //
 // On a device an exchange is waited for by the device, not by the process, so that nothing throws when a peer is gone:
-// the process stands in its next read of a result. This thread looks at the exchanges under way, and calls `lost` once
+// the process is in its next read of a result. This thread looks at the exchanges under way, and calls `lost` once
 // when one has failed or has lasted longer than `timeout`.
 #pragma once
 

@@ -41,7 +41,7 @@ class GroupMaker {
     const auto size = static_cast<int64_t>(ranks.size());
     ESPALIER_CHECK(index < size, "rank ", rank_, " is not in its group ", name);
     if (size == 1) return Group(name, ranks, 0, {});
-    // Groups of one kind are told apart by their first rank.
+    // Groups of one kind are distinguished by their first rank.
     const auto prefix = c10::make_intrusive<c10d::PrefixStore>(concat(name, "/", ranks[0]), store_);
     return Group(name, ranks, index,
                  machine_ ? make_shared_memory(prefix, machine_, ranks, index, options_.backend)

@@ -24,7 +24,7 @@ struct Grid {
   spec::GridPosition position;
   int64_t rank = 0;
   std::string transport = "none";  // by what the ranks exchange, for people
-  at::Device device = at::kCPU;    // where this process's parameters, batches and activations lie
+  at::Device device = at::kCPU;    // where this process's parameters, batches and activations are
 
   Group world;
   Group tensor;

@@ -74,7 +74,7 @@ class Group {
   void broadcast(const at::Tensor& values, int64_t root) const;
   void barrier() const;
 
-  // `peer` is a rank of the group. `tag` tells messages between the same two ranks apart.
+  // `peer` is a rank of the group. `tag` distinguishes messages between the same two ranks.
   Pending start_send(const at::Tensor& values, int64_t peer, int tag) const;
   Pending start_receive(const at::Tensor& values, int64_t peer, int tag) const;
 

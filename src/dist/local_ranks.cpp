@@ -32,7 +32,7 @@ struct Child {
 void write_all(int descriptor, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno != EINTR) return;  // the parent is gone; the exit code tells the rest
+    if (count < 0 && errno != EINTR) return;  // the parent is gone; the exit code says the rest
     if (count > 0) done += static_cast<size_t>(count);
   }
 }

@@ -99,7 +99,7 @@ void GradReducer::make_pieces() {
       pieces_.push_back(whole_piece(param));
       continue;
     }
-    // Shared, so that it lies in one unit.
+    // Shared, so that it is in one unit.
     const int64_t begin = layout.offsets[number] + piece.param_begin;
     const auto unit = std::find_if(units_.begin(), units_.end(), [&](const Unit& u) {
       return u.own.begin <= begin && begin + piece.count <= u.own.end;

@@ -67,7 +67,7 @@ TEST(GradReducer, SumsAreTheLoopOverRanksInEveryLayout) {
   }
 }
 
-// What is added here is no exact fraction: sums depend on the order of addition.
+// What is added here is not an exact fraction: sums depend on the order of addition.
 void add_thirds(tensor::ParamSet& params, const Grid& grid, int64_t num_micro_batches) {
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch)
     for (auto param = params.params().rbegin(); param != params.params().rend(); ++param)

@@ -35,7 +35,7 @@ struct Assembly {
   std::function<bool()> stopped = {};  // asked again and again
 };
 
-// Called by all ranks: returns when all are there. The first rank says for whom it waits. Either all return or none:
+// Called by all ranks: returns when all have arrived. The first rank says for whom it waits. Either all return or none:
 // where one was asked to stop all of them throw StoppedBeforeStart, and where not all come within `timeout` a UserError
 // (kLostPeer) that names who did not.
 void assemble(c10d::Store& store, const Assembly& assembly);

@@ -1,4 +1,4 @@
-// Copies that ranks must hold equal to the last bit: compared by hash, named where they differ, and repaired.
+// Copies that must be equal on all ranks to the last bit: compared by hash, named where they differ, and repaired.
 //
 // Copies that are equal cost one pass over their bytes and one exchange of 128 bytes a rank. Collective over
 // grid.world: all ranks call alike, and all come to the same differences. Nothing happens where a rank is alone.

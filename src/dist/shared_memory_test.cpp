@@ -86,7 +86,7 @@ TEST(SharedMemory, EveryLengthAndTypeIsTheLoopOverRanks) {
 
 TEST(SharedMemory, HalfPrecisionIsSummedInFp32AndRoundedOnce) {
   const auto check = [](const Grid& grid) {
-    // Each of the small ones is lost beside 256 in bf16; together they are not.
+    // Each of the small ones is lost next to 256 in bf16; together they are not.
     for (const int64_t count : {5, 100'000}) {
       const at::Tensor values = at::full({count}, grid.rank == 0 ? 256.0 : 1.0, at::kBFloat16);
       grid.world.all_reduce(values);

@@ -1,5 +1,5 @@
 // The 28 tasks that BLOOM reports, as lm_eval of mid-2022 asked and scored them (task versions 0 and 1; 0.3.0 has the
-// same classes): context and continuation tokenized apart, no examples, documents shuffled.
+// same classes): context and continuation tokenized separately, no examples, documents shuffled.
 #pragma once
 
 #include <vector>

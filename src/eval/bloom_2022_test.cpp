@@ -103,7 +103,7 @@ TEST(Bloom2022, DocumentsOfAnotherShapeAreRefusedByField) {
   EXPECT_EQ(
       refusal("rte", {{"sentence1", "a"}, {"sentence2", "b"}, {"label", "maybe"}}),
       "f:3: field 'label' is \"maybe\"; it should be the number of a class from 0 to 1 (entailment, not_entailment)");
-  EXPECT_EQ(refusal("lambada", {{"text", "word"}}), "f:3: field 'text' has no blank before a last word");
+  EXPECT_EQ(refusal("lambada", {{"text", "word"}}), "f:3: field 'text' has no space before a last word");
   EXPECT_EQ(refusal("winogrande", {{"sentence", "no gap"}, {"option1", "a"}, {"option2", "b"}, {"answer", "1"}}),
             "f:3: field 'sentence' has no _ to be filled");
   EXPECT_EQ(refusal("triviaqa", {{"question", "q"}, {"answer", {{"value", "v"}, {"aliases", Json::array()}}}}),

@@ -13,7 +13,7 @@ using text::python::replace_all;
 using text::python::strip;
 using text::python::strip_right;
 
-// Without "[header]" and other marks of WikiHow: what stands in brackets, on one line.
+// Without "[header]" and other marks of WikiHow: what is in brackets, on one line.
 std::string without_brackets(std::string_view text) {
   std::string kept;
   while (!text.empty()) {
@@ -164,7 +164,7 @@ size_t place_of_gap(const Fields& document) {
   return place;
 }
 
-// The same continuation after two contexts: what stands behind the gap, after what fills it.
+// The same continuation after two contexts: what follows the gap, after what fills it.
 Question winogrande(const Fields& document) {
   const std::string sentence = document.text("sentence");
   const size_t gap = place_of_gap(document);

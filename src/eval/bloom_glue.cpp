@@ -5,7 +5,7 @@
 namespace espalier::eval::internal {
 namespace {
 
-// Two classes, of which the label names one. `first` is the class that the first choice stands for.
+// Two classes, of which the label names one. `first` is the class that the first choice represents.
 Question ask_two(const std::string& context, std::vector<std::string> choices, int64_t label, int64_t first) {
   return ask_choices(context, std::move(choices), label == first ? 0 : 1);
 }
@@ -58,7 +58,7 @@ std::vector<Task> glue_tasks() {
       {"qqp", 0, {"glue qqp", "validation", 40430, {"question1", "question2", "label"}}, qqp, acc_and_f1},
       {"sst", 0, {"glue sst2", "validation", 872, {"sentence", "label"}}, sst, acc_of_two()},
       {"wnli", 1, {"glue wnli", "validation", 71, sentences}, wnli, acc_of_two()},
-      // The class that the second choice stands for is the one that must be likelier here.
+      // The class that the second choice represents is the one that must be more likely here.
       {"qnli", 0, {"glue qnli", "validation", 5463, {"question", "sentence", "label"}}, qnli, acc()},
       {"rte", 0, {"glue rte", "validation", 277, sentences}, rte, acc()},
   };

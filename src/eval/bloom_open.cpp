@@ -10,14 +10,14 @@ namespace {
 Question lambada(const Fields& document) {
   const std::string text = document.text("text");
   const size_t blank = text.rfind(' ');
-  if (blank == std::string::npos) document.refuse("field 'text' has no blank before a last word");
+  if (blank == std::string::npos) document.refuse("field 'text' has no space before a last word");
   Question question;
   question.target = text.substr(blank);
   question.requests = {{.context = text.substr(0, blank), .continuation = question.target}};
   return question;
 }
 
-// Sorted, without those that begin like the one kept before them: where that is said, they need not be asked for.
+// Sorted, without those that begin like the one kept before them: where that is predicted, they need not be asked for.
 std::vector<std::string> without_longer_forms(std::vector<std::string> answers) {
   std::sort(answers.begin(), answers.end());
   std::vector<std::string> kept;

@@ -51,7 +51,7 @@ Question copa(const Fields& document) {
                      static_cast<size_t>(document.label("label", {"choice1", "choice2"})));
 }
 
-// A document is one answer; the question that it belongs to is right when all of its answers are judged right.
+// A document is one answer; the question that it belongs to is right when all of its answers are predicted right.
 Question multirc(const Fields& document) {
   const std::string context = document.text("paragraph") + "\nQuestion: " + document.text("question") + "\nAnswer:";
   const std::string answer = document.text("answer") + "\nIs the answer correct? ";

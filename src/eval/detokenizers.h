@@ -1,4 +1,4 @@
-// Tokenized corpora as prose again, by the rules of the programs whose numbers are to be met.
+// Tokenized corpora as prose again, by the rules of the programs whose numbers are to be matched.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ Json read_record(std::string_view line, const std::string& place, const std::set
 
 Json read_row(std::string_view line, const std::string& place, const std::vector<std::string>& names) {
   if (text::valid_utf8_prefix(line) != line.size())
-    throw UserError(concat(place, ": byte ", text::valid_utf8_prefix(line) + 1, " of the line is no UTF-8"),
+    throw UserError(concat(place, ": byte ", text::valid_utf8_prefix(line) + 1, " of the line is not UTF-8"),
                     ExitCode::kBadData);
   const std::vector<std::string> cells = split(std::string(line), '\t');
   if (cells.size() != names.size())
@@ -113,12 +113,12 @@ DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<st
       folders_.push_back(word);
     else if (!fs::exists(word))
       problems.add("--data ", word, ": no such file or folder",
-                   equals == std::string::npos ? "" : concat(", and ", task, " is none of the tasks"));
+                   equals == std::string::npos ? "" : concat(", and ", task, " is not one of the tasks"));
     else if (tasks.size() == 1)
       named_[tasks[0]] = word;
     else
-      problems.add("--data ", word, " is a file, and there are ", tasks.size(),
-                   " tasks: give a folder, or say whose it is as TASK=", word);
+      problems.add("--data ", word, " is a file, but there are ", tasks.size(),
+                   " tasks: give a folder, or name the task as TASK=", word);
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace espalier::eval {
 
-// So many wrong documents are named together.
+// At most this many wrong documents are named together.
 inline constexpr size_t kMostProblems = 10;
 
 // NOLINTNEXTLINE(bugprone-exception-escape): that moving it does not throw is the promise of nlohmann::json
@@ -21,7 +21,7 @@ struct Document {
 };
 
 // Fields at the top that no path of `wanted` begins with are left out; an empty list wants all. The first ten lines
-// that are no document are named together (kBadData).
+// that are not documents are named together (kBadData).
 std::vector<Document> read_documents(const std::string& file, const std::vector<std::string>& wanted);
 
 // Whether `file` is a table, of which all fields are text.
@@ -30,7 +30,7 @@ bool is_table(const std::string& file);
 // Where the files of tasks are: what --data was given.
 class DataFiles {
  public:
-  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv lies; TASK=FILE, or TASK.SPLIT=FILE
+  // Words: a folder, in which TASK.jsonl, TASK.jsonl.gz (.zst, .xz) or TASK.tsv is; TASK=FILE, or TASK.SPLIT=FILE
   // for the documents of another split; or FILE where there is one task.
   DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems);
 

@@ -32,7 +32,7 @@ DocumentRule::DocumentRule(RuleUse use, const Json& config, const std::string& p
     constant_ = use == RuleUse::kChoice && config.is_object() ? values_of(config) : config;
     const bool is_index = constant_.is_number_integer() && (use == RuleUse::kText || use == RuleUse::kTarget);
     const bool is_list = constant_.is_array() && (use == RuleUse::kTarget || use == RuleUse::kChoice);
-    if (!is_index && !is_list) refuse(concat(config.dump().substr(0, 60), " is not taken here"));
+    if (!is_index && !is_list) refuse(concat(config.dump().substr(0, 60), " is not supported here"));
     return;
   }
   source_ = config.get<std::string>();
@@ -41,7 +41,7 @@ DocumentRule::DocumentRule(RuleUse use, const Json& config, const std::string& p
     return;
   }
   function_ = find_function(folder, source_.substr(kFunctionTag.size()));
-  if (!function_) refuse(concat("'", source_, "' is a Python function that has no equal here"));
+  if (!function_) refuse(concat("'", source_, "' is a Python function that has no equivalent here"));
 }
 
 Json DocumentRule::of_text(const Fields& document) const {

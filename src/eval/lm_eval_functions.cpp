@@ -69,15 +69,15 @@ Json pubmedqa_text(const Fields& document) {
                 "\nAnswer:");
 }
 
-// The questions of an article, which stand in a string as Python writes them.
+// The questions of an article, which are in a string as Python writes them.
 class RaceProblems {
  public:
   explicit RaceProblems(const Fields& document) : place_(document), json_(parse_literal(document.text("problems"))) {
-    if (!json_.is_array() || json_.empty()) document.refuse("field 'problems' is no list of questions");
+    if (!json_.is_array() || json_.empty()) document.refuse("field 'problems' is not a list of questions");
   }
   size_t size() const { return json_.size(); }
   Fields at(size_t i) const {
-    if (!json_[i].is_object()) place_.refuse("field 'problems' is no list of questions");
+    if (!json_[i].is_object()) place_.refuse("field 'problems' is not a list of questions");
     return Fields(json_[i], concat("question ", i + 1));
   }
   Fields last() const { return at(size() - 1); }

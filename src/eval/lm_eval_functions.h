@@ -12,7 +12,7 @@ namespace espalier::eval {
 
 using DocumentFunction = std::function<Json(const Fields&)>;
 
-// `reference`: what stands after !function ("utils.doc_to_text") in a file of `folder`; the folder's name and the
+// `reference`: what is after !function ("utils.doc_to_text") in a file of `folder`; the folder's name and the
 // reference together name the function. None: an empty function.
 DocumentFunction find_function(const std::filesystem::path& folder, const std::string& reference);
 

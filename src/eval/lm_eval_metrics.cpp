@@ -141,7 +141,7 @@ std::vector<std::string> filter_names(const TaskFile& file, Problems& problems) 
     if (takes_first)
       names.push_back(filter["name"].get<std::string>());
     else
-      problems.add(file.place("filter_list"), ": filter_list: log-likelihoods take the filter take_first alone");
+      problems.add(file.place("filter_list"), ": filter_list: log-likelihoods support only the filter take_first");
   }
   return names;
 }
@@ -156,24 +156,24 @@ std::optional<Metric> read_metric(const TaskFile& file, const Json& entry, Outpu
   }
   const std::string name = entry["metric"].get<std::string>();
   for (const auto& [key, value] : entry.items())
-    if (!kKeys.contains(key)) problems.add(place, name, ": the key '", key, "' is not taken");
+    if (!kKeys.contains(key)) problems.add(place, name, ": the key '", key, "' is not supported");
   const auto& known = known_metrics(output);
   const auto found = known.find(name);
   if (found == known.end()) {
     std::vector<std::string> names;
     for (const auto& [one, metric] : known) names.push_back(one);
-    problems.add(place, "the metric '", name, "' is not taken; of such tasks these are: ", join(names, ", "));
+    problems.add(place, "the metric '", name, "' is not supported; of such tasks these are: ", join(names, ", "));
     return std::nullopt;
   }
   const KnownMetric& metric = found->second;
   const Json aggregation = entry.value("aggregation", Json(metric.aggregation.name));
   const Json higher = entry.value("higher_is_better", Json(metric.higher_is_better));
   if (aggregation != Json(metric.aggregation.name))
-    problems.add(place, name, ": the aggregation ", aggregation.dump(), " is not taken; its own is ",
+    problems.add(place, name, ": the aggregation ", aggregation.dump(), " is not supported; its own is ",
                  metric.aggregation.name);
   if (entry.value("hf_evaluate", Json(false)) != Json(false))
-    problems.add(place, name, ": metrics of Hugging Face's evaluate are not taken");
-  if (!higher.is_boolean()) problems.add(place, name, ": higher_is_better is true or false");
+    problems.add(place, name, ": metrics of Hugging Face's evaluate are not supported");
+  if (!higher.is_boolean()) problems.add(place, name, ": higher_is_better must be true or false");
   return Metric{name, higher.is_boolean() ? higher.get<bool>() : true, metric.score, metric.aggregation};
 }
 
@@ -182,7 +182,7 @@ std::optional<Metric> read_metric(const TaskFile& file, const Json& entry, Outpu
 std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, Problems& problems) {
   Json list = file.config.value("metric_list", Json());
   if (list.is_null()) list = usual_metrics(output);
-  if (!list.is_array()) problems.add(file.place("metric_list"), ": metric_list is no list");
+  if (!list.is_array()) problems.add(file.place("metric_list"), ": metric_list is not a list");
   std::vector<Metric> metrics, filtered;
   for (const Json& entry : list.is_array() ? list : Json::array())
     if (std::optional<Metric> metric = read_metric(file, entry, output, problems)) metrics.push_back(*metric);

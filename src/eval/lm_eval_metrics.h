@@ -8,8 +8,8 @@
 
 namespace espalier::eval {
 
-// Those of metric_list, or the harness's own of that kind of request, once for each filter. What is not taken is added
-// to `problems`.
+// Those of metric_list, or the harness's own of that kind of request, once for each filter. What is not supported is
+// added to `problems`.
 std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, Problems& problems);
 
 }  // namespace espalier::eval

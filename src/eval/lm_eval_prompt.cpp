@@ -22,7 +22,7 @@ constexpr int64_t kNoChoice = -100;  // a gold that is none of the choices
 bool begins_with_blank(std::string_view text) { return strip_left(text).size() != text.size(); }
 bool ends_with_blank(std::string_view text) { return strip_right(text).size() != text.size(); }
 
-// What stands between two texts: nothing where one is empty, or where there is a blank already.
+// What is between two texts: nothing where one is empty, or where there is a blank already.
 std::string delimiter_of(const std::string& first, const std::string& second, const std::string& delimiter) {
   if (first.empty() || second.empty() || ends_with_blank(first) || begins_with_blank(second)) return "";
   return delimiter;
@@ -33,14 +33,15 @@ int64_t index_of(const Json& value) { return value.is_boolean() ? value.get<bool
 
 std::string text_of(const Json& value, const char* key, const Fields& document) {
   if (!value.is_string())
-    document.refuse(concat(key, " makes ", python_repr(value).substr(0, 60), ", which is no text"));
+    document.refuse(concat(key, " makes ", python_repr(value).substr(0, 60), ", which is not a text"));
   return value.get<std::string>();
 }
 
 std::vector<std::string> choices_of(const TurnRules& rules, const Fields& document) {
   const Json made = rules.choice->of(document);
   if (!made.is_array() || made.empty())
-    document.refuse(concat("doc_to_choice makes ", python_repr(made).substr(0, 60), ", which is no list of choices"));
+    document.refuse(
+        concat("doc_to_choice makes ", python_repr(made).substr(0, 60), ", which is not a list of choices"));
   std::vector<std::string> choices;
   for (const Json& choice : made) choices.push_back(text_of(choice, "doc_to_choice", document));
   return choices;
@@ -48,7 +49,7 @@ std::vector<std::string> choices_of(const TurnRules& rules, const Fields& docume
 
 std::string choice_at(const std::vector<std::string>& choices, int64_t index, const Fields& document) {
   const auto size = static_cast<int64_t>(choices.size());
-  if (index < -size || index >= size) document.refuse(concat("the choice ", index, " is wanted, and there are ", size));
+  if (index < -size || index >= size) document.refuse(concat("the choice ", index, " is wanted, but there are ", size));
   return choices[static_cast<size_t>(index < 0 ? index + size : index)];
 }
 
@@ -115,7 +116,8 @@ class LmEvalPrompter {
     const auto size = static_cast<int64_t>(question.choices.size());
     const auto add = [&](const Json& one) {
       if (!is_index(one))
-        document.refuse(concat("doc_to_target makes ", python_repr(one).substr(0, 60), ", which names no choice"));
+        document.refuse(
+            concat("doc_to_target makes ", python_repr(one).substr(0, 60), ", which does not name a choice"));
       question.golds.push_back(index_of(one) < size ? index_of(one) : kNoChoice);
     };
     if (gold.is_array())
@@ -138,7 +140,7 @@ class LmEvalPrompter {
     for (const Metric& metric : task_.task.metrics)
       if (metric.aggregation.form == ItemForm::kRightAndSaid &&
           (question.choices.size() != 2 || question.golds.size() != 1))
-        document.refuse(concat("the metric ", metric.name, " is of two choices, one of which is right"));
+        document.refuse(concat("the metric ", metric.name, " needs two choices, one of which is right"));
   }
 
   std::string with_prefix(const Fields& document, const std::string& text, const std::string& delimiter) const {
@@ -165,12 +167,12 @@ class LmEvalPrompter {
                  [&](const Json* example) { return !rules_.removes_tested || *example != document.json(); });
     const size_t spare = rules_.removes_tested && !rules_.takes_first ? 1 : 0;
     if (others.size() < wanted || examples_.size() < wanted + spare)
-      document.refuse(concat(wanted, " examples are wanted, and there are ", others.size()));
+      document.refuse(concat(wanted, " examples are wanted, but there are ", others.size()));
     if (rules_.takes_first) return {others.begin(), others.begin() + static_cast<std::ptrdiff_t>(wanted)};
     std::vector<const Json*> drawn;
     for (const size_t i : random_.sample(examples_.size(), wanted + spare))
       if (!rules_.removes_tested || *examples_[i] != document.json()) drawn.push_back(examples_[i]);
-    if (drawn.size() < wanted) {  // the tested document is there several times
+    if (drawn.size() < wanted) {  // the tested document occurs several times
       drawn.clear();
       for (const size_t i : random_.sample(others.size(), wanted)) drawn.push_back(others[i]);
     }

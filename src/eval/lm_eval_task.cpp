@@ -75,13 +75,13 @@ class LmEvalReader {
   std::optional<std::string> text(const std::string& key) {
     const Json found = value(key);
     if (found.is_string()) return found.get<std::string>();
-    if (!found.is_null()) refuse(key, found.dump().substr(0, 60), " is no text");
+    if (!found.is_null()) refuse(key, found.dump().substr(0, 60), " is not a text");
     return std::nullopt;
   }
 
   void check_keys() {
     for (const auto& [key, value] : file_.config.items())
-      if (!kTaskKeys.contains(key)) problems_.add(file_.place(key), ": the key '", key, "' is not taken");
+      if (!kTaskKeys.contains(key)) problems_.add(file_.place(key), ": the key '", key, "' is not supported");
     if (value("unsafe_code") == Json(true)) refuse("unsafe_code", "no code is run");
     if (const Json repeats = value("repeats"); !repeats.is_null() && repeats != Json(1))
       refuse("repeats", "each request is asked once");
@@ -95,7 +95,7 @@ class LmEvalReader {
       rules_.output = OutputKind::kRolling;
     else if (output != "multiple_choice")
       refuse("output_type", "'", output,
-             "' is not taken; multiple_choice, loglikelihood and loglikelihood_rolling are");
+             "' is not supported; multiple_choice, loglikelihood and loglikelihood_rolling are");
     if (const Json results = value("process_results"); !results.is_null()) {
       rules_.weights = function("process_results", results);
       if (rules_.weights && rules_.output != OutputKind::kRolling)
@@ -108,7 +108,7 @@ class LmEvalReader {
     const std::string reference = named.is_string() ? named.get<std::string>() : named.dump();
     DocumentFunction found;
     if (reference.starts_with(kTag)) found = find_function(file_.path.parent_path(), reference.substr(kTag.size()));
-    if (!found) refuse(key, "'", reference, "' is a Python function that has no equal here");
+    if (!found) refuse(key, "'", reference, "' is a Python function that has no equivalent here");
     return found;
   }
 
@@ -138,7 +138,7 @@ class LmEvalReader {
       if (const Json delimiter = get(key); delimiter.is_string())
         turn.*member = delimiter.get<std::string>();
       else if (!delimiter.is_null())
-        refuse(place(key), key, " is no text");
+        refuse(place(key), key, " is not a text");
     return turn;
   }
 
@@ -151,7 +151,7 @@ class LmEvalReader {
       refuse("fewshot_config", "expected keys with values");
     } else {
       for (const auto& [key, ignored] : fewshot.items())
-        if (!kFewshotKeys.contains(key)) refuse("fewshot_config", "the key '", key, "' is not taken");
+        if (!kFewshotKeys.contains(key)) refuse("fewshot_config", "the key '", key, "' is not supported");
       rules_.example = turn(fewshot, "fewshot_config");
       read_sampler(fewshot);
     }
@@ -169,10 +169,10 @@ class LmEvalReader {
     const Json sampler = fewshot.value("sampler", Json("default"));
     rules_.takes_first = sampler == Json("first_n");
     if (!rules_.takes_first && sampler != Json("default"))
-      refuse("fewshot_config", "the sampler ", sampler.dump(), " is not taken; default and first_n are");
+      refuse("fewshot_config", "the sampler ", sampler.dump(), " is not supported; default and first_n are");
     const Json samples = fewshot.value("samples", Json());
     if (samples.is_null()) return;
-    if (!samples.is_array() || samples.empty()) return refuse("fewshot_config", "samples is no list of documents");
+    if (!samples.is_array() || samples.empty()) return refuse("fewshot_config", "samples is not a list of documents");
     for (const Json& sample : samples) rules_.samples.push_back(sample);
   }
 
@@ -208,7 +208,7 @@ class LmEvalReader {
     const Json own = value("num_fewshot");
     if (own.is_null()) return asked.value_or(0);
     if (!own.is_number_integer() || own.get<int64_t>() < 0) {
-      refuse("num_fewshot", own.dump(), " is no number of examples");
+      refuse("num_fewshot", own.dump(), " is not a number of examples");
       return 0;
     }
     return own == Json(0) ? 0 : asked.value_or(own.get<int64_t>());

@@ -23,8 +23,8 @@ struct LmEvalTask {
   bool examples_are_tested = false;
 };
 
-// Everything of the file that is not taken is added to `problems`, each with its line; nothing then. `num_fewshot`
-// stands over the file's own number, unless that is 0, as in the harness.
+// Everything in the file that is not supported is added to `problems`, each with its line; nothing then. `num_fewshot`
+// overrides the file's own number, unless that is 0, as in the harness.
 std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, std::optional<int64_t> num_fewshot,
                                             Problems& problems);
 

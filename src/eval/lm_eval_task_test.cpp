@@ -89,9 +89,9 @@ filter_list:
   std::string all;
   for (const std::string& message : problems.messages()) all += message + "\n";
   for (const char* part : {"colors.yaml:4: doc_to_text: '!function utils.text'",
-                           "colors.yaml:5: doc_to_target: ", "colors.yaml:7: the key 'use_prompt' is not taken",
+                           "colors.yaml:5: doc_to_target: ", "colors.yaml:7: the key 'use_prompt' is not supported",
                            "colors.yaml:8: metric_list: the metric 'bleu'",
-                           "acc: the aggregation \"median\" is not taken", "colors.yaml:12: filter_list: "})
+                           "acc: the aggregation \"median\" is not supported", "colors.yaml:12: filter_list: "})
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
 }
 
@@ -105,7 +105,7 @@ TEST(LmEvalTask, DocumentsThatDoNotFitAreNamedTogether) {
   } catch (const UserError& error) {
     const std::string what = error.what();
     EXPECT_NE(what.find("field 'q' is missing"), std::string::npos) << what;
-    EXPECT_NE(what.find("names no choice"), std::string::npos) << what;
+    EXPECT_NE(what.find("does not name a choice"), std::string::npos) << what;
   }
 }
 

@@ -76,7 +76,7 @@ double matthews_of(const Confusion& c) {
   return spread == 0 ? 0 : covariance / std::sqrt(spread);
 }
 
-// Aggregations of what was said against what is right.
+// Aggregations of what was answered against what is right.
 Aggregation of_confusion(const std::string& name, double (*value)(const Confusion&)) {
   const auto all = [value](const Items& items) {
     Confusion confusion;
@@ -118,7 +118,7 @@ double weighted_mean(const Items& items) {
   return sum / weight;
 }
 
-// For each question, in the order of first sight, whether all of its answers were judged right.
+// For each question, in the order of first sight, whether all of its answers were predicted right.
 template <class Key>
 std::vector<double> wholly_right(const Items& items, Key key) {
   std::map<decltype(key(items[0])), size_t> places;

@@ -32,11 +32,11 @@ struct Aggregation {
 
 const Aggregation& mean();        // of value; sample deviation / sqrt(n)
 const Aggregation& perplexity();  // exp(-mean of value); bootstrap
-const Aggregation& f1();          // of the class 1: value is what was said, reference what is right; bootstrap
+const Aggregation& f1();          // of the class 1: value is what was answered, reference what is right; bootstrap
 const Aggregation& matthews_correlation();  // likewise; bootstrap
 const Aggregation& weighted_perplexity();   // exp(-sum of value / sum of reference)
 const Aggregation& bits_per_byte();         // the same in powers of two
-// Share of the questions of which every answer was judged right: value is 1 where the answer was called right,
+// Share of the questions of which every answer was predicted right: value is 1 where the answer was called right,
 // reference where it is; (group, member) is the question. The error takes members of different groups for one question.
 const Aggregation& all_answers();
 // MC-TACO: group is the question. Share of the questions that are wholly right; mean F1 over the questions.

@@ -27,7 +27,7 @@ PreparedTask prepare(const Task& task, std::vector<Document> documents, std::opt
   if (task.gather) documents = gather(task, std::move(documents));
   PreparedTask prepared = {task, {}, {}, static_cast<int64_t>(documents.size())};
   if (limit && *limit < prepared.num_available && !task.no_limit_because.empty())
-    throw UserError(concat("task ", task.name, " takes no limit: ", task.no_limit_because), ExitCode::kUsage);
+    throw UserError(concat("task ", task.name, " does not accept a limit: ", task.no_limit_because), ExitCode::kUsage);
   if (task.is_shuffled) data::PythonRandom(kSeedOfOrder).shuffle(documents);
   if (limit && *limit < prepared.num_available) documents.resize(static_cast<size_t>(*limit));
   Problems problems;

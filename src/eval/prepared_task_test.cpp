@@ -66,7 +66,7 @@ TEST_F(TaskFiles, WhatIsNoDocumentIsRefusedWithItsLine) {
   EXPECT_EQ(refusal([&] { read_documents(written("a.tsv", "a\tb\n1\n"), {}); }),
             "a.tsv:2: 1 field; the first line names 2");
   EXPECT_EQ(refusal([&] { read_documents(written("b.tsv", "a\tb\n1\t\xff\n"), {}); }),
-            "b.tsv:2: byte 3 of the line is no UTF-8");
+            "b.tsv:2: byte 3 of the line is not UTF-8");
   EXPECT_EQ(refusal([&] { read_documents(written("a.jsonl", "\n"), {}); }), "'a.jsonl' has no document");
   const std::string parquet = refusal([&] { read_documents(written("x.parquet", "PAR1...."), {}); });
   EXPECT_TRUE(parquet.starts_with("'x.parquet' is a Parquet file; documents are read as JSONL. Convert it with: "))
@@ -95,13 +95,12 @@ TEST_F(TaskFiles, FilesOfTasksAreFoundByName) {
   EXPECT_EQ(DataFiles({other}, {"piqa"}, more).find("piqa", more), other);
   EXPECT_TRUE(more.empty());
   const DataFiles wrong({other, "none", "x=y"}, {"piqa", "sst"}, more);
-  EXPECT_EQ(more.messages(),
-            (std::vector<std::string>{concat("--data ", other,
-                                             " is a file, and there are 2 tasks: give a folder, or say "
-                                             "whose it is as TASK=",
-                                             other),
-                                      "--data none: no such file or folder",
-                                      "--data x=y: no such file or folder, and x is none of the tasks"}));
+  EXPECT_EQ(
+      more.messages(),
+      (std::vector<std::string>{
+          concat("--data ", other,
+                 " is a file, but there are 2 tasks: give a folder, or name the task as TASK=", other),
+          "--data none: no such file or folder", "--data x=y: no such file or folder, and x is not one of the tasks"}));
 }
 
 // The order of twenty documents under random.Random(42).shuffle (tests/data/eval/bloom-tasks.json).
@@ -125,10 +124,10 @@ TEST_F(TaskFiles, EveryWrongDocumentIsNamed) {
   const std::string file = written("l.jsonl", "{\"text\": \"a b\"}\n{\"txt\": \"a b\"}\n{\"text\": \"a\"}\n");
   const std::string message = refusal([&] { prepare(lambada, read_documents(file, {}), std::nullopt); });
   EXPECT_NE(message.find("task lambada: l.jsonl:2: field 'text' is missing"), std::string::npos) << message;
-  EXPECT_NE(message.find("task lambada: l.jsonl:3: field 'text' has no blank"), std::string::npos) << message;
+  EXPECT_NE(message.find("task lambada: l.jsonl:3: field 'text' has no space"), std::string::npos) << message;
   const Task& taco = bloom_task("mc_taco");
   EXPECT_EQ(refusal([&] { prepare(taco, std::vector<Document>(3), 2); }, ExitCode::kUsage),
-            "task mc_taco takes no limit: a question's answers would be torn apart");
+            "task mc_taco does not accept a limit: a question's answers would be torn apart");
 }
 
 TEST_F(TaskFiles, AnswersBecomeResults) {

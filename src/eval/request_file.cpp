@@ -72,19 +72,19 @@ class AnswerReader {
     const int64_t document = line.integer("doc_id", 0, INT64_MAX), index = line.integer("index", 0, INT64_MAX);
     if (task == places_.end() || document >= static_cast<int64_t>(answers_[task->second].size()) ||
         index >= static_cast<int64_t>(answers_[task->second][static_cast<size_t>(document)].size()))
-      return problems_.add("lines that answer what was not asked",
+      return problems_.add("lines that answer what was not requested",
                            concat(place, ", task ", line.text("task"), ", doc_id ", document, ", index ", index));
     const auto i = task->second, d = static_cast<size_t>(document), r = static_cast<size_t>(index);
     for (const auto& [name, text] : texts_of(tasks_[i].questions[d].requests[r]))
       if (line.has(name) && line.text(name) != *text)
         problems_.add(
-            "lines with another text than was asked",
+            "lines with a text other than the one requested",
             concat(place, ", field '", name, "' of task ", task->first, ", doc_id ", document, ", index ", index));
     if (given_[i][d][r]) problems_.add("lines that answer a second time", place);
     given_[i][d][r] = true;
     answers_[i][d][r] = {line.number("log_likelihood"), line.integer("is_greedy", 0, 1) == 1};
   }
-  void note(const std::string& problem) { problems_.add("lines that are no answers", problem); }
+  void note(const std::string& problem) { problems_.add("lines that are not answers", problem); }
 
   std::vector<std::vector<Answers>> finish(const std::string& file) {
     for (size_t i = 0; i < given_.size(); ++i)

@@ -7,7 +7,7 @@
 // A rolling request has "text" in place of context and continuation; where a tokenizer is given, "rows" holds the ids,
 // each
 // {"ids": [...], "num_predicted": n}: the answer is the sum of the log-likelihoods of the last n ids of each row.
-// Answers may come in any order, with other fields beside; a request line with the two fields added is one.
+// Answers may come in any order, with additional fields; a request line with the two fields added is one.
 #pragma once
 
 #include <string>

@@ -102,9 +102,9 @@ TEST(RequestFile, WrongAnswersAreNamedTogether) {
 )"),
       "5 problems:\n"
       "  - F: lines that answer a second time: 1; the first: line 2\n"
-      "  - F: lines that answer what was not asked: 2; the first: line 4, task piqa, doc_id 2, index 0\n"
-      "  - F: lines that are no answers: 1; the first: line 6: field 'log_likelihood' is null; it should be a number\n"
-      "  - F: lines with another text than was asked: 1; the first: line 3, field 'continuation' of task piqa, "
+      "  - F: lines that answer what was not requested: 2; the first: line 4, task piqa, doc_id 2, index 0\n"
+      "  - F: lines that are not answers: 1; the first: line 6: field 'log_likelihood' is null; it should be a number\n"
+      "  - F: lines with a text other than the one requested: 1; the first: line 3, field 'continuation' of task piqa, "
       "doc_id 0, "
       "index 1\n"
       "  - F: requests without an answer: 1; the first: task piqa, doc_id 1, index 1");

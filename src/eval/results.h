@@ -19,11 +19,11 @@ struct EvaluationFacts {
 
 enum class ResultLayout {
   kLmEval2022,  // {"results": {task: {metric: value, metric_stderr: value}}, "versions": {task: n}}
-  kLmEval04,    // metrics carry their filter ("acc,none"), beside configs, versions, n-shot, n-samples, ...
+  kLmEval04,    // metrics carry their filter ("acc,none"), next to configs, versions, n-shot, n-samples, ...
 };
 
-// Both with task_set and tokenization (of each task, where they differ) beside what the harness writes. A value that is
-// no number is null.
+// Both with task_set and tokenization (of each task, where they differ) in addition to what the harness writes. A value
+// that is not a number is null.
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout);
 
 // task,metric,value,err,version: a line for each metric, tasks in alphabetical order.

@@ -7,16 +7,16 @@
 
 namespace espalier::eval {
 
-// The likeliest choice is the right one; of equals the first counts as likeliest.
+// The most likely choice is the right one; of equals the first counts as most likely.
 Item score_likeliest(const Question& question, std::span<const Answer> answers);
 // The same by log-likelihood per character, or per byte of UTF-8.
 Item score_likeliest_by_characters(const Question& question, std::span<const Answer> answers);
 Item score_likeliest_by_bytes(const Question& question, std::span<const Answer> answers);
-// Two choices: the first is taken only where it is likelier; of equals the second.
+// Two choices: the first is chosen only where it is more likely; of equals the second.
 Item score_first_of_two(const Question& question, std::span<const Answer> answers);
 // What the same takes as a class, 1 for the first choice, with the right one as reference; and group and member.
 Item judge_first_of_two(const Question& question, std::span<const Answer> answers);
-// The number of the likeliest choice, with the right one as reference; and group and member.
+// The number of the most likely choice, with the right one as reference; and group and member.
 Item judge_likeliest(const Question& question, std::span<const Answer> answers);
 // Any of the answers is what the model would say.
 Item score_any_greedy(const Question& question, std::span<const Answer> answers);

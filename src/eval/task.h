@@ -29,7 +29,7 @@ struct Request {
 
 struct Answer {
   double log_likelihood = 0;  // natural, summed over the tokens of the continuation
-  bool is_greedy = false;     // each of them was the likeliest
+  bool is_greedy = false;     // each of them was the most likely
 };
 
 // A document as a model is asked about it.
@@ -52,13 +52,13 @@ struct Metric {
   std::string filter = "none";  // the name that lm_eval 0.4 gives it after a comma
 };
 
-// What a task reads, and where it is to be had.
+// What a task reads, and where to get it.
 struct TaskData {
   std::string data_set;                 // on the Hugging Face hub: "super_glue boolq"
   std::string split;                    // "validation"
   int64_t num_documents = 0;            // behind the published numbers; 0: not known
   std::vector<std::string> fields;      // of a document, as read ("choices.text"); others are left out while reading
-  std::vector<std::string> files = {};  // names under which people have it, beside TASK.jsonl and its like
+  std::vector<std::string> files = {};  // names under which people have it, besides TASK.jsonl and the like
 };
 
 // How context and continuation become ids.

@@ -102,7 +102,7 @@ std::vector<TaskFile> TaskFiles::of_group(const TaskFile& group, int depth, Prob
   const Json members = group.config.value("task", Json());
   for (const Json& member : members.is_array() ? members : Json::array({members})) {
     if (!member.is_string()) {
-      problems.add(group.place("task"), ": task: a group of anything but names of tasks is not taken");
+      problems.add(group.place("task"), ": task: a group of anything but names of tasks is not supported");
       continue;
     }
     for (TaskFile& task : find(member.get<std::string>(), depth + 1, problems)) tasks.push_back(std::move(task));

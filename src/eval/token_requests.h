@@ -1,6 +1,6 @@
 // Requests as the ids that a model sees: rows of at most sequence length + 1, of which the last are predicted.
 //
-// What stands at the left of a row is cut where it would be longer; a continuation that is longer than the sequence is
+// What is at the left of a row is cut where it would be longer; a continuation that is longer than the sequence is
 // refused. Tokenization::kSeparate encodes context and continuation apart, as lm_eval did in 2022; kJoint encodes them
 // together and parts the ids where the context's end, as lm_eval 0.4 does.
 #pragma once
@@ -23,7 +23,7 @@ struct TokenRow {
 // One per thread.
 class RequestEncoder {
  public:
-  // `prefix`: the id that stands where there is no context (the end of a document). `tokenizer` must outlive it.
+  // `prefix`: the id that is used where there is no context (the end of a document). `tokenizer` must outlive it.
   RequestEncoder(const text::Tokenizer& tokenizer, Tokenization tokenization, int32_t prefix, int64_t sequence_length);
 
   // One row; of a rolling request as many as it has windows, and none for an empty text. A UserError names the number

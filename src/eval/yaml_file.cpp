@@ -184,7 +184,7 @@ class YamlReader {
     if (tag == "!function") return "!function " + event.value();
     if (tag.empty() && event.is_plain()) return plain_scalar(event.value());
     if (!is_one_of(tag, {"", "!", "tag:yaml.org,2002:str"}))
-      fail(event.line(), concat("the tag ", tag, " is not taken"));
+      fail(event.line(), concat("the tag ", tag, " is not supported"));
     return event.value();
   }
   Json read_list(const YamlEvent& begin, int depth) {
@@ -204,15 +204,16 @@ class YamlReader {
       YamlEvent key, value;
       next(key);
       if (key.type() == YAML_MAPPING_END_EVENT) return object;
-      if (!key.is_scalar()) fail(key.line(), "a key is no text");
-      if (key.is_plain() && key.value() == "<<") fail(key.line(), "the key << is not taken");
+      if (!key.is_scalar()) fail(key.line(), "a key is not a text");
+      if (key.is_plain() && key.value() == "<<") fail(key.line(), "the key << is not supported");
       next(value);
       if (places != nullptr) (*places)[key.value()] = concat(name_, ":", key.line());
       object[key.value()] = read_node(value, depth + 1);
     }
   }
   void check_tag(const YamlEvent& event, const char* usual) const {
-    if (!is_one_of(event.tag(), {"", "!", usual})) fail(event.line(), concat("the tag ", event.tag(), " is not taken"));
+    if (!is_one_of(event.tag(), {"", "!", usual}))
+      fail(event.line(), concat("the tag ", event.tag(), " is not supported"));
   }
 
   std::string name_;
@@ -225,7 +226,7 @@ class YamlReader {
 
 YamlFile parse_yaml(const std::string& content, const std::string& name) {
   if (const size_t valid = text::valid_utf8_prefix(content); valid != content.size())
-    throw UserError(concat(name, ": byte ", valid + 1, " is no UTF-8"), ExitCode::kBadData);
+    throw UserError(concat(name, ": byte ", valid + 1, " is not UTF-8"), ExitCode::kBadData);
   return YamlReader(content, name).read();
 }
 

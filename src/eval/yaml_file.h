@@ -15,7 +15,7 @@ struct YamlFile {
   std::map<std::string, std::string> places;  // "file:line" of each key at the top
 };
 
-// A UserError (kBadData) names file and line of what is no YAML, or of another tag.
+// A UserError (kBadData) names file and line of what is not YAML, or of another tag.
 YamlFile read_yaml(const std::filesystem::path& path);
 YamlFile parse_yaml(const std::string& content, const std::string& name);
 

@@ -71,7 +71,7 @@ std::vector<Metric> accuracy_metrics() {
 std::string read_text(const std::string& file) {
   std::string text = read_file(file);
   if (const size_t valid = text::valid_utf8_prefix(text); valid != text.size())
-    throw UserError(concat("'", file, "': byte ", format_count(static_cast<int64_t>(valid) + 1), " is no UTF-8"),
+    throw UserError(concat("'", file, "': byte ", format_count(static_cast<int64_t>(valid) + 1), " is not UTF-8"),
                     ExitCode::kBadData);
   return text;
 }
@@ -170,7 +170,7 @@ Detokenizer detokenizer_for(const std::string& path) {
                                           {"lambada", Detokenizer::kNone}})
     if (path.find(part) != std::string::npos) return detokenizer;
   throw UserError(
-      concat("'", path, "': the detokenizer goes by the path, which holds none of ptb, wiki and lambada; say ",
+      concat("'", path, "': the detokenizer is chosen by the path, which holds none of ptb, wiki and lambada; give ",
              "--detokenizer wikitext, ptb or none"),
       ExitCode::kUsage);
 }

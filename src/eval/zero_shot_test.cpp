@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 std::map<int64_t, int64_t> context_by_target(int64_t num_ids, int64_t length, int64_t stride) {
   const int64_t targets = num_ids - 1;
   const int64_t windows = std::max<int64_t>((std::max<int64_t>(targets - stride, 0) + stride - 1) / stride + 1, 1);
-  std::map<int64_t, int64_t> contexts;  // of each id that counts, how many ids stand before it in its window
+  std::map<int64_t, int64_t> contexts;  // of each id that counts, how many ids are before it in its window
   for (int64_t i = 0; i < windows; ++i)
     for (int64_t place = 0; place < length; ++place) {
       const int64_t id = i * stride + place + 1;
@@ -158,7 +158,7 @@ TEST_F(ZeroShotFiles, TooLittleTextIsRefused) {
   };
   EXPECT_NE(refusal(kWikitext103, written("wiki", "a")).find("has 1 word and 1 id; a perplexity needs two of each"),
             std::string::npos);
-  EXPECT_NE(refusal(kWikitext103, written("wiki", "a \xff")).find("byte 3 is no UTF-8"), std::string::npos);
+  EXPECT_NE(refusal(kWikitext103, written("wiki", "a \xff")).find("byte 3 is not UTF-8"), std::string::npos);
   EXPECT_NE(refusal(kZeroShotLambada, written("l", "{\"text\": \"a\"}\n")).find("fewer than two ids"),
             std::string::npos);
   options_.strict_lambada = true;

@@ -28,8 +28,8 @@ fs::path run_folder_of(const fs::path& folder) {
   const fs::path run = is_step ? (plain.has_parent_path() ? plain.parent_path() : fs::path(".")) : plain;
   if (!report::is_run_folder(run))
     throw UserError(concat("'", folder.string(),
-                           "' is no run folder: it holds neither config.toml nor metrics.jsonl nor a checkpoint. Give "
-                           "what --save of the run was."),
+                           "' is not a run folder: it holds neither config.toml nor metrics.jsonl nor a checkpoint. "
+                           "Give the run's --save folder."),
                     ExitCode::kMissingInput);
   return run;
 }
@@ -53,9 +53,9 @@ const config::Family& family_by_command(const fs::path& run) {
   const config::Family* const family =
       train == words.end() || train + 1 == words.end() ? nullptr : find_family(*(train + 1));
   if (family == nullptr)
-    throw UserError(concat(file.string(), ": expected 'espalier train FAMILY ...', which tells what the run trains (",
+    throw UserError(concat(file.string(), ": expected 'espalier train FAMILY ...', which says what the run trains (",
                            family_names(), "), found ", words.empty() ? "nothing" : concat("'", words[0], " ...'"),
-                           ". The run has no checkpoint that tells it either."),
+                           ". The run has no checkpoint that says so either."),
                     ExitCode::kBadData);
   return *family;
 }

@@ -1,4 +1,4 @@
-// A run as its folder tells of it: the options and the layout with which it trained a step, and which samples each step
+// A run as its folder records it: the options and the layout with which it trained a step, and which samples each step
 // read. For commands that ask what a run did; whether it still trains does not matter.
 #pragma once
 
@@ -19,9 +19,9 @@ struct RecordedRun {
   std::filesystem::path folder;
   config::RunConfig config;
   std::string options_from;  // the file that they were read from
-  // The steps that were, or will be, trained with these options and this layout, as far as checkpoints tell.
+  // The steps that were, or will be, trained with these options and this layout, as far as checkpoints record it.
   int64_t first_step = 1, last_step = std::numeric_limits<int64_t>::max();
-  std::optional<spec::GridShape> layout;   // nothing where no record tells
+  std::optional<spec::GridShape> layout;   // nothing where no record says
   std::filesystem::path tokenizer_folder;  // of a checkpoint; empty where there is none
   std::string sample_order;                // data::OrderFingerprint of that checkpoint, as text; or empty
 };
@@ -47,7 +47,7 @@ struct RecordedSteps {
   const RecordedStep* find(int64_t step) const;
 };
 
-// From metrics.jsonl, the newest checkpoint, and the options for what neither tells.
+// From metrics.jsonl, the newest checkpoint, and the options for what neither records.
 RecordedSteps read_recorded_steps(const RecordedRun& run);
 
 }  // namespace espalier::families

@@ -13,7 +13,7 @@ namespace {
 
 spec::MatrixRows whole_matrix(int64_t rows) { return {.first = 0, .count = rows, .stride = rows, .times = 1}; }
 
-// Of rows that come in groups, each with so many rows of every matrix, one after the other.
+// Of rows that come in groups, each with this many rows of every matrix, one after the other.
 std::vector<spec::MatrixRows> matrices_of_groups(const std::vector<int64_t>& rows, int64_t num_groups) {
   const int64_t stride = std::accumulate(rows.begin(), rows.end(), int64_t{0});
   std::vector<spec::MatrixRows> matrices;

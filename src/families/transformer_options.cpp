@@ -26,7 +26,7 @@ void add_dropout_rows(OptionTable& table, double& attention_dropout, double& hid
 void add_initialization_row(OptionTable& table, double& init_method_std) {
   table
       .add("--init-method-std", init_method_std,
-           "standard deviation of weights; output layers of a block get it / sqrt(2 * layers)")
+           "standard deviation of weights; output layers of a block use this / sqrt(2 * layers)")
       .minimum(0)
       .common();
 }
@@ -56,7 +56,7 @@ void refuse_decoder_rows(OptionTable& table, const std::string& model) {
   const auto refuse = [&](Takes takes, const std::string& reason, std::initializer_list<const char*> names) {
     for (const char* name : names) table.add_refused(name, takes, reason + "; leave it out");
   };
-  const std::string positions = "the positions of a " + model + " do not rotate, nor go without a number";
+  const std::string positions = "the positions of a " + model + " do not rotate, nor are they left out";
   refuse(Takes::kFlag, positions,
          {"--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling"});
   refuse(Takes::kOne, positions,

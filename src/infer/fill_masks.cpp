@@ -69,12 +69,12 @@ std::vector<int32_t> ids_of(const text::Tokenizer& tokenizer, const std::string&
   };
   if (masks_of(ids) != masks_of(text.markers))
     throw UserError(concat("the tokenizer finds ", masks_of(ids), " of the ", masks_of(text.markers), " masks of '",
-                           prompt, "': put blanks around each"),
+                           prompt, "': put spaces around each"),
                     ExitCode::kUsage);
   return ids;
 }
 
-// A piece "##ing" goes on with the word before it; others are what the tokenizer makes of them (of bytes, say).
+// A piece "##ing" continues with the word before it; others are what the tokenizer makes of them (of bytes, say).
 void append_filled(std::string& text, const text::Tokenizer& tokenizer, int32_t id) {
   constexpr std::string_view kGoesOn = "##";
   const std::string piece = tokenizer.id_to_piece(id);

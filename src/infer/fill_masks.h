@@ -15,8 +15,8 @@ struct FilledMasks {
 };
 
 // "[MASK]" and "[SEP]", as the tokenizer writes them, are those tokens; CLS and SEP are put around the prompt. Each
-// mask is drawn (greedy: the likeliest token taken) as if the others stayed masked, as transformers' fill-mask pipeline
-// has it. A prompt without a mask, or longer than the model's positions: UserError.
+// mask is drawn (greedy: the most likely token taken) as if the others stayed masked, as transformers' fill-mask
+// pipeline has it. A prompt without a mask, or longer than the model's positions: UserError.
 std::vector<FilledMasks> fill_masks(const LoadedModel& loaded, const std::vector<std::string>& prompts,
                                     const SamplingConfig& sampling);
 

@@ -104,7 +104,7 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
                  "empty prompt");
   const int64_t count = static_cast<int64_t>(prompts.size());
   const models::DecoderShape shape = model.decoder_shape();
-  std::vector<std::vector<int32_t>> begun = prompts;  // the beginnings of the texts that the decoder goes on with
+  std::vector<std::vector<int32_t>> begun = prompts;  // the beginnings of the texts that the decoder continues with
   std::optional<models::Encoded> encoded;
   if (config.begin_id) {
     check_encoder_lengths(shape, longest_of(prompts), config.tokens_to_generate);

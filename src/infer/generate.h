@@ -16,7 +16,7 @@ struct GenerateConfig {
   int64_t tokens_to_generate = 64;
   SamplingConfig sampling;
   std::vector<int32_t> stop_ids;  // the end-of-document token; it ends the text and is part of generated_ids
-  // Of a model whose prompts an encoder reads: what its own text begins with, which is no part of generated_ids.
+  // Of a model whose prompts an encoder reads: what its own text begins with, which is not part of generated_ids.
   std::optional<int32_t> begin_id;
 };
 

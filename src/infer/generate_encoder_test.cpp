@@ -1,4 +1,4 @@
-// Generation from caches beside the same text in one pass of training's forward.
+// Generation from caches against the same text in one pass of training's forward.
 #include "infer/generate.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ families::T5Config small_t5() {
   config.max_position_embeddings = 33;
   config.vocab_size = kVocabulary;
   config.padded_vocab_size = kVocabulary;
-  config.init_method_std = 0.4;  // so that the likeliest tokens differ
+  config.init_method_std = 0.4;  // so that the most likely tokens differ
   config.hidden_dropout = config.attention_dropout = 0;
   return config;
 }

@@ -1,4 +1,4 @@
-// Generation from a cache beside a whole pass of plain formulas for every token.
+// Generation from a cache against a whole pass of plain formulas for every token.
 #include "infer/generate.h"
 
 #include <ATen/ATen.h>

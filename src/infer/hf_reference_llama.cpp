@@ -1,4 +1,4 @@
-// Llama and its likes, as transformers computes it.
+// Llama and similar models, as transformers computes it.
 #include <ATen/ATen.h>
 
 #include <cmath>

@@ -36,7 +36,8 @@ double top_p_at(const SamplingConfig& config, int64_t position) {
   return std::max({config.top_p_bound, decayed, std::numeric_limits<double>::min()});  // 0 would be off
 }
 
-// The likeliest of ids[begin..] put in order after `begin`: where that ends. A few at first, as mostly few are wanted.
+// The most likely of ids[begin..] put in order after `begin`: where that ends. A few at first, as mostly few are
+// wanted.
 template <class Likelier>
 size_t sort_more(std::vector<int32_t>& ids, size_t begin, const Likelier& likelier) {
   constexpr size_t kFirst = 128, kFactor = 8;

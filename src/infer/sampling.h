@@ -50,7 +50,7 @@ const float* adjusted_logits(const float* logits, int64_t vocab_size, const Samp
 // log(sum(exp(logits))), of the ids in ascending order and in double: what log-probabilities are relative to.
 double log_normalizer(const float* logits, int64_t vocab_size);
 
-// The likeliest id, the smaller one of equals.
+// The most likely id, the smaller one of equals.
 int32_t greedy_token(const float* logits, int64_t vocab_size);
 
 // `logits`: fp32 values; ids from `vocab_size` on (padding) are never chosen and have no probability. Filters as

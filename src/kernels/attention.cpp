@@ -34,7 +34,7 @@ AttentionType attention_type(at::ScalarType type) {
   }
 }
 
-// Where the queries, keys and values of an op, or their gradients, lie: all in one tensor, fused, or keys and values in
+// Where the queries, keys and values of an op, or their gradients, are: all in one tensor, fused, or keys and values in
 // one of their own.
 struct Projections {
   at::Tensor query, key_value;  // key_value undefined: fused, all in `query`
@@ -137,8 +137,9 @@ void check_cross(const at::Tensor& query, const at::Tensor& key_value, const Att
   check_projection(key_value, heads.key_value_columns(1), heads, "key_value");
   ESPALIER_CHECK(query.size(1) == key_value.size(1) && query.scalar_type() == key_value.scalar_type() &&
                      query.size(2) / heads.query_columns(1) == key_value.size(2) / heads.key_value_columns(1),
-                 "query ", query.sizes(), " ", query.scalar_type(), " does not go with key_value ", key_value.sizes(),
-                 " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups, " groups");
+                 "query ", query.sizes(), " ", query.scalar_type(), " cannot be combined with key_value ",
+                 key_value.sizes(), " ", key_value.scalar_type(), " of ", heads.queries, " heads in ", heads.groups,
+                 " groups");
   check_context(query, context, heads);
   ESPALIER_CHECK(!context.alibi_slopes.defined() && !context.relative_bias.defined(),
                  "a bias by distance between the positions of two sequences");
@@ -147,7 +148,7 @@ void check_cross(const at::Tensor& query, const at::Tensor& key_value, const Att
                  "causality between the positions of two sequences");
 }
 
-// What an op knows beside its tensors.
+// What an op knows besides its tensors.
 struct Setting {
   AttentionContext context;
   Heads heads;

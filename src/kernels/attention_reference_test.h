@@ -33,8 +33,8 @@ struct Sizes {
   int64_t columns() const { return of().columns(head_size); }
 };
 
-// Which keys a query sees beside documents, window: those up to its own position; all (of its document); those of a
-// prefix as well; all but padding, which sees nothing itself.
+// Which keys a query sees, apart from documents and window: those up to its own position; all (of its document); those
+// of a prefix as well; all but padding, which sees nothing itself.
 enum class Range { kCausal, kFull, kPrefix, kPadding };
 
 struct Masks {
@@ -70,7 +70,7 @@ inline void set_range(AttentionContext& context, Range range, int64_t b, int64_t
     context.last_key =
         keys_by(b, s, [&](int64_t row, int64_t query) { return std::max(query, (11 + 63 * row) % (sk + 1) - 1); });
   if (range != Range::kPadding) return;
-  // Row 0 is padded at its end, row 1 at both, row 2 is nothing but padding. Queries that lie in the padding see
+  // Row 0 is padded at its end, row 1 at both, row 2 is nothing but padding. Queries that are in the padding see
   // nothing.
   const auto begin = [](int64_t row) { return row % 3 == 1 ? int64_t{2} : int64_t{0}; };
   const auto end = [](int64_t row, int64_t length) { return row % 3 == 2 ? int64_t{0} : length - length / 3 - row; };

@@ -5,7 +5,7 @@
 // compile. Formulas, roundings and random numbers are those of each op's header; sums may be taken in another order,
 // but in the same one every time.
 //
-// All tensors of a call lie on one device, are contiguous and have been checked; results are new tensors there.
+// All tensors of a call are on one device, are contiguous and have been checked; results are new tensors there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -59,7 +59,7 @@ class DeviceOps {
                                             const at::Tensor& dy) const = 0;
 
   // kernels/rms_norm.h, kernels/qk_norm.h, kernels/rotary.h and kernels/activation.h: arguments as the CPU's row
-  // kernels have them (kernels/internal/row_kernels.h), of tensors of `type`; results lie in memory that the op has
+  // kernels have them (kernels/internal/row_kernels.h), of tensors of `type`; results are in memory that the op has
   // allocated, gradients of parameters are returned, fp32.
   virtual void rms_norm_forward(at::ScalarType type, const RmsNormForward& args, int64_t rows) const = 0;
   virtual at::Tensor rms_norm_backward(at::ScalarType type, const RmsNormBackward& args, int64_t rows) const = 0;

@@ -1,4 +1,4 @@
-// The heads of a query/key/value projection, and where each lies in its columns.
+// The heads of a query/key/value projection, and where each is in its columns.
 //
 // Query heads come in groups that share one key head and one value head (Ainslie et al., 2023): as many groups as
 // query heads is multi-head attention, one group is multi-query attention. The columns are Megatron's. Of one sequence

@@ -17,7 +17,7 @@ namespace espalier::kernels {
 struct TokenLosses {
   at::Tensor sum;        // scalar fp32: sum of loss * loss_mask over all tokens; carries the graph
   at::Tensor per_token;  // [tokens] fp32, without graph: the unmasked losses
-  // The same of the z-loss, which is no part of the above: undefined where its coefficient is 0.
+  // The same of the z-loss, which is not part of the above: undefined where its coefficient is 0.
   at::Tensor z_sum, z_per_token;
 };
 

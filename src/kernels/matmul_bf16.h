@@ -39,7 +39,7 @@ struct Bf16Kernels {
 extern const Bf16Kernels kAvx512Bf16Kernels;
 extern const Bf16Kernels kAmxKernels;
 
-// Rearranging operands; matmul_pack_avx512.cpp. What lies beyond the given counts becomes zero. Each of the first three
+// Rearranging operands; matmul_pack_avx512.cpp. What is beyond the given counts becomes zero. Each of the first three
 // fills one block from at most kPanel x kDepthUnit values.
 struct PackSource {
   const uint16_t* values;

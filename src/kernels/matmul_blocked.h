@@ -1,7 +1,7 @@
 // The three products of kernels/matmul.h for bf16 on machines with bf16 instructions: blocking, packing and threads
 // around the inner parts of matmul_bf16.h; and the pieces of them that the cross entropy is built from.
 //
-// One operand is packed whole (the weights, or a block of activations), the other is read where it lies. What a thread
+// One operand is packed whole (the weights, or a block of activations), the other is read where it is. What a thread
 // reads again and again fits its share of the second-level cache. The order of the sums does not depend on blocks or
 // threads.
 #pragma once

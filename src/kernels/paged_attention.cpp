@@ -75,7 +75,7 @@ at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext
   kernels.append_to_pages(args, 0, qkv.size(0));
   const std::vector<Tile> tiles = tiles_of(tokens);
   const int64_t num_tiles = static_cast<int64_t>(tiles.size());
-  // Tiles inside of heads: neighbours read the same keys and values.
+  // Tiles inside heads: neighbours read the same keys and values.
   at::parallel_for(0, num_tiles * heads.queries, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const Tile& tile = tiles[static_cast<size_t>(i % num_tiles)];

@@ -52,7 +52,7 @@ TEST_P(SoftmaxRowsTest, BlocksOfAwkwardSizesGiveTheSumOfTheWholeRow) {
 }
 
 TEST_P(SoftmaxRowsTest, LogitsAreRoundedToTheComputeType) {
-  // 1 + 2^-8 lies half-way between two bf16 values and goes to the even one, 1 + 3 2^-8 to 1 + 2^-6.
+  // 1 + 2^-8 is half-way between two bf16 values and goes to the even one, 1 + 3 2^-8 to 1 + 2^-6.
   for (const auto& [value, bf16] : {std::pair{1.00390625f, 1.0f}, std::pair{1.01171875f, 1.015625f}}) {
     float logit = value;
     SoftmaxSums sums;

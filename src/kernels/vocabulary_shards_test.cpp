@@ -1,5 +1,5 @@
 // The output layer and the embedding of a vocabulary that is divided over ranks, against plain ATen autograd in double
-// on the whole. The ranks' exchange is replayed in one process: every shard runs once to tell its values, then with the
+// on the whole. The ranks' exchange is replayed in one process: every shard runs once to give its values, then with the
 // values of all.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ struct Shard {
   tensor::GradQueue queue;
 };
 
-// What the shards tell of themselves.
+// What the shards report.
 std::vector<ShardValues> local_values(const Problem& problem, const std::vector<Rows>& shards) {
   std::vector<ShardValues> values;
   for (const Rows& rows : shards) {

@@ -40,7 +40,7 @@ struct FamilyRuntime {
   Collate (*collate)(const config::RunConfig& run, const text::Tokenizer& tokenizer) = nullptr;
   // A whole model to generate and score with; null where the family's models cannot.
   std::unique_ptr<Decoder> (*build_decoder)(const nn::LayerBuilder& builder, const config::RunConfig& run) = nullptr;
-  // Of a family with an encoder; null: its text goes on from the prompt.
+  // Of a family with an encoder; null: its text continues from the prompt.
   TextEnds (*text_ends)(const text::Tokenizer& tokenizer) = nullptr;
   // Of a whole model that predicts masked words: ids [s] -> [s, V] fp32. Null where the family's models do not.
   at::Tensor (*masked_logits)(const nn::LayerBuilder& builder, const config::RunConfig& run,

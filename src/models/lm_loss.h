@@ -1,4 +1,4 @@
-// "lm loss", and beside it "z loss" where there is one: the cross-entropy of predicted tokens, of an output layer over
+// "lm loss", and also "z loss" if there is one: the cross-entropy of predicted tokens, of an output layer over
 // the vocabulary.
 #pragma once
 

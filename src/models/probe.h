@@ -1,4 +1,4 @@
-// What a whole model computes of inputs that are the same every time: beside another program's, the check of a
+// What a whole model computes of inputs that are the same every time: compared with another program's, the check of a
 // conversion.
 #pragma once
 

@@ -23,8 +23,8 @@
 
 namespace espalier::models {
 
-// Attention, to another sequence as well where the shape says so, and MLP, each after a norm and beside a residual
-// addition.
+// Attention, to another sequence as well where the shape says so, and MLP, each after a norm and in parallel with a
+// residual addition.
 class TransformerLayer {
  public:
   TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape, int64_t layer);
@@ -81,7 +81,7 @@ class TransformerStack {
   // its layers again when the forward pass has long returned.
   at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
                      const BesideStream& beside = {}) const;
-  // Each layer once, with values that are there.
+  // Each layer once, with actual values.
   at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const BesideStream& beside = {}) const;
   void visit(tensor::ParamVisitor& visitor);
 

@@ -1,4 +1,4 @@
-// Cross-attention beside its formula by ATen's autograd in double, on one rank and over two tensor ranks. All of it on
+// Cross-attention against its formula by ATen's autograd in double, on one rank and over two tensor ranks. All of it on
 // forked ranks: the parent runs nothing with libtorch.
 #include "nn/cross_attention.h"
 

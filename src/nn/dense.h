@@ -1,4 +1,5 @@
-// A linear layer that every tensor rank has whole, and uses on its own rows: of heads that are small beside the layers.
+// A linear layer that every tensor rank has whole, and uses on its own rows: of heads that are small compared with the
+// layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

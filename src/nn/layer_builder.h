@@ -15,7 +15,7 @@ struct LayerBuilder {
   bool sequence_parallel = false;
   // Brings the values of transformer layers and takes them away (ZeRO 3); nullptr where they stay.
   dist::LayerGather* gather = nullptr;
-  double z_loss = 0;  // coefficient of the z-loss beside the loss of an output layer
+  double z_loss = 0;  // coefficient of the z-loss, added to the loss of an output layer
 };
 
 }  // namespace espalier::nn

@@ -1,4 +1,4 @@
-// Twenty steps of every optimizer beside a restatement in double: torch's own where it has one, else the paper's.
+// Twenty steps of every optimizer against a restatement in double: torch's own where it has one, else the paper's.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -106,7 +106,7 @@ void add_losses(const Loss& loss, const tensor::Batch& batch, std::vector<LossTo
 
 void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) {
   if (to.empty()) to.resize(from.size());
-  ESPALIER_CHECK(from.size() == to.size(), from.size(), " loss terms beside ", to.size());
+  ESPALIER_CHECK(from.size() == to.size(), from.size(), " loss terms and ", to.size());
   for (size_t term = 0; term < from.size(); ++term) {
     to[term].name = from[term].name;
     add(from[term], to[term]);

@@ -64,7 +64,7 @@ struct Runner::Step {
   const tensor::Batch& batch(int64_t micro_batch) const { return micro_batches[static_cast<size_t>(micro_batch)]; }
   Stage& stage(int64_t chunk) const { return *runner.chunks_[static_cast<size_t>(chunk)]; }
 
-  // Tells the messages between two stages apart: the part that sends, and the micro-batch.
+  // Distinguishes the messages between two stages: the part that sends, and the micro-batch.
   int tag(int64_t sending_part, int64_t micro_batch, Direction direction) const {
     return static_cast<int>((micro_batch * (last_part() + 1) + sending_part) * 2 + (direction == Direction::kBackward));
   }

@@ -23,8 +23,8 @@ struct LossTerm {
   // Per row of the micro-batch, without graph: [b] fp32 each. Losses by data set come from these.
   // All of these are of whole sequences: the same on every context and tensor rank.
   at::Tensor row_sums, row_counts;
-  // Scalars, where the batch says how much text its labels stand for; else undefined. The losses of the labels that
-  // stand for text (special ids do not), without weights, and the bytes of that text.
+  // Scalars, where the batch says how much text its labels represent; else undefined. The losses of the labels that
+  // represent text (special ids do not), without weights, and the bytes of that text.
   at::Tensor text_sum, text_bytes;
 };
 using Loss = std::vector<LossTerm>;

@@ -1,4 +1,5 @@
-// What a micro-batch keeps for its backward on one rank, and what is needed beside it while it passes. Pure functions.
+// What a micro-batch keeps for its backward on one rank, and what is needed in addition while it passes. Pure
+// functions.
 //
 // The list follows the calls of tensor::save_for_backward in kernels/ and the life of every tensor between them, layer
 // by layer, forward and backward; a test compares it with what the ops really keep. Sizes are those of the CPU kernels;
@@ -14,7 +15,7 @@
 
 namespace espalier::plan {
 
-// How matrix products run, which decides what they need beside their operands.
+// How matrix products run, which decides what they need besides their operands.
 enum class ProductKind {
   kDirect,   // operands as they are (fp32; fp16 where the library takes it)
   kPacked,   // bf16 instructions: weights are packed before each product

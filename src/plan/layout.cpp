@@ -50,7 +50,7 @@ Layout parse_layout(const std::string& text) {
                       : name == "vp"   ? &layout.num_chunks
                       : name == "zero" ? &layout.zero_stage
                                        : nullptr;
-    if (target == nullptr) refuse(text, part, "is no part of a layout");
+    if (target == nullptr) refuse(text, part, "is not part of a layout");
     const std::optional<int64_t> number = parse_python_int(part.substr(letters));
     const bool is_zero = name == "zero";
     if (!number || *number < (is_zero ? 0 : 1) || *number > (is_zero ? 3 : 1'000'000))

@@ -37,12 +37,12 @@ TEST(Layout, NamesReadBack) {
 TEST(Layout, WhatIsNoLayoutIsNamed) {
   const std::string parts = "; parts are tpN, cpN, ppN, dpN, vpN, zero0 to zero3, sp, zb, as in tp2pp1dp2sp";
   EXPECT_EQ(refusal(""), "layout '': '' is empty" + parts);
-  EXPECT_EQ(refusal("tp2xp3"), "layout 'tp2xp3': 'xp3' is no part of a layout" + parts);
+  EXPECT_EQ(refusal("tp2xp3"), "layout 'tp2xp3': 'xp3' is not part of a layout" + parts);
   EXPECT_EQ(refusal("tp2tp2"), "layout 'tp2tp2': 'tp2' comes twice" + parts);
   EXPECT_EQ(refusal("tp"), "layout 'tp': 'tp' needs a size from 1 to 1000000" + parts);
   EXPECT_EQ(refusal("dp0"), "layout 'dp0': 'dp0' needs a size from 1 to 1000000" + parts);
   EXPECT_EQ(refusal("zero4"), "layout 'zero4': 'zero4' needs a stage from 0 to 3" + parts);
-  EXPECT_EQ(refusal("2"), "layout '2': '2' is no part of a layout" + parts);
+  EXPECT_EQ(refusal("2"), "layout '2': '2' is not part of a layout" + parts);
 }
 
 TEST(Layout, FlagsAreThoseOfTraining) {

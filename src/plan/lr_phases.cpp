@@ -112,7 +112,7 @@ class PhaseReader {
     double end = 0;
     for (const auto& [word, read] : words_) {
       word_ = word;
-      if (!read.samples && rest <= 0) refuse("is left nothing: the other phases fill the run");
+      if (!read.samples && rest <= 0) refuse("has nothing left: the other phases fill the run");
       end += read.samples.value_or(rest);
       LrPhase phase{.shape = read.shape, .end = end, .name = to_string(read.shape)};
       const bool begins = list.empty(), is_linear = read.shape == LrShape::kLinear;
@@ -131,7 +131,7 @@ class PhaseReader {
 
   bool read_length(const std::string& text, PhaseWord& into) {
     if (text == "rest") {
-      if (has_rest_) refuse("is a second 'rest'; one phase can take what the others leave");
+      if (has_rest_) refuse("is a second 'rest'; only one phase can take what the others leave");
       has_rest_ = true;
       return true;
     }

@@ -58,7 +58,7 @@ struct ScheduleConfig {
   std::optional<double> start_weight_decay, end_weight_decay;
   bool override_lr_scheduler = false, use_checkpoint_lr_scheduler = false;
 
-  // resolved: schedules count samples. The warm-up is no whole number when it comes from a fraction.
+  // resolved: schedules count samples. The warm-up is not a whole number when it comes from a fraction.
   double warmup_samples = 0;
   int64_t decay_samples = 0, wsd_samples = 0;
   std::vector<LrPhase> phases;       // of lr_phases, in samples from the start of the run; else empty
@@ -79,7 +79,7 @@ class LrSchedule {
   explicit LrSchedule(const ScheduleConfig& config);
 
   double lr() const { return place_.rate; }
-  // In which phase lr() lies: "warmup", "cosine"; "floor" after the last one. With --lr-phases its number as well:
+  // In which phase lr() is: "warmup", "cosine"; "floor" after the last one. With --lr-phases its number as well:
   // "2 constant".
   const std::string& phase() const { return phase_; }
   // Nothing where it does not change.
@@ -101,7 +101,7 @@ class LrSchedule {
 };
 
 // Whether both give the same rates and weight decays from the start of a run up to `state`, to the bit: at 1,024 places
-// evenly spread and at `state` itself. A run may then go on with either.
+// evenly spread and at `state` itself. A run may then continue with either.
 bool same_until(const ScheduleConfig& one, const ScheduleConfig& other, const LrState& state);
 
 }  // namespace espalier::plan

@@ -78,7 +78,7 @@ ActivationPeak activation_peak(const std::vector<Action>& table, const std::vect
   return most;
 }
 
-// Bytes of weights and gradients that a rank keeps, and of those that come and go beside them: two sections at once,
+// Bytes of weights and gradients that a rank keeps, and of those that come and go in addition: two sections at once,
 // one in use and one on its way.
 struct SharedBytes {
   double kept = 0, passing = 0;

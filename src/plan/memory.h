@@ -20,7 +20,7 @@ struct ParameterBytes {
 
 // Ours: weights in the compute type, gradients in fp32, the optimizer's state (AdamW: two moments in fp32) and, unless
 // the weights are fp32 themselves, its master copy. Stage 2 and 3 as they are meant: plan_memory counts what stays
-// whole all the same. `matrices`: share of the parameters in matrices of layers, which Muon keeps less for.
+// whole anyway. `matrices`: share of the parameters in matrices of layers, which Muon keeps less for.
 ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t num_sharers,
                                const spec::OptimizerKind& optimizer = spec::adamw(), double matrices = 1);
 

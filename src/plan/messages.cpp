@@ -57,7 +57,7 @@ double num_sends(const spec::FlatSection& section, const RunShape& run, const st
 }
 
 // How often a section's values are gathered in a step: those that stay once, a layer's that come and go for each of its
-// runs. What is gathered ahead in vain, because a recomputed range turns round, is not counted.
+// runs. What is gathered ahead unnecessarily, because a recomputed range turns round, is not counted.
 double num_gathers(const spec::FlatSection& section, const spec::Sharing& sharing, const Recompute& recompute,
                    double micro_batches) {
   if (!spec::values_come_and_go(section, sharing)) return sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 0;

@@ -61,14 +61,14 @@ std::optional<std::vector<int64_t>> counts_of_list(const PartitionRequest& reque
     sum += *count;
   }
   if (static_cast<int64_t>(counts.size()) != request.num_stages) {
-    problems.add(request.method_origin, " is for ", counts.size(), " stages, and the pipeline has ", request.num_stages,
+    problems.add(request.method_origin, " is for ", counts.size(), " stages, but the pipeline has ", request.num_stages,
                  "; use ", suggested_list(request));
     return std::nullopt;
   }
   if (sum == request.num_layers) return counts;
   std::vector<int64_t> nearest = counts;
   nearest.back() += request.num_layers - sum;
-  problems.add(request.method_origin, " adds up to ", sum, " layers, and the model has ", request.num_layers, "; use ",
+  problems.add(request.method_origin, " adds up to ", sum, " layers, but the model has ", request.num_layers, "; use ",
                nearest.back() >= 1 ? list_text(nearest) : suggested_list(request));
   return std::nullopt;
 }
@@ -82,7 +82,8 @@ std::optional<std::vector<double>> weights_of_type(const PartitionRequest& reque
     for (const Item& item : items)
       weights.push_back(*item.class_name != '\0' && std::regex_search(item.class_name, expression) ? 1 : 0);
   } catch (const std::regex_error& error) {
-    problems.add(request.method_origin, ": '", pattern, "' is no regular expression; use type:transformer|embedding");
+    problems.add(request.method_origin, ": '", pattern,
+                 "' is not a regular expression; use type:transformer|embedding");
     return std::nullopt;
   }
   if (*std::max_element(weights.begin(), weights.end()) > 0) return weights;

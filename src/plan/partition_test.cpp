@@ -98,14 +98,14 @@ TEST(Partition, ChunksGoRoundTheStages) {
 }
 
 TEST(Partition, WhatCannotWorkIsRefusedWithTheNearestThatCan) {
-  EXPECT_EQ(refusal("list:5,6,6", 22, 4), "METHOD is for 3 stages, and the pipeline has 4; use list:6,6,5,5");
-  EXPECT_EQ(refusal("list:5,6,6,6", 22, 4), "METHOD adds up to 23 layers, and the model has 22; use list:5,6,6,5");
-  EXPECT_EQ(refusal("list:9,9,9,1", 22, 4), "METHOD adds up to 28 layers, and the model has 22; use list:6,6,5,5");
+  EXPECT_EQ(refusal("list:5,6,6", 22, 4), "METHOD is for 3 stages, but the pipeline has 4; use list:6,6,5,5");
+  EXPECT_EQ(refusal("list:5,6,6,6", 22, 4), "METHOD adds up to 23 layers, but the model has 22; use list:5,6,6,5");
+  EXPECT_EQ(refusal("list:9,9,9,1", 22, 4), "METHOD adds up to 28 layers, but the model has 22; use list:6,6,5,5");
   EXPECT_EQ(refusal("list:5,,6,6", 22, 4), "METHOD: '' is not a number of layers from 1 to 22; use list:6,6,5,5");
   EXPECT_EQ(refusal("even", 22, 4),
             "METHOD is not known; use type:transformer, type:transformer|embedding, uniform, parameters or "
             "list:6,6,5,5");
-  EXPECT_EQ(refusal("type:(", 22, 4), "METHOD: '(' is no regular expression; use type:transformer|embedding");
+  EXPECT_EQ(refusal("type:(", 22, 4), "METHOD: '(' is not a regular expression; use type:transformer|embedding");
   EXPECT_EQ(refusal("type:conv", 22, 4),
             "METHOD: 'conv' matches none of EmbeddingPipe, ParallelTransformerLayerPipe, LayerNorm; use "
             "type:transformer or type:transformer|embedding");

@@ -67,7 +67,7 @@ struct Replicas {
 };
 std::vector<Replicas> replicas_of(const SavedTensor& tensor);
 
-// Elements [begin, begin + count) of a tensor, given by rank `source`; all lie in one of its extents.
+// Elements [begin, begin + count) of a tensor, given by rank `source`; all are in one of its extents.
 struct Piece {
   int64_t source = 0;
   int64_t begin = 0, count = 0;

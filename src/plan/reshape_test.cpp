@@ -16,7 +16,7 @@ namespace {
 using spec::Extent;
 
 // A random tensor on random ranks: several cuts of its elements, each cut with its parts on different ranks, so that
-// parts overlap, repeat and lie in scattered runs, and every element is held by somebody.
+// parts overlap, repeat and are in scattered runs, and every element is held by somebody.
 class RandomJob {
  public:
   explicit RandomJob(uint32_t seed) : random_(seed) {

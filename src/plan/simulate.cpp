@@ -33,7 +33,7 @@ struct Clock {
 
 // When the inputs of an action are ready; nothing while they are not known.
 std::optional<double> Clock::ready(size_t stage, const Action& action) const {
-  if (action.kind == Kind::kWeightGrad) return 0;  // its backward stands before it in the same table
+  if (action.kind == Kind::kWeightGrad) return 0;  // its backward is before it in the same table
   const bool is_forward = action.kind == Kind::kForward;
   const int64_t here = part(stage, action);
   if (here == (is_forward ? 0 : num_parts - 1)) return 0;

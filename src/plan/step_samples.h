@@ -28,8 +28,8 @@ struct SampleRange {
 
 class StepSamples {
  public:
-  // `records` are in the order of steps; where they have gaps, and after them, the ramp goes on from what they say. The
-  // steps are 1 to `num_steps`, or to the last record where that is later.
+  // `records` are in the order of steps; where they have gaps, and after them, the ramp continues from what they say.
+  // The steps are 1 to `num_steps`, or to the last record where that is later.
   StepSamples(const BatchRamp& ramp, int64_t num_steps, const std::vector<StepRecord>& records);
 
   int64_t num_steps() const { return static_cast<int64_t>(ranges_.size()); }

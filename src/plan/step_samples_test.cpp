@@ -20,7 +20,7 @@ TEST(StepSamples, FollowARampByHand) {
   EXPECT_EQ(steps.step_of(-1), std::nullopt);
 }
 
-// Steps 1 to 3 read 8 each, as was recorded of the first; step 4 read 3 alone, step 5 is missing (it was passed over),
+// Steps 1 to 3 read 8 each, as was recorded of the first; step 4 read 3 alone, step 5 is missing (it was skipped),
 // and the batch is 5 from there on.
 TEST(StepSamples, RecordsCountMoreThanTheRamp) {
   const StepSamples steps(BatchRamp(5), 7, {{1, 8, 8}, {2, 16, 8}, {3, 24, 8}, {4, 27, 3}});
@@ -32,7 +32,7 @@ TEST(StepSamples, RecordsCountMoreThanTheRamp) {
   EXPECT_EQ(steps.step_of(27), 5);
 }
 
-// A checkpoint tells where a run stood, not what its last step read; a record may lie beyond the steps of the options.
+// A checkpoint records where a run stood, not what its last step read; a record may be beyond the steps of the options.
 TEST(StepSamples, AStandAloneCountIsAPlaceToGoOnFrom) {
   const StepSamples steps(BatchRamp(4), 2, {{3, 12, 0}, {5, 21, 5}});
   EXPECT_EQ(steps.num_steps(), 5);

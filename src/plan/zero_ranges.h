@@ -50,7 +50,7 @@ struct ZeroPiece {
   bool operator==(const ZeroPiece&) const = default;
 };
 
-// The pieces that a rank owns, by parameter in the order of the list; what lies together in both is one piece. The
+// The pieces that a rank owns, by parameter in the order of the list; what is together in both is one piece. The
 // pieces of all ranks cover every element of every parameter once (at stage 0: those of each rank).
 std::vector<ZeroPiece> zero_pieces(const spec::FlatLayout& layout, const ZeroShape& shape, int64_t rank);
 

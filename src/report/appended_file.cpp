@@ -74,7 +74,7 @@ void AppendedFile::append(std::string record) {
     if (!is_in_place()) {
       open();
       if (!in_trouble_)
-        log_warning("'", path_.string(), "' was removed or replaced while this run wrote it: it begins anew here");
+        log_warning("'", path_.string(), "' was removed or replaced while this run wrote it: it starts afresh here");
     }
     for (; !waiting_.empty(); waiting_.pop_front()) {
       write(waiting_.front());
@@ -93,8 +93,8 @@ void AppendedFile::append(std::string record) {
 void AppendedFile::say_trouble(const std::string& reason) {
   if (!in_trouble_)
     log_warning(reason,
-                ". Training goes on; records wait in memory until they can be written. Make room, or mend the "
-                "file system.");
+                ". Training continues; records wait in memory until they can be written. Make room, or repair the file "
+                "system.");
   in_trouble_ = true;
 }
 

@@ -2,7 +2,7 @@
 //
 // A record that cannot be written (a full disk, a network file system that is away) waits in memory and is written, in
 // order, with the next one that can be. A file that was removed or replaced under its name is begun anew there. Both
-// are said loudly, once each time. A record is in the file whole or not at all.
+// are reported loudly, once each time. A record is in the file complete or not at all.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace {
 constexpr double kLeft = 64, kRight = 16, kTop = 34, kBottom = 44, kLine = 18;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Told apart by people who do not see all colours (Okabe and Ito 2008), and by dashes after the eighth.
+// Distinguishable by people who do not see all colours (Okabe and Ito 2008), and by dashes after the eighth.
 constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#56b4e9", "#e69f00", "#8c6d31", "#7f7f7f"};
 constexpr std::array<const char*, 3> kDashes = {"", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 3\""};
@@ -28,7 +28,7 @@ std::string escaped(const std::string& text) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
-      // No other byte below a blank may stand in XML.
+      // No other byte below a blank may be in XML.
       default: result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
     }
   }

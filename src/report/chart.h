@@ -16,7 +16,7 @@ struct Chart {
   std::string title, x_name, y_name;
   std::vector<Curve> curves;
   bool log_y = false;  // what is not positive is left out then
-  // Points whose mean (on a logarithmic scale, of their logarithms) is drawn as the line. What lies in a column of
+  // Points whose mean (on a logarithmic scale, of their logarithms) is drawn as the line. What is in a column of
   // pixels is drawn from its lowest to its highest point behind the line, whatever the mean, so that a single high step
   // stays visible.
   int64_t smooth = 1;

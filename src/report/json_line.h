@@ -7,12 +7,12 @@
 namespace espalier::report {
 
 // Calls visit(key, value) for every member of the object in `line`; `value` is its text (a number, a quoted string, a
-// nested object with its brackets). Keys are given as they stand between the quotes. False, after some calls perhaps,
-// where the line is no whole object, as when it was cut off.
+// nested object with its brackets). Keys are given as they are between the quotes. False, after some calls perhaps,
+// where the line is not a whole object, as when it was cut off.
 bool for_each_member(std::string_view line,
                      const std::function<void(std::string_view key, std::string_view value)>& visit);
 
-// A number, or NaN: what JSON has for it (null), and for everything that is no number.
+// A number, or NaN: what JSON has for it (null), and for everything that is not a number.
 double number_of(std::string_view value);
 
 // The text of a quoted string; "" for anything else.

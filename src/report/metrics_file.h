@@ -1,5 +1,5 @@
 // metrics.jsonl and events.jsonl of a run folder: one JSON object a line, flushed at once. A line that cannot be
-// written is said and does not end the run.
+// written is reported and does not end the run.
 #pragma once
 
 #include <filesystem>

@@ -65,7 +65,7 @@ class Reader {
     }
   }
 
-  // They stand in the order of steps, so the last one tells.
+  // They are in the order of steps, so the last one decides.
   bool has_evaluations_from(int64_t step) const {
     return !metrics_.evaluations.empty() && metrics_.evaluations.back().step >= step;
   }

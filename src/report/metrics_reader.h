@@ -1,7 +1,7 @@
 // Reads metrics.jsonl of a run folder.
 //
-// A record that a later one of the same step follows (a run that was killed and went on from an older step) counts no
-// more. Lines that are no whole object (the last one of a killed run, or one that is just being written) are counted
+// A record that a later one of the same step follows (a run that was killed and continued from an older step) counts no
+// more. Lines that are not whole objects (the last one of a killed run, or one that is just being written) are counted
 // and left out.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Metrics {
   std::string loss_column() const;
 };
 
-// The columns called `names` and all that end in "loss". A file that is not there has no records.
+// The columns called `names` and all that end in "loss". A file that does not exist has no records.
 Metrics read_metrics(const std::filesystem::path& file, const std::vector<std::string>& names);
 
 // The same of the last records only, at least `most` of them where there are as many: what a list of runs needs.

@@ -1,4 +1,4 @@
-// Everything a run tells: to people (stderr), to files of the run folder, to TensorBoard.
+// Everything a run reports: to people (stderr), to files of the run folder, to TensorBoard.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class RunLog {
   };
   void evaluation(const Evaluated& what, const std::vector<MetricsFile::SetLosses>& sets,
                   const TensorBoardLog::Position& at);
-  // Of the checkpoint of that step, which may lie behind the present one.
+  // Of the checkpoint of that step, which may be older than the present one.
   void tasks(int64_t step, const std::vector<TaskFigure>& figures);
   // Metrics of whole held-out files after an epoch, to metrics.jsonl as "epoch".
   void epoch(int64_t step, const std::vector<MetricsFile::SetLosses>& sets);

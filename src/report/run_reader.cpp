@@ -196,7 +196,7 @@ Run read_run(const fs::path& folder) {
     throw UserError(concat("'", folder.string(), "' is ",
                            fs::exists(folder / "manifest.json", error) ? "a step folder; name the run folder above it"
                            : fs::exists(folder, error)
-                               ? "no run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint. " +
+                               ? "not a run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint. " +
                                      concat("`espalier runs list ", folder.string(), "` shows the runs below it")
                                : "not there"),
                     ExitCode::kMissingInput);

@@ -1,4 +1,5 @@
-// What a run folder tells of its run: configuration, events, metrics, checkpoints. Reads only, also while it trains.
+// What a run folder records about its run: configuration, events, metrics, checkpoints. Reads only, also while it
+// trains.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct Run {
   std::filesystem::path folder;
   RunStatus status = RunStatus::kEmpty;
   std::string status_detail;                   // of the last event: "SIGTERM", "all steps done"
-  std::map<std::string, std::string> options;  // config.toml: key -> value as it stands there
+  std::map<std::string, std::string> options;  // config.toml: key -> value as it is there
   std::vector<RunEvent> events;
   std::vector<int64_t> checkpoints;        // complete ones, rising
   std::optional<int64_t> num_steps;        // of the whole run

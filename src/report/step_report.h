@@ -32,7 +32,7 @@ struct StepReport {
   double step_seconds = 0;
   double learning_rate = 0;            // of this step
   double next_learning_rate = 0;       // after the scheduler's step: what Megatron's line prints
-  std::string lr_phase;                // in which learning_rate lies: plan::LrSchedule::phase()
+  std::string lr_phase;                // in which learning_rate is: plan::LrSchedule::phase()
   std::optional<double> weight_decay;  // where it changes with the steps
   std::vector<NamedLoss> losses;
   std::optional<double> loss_scale;  // fp16 only

@@ -19,7 +19,7 @@ class TensorBoardLog {
   // Marks a start of that many ranks and lists the options: every (name, value) as text.
   void start(int64_t step, int64_t num_ranks, const std::vector<std::pair<std::string, std::string>>& options);
   void step(const StepReport& report);
-  // Where an evaluation stands: x values of its three curves.
+  // Where an evaluation is plotted: x values of its three curves.
   struct Position {
     int64_t step = 0, consumed_samples = 0, consumed_tokens = 0;
   };

@@ -1,6 +1,6 @@
-// What a client is told that asked for something it cannot have.
+// What a client gets that asked for something it cannot have.
 //
-// The body has "error" as OpenAI's clients read it and, beside it, "message" as Megatron's reads it.
+// The body has "error" as OpenAI's clients read it and also "message" as Megatron's reads it.
 #pragma once
 
 #include <stdexcept>

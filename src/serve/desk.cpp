@@ -42,13 +42,14 @@ void Desk::let_go(const std::shared_ptr<void>& work) {
 
 void Desk::enter(int64_t count) {
   constexpr int kSoon = 1;
-  if (is_draining_) throw ApiError(503, "the server is ending").retry_after(5);
+  if (is_draining_) throw ApiError(503, "the server is shutting down").retry_after(5);
   if (count > options.max_texts)
     throw ApiError(400, concat("the request asks for ", count, " texts; this server makes at most ", options.max_texts,
                                " at a time"));
   if (num_texts_.fetch_add(count) + count <= options.max_texts) return;
   num_texts_ -= count;
-  throw ApiError(429, concat(options.max_texts, " texts are under way or wait already; try again")).retry_after(kSoon);
+  throw ApiError(429, concat(options.max_texts, " texts are in progress or waiting already; try again"))
+      .retry_after(kSoon);
 }
 
 std::vector<int32_t> Desk::stop_ids() const {

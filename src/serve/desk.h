@@ -57,7 +57,7 @@ class Desk {
   bool is_draining() const { return is_draining_; }
 
   std::vector<int32_t> stop_ids() const;  // with which the model ends a text
-  // Tokens that a prompt may have beside one that is drawn; 0: any number.
+  // Tokens that a prompt may have besides one that is drawn; 0: any number.
   int64_t max_context() const;
   // ApiError where the prompt and what is to come are longer than the model or the limits allow.
   void check_length(const infer::Request& request) const;

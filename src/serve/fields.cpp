@@ -33,7 +33,7 @@ std::optional<int32_t> as_id(const nlohmann::json& value) {
 }  // namespace
 
 Fields::Fields(const std::string& body) : body_(parsed(body)) {
-  if (!body_.is_object()) throw ApiError(400, "the body is no JSON object");
+  if (!body_.is_object()) throw ApiError(400, "the body is not a JSON object");
 }
 
 const nlohmann::json* Fields::find(const std::string& name) {
@@ -123,8 +123,8 @@ void Fields::finish() {
   for (const auto& [name, value] : body_.items()) {
     if (known_.contains(name)) continue;
     const std::vector<std::string> near = nearest_names(name, {known_.begin(), known_.end()});
-    problem(name.substr(0, 64), near.empty() ? "is no field that is known here"
-                                             : "is no field that is known here; did you mean " + near.front() + "?");
+    problem(name.substr(0, 64),
+            near.empty() ? "is not a known field" : "is not a known field; did you mean " + near.front() + "?");
     if (problems_.size() > 8) break;
   }
   if (problems_.empty()) return;

@@ -15,7 +15,7 @@ namespace espalier::serve {
 
 class Fields {
  public:
-  // ApiError where `body` is no JSON object.
+  // ApiError where `body` is not a JSON object.
   explicit Fields(const std::string& body);
 
   const nlohmann::json* find(const std::string& name);

@@ -59,7 +59,7 @@ void Generation::start(Desk& desk, const std::shared_ptr<Answer>& answer, const 
 
 void Generation::submit(std::vector<infer::Request> rows) {
   for (size_t row = 0; row < rows.size(); ++row) {
-    // Weak: where the model has failed, the engine keeps its requests longer than the desk is there.
+    // Weak: where the model has failed, the engine keeps its requests longer than the desk lives.
     const auto pass_on = [weak = weak_from_this(), row](const infer::Event& event) {
       if (const std::shared_ptr<Generation> self = weak.lock())
         boost::asio::post(self->strand_, [self, row, event] { self->take(row, event); });

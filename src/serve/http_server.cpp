@@ -22,7 +22,7 @@ class HttpServer::Impl {
     boost::asio::post(context_->io, [this] {
       listener_.close();
       for (const auto& connection : open_ones()) connection->close();
-      work_.reset();  // what is pending comes to its end
+      work_.reset();  // what is pending is completed
     });
     thread_.join();
     context_->is_over = true;

@@ -2,7 +2,7 @@
 //
 // One thread reads and writes all connections and waits for none. It calls the handler with each whole request; the
 // handler keeps the Answer, returns at once, and may answer from any thread, at any time. Clients that go away, take
-// too long with a request, or do not take what is sent to them lose their connection, and the Answer is told.
+// too long with a request, or do not take what is sent to them lose their connection, and the Answer is notified.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct HttpReply {
 };
 
 // Where the answer to a request goes. All but the destructor may be called by any thread; what comes after the end, or
-// when nobody is there any more, is dropped. One that is destroyed without an answer gives status 500.
+// when nobody listens any more, is dropped. One that is destroyed without an answer gives status 500.
 class Answer {
  public:
   virtual ~Answer() = default;

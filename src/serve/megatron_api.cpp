@@ -144,7 +144,7 @@ std::optional<int32_t> only_id_of(const text::Tokenizer& tokenizer, const std::s
   return is_one ? std::optional(with.back()) : std::nullopt;
 }
 
-// GPT-2's ids 198 and 628 stand in Megatron's text; here they are those of the model's own tokenizer.
+// GPT-2's ids 198 and 628 are in Megatron's text; here they are those of the model's own tokenizer.
 void set_line_stops(const Desk& desk, const MegatronCall& call, infer::Request& request) {
   if (!call.stops_at_line && !call.stops_at_two_lines && !call.keeps_colons) return;
   const char* const field = call.stops_at_two_lines ? "stop_on_double_eol"
@@ -170,12 +170,12 @@ infer::Request request_of(Desk& desk, const MegatronCall& call) {
   request.sampling.seed = call.seed ? *call.seed : desk.new_seed();
   set_line_stops(desk, call, request);
   if (call.beam_width > 0) {
-    require(!call.logprobs, "logprobs", "logprobs cannot be had with beam_width");
+    require(!call.logprobs, "logprobs", "logprobs is not available with beam_width");
     request.beam_width = request.n = call.beam_width;
     request.length_penalty = call.length_penalty;
     if (!call.stop_token) return request;
     require(*call.stop_token >= 0 && *call.stop_token < desk.engine.limits().shape.vocab_size, "stop_token",
-            "stop_token is none of the model's ids");
+            "stop_token is not one of the model's ids");
     request.stop_ids = {static_cast<int32_t>(*call.stop_token)};
     return request;
   }
@@ -206,7 +206,7 @@ std::vector<infer::Request> megatron_rows(Desk& desk, const MegatronCall& call) 
   return rows;
 }
 
-// A piece of SentencePiece stands as it does in the vocabulary, others as text.
+// A piece of SentencePiece appears as it does in the vocabulary, others as text.
 std::string segment(const TokenNames& names, int32_t id) {
   const std::string piece = names.tokenizer().id_to_piece(id);
   return piece.find("\u2581") != std::string::npos ? piece : names.name(id);

@@ -130,7 +130,7 @@ TEST_F(Megatron, RefusesInMegatronsWords) {
       {{{"prompts", {"a", "b"}}, {"beam_width", 2}}, "When doing beam_search, batch size must be 1"},
       {{{"prompts", {"a"}}, {"stop_token", "x"}}, "stop_token must be an integer"},
       {{{"prompts", {"a"}}, {"length_penalty", 1}}, "length_penalty must be a float"},
-      {{{"prompts", {"a"}}, {"top_q", 1}}, "top_q is no field that is known here; did you mean top_k, top_p?"},
+      {{{"prompts", {"a"}}, {"top_q", 1}}, "top_q is not a known field; did you mean top_k, top_p?"},
   };
   for (const auto& [body, message] : wrong) {
     const PlainReply reply = megatron(body.is_null() ? Json::object() : body);
@@ -138,7 +138,7 @@ TEST_F(Megatron, RefusesInMegatronsWords) {
     if (message.find("top_q") == std::string::npos)
       EXPECT_EQ(reply.message(), message) << body;
     else
-      EXPECT_TRUE(reply.message().starts_with("top_q is no field that is known here")) << reply.message();
+      EXPECT_TRUE(reply.message().starts_with("top_q is not a known field")) << reply.message();
   }
 }
 

@@ -63,12 +63,12 @@ std::string Metrics::text(const infer::EngineCounters& engine, int64_t num_texts
     value("espalier_" + name + "_total", "counter", help, number, text);
   };
   gauge("http_connections", "Open connections.", num_connections);
-  gauge("texts_admitted", "Texts that are made or wait, of all requests.", num_texts);
+  gauge("texts_admitted", "Texts that are being generated or waiting, of all requests.", num_texts);
   gauge("texts_running", "Texts with a place in the key-value cache.", engine.num_running);
   gauge("texts_waiting", "Texts that wait for a place.", engine.num_waiting);
   gauge("cache_pages", "Pages of the key-value cache.", engine.num_pages);
   gauge("cache_pages_held", "Pages that texts hold.", engine.num_pages_held);
-  gauge("cache_pages_kept", "Pages that are kept for beginnings that come again.", engine.num_pages_cached);
+  gauge("cache_pages_kept", "Pages that are kept for shared beginnings.", engine.num_pages_cached);
   counter("engine_requests", "Requests to the engine, one a prompt.", engine.num_requests);
   counter("engine_requests_finished", "Of these, finished.", engine.num_finished);
   counter("engine_requests_cancelled", "Of these, cancelled.", engine.num_cancelled);
@@ -78,7 +78,7 @@ std::string Metrics::text(const infer::EngineCounters& engine, int64_t num_texts
   counter("tokens_generated", "Tokens that were drawn.", engine.num_tokens_generated);
   counter("tokens_from_cache", "Tokens of prompts that were found in the cache.", engine.num_prefix_tokens);
   counter("preemptions", "Texts that had to give up their pages.", engine.num_preemptions);
-  counter("clients_gone", "Clients that left before their answer's end.", num_gone_);
+  counter("clients_gone", "Clients that left before the end of their answer.", num_gone_);
   seconds_.print("espalier_request_seconds", "Time of requests that make text.", text);
   seconds_to_first_token_.print("espalier_first_token_seconds", "Time to the first token.", text);
   return text;

@@ -1,4 +1,4 @@
-// Requests as nobody would send them, by a fixed seed: whatever comes, the server goes on, and holds nothing
+// Requests as nobody would send them, by a fixed seed: whatever comes, the server continues, and holds nothing
 // afterwards.
 #include <random>
 

@@ -21,7 +21,7 @@ std::string text_of_parts(const nlohmann::ordered_json& parts) {
   std::string text;
   for (const nlohmann::ordered_json& part : parts) {
     if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") || !part["text"].is_string())
-      throw ApiError(400, "messages has a part of a content that is no text; only texts can be read", "messages");
+      throw ApiError(400, "messages has a part of a content that is not a text; only texts can be read", "messages");
     text += part["text"].get<std::string>();
   }
   return text;
@@ -30,7 +30,7 @@ std::string text_of_parts(const nlohmann::ordered_json& parts) {
 nlohmann::ordered_json read_messages(Fields& fields) {
   const nlohmann::json* const messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
-    throw ApiError(400, "messages is no list of messages", "messages");
+    throw ApiError(400, "messages is not a list of messages", "messages");
   nlohmann::ordered_json read = nlohmann::ordered_json::array();
   for (const nlohmann::json& message : *messages) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())

@@ -39,10 +39,10 @@ Prompt prompt_of(const Desk& desk, const nlohmann::json& ids) {
   Prompt prompt;
   for (const nlohmann::json& id : ids) {
     const bool is_id = id.is_number_unsigned() && id.get<uint64_t>() <= std::numeric_limits<int32_t>::max();
-    if (!is_id) throw ApiError(400, "prompt has something else than token ids in a list of them", "prompt");
+    if (!is_id) throw ApiError(400, "prompt has something other than token ids in a list of them", "prompt");
     prompt.ids.push_back(id.get<int32_t>());
     if (prompt.ids.back() >= desk.engine.limits().shape.vocab_size)
-      throw ApiError(400, "prompt has an id that is none of the model's", "prompt");
+      throw ApiError(400, "prompt has an id that is not one of the model's", "prompt");
   }
   if (prompt.ids.empty()) throw ApiError(400, "prompt has an empty list of ids", "prompt");
   prompt.text = desk.tokenizer.decode(prompt.ids);
@@ -55,7 +55,7 @@ std::vector<Prompt> read_prompts(const Desk& desk, Fields& fields, bool wants_bo
   if (prompt == nullptr) throw ApiError(400, "prompt is missing", "prompt");
   if (prompt->is_string()) return {prompt_of(desk, prompt->get<std::string>(), wants_bos)};
   if (!prompt->is_array() || prompt->empty())
-    throw ApiError(400, "prompt is no text, list of texts, list of ids or list of these", "prompt");
+    throw ApiError(400, "prompt is not a text, list of texts, list of ids or list of these", "prompt");
   if (prompt->front().is_number()) return {prompt_of(desk, *prompt)};
   if (prompt->size() > kMostPrompts) throw ApiError(400, "prompt has more than 1024 prompts", "prompt");
   std::vector<Prompt> prompts;
@@ -65,7 +65,7 @@ std::vector<Prompt> read_prompts(const Desk& desk, Fields& fields, bool wants_bo
     else if (element.is_array())
       prompts.push_back(prompt_of(desk, element));
     else
-      throw ApiError(400, "prompt has something else than texts and lists of ids", "prompt");
+      throw ApiError(400, "prompt has something other than texts and lists of ids", "prompt");
   }
   return prompts;
 }
@@ -198,7 +198,7 @@ void openai_completion(const Call& call) {
   if (wanted.request.max_tokens == 0 && (wanted.request.n > 1 || wanted.request.best_of > 1))
     throw ApiError(400, "max_tokens 0 makes no text, so n and best_of are 1", "n");
   std::vector<infer::Request> rows = rows_of(wanted);
-  // Made by the first event, so that what is wrong with the rows is still told by the status.
+  // Made by the first event, so that what is wrong with the rows is still reported by the status.
   const auto made = std::make_shared<std::unique_ptr<CompletionAnswer>>();
   const auto answer = [made, &desk = call.desk, wanted = std::make_shared<CompletionCall>(std::move(wanted)),
                        to = call.answer]() -> CompletionAnswer& {

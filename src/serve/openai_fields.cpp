@@ -13,14 +13,14 @@ constexpr int64_t kAnyInteger = std::numeric_limits<int64_t>::max();
 void read_bias(Fields& fields, infer::SamplingConfig& sampling) {
   const nlohmann::json* const bias = fields.find("logit_bias");
   if (bias == nullptr) return;
-  if (!bias->is_object()) return fields.problem("logit_bias", "is no object of token ids and numbers");
+  if (!bias->is_object()) return fields.problem("logit_bias", "is not an object of token ids and numbers");
   for (const auto& [key, value] : bias->items()) {
     int32_t id = 0;
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
     const bool is_id = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && id >= 0;
     const double number = value.is_number() ? value.get<double>() : 1e9;
     if (!is_id || !(number >= -100 && number <= 100))
-      return fields.problem("logit_bias", "has something else than token ids and numbers from -100 to 100");
+      return fields.problem("logit_bias", "has something other than token ids and numbers from -100 to 100");
     sampling.logit_bias.push_back({id, number});
   }
 }
@@ -58,12 +58,12 @@ void read_stream(Fields& fields, OpenAiCall& call) {
   const nlohmann::json* const options = fields.find("stream_options");
   if (options == nullptr) return;
   if (!call.stream) return fields.problem("stream_options", "is only for stream: true");
-  if (!options->is_object()) return fields.problem("stream_options", "is no object");
+  if (!options->is_object()) return fields.problem("stream_options", "is not an object");
   for (const auto& [key, value] : options->items())
     if (key == "include_usage" && value.is_boolean())
       call.include_usage = value.get<bool>();
     else if (key != "include_obfuscation" || !value.is_boolean() || value.get<bool>())
-      return fields.problem("stream_options", "has something else than include_usage: true or false");
+      return fields.problem("stream_options", "has something other than include_usage: true or false");
 }
 
 }  // namespace
@@ -84,10 +84,10 @@ OpenAiCall read_openai_fields(Desk& desk, Fields& fields) {
       {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"});
   const nlohmann::json* const form = fields.find("response_format");
   if (form == nullptr || *form != nlohmann::json{{"type", "text"}})
-    fields.refuse("response_format", "is not supported: output cannot be held to a form");
+    fields.refuse("response_format", "is not supported: output cannot be constrained");
   for (const char* const name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar",
                                  "json_schema", "structured_outputs"})
-    fields.refuse(name, "is not supported: output cannot be held to a form");
+    fields.refuse(name, "is not supported: output cannot be constrained");
   fields.refuse("use_beam_search", "is not supported here: PUT /api has beam_width");
   return call;
 }

@@ -171,7 +171,7 @@ TEST_F(OpenAi, RefusesByTheNameOfTheField) {
   EXPECT_EQ(complete({{"prompt", "a"}, {"n", 0}, {"top_p", 2}}).message(),
             "top_p is not a number from 0 to 1; n is not an integer from 1 to 128");
   EXPECT_EQ(ask("POST /v1/completions", "{\"prompt\": ").status, 400);
-  EXPECT_EQ(ask("POST /v1/completions", "[]").message(), "the body is no JSON object");
+  EXPECT_EQ(ask("POST /v1/completions", "[]").message(), "the body is not a JSON object");
   EXPECT_EQ(ask("POST /v1/completions", std::string(100'000, '[')).status, 400);
   // What changes nothing is taken.
   EXPECT_EQ(complete({{"prompt", "a"}, {"user", "me"}, {"metadata", {{"a", "b"}}}, {"suffix", nullptr}}).status, 200);

@@ -1,5 +1,5 @@
 // The routes that answer with JSON or events: one function each. They run in the pool of the desk, in the strand of
-// their request, and throw an ApiError for what the client can mend.
+// their request, and throw an ApiError for what the client can fix.
 #pragma once
 
 #include "serve/generation.h"

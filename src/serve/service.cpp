@@ -93,7 +93,7 @@ void run(const Route& route, const Call& call) {
     call.answer->reply(ApiError(400, error.what()).reply());
   } catch (const std::exception& error) {
     log_warning(route.path, ": ", error.what());
-    call.answer->reply(ApiError(500, "the server has failed at this request; its log says why").reply());
+    call.answer->reply(ApiError(500, "the server failed on this request; its log says why").reply());
   }
 }
 
@@ -125,10 +125,10 @@ void Service::check_access(const HttpRequest& request) const {
     const std::string scheme = "Bearer ";
     if (!request.authorization.starts_with(scheme) ||
         !web::equal_in_constant_time(request.authorization.substr(scheme.size()), desk_.options.api_key))
-      throw ApiError(401, "this server wants the header 'Authorization: Bearer KEY' with the right key", "",
+      throw ApiError(401, "this server requires the header 'Authorization: Bearer KEY' with the right key", "",
                      "invalid_api_key");
   } else if (is_local_ && !request.host.empty() && !web::is_own_host(request.host, {})) {
-    throw ApiError(403, "the Host header names none of this machine's own addresses");
+    throw ApiError(403, "the Host header does not name one of this machine's addresses");
   }
 }
 
@@ -138,7 +138,7 @@ bool Service::answer_at_once(const HttpRequest& request, Answer& answer) {
     if (has_failed_)
       answer.reply(ApiError(500, "the model has failed").reply());
     else if (request.path == "/ready" && desk_.is_draining())
-      answer.reply(ApiError(503, "the server is ending").reply());
+      answer.reply(ApiError(503, "the server is shutting down").reply());
     else
       answer.reply({.body = R"({"status":"ok"})"});
     return true;

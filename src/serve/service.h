@@ -2,7 +2,7 @@
 //
 //   Service service(desk, {...});
 //   service.port();
-//   service.drain();                      // nobody new; what is under way goes on
+//   service.drain();                      // nobody new; what is in progress continues
 //   while (!service.is_idle()) ...
 //
 // The desk, and the engine behind it, outlive it.
@@ -24,7 +24,7 @@ class Service {
   void drain();
   // No text is under way and nobody waits for an answer.
   bool is_idle() const { return desk_.num_texts() == 0 && server_->num_connections() == 0; }
-  // /health tells from now on that the model has failed.
+  // /health reports from now on that the model has failed.
   void fail() { has_failed_ = true; }
 
  private:

@@ -57,7 +57,7 @@ TEST_F(ServiceRoutes, GivesThePlaceOfAClientThatLeavesFree) {
   EXPECT_EQ(engine_.counters().num_running, 1);
   client.close();
   ASSERT_TRUE(comes([&] { return engine_.wait(std::chrono::milliseconds(0)); }));
-  // One step: the cancellation is there.
+  // One step: the cancellation has arrived.
   ASSERT_TRUE(comes([&] {
     const std::string metrics = ask("GET /metrics").body;
     return metrics.find("espalier_clients_gone_total 1\n") != std::string::npos;

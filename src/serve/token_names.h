@@ -1,4 +1,4 @@
-// Tokens as clients are shown them, and where they stand in a text.
+// Tokens as clients are shown them, and where they are in a text.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ class TokenNames {
  public:
   explicit TokenNames(const text::Tokenizer& tokenizer);
 
-  // What the token adds inside a text, special tokens by their names; U+FFFD for bytes that are no character alone.
+  // What the token adds inside a text, special tokens by their names; U+FFFD for bytes that are not characters on their
+  // own.
   std::string name(int32_t id) const;
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
   const text::Tokenizer& tokenizer_;
-  std::vector<int32_t> before_;  // some text for the token to stand behind
+  std::vector<int32_t> before_;  // some text for the token to follow
   std::string before_text_;
 };
 

@@ -27,7 +27,7 @@ void detokenize(const Call& call) {
   const std::vector<int32_t> ids = fields.ids("tokens");
   const int64_t vocab_size = call.desk.tokenizer.vocab_size();
   if (std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= vocab_size; }))
-    fields.problem("tokens", "has an id that is none of the tokenizer's " + std::to_string(vocab_size));
+    fields.problem("tokens", "has an id that is not one of the tokenizer's " + std::to_string(vocab_size));
   fields.finish();
   reply_json(call, {{"prompt", call.desk.tokenizer.decode(ids)}});
 }

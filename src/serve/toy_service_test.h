@@ -72,7 +72,7 @@ class PlainClient {
     }
     return true;
   }
-  // Everything until the other side closes, or until `end` is there.
+  // Everything until the other side closes, or until `end` arrives.
   std::string receive(const std::string& end = "") {
     std::string all;
     char piece[4096];

@@ -24,7 +24,7 @@ FlatLayout flat_layout(const std::vector<ParamSpec>& specs, const TensorShard& s
   std::map<Key, std::vector<size_t>> members;
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParamSpec& spec = specs[i];
-    // Those that are shared lie together where the same depths use them.
+    // Those that are shared are together where the same depths use them.
     const bool together = !spec.is_shared() && is_replicated(spec);
     members[{!spec.is_shared(), spec.other_depths, !is_replicated(spec), spec.use_is_split, together ? -1 : spec.depth}]
         .push_back(i);

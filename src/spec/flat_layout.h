@@ -1,6 +1,6 @@
-// Where the parameters of one process lie in its flat buffers of values and of gradients. A pure function.
+// Where the parameters of one process are in its flat buffers of values and of gradients. A pure function.
 //
-// Parameters that are exchanged alike lie together, in sections: those that several depths share, then those replicated
+// Parameters that are exchanged alike are adjacent, in sections: those that several depths share, then those replicated
 // over the tensor axis (last, those of them whose use is split), then the split ones, depth by depth. Sections of all
 // but the last kind have the same layout on every rank that holds the same parameters, so that a sum over ranks adds in
 // the same order there, and equal things stay equal to the last bit.
@@ -26,7 +26,7 @@ struct FlatSection {
   bool replicated = false;      // over the tensor axis
   bool use_is_split = false;    // as the parameters'
   int64_t depth = -1;           // of its parameters; -1: any
-  bool is_layer = false;        // lies after the first depth and before the last
+  bool is_layer = false;        // is after the first depth and before the last
   int64_t begin = 0, end = 0;   // elements of the flat buffer, padding included
   std::vector<size_t> params;   // numbers in the list
   int64_t count() const { return end - begin; }

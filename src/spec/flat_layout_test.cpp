@@ -59,7 +59,7 @@ TEST(FlatLayout, WhatTensorRanksUseForHeadsOfTheirOwnLiesBehindWhatTheyUseAlike)
   EXPECT_FALSE(layout.sections[2].replicated);
 }
 
-// Vocabularies that do not divide make ranks differ in size, but not in where the replicated parameters lie.
+// Vocabularies that do not divide make ranks differ in size, but not in where the replicated parameters are.
 TEST(FlatLayout, ReplicatedSectionsAreTheSameOnAllTensorRanks) {
   const std::vector<ParamSpec> specs = {spec_of({33, 4}, 0, true), spec_of({7}, 1, false), spec_of({1}, 2, false)};
   const FlatLayout first = flat_layout(specs, {2, 0}), second = flat_layout(specs, {2, 1});

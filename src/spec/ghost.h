@@ -49,9 +49,9 @@ class GhostOps {
   virtual Ghost look_up_words() = 0;
   virtual Ghost add_positions(Ghost x) = 0;
   virtual Ghost dropout(Ghost x) = 0;
-  // To fp32, in which the stream goes on from layer to layer.
+  // To fp32, in which the stream continues from layer to layer.
   virtual Ghost widen(Ghost x) = 0;
-  // `joins_residual`: its input goes on beside it, so that two gradients meet there.
+  // `joins_residual`: its input continues in parallel, so that two gradients meet there.
   virtual Ghost norm(const Ghost& x, Normalization kind, bool joins_residual) = 0;
   // With their projections, dropout and residual addition. Of the MLP: width of its first product, and of its second's
   // input.

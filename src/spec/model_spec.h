@@ -24,7 +24,7 @@ struct Depth {
   double passed_on = 0, summed_forward = 0, summed_backward = 0, exchanged = 0;
   double summed_once = 0;  // on the way forward as well, by `before` and `after`
   // Of its residual stream; 0: the sequence length of the run. `other_tokens`: of another sequence that the layer
-  // attends to, and passes on beside the stream.
+  // attends to, and passes on along with the stream.
   double tokens = 0, other_tokens = 0;
   GhostProgram ghost;
   // What runs before and after a layer and never again with it; may be null. A recomputed range of layers does not

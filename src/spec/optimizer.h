@@ -19,7 +19,7 @@ struct OptimizerKind {
   bool is_variant = false;             // of the type with the same spellings, chosen by another setting
   // The master is a mean that is evaluated and exported; gradients are taken at other weights. It is kept in fp32 too.
   bool averages = false;
-  bool keeps_ema = false;  // kEma of every parameter, beside `states`
+  bool keeps_ema = false;  // kEma of every parameter, in addition to `states`
   SecondPass second_pass = SecondPass::kNone;
   WidthRule width_rule = WidthRule::kMatricesLess;
   std::vector<const char*> options;  // that only some optimizers read, and this one does

@@ -32,7 +32,7 @@ struct StateTensor {
 };
 inline constexpr int kMaxOptimizerStates = 2;
 
-// What an update depends on beside settings, gradient and state.
+// What an update depends on besides settings, gradient and state.
 struct OptimizerStep {
   double lr = 0;
   double weight_decay = 0;  // of the parameter

@@ -11,7 +11,7 @@
 
 namespace espalier::spec {
 
-// Where the elements of a parameter lie along the tensor axis.
+// Where the elements of a parameter are along the tensor axis.
 //
 // Replicated: every tensor rank holds all of it. Split: dimension `dim` consists of `segments` (their sizes add up
 // to the dimension); each segment is divided over the tensor ranks in whole units of `unit` rows, so that query/key/

@@ -21,7 +21,7 @@ struct RelativePositions {
 };
 
 // Of the distances key - query from -(length - 1) to length - 1, in order. In fp32, as transformers computes them:
-// where a distance lies on the border of two buckets its rounding decides.
+// where a distance is on the border of two buckets its rounding decides.
 std::vector<int64_t> relative_buckets(const RelativePositions& positions, int64_t length);
 
 }  // namespace espalier::spec

@@ -21,7 +21,7 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-// Elements that lie together both in the global tensor and in the local one; offsets in elements, row-major.
+// Elements that are together both in the global tensor and in the local one; offsets in elements, row-major.
 struct Extent {
   int64_t global_begin = 0, local_begin = 0, count = 0;
   bool operator==(const Extent&) const = default;
@@ -40,7 +40,7 @@ int64_t num_local_elements(const ParamSpec& spec, const TensorShard& shard);
 // The local tensor as runs of the global one, in local order; neighbours are joined.
 std::vector<Extent> local_extents(const ParamSpec& spec, const TensorShard& shard);
 
-// The part of `extents` whose local offsets lie in [begin, end), with local offsets counted from `begin` (ZeRO shards
+// The part of `extents` whose local offsets are in [begin, end), with local offsets counted from `begin` (ZeRO shards
 // of a flat local tensor).
 std::vector<Extent> clip_to_local(const std::vector<Extent>& extents, int64_t begin, int64_t end);
 

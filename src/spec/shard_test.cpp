@@ -7,7 +7,7 @@
 namespace espalier::spec {
 namespace {
 
-// The definition, element by element: a rank holds those whose index along the dimension lies in its share of the
+// The definition, element by element: a rank holds those whose index along the dimension is in its share of the
 // segment, in row-major order.
 std::vector<int64_t> elements_of(const ParamSpec& spec, const TensorShard& shard) {
   const auto dim = static_cast<size_t>(spec.tensor_placement.dim);

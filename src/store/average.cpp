@@ -160,7 +160,7 @@ class Averaging {
         else if (found->shape != tensor.shape)
           problems.add(where, ": ", tensor.name, " has another shape than in '", furthest_->folder().string(), "'");
         else if (!is_real(found->dtype))
-          problems.add(where, ": ", found->name, " is no tensor of fp32, bf16 or fp16");
+          problems.add(where, ": ", found->name, " is not a tensor of fp32, bf16 or fp16");
       }
     }
     problems.raise(ExitCode::kBadData);

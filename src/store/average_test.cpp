@@ -25,7 +25,7 @@ class Average : public testing::Test {
 
   struct Saved {
     int64_t step = 0;
-    std::vector<float> master;  // of "a", [33]; with_master: bf16 weights beside it that say something else
+    std::vector<float> master;  // of "a", [33]; with_master: bf16 weights next to it that say something else
     bool with_master = true;
     std::vector<uint16_t> half = {0x3c00, 0x0001, 0xc000, 0x7bff, 0x8000, 0x03ff, 0x5555};  // "b", fp16 [7]
     std::string family = "gpt";

@@ -53,7 +53,7 @@ std::string decode(const Json& json, std::string& value) {
   value = json;
   return "";
 }
-// A path may have bytes that are no UTF-8. A save must not fail for that.
+// A path may have bytes that are not UTF-8. A save must not fail for that.
 std::string text_json(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -77,7 +77,7 @@ Json encode_struct(const Struct& value) {
 }
 
 // Takes members out of an object; finish() refuses what nobody asked for. A member that this program does not know
-// would otherwise be lost without a word.
+// would otherwise be lost silently.
 class ObjectReader {
  public:
   ObjectReader(const Json& object, std::string where, const std::string& origin)
@@ -132,7 +132,7 @@ void check_counts(const Struct& value, const std::string& where, const std::stri
   Struct::visit_fields(value, [&](const std::string& name, const auto& field) {
     if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
       const int64_t most = name.ends_with("_tokens") ? kMostTokens : kMostCount;
-      const int64_t least = name == "loss_scale_hysteresis_tracker" ? -kMostCount : 0;  // it goes on below 0
+      const int64_t least = name == "loss_scale_hysteresis_tracker" ? -kMostCount : 0;  // it continues below 0
       if (field < least || field > most)
         refuse(origin, concat(where, ".", name, ": expected ", least, " to ", most, ", found ", field));
     }
@@ -245,7 +245,7 @@ void check_manifest_checksum(const std::string& text, const std::string& origin)
   const size_t mark = text.find(kChecksumMark);
   const size_t digits = mark + std::string(kChecksumMark).size();
   if (mark == std::string::npos || digits + 16 > text.size())
-    refuse(origin, "checksum: expected 16 digits, found none; this is no checkpoint manifest, or it is damaged");
+    refuse(origin, "checksum: expected 16 digits, found none; this is not a checkpoint manifest, or it is damaged");
   const std::string found = text.substr(digits, 16);
   std::string zeroed = text;
   zeroed.replace(digits, 16, kNoChecksum);
@@ -362,7 +362,7 @@ void check_has_ema(const Manifest& manifest, const std::string& option) {
     if (is_weight(tensor) && manifest.find(ema_of(tensor.name)) == nullptr)
       throw UserError(
           concat(option, ": the checkpoint of step ", manifest.state.step, " holds no moving average of '", tensor.name,
-                 "'; train with --ema DECAY keeps one. Leave ", option, " out to take the weights."),
+                 "'; train with --ema DECAY keeps one. Leave ", option, " out to use the weights."),
           ExitCode::kUsage);
 }
 

@@ -1,4 +1,4 @@
-// manifest.json of a checkpoint: what was saved, where every tensor lies, and the checksums to prove it.
+// manifest.json of a checkpoint: what was saved, where every tensor is, and the checksums to prove it.
 //
 // A checkpoint is a folder of global tensors (docs/checkpoint-format.md). The manifest is written last, so a folder
 // without one was never finished. It guards itself: `checksum` is the XXH3 of the file with those 16 digits as zeros.
@@ -63,7 +63,7 @@ struct ModelFacts {
   }
 };
 
-// Where a run stands. Everything that decides the next step and is no tensor and no option is here.
+// Where a run stands. Everything that decides the next step and is neither a tensor nor an option is here.
 //
 // A field is added by one member and one line of visit_fields, and by its name in may_be_missing() (manifest.cpp), so
 // that older checkpoints leave it at its default.
@@ -86,7 +86,7 @@ struct TrainingState {
   double loss_scale = 1;
   int64_t loss_scale_growth_tracker = 0;
   int64_t loss_scale_hysteresis_tracker = 0;
-  // What the bits depend on beside all this.
+  // What the bits depend on besides all this.
   int64_t random_scheme = 0;  // tensor::kRandomScheme
   std::string sample_order;   // fingerprint of the order of samples; a change is found even when no option differs
   std::string layout;         // "tp1pp1dp1"

@@ -105,7 +105,7 @@ TEST(ManifestFile, FieldsThatAreMissingUnknownOrOfAnotherKindAreNamed) {
             "manifest.json: files.xxh3: expected 16 hexadecimal digits, found 'xedcba9876543210'");
 }
 
-// Each would be read without a word, and overflow later or name a folder that nobody finds.
+// Each would be read silently, and overflow later or name a folder that nobody finds.
 TEST(ManifestFile, CountsThatNoRunCanHaveAreRefused) {
   const std::string huge = "4611686018427387904";  // 2^62
   for (const std::string field : {"step", "consumed_train_samples", "scheduler_samples", "optimizer_steps"}) {

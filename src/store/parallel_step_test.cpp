@@ -199,7 +199,7 @@ TEST_F(ParallelStep, WhatDoesNotReadBackIsNotSaved) {
   }
 }
 
-// A file-size limit on rank 3 stands for a disk that is full for one of them.
+// A file-size limit on rank 3 simulates a disk that is full for one of them.
 TEST_F(ParallelStep, WhenOneRankCannotWriteAllAreToldWhyAndNothingIsLeft) {
   SmallCheckpoint().save(folder_, 1);
   begin_step(folder_, 2);

@@ -1,10 +1,10 @@
 // The power fails at any moment of saving and removing: every state in which the disk may then be has the newest
-// checkpoint whole, and no older one than the last that was said to be saved.
+// checkpoint whole, and no older one than the last that was reported as saved.
 //
 // What may be on the disk is what POSIX promises and no more. Of a file: all that was written before its last fsync,
 // and any of the later writes. Of a folder: its names as after its last fsync, or as after any later change of them, in
 // the order of these changes, which every journal keeps. Files and folders are independent of each other: the names in
-// a folder may be there before the data of the files, and a new file in it although its own name in its parent is not.
+// a folder may exist before the data of the files, and a new file in it although its own name in its parent is not.
 #include <map>
 #include <memory>
 #include <mutex>

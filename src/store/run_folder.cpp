@@ -29,7 +29,7 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return dot == std::string::npos ? std::pair(name, std::string()) : std::pair(name.substr(0, dot), name.substr(dot));
 }
 
-// One that is no file counts as there: reading it says what is wrong.
+// One that is not a file counts as there: reading it says what is wrong.
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / kManifestName); }
 
 fs::path absolute_path(const fs::path& path) {
@@ -60,7 +60,7 @@ std::string describe(const fs::path& folder) {
     while (!fs::exists(parent) && parent.has_parent_path()) parent = parent.parent_path();
     return concat("it does not exist (", parent.string(), " does)");
   }
-  if (!fs::is_directory(folder)) return "it is no folder";
+  if (!fs::is_directory(folder)) return "it is not a folder";
   if (const auto foreign = describe_foreign_checkpoint(folder)) return *foreign;
   const RunListing listing = list_steps(folder);
   std::vector<std::string> parts;
@@ -78,7 +78,7 @@ std::string describe(const fs::path& folder) {
   std::sort(others.begin(), others.end());
   std::sort(runs.begin(), runs.end());
   if (runs.size() > 8) runs.resize(8), runs.push_back("...");
-  if (!runs.empty()) parts.push_back("runs, of which one can be named: " + join(runs, ", "));
+  if (!runs.empty()) parts.push_back("runs, one of which can be named: " + join(runs, ", "));
   if (others.size() > 12) others.resize(12), others.push_back("...");
   if (!others.empty()) parts.push_back("other files: " + join(others, ", "));
   return parts.empty() ? "it is empty" : "it holds " + join(parts, "; ");
@@ -111,7 +111,7 @@ bool has_begun_there(const fs::path& save, int64_t step) {
   const RunListing listing = list_steps(save);
   if (listing.complete.empty()) return false;
   log_info("this run has begun at step ", step,
-           " before, as its command asks, and goes on from its newest checkpoint, ",
+           " before, as its command asks, and continues from its newest checkpoint, ",
            listing.complete.back().folder.filename().string(), ". To go back to step ", step, " once more remove '",
            asked_for_mark(save, step).string(), "'.");
   return true;
@@ -123,7 +123,7 @@ void warn_of_passed_over(const RunListing& listing, const StepEntry& taken) {
     log_warning(names_of(passed_over), " in '", taken.folder.parent_path().string(), "' ",
                 passed_over.size() == 1 ? "has" : "have", " no ", kManifestName,
                 " (a copy that was interrupted?) and cannot be loaded: ", taken.folder.filename().string(),
-                " is taken. Complete the copy, and start again, if it should count.");
+                " is used. Complete the copy, and start again, if it should count.");
 }
 
 // The step of a line of metrics.jsonl, nullopt when the line was cut off.
@@ -255,12 +255,11 @@ void remember_step_asked_for(const fs::path& load, std::optional<int64_t> ckpt_s
         fs::remove(entry.path());
     }
     if (asked_for && !fs::exists(asked_for_mark(save, *asked_for)))
-      write_file_atomically(
-          asked_for_mark(save, *asked_for),
-          concat("The run in this folder began at step ", *asked_for,
-                 ", as its command asks. Started again by the same command it goes on from its newest "
-                 "checkpoint; without this file it would go back to step ",
-                 *asked_for, ".\n"));
+      write_file_atomically(asked_for_mark(save, *asked_for),
+                            concat("The run in this folder began at step ", *asked_for,
+                                   ", as its command asks. Restarted by the same command it continues from its newest "
+                                   "checkpoint; without this file it would go back to step ",
+                                   *asked_for, ".\n"));
   });
 }
 
@@ -298,11 +297,11 @@ Superseded prepare_save_folder(const fs::path& save, const std::optional<StepEnt
   const bool goes_on = loaded && absolute_path(loaded->folder).parent_path() == absolute_path(save);
   const RunListing listing = list_steps(save);
   if (!goes_on && !listing.complete.empty())
-    throw UserError(
-        concat("--save '", save.string(), "' already holds checkpoints up to ",
-               listing.complete.back().folder.filename().string(),
-               ", and this run does not go on from them. Give --load ", save.string(), " to go on, or another --save."),
-        ExitCode::kCannotCreate);
+    throw UserError(concat("--save '", save.string(), "' already holds checkpoints up to ",
+                           listing.complete.back().folder.filename().string(),
+                           ", and this run does not continue from them. Give --load ", save.string(),
+                           " to continue, or another --save."),
+                    ExitCode::kCannotCreate);
   Superseded result = supersede_after(save, first_step);
   with_plain_errors([&] {
     for (const StepEntry& entry : without_manifest(listing, first_step))

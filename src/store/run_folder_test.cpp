@@ -80,7 +80,7 @@ TEST_F(RunFolder, AStepWithoutAManifestIsPassedOverAloudAndNeverForANewRun) {
   EXPECT_EQ(find_checkpoint(folder_, {}, folder_)->step, 300);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "warning: step_00000400 in '" + folder_.string() +
-                "' has no manifest.json (a copy that was interrupted?) and cannot be loaded: step_00000300 is taken. "
+                "' has no manifest.json (a copy that was interrupted?) and cannot be loaded: step_00000300 is used. "
                 "Complete the copy, and start again, if it should count.\n");
 
   write_text(folder_ / "step_00000400" / "weights-00000.safetensors", "half of it");
@@ -233,10 +233,10 @@ TEST_F(RunFolder, ARunSavesOnlyBesideCheckpointsThatItGoesOnFrom) {
   write_text(folder_ / "metrics.jsonl", "{\"step\": 1}\n");   // killed before its first save
   EXPECT_EQ(prepare_save_folder(folder_, {}, 0).num_records, 1);
   for (const int64_t step : {10, 20}) add_complete(step);
-  const std::string refusal = concat("--save '", folder_.string(),
-                                     "' already holds checkpoints up to step_00000020, and this run "
-                                     "does not go on from them. Give --load ",
-                                     folder_.string(), " to go on, or another --save.");
+  const std::string refusal =
+      concat("--save '", folder_.string(),
+             "' already holds checkpoints up to step_00000020, and this run does not continue from them. Give --load ",
+             folder_.string(), " to continue, or another --save.");
   EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, {}, 0); }), refusal);
   EXPECT_EQ(error_of([&] { prepare_save_folder(folder_, StepEntry{20, "/elsewhere/step_00000020"}, 20); }), refusal);
   EXPECT_EQ(prepare_save_folder(folder_ / ".", StepEntry{10, folder_ / "step_00000010"}, 10).steps, (Steps{20}));
@@ -281,7 +281,7 @@ TEST_F(RunFolder, AFolderThatCannotBeMadeIsNamed) {
   write_text(folder_ / "file", "");
   EXPECT_EQ(error_of([&] { RunLock lock(folder_ / "file" / "run"); }),
             "cannot create '" + (folder_ / "file/run/.lock").string() +
-                "': Not a directory. Give --save a folder that can be made and written in.");
+                "': Not a directory. Give --save a folder that can be created and written to.");
 }
 
 RunListing listing_of(const Steps& complete) {

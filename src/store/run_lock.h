@@ -7,7 +7,7 @@
 // -o flock, NFS without its lock service) get a file instead, .lock.owner: created so that only one can, it says who
 // holds it, and a thread renews it every few seconds. On the holder's own machine a taker sees whether that process
 // still lives. From another machine it waits to see the file renewed; one that is not renewed for
-// kOwnerPatience is nobody's any more. Its age is judged by the file system's clock alone.
+// kOwnerPatience no longer has an owner. Its age is measured by the file system's clock alone.
 #pragma once
 
 #include <chrono>

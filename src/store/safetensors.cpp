@@ -63,7 +63,7 @@ uint64_t header_length(const MappedFile& file, const std::filesystem::path& path
   return length;
 }
 
-// nlohmann keeps the last of two equal keys without a word.
+// nlohmann keeps the last of two equal keys silently.
 json parse_header(const char* text, uint64_t length, const std::filesystem::path& path) {
   std::set<std::string> names;
   std::string twice;

@@ -1,5 +1,5 @@
 // Every system call of a save fails, or the process dies there: what the disk then holds is the old checkpoint or the
-// new one, what was said is what is so, and the next save works.
+// new one, what was reported is true, and the next save works.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // Reads tensors of a step folder, checking every block against the manifest.
 //
-// Only files that are asked for need to be there, so a copy of `manifest.json` and `weights-*` serves generation.
+// Only files that are asked for need to exist, so a copy of `manifest.json` and `weights-*` serves generation.
 // Thread-safe. Reading does not map: a bad disk gives an error with a name instead of a signal.
 #pragma once
 
@@ -34,9 +34,9 @@ class StepReader {
   // (kBadData) naming tensor, file, block, expected and found checksum; `destination` then holds rubbish.
   void read_block(const StoredTensor& tensor, size_t block, void* destination);
 
-  // The content of a file that is no safetensors file ("tokenizer/vocab.json"), checked.
+  // The content of a file that is not a safetensors file ("tokenizer/vocab.json"), checked.
   std::string read_extra_file(const std::string& path) const;
-  // Checks those of the files whose path begins so ("tokenizer/") that are there, for who then opens them by name.
+  // Checks those of the files whose path begins so ("tokenizer/") that exist, for whoever then opens them by name.
   void check_extra_files(const std::string& prefix) const;
 
  private:

@@ -157,8 +157,7 @@ TEST_F(Step, AnExistingStepIsNeverRewritten) {
   const std::string before = read_file(folder_ / "step_00000005" / weights_file("00000"));
   EXPECT_EQ(error_of([&] { SmallCheckpoint(2).save(folder_, 5); }),
             concat("'", (folder_ / "step_00000005").string(),
-                   "' is already there, and a checkpoint is never rewritten. "
-                   "Continue that run with --load ",
+                   "' already exists, and a checkpoint is never rewritten. Continue that run with --load ",
                    folder_.string(), ", or use another --save."));
   EXPECT_EQ(read_file(folder_ / "step_00000005" / weights_file("00000")), before);
 }
@@ -171,7 +170,7 @@ TEST_F(Step, APartialFolderOfAnEarlierAttemptIsReplaced) {
   EXPECT_FALSE(fs::exists(folder_ / "step_00000001" / "weights-old.safetensors"));
 }
 
-// A file-size limit stands for a disk that fills up in the middle: the write fails with a reason of the system.
+// A file-size limit simulates a disk that fills up in the middle: the write fails with a reason of the system.
 TEST_F(Step, AWriteThatFailsNamesPathAndReasonRemovesThePartAndLeavesOlderOnes) {
   SmallCheckpoint().save(folder_, 1);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -232,7 +231,7 @@ TEST_F(Step, ReadingBackCanBeLeftOut) {
   EXPECT_TRUE(fs::exists(folder_ / "step_00000001"));
 }
 
-// The rename has been done: the checkpoint is there, and saying that it is not would have it saved again in vain.
+// The rename has been done: the checkpoint is there, and saying that it is not would cause a useless second save.
 TEST_F(Step, AFolderThatCannotBeSyncedAfterTheRenameHoldsTheCheckpoint) {
   const test::SystemCallsScope scope;
   test::system_calls().failing_fsync = folder_;
@@ -362,7 +361,7 @@ TEST_F(Step, KilledAtAnyMomentEveryCompleteCheckpointIsWholeAndTheNextAttemptGoe
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   std::mt19937_64 random(7);
   int64_t newest = 1, num_partial = 0, longest = 3 * save_microseconds;
-  // Until enough kills came in the middle of a save, and enough saves came to their end. However busy the machine,
+  // Until enough kills came in the middle of a save, and enough saves were completed. However busy the machine,
   // about as many do one as the other: a killed save gives the next one more time, a whole one less.
   for (int round = 0; round < 300 && (round < 20 || num_partial < 10 || newest < 10); ++round) {
     kill_while_saving(folder_, newest + 1, static_cast<int64_t>(random() % static_cast<uint64_t>(longest)));

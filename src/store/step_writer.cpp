@@ -176,7 +176,7 @@ void commit(const fs::path& partial, const fs::path& target) {
   } catch (const UserError& error) {
     log_warning("checkpoint '", target.string(), "' is saved and complete, but ", error.what(),
                 ": if the machine loses power now, its new name may be lost (it would be found as ",
-                partial.filename().string(), "). Look at the disk.");
+                partial.filename().string(), "). Check the disk.");
   }
 }
 
@@ -300,12 +300,11 @@ void check_step_is_new(const fs::path& run_folder, int64_t step) {
   if (!fs::exists(target, ignored)) return;
   if (!fs::exists(target / kManifestName, ignored))
     throw UserError(concat("'", target.string(), "' exists without a ", kManifestName,
-                           " (a copy that was interrupted?), and nothing is written over it. Move it out of the way, "
-                           "or start the run again: it then renames the folder and goes on."),
+                           " (a copy that was interrupted?), and it is not overwritten. Move it out of the way, or "
+                           "start the run again: it then renames the folder and continues."),
                     ExitCode::kCannotCreate);
   throw UserError(concat("'", target.string(),
-                         "' is already there, and a checkpoint is never rewritten. Continue that "
-                         "run with --load ",
+                         "' already exists, and a checkpoint is never rewritten. Continue that run with --load ",
                          run_folder.string(), ", or use another --save."),
                   ExitCode::kCannotCreate);
 }

@@ -120,7 +120,7 @@ int openat64(int directory, const char* path, int flags, ...) __attribute__((ali
 int close(int descriptor) {
   if (!system_calls().before) return static_cast<int>(::syscall(SYS_close, descriptor));
   const SystemCall call{.name = "close", .path = path_of(descriptor), .target = ""};
-  // A failing close has closed all the same.
+  // A failing close has closed anyway.
   bool closed = false;
   const int result = intercepted(call, [&] {
     closed = true;

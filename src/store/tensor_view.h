@@ -1,7 +1,7 @@
-// A tensor that lies in a file (safetensors, torch.save), and one that something else produces piece by piece.
+// A tensor that is in a file (safetensors, torch.save), and one that something else produces piece by piece.
 //
 // A view is a description: nothing is open and nothing is read until a TensorReader reads it, so a folder of hundreds
-// of files costs no descriptors. Whoever makes a view has checked that all of its elements lie within the file.
+// of files costs no descriptors. Whoever makes a view has checked that all of its elements are within the file.
 //
 //   const TensorReader reader(views.at("lm_head.weight"));       // [vocabulary, h]
 //   reader.read_rows(first, last, buffer);                       // rows [first, last), row-major

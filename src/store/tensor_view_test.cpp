@@ -21,7 +21,7 @@ class TensorViews : public test::TestFolder {
   }
 };
 
-// What stands at each index, one after another: the sum of index times stride, from `first` on.
+// What is at each index, one after another: the sum of index times stride, from `first` on.
 std::vector<int32_t> walked(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t first) {
   std::vector<int64_t> places = {first};
   for (size_t dim = 0; dim < shape.size(); ++dim) {

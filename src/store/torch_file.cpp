@@ -19,7 +19,7 @@ constexpr std::array<uint8_t, 15> kOldMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xf
 constexpr int64_t kOldVersion = 1001;
 constexpr uint32_t kBlockBytes = 1 << 20;
 
-// Runs one pickle that begins where `input` stands; what is wrong gets the place in the file.
+// Runs one pickle that begins where `input` is; what is wrong gets the place in the file.
 struct Unpickled {
   TorchValue root;
   std::map<std::string, StorageUse> storages;
@@ -185,7 +185,8 @@ TorchValue read_old(const InputFile& file, const std::filesystem::path& path) {
     refuse_file("expected a file of torch.save, found a pointer of Git LFS; fetch the file with 'git lfs pull'");
   if (file.size_bytes() == 0) refuse_file("expected a file of torch.save, found an empty file");
   refuse_file(
-      "expected a file of torch.save (zip, or the pickle of before torch 1.6), found neither; it is cut off, damaged, "
+      "expected a file of torch.save (zip, or the pickle from before torch 1.6), found neither; it is cut off, "
+      "damaged, "
       "or of another kind");
 }
 

@@ -2,7 +2,7 @@
 //
 // torch.load reads it; with weights_only=True as long as the tree has only what that takes (values, tensors,
 // OrderedDict, torch.Size, dtypes). Tensors are asked for one after another while the file is written, so what is in
-// memory is the tree and what a TensorSource holds. A tensor that stands in the tree twice (TorchValue::is) is stored
+// memory is the tree and what a TensorSource holds. A tensor that occurs in the tree twice (TorchValue::is) is stored
 // once and shared. The file appears under its name when it is complete and on the disk.
 #pragma once
 

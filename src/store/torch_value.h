@@ -82,7 +82,7 @@ class TorchValue {
 
   // Throw UserError (kBadData) "<what>: expected a ..., found <describe()>". `what` names the value for the user.
   bool as_bool(const std::string& what) const;
-  int64_t as_int(const std::string& what) const;   // a bool is no int
+  int64_t as_int(const std::string& what) const;   // a bool is not an int
   double as_float(const std::string& what) const;  // an int is a float
   const std::string& as_string(const std::string& what) const;
   const TensorView& as_view(const std::string& what) const;

@@ -63,7 +63,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
     if (text.empty() || text == ".." || text == "." || text.find('/') != std::string::npos ||
         text.find('\0') != std::string::npos)
       refuse_weights(path,
-                     concat("weight_map: '", name, "': expected the name of a file beside it, found '", text, "'"));
+                     concat("weight_map: '", name, "': expected the name of a file next to it, found '", text, "'"));
     files[name] = text;
   }
   return files;
@@ -86,7 +86,7 @@ Tensors open_shards(const std::filesystem::path& index_path) {
   std::vector<std::string> problems;
   for (const std::string& shard : shards)
     if (!std::filesystem::exists(index_path.parent_path() / shard))
-      problems.push_back(concat("expected the file '", shard, "' beside it, found none"));
+      problems.push_back(concat("expected the file '", shard, "' next to it, found none"));
   raise_all(index_path, problems);
 
   Tensors tensors;
@@ -132,7 +132,7 @@ std::vector<size_t> shard_borders(const std::vector<NamedSource>& tensors, int64
   return borders;
 }
 
-// Tensors [begin, end), which lie one after the other from byte `offset` of their file on.
+// Tensors [begin, end), which are one after the other from byte `offset` of their file on.
 struct TensorRun {
   size_t begin, end;
   int64_t offset;

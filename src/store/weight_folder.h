@@ -1,6 +1,6 @@
 // The weights of a Hugging Face folder, whichever way they are stored, by name; and such a folder written.
 //
-// Taken in this order, as transformers does: model.safetensors, model.safetensors.index.json and its shards,
+// Looked for in this order, as transformers does: model.safetensors, model.safetensors.index.json and its shards,
 // pytorch_model.bin, pytorch_model.bin.index.json and its shards. All problems of a folder (shards that are missing,
 // names of the index that their shard lacks, names that occur in two shards) come in one UserError.
 #pragma once

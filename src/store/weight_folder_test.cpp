@@ -97,8 +97,8 @@ TEST_F(WeightFolder, AFolderWithoutWeightsSaysWhatWouldBeTaken) {
 TEST_F(WeightFolder, ShardsThatAreMissingAreAllNamed) {
   write_index(R"({"a":"x.safetensors","b":"y.safetensors"})");
   const std::string message = refusal();
-  EXPECT_NE(message.find("expected the file 'x.safetensors' beside it, found none"), std::string::npos) << message;
-  EXPECT_NE(message.find("expected the file 'y.safetensors' beside it, found none"), std::string::npos) << message;
+  EXPECT_NE(message.find("expected the file 'x.safetensors' next to it, found none"), std::string::npos) << message;
+  EXPECT_NE(message.find("expected the file 'y.safetensors' next to it, found none"), std::string::npos) << message;
 }
 
 TEST_F(WeightFolder, NamesThatDoNotAgreeWithTheIndexAreNamed) {
@@ -123,7 +123,7 @@ TEST_F(WeightFolder, AnIndexThatIsNoneIsRefused) {
   EXPECT_EQ(refusal(), "model.safetensors.index.json: weight_map: 'a': expected a file name, found another type");
   write_index(R"({"a":"../x"})");
   EXPECT_EQ(refusal(),
-            "model.safetensors.index.json: weight_map: 'a': expected the name of a file beside it, found '../x'");
+            "model.safetensors.index.json: weight_map: 'a': expected the name of a file next to it, found '../x'");
   write_index(R"({"a":"x","a":"y"})");
   EXPECT_EQ(refusal(), "model.safetensors.index.json: 'a' occurs twice");
 }

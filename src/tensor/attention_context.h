@@ -25,7 +25,7 @@ struct KeyValueCache {
   };
   std::vector<Layer> layers;
   int64_t capacity = 0;
-  std::vector<int64_t> lengths;  // [b] positions that are there; the model adds the new ones after its forward pass
+  std::vector<int64_t> lengths;  // [b] positions that exist; the model adds the new ones after its forward pass
 
   void add_to_lengths(int64_t positions) {
     for (int64_t& length : lengths) length += positions;
@@ -64,12 +64,12 @@ struct AttentionContext {
   // and its own so that it is empty (first 0, last -1).
   Mask mask = Mask::kCausal;
   at::Tensor first_key, last_key;
-  // 0: unlimited; otherwise a query sees no key that lies `window` or more positions before it. With kCausal it thus
+  // 0: unlimited; otherwise a query sees no key that is `window` or more positions before it. With kCausal it thus
   // sees at most `window` keys, itself included.
   int64_t window = 0;
   // What scores are multiplied by; without one 1 / sqrt(head size).
   std::optional<double> scale;
-  // c: scaled scores become c tanh(score / c), before any bias; 0: they do not.
+  // c: scaled scores become c tanh(score / c), before any bias; 0: off.
   double soft_cap = 0;
   // Slope of each local query head, [heads] float32; undefined without ALiBi. The bias is slope * (key - query).
   at::Tensor alibi_slopes;

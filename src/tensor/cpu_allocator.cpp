@@ -65,9 +65,9 @@ class CpuAllocator final : public c10::Allocator {
     }
     void* block = nullptr;
     if (posix_memalign(&block, kAlignment, bytes) != 0) {
-      throw UserError(concat("out of memory: a tensor of ", format_bytes(static_cast<double>(bytes)), " beside ",
-                             format_bytes(static_cast<double>(memory().bytes_in_use)), " of others on a machine with ",
-                             format_bytes(static_cast<double>(physical_bytes())),
+      throw UserError(concat("out of memory: a tensor of ", format_bytes(static_cast<double>(bytes)),
+                             " in addition to ", format_bytes(static_cast<double>(memory().bytes_in_use)),
+                             " of others on a machine with ", format_bytes(static_cast<double>(physical_bytes())),
                              ". Use a smaller --micro-batch-size."));
     }
     return block;

@@ -1,6 +1,6 @@
 // The parameters of a model on this process: storage for its shard of a list of specs, found by name.
 //
-// Values lie in one flat buffer of the compute type, gradients in one flat fp32 buffer, both laid out as
+// Values are in one flat buffer of the compute type, gradients in one flat fp32 buffer, both laid out as
 // spec/flat_layout.h says, each parameter aligned to 64 bytes, so that the optimizer and the reduction can walk them
 // without gaps that matter (the padding between parameters stays zero). Under ZeRO 2 and 3 there is no such buffer, but
 // one tensor per section, of which some come and go.
@@ -23,7 +23,7 @@ namespace espalier::tensor {
 class ParamSet {
  public:
   // `specs`: what this process's stages hold. `with_grad` false: for generation, no gradients are kept. `sharing`: what
-  // data-parallel ranks divide among themselves. `device`: where values and gradients lie.
+  // data-parallel ranks divide among themselves. `device`: where values and gradients are.
   ParamSet(std::vector<spec::ParamSpec> specs, const spec::TensorShard& shard, at::ScalarType compute_type,
            bool with_grad, const spec::Sharing& sharing = {}, at::Device device = at::kCPU);
 
@@ -60,7 +60,7 @@ class ParamSet {
 
   // Draws every parameter as its spec says, on the CPU and from (seed, name) alone, so that shards of any layout on any
   // device are parts of the same model; fp32 values are given to `sink` (the optimizer's master copy) before they are
-  // rounded to the compute type. Values that are not there are only given to `sink`.
+  // rounded to the compute type. Values that do not exist are only given to `sink`.
   void initialize(uint64_t seed, const std::function<void(Param&, const at::Tensor& fp32)>& sink);
 
  private:

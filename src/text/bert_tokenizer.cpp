@@ -83,7 +83,7 @@ class BertTokenizer final : public Tokenizer {
                         ExitCode::kBadData);
       }
     }
-    // Pieces that are added later come out of no text.
+    // Pieces that are added later never result from a text.
     model_ = std::make_unique<WordPiece>(pieces_, WordPiece::Options{"##", ids_.at("[UNK]"), kMaxCharacters});
     num_lines_ = pieces_.size();
     add("[BOS]");
@@ -146,8 +146,8 @@ class BertTokenizer final : public Tokenizer {
       parts.added_tokens.push_back(added_token_json(id, pieces_[static_cast<size_t>(id)], true));
     made.text = tokenizer_json_text(std::move(parts));
     made.notes.push_back(
-        "tokenizers knows another version of Unicode than Megatron's WordPiece, and in lower case no final sigma: rare "
-        "characters and Greek words may get other ids");
+        "tokenizers uses a different version of Unicode from Megatron's WordPiece, and no final sigma in lower case: "
+        "rare characters and Greek words may get other ids");
     return made;
   }
   std::string description() const override {

@@ -36,12 +36,12 @@ struct BpeTrainingOptions {
 };
 
 struct TrainedBpe {
-  std::vector<std::string> pieces;                  // by id, as they stand in a vocabulary ("\u0120the")
+  std::vector<std::string> pieces;                  // by id, as they are in a vocabulary ("\u0120the")
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids, in the order of their ranks
   std::vector<std::string> special_tokens;          // without repetitions: ids 0, 1, ...
 
   int64_t num_documents = 0, num_bytes = 0, num_words = 0, num_distinct_words = 0;
-  int64_t num_replaced = 0;   // places that were no UTF-8 and became U+FFFD
+  int64_t num_replaced = 0;   // places that were not UTF-8 and became U+FFFD
   int64_t spilled_bytes = 0;  // of word counts
 };
 

@@ -145,7 +145,7 @@ Documents random_documents(size_t count) {
   return documents;
 }
 
-// Just enough to learn, so that there is no room for the counts beside it.
+// Just enough to learn, so that there is no room for the counts as well.
 TrainedBpe train_with_least_memory(const Documents& documents) {
   for (int64_t memory_bytes = 1 << 20;; memory_bytes += memory_bytes / 20) {
     try {

@@ -17,12 +17,12 @@ namespace espalier::text {
 
 class ChatTemplate {
  public:
-  // A UserError (kBadData) names file, line and what is outside of the subset. Of the tokenizer it takes the names of
+  // A UserError (kBadData) names file, line and what is outside the subset. Of the tokenizer it takes the names of
   // special tokens.
   ChatTemplate(std::string_view text, const std::string& origin, const Tokenizer& tokenizer,
                const TemplateLimits& limits = {});
 
-  // A UserError has what the template raises, or why it failed. `now`: what strftime_now tells.
+  // A UserError has what the template raises, or why it failed. `now`: what strftime_now returns.
   std::string render(const python::Json& messages, bool add_generation_prompt,
                      std::optional<std::time_t> now = {}) const;
 

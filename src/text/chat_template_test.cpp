@@ -138,12 +138,12 @@ TEST(ChatTemplate, FiltersAndTests) {
 
 TEST(ChatTemplate, WhatIsOutsideOfTheSubsetIsRefusedWithFileAndLine) {
   EXPECT_EQ(chat_refusal("a\n{% include 'x' %}"),
-            "t.jinja:2: the statement '{% include 'x' %}' of a template is not taken");
+            "t.jinja:2: the statement '{% include 'x' %}' of a template is not supported");
   EXPECT_EQ(chat_refusal("\n\n{{ x|xmlattr }}"),
-            "t.jinja:3: the filter xmlattr, which is not taken, at byte 12 of the expression ' x|xmlattr '");
-  EXPECT_EQ(chat_refusal("{{ cycler(1) }}"), "t.jinja:1: the function cycler is not taken");
+            "t.jinja:3: the filter xmlattr, which is not supported, at byte 12 of the expression ' x|xmlattr '");
+  EXPECT_EQ(chat_refusal("{{ cycler(1) }}"), "t.jinja:1: the function cycler is not supported");
   EXPECT_EQ(chat_refusal("{% for a in b %}\n{% if a %}\n"), "t.jinja:2: expected '{% elif %}' before the end");
-  EXPECT_EQ(chat_refusal("{% endif %}"), "t.jinja:1: the statement '{% endif %}' of a template is not taken");
+  EXPECT_EQ(chat_refusal("{% endif %}"), "t.jinja:1: the statement '{% endif %}' of a template is not supported");
   for (const char* source : {"{% raw %}",
                              "{% extends 'x' %}",
                              "{% call a() %}",
@@ -174,7 +174,7 @@ TEST(ChatTemplate, WhatFailsInAChatIsSaidWithItsLine) {
   EXPECT_EQ(chat_refusal("\n{{ absent.field }}"), "there is no 'field' in what is undefined (t.jinja:2)");
   EXPECT_EQ(chat_refusal("{{ 1 + 'a' }}"), "1 + 'a' has no meaning (t.jinja:1)");
   EXPECT_EQ(chat_refusal("{% set a = namespace() %}{% set b = a %}"),
-            "a second name of a namespace is not taken (t.jinja:1)");
+            "a second name of a namespace is not supported (t.jinja:1)");
 }
 
 // A template is written by anybody: time, memory and nesting have bounds.

@@ -1,4 +1,4 @@
-// What chats need of a tokenizer beside its ids.
+// What chats need from a tokenizer besides its ids.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class AddsSpecialTokens {
   virtual std::vector<int32_t> encode_bare(std::string_view text) const = 0;
 };
 
-// The ids of a text in which special tokens stand by their names, as a chat template writes them; none is added.
+// The ids of a text in which special tokens appear by name, as a chat template writes them; none is added.
 std::vector<int32_t> encode_marked(const Tokenizer& tokenizer, std::string_view text);
 
 // Where tokenizer.chat_template() is written, for complaints.

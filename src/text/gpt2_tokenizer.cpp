@@ -50,7 +50,7 @@ class Gpt2Tokenizer final : public Tokenizer {
 
   std::unique_ptr<Encoder> new_encoder() const override { return std::make_unique<Gpt2Encoder>(bpe_); }
 
-  // Ids outside of the vocabulary (the padding of a model's embedding) give nothing.
+  // Ids outside the vocabulary (the padding of a model's embedding) give nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const override {
     const std::optional<int32_t> end = eod();
     std::string bytes;
@@ -97,7 +97,7 @@ class Gpt2Tokenizer final : public Tokenizer {
 std::vector<std::string> read_vocabulary(const std::filesystem::path& path) {
   const nlohmann::json vocabulary = internal::read_json_file(path);
   if (!vocabulary.is_object() || vocabulary.empty()) {
-    throw UserError(concat("'", path.string(), "' is no vocabulary: expected an object of pieces and ids"),
+    throw UserError(concat("'", path.string(), "' is not a vocabulary: expected an object of pieces and ids"),
                     ExitCode::kBadData);
   }
   std::vector<std::string> pieces(vocabulary.size());
@@ -149,7 +149,7 @@ class Symbols {
 std::vector<std::pair<std::string, std::string>> read_merges(const std::filesystem::path& path) {
   std::vector<std::pair<std::string, std::string>> merges;
   const std::vector<std::string> lines = split(internal::read_tokenizer_file(path), '\n');
-  // The first line is a comment; what follows the last line feed is no line.
+  // The first line is a comment; what follows the last line feed is not a line.
   for (size_t number = 1; number + 1 < lines.size(); ++number) {
     const std::vector<std::string> words = split_blanks(lines[number]);
     if (words.empty()) continue;

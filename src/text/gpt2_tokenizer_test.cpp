@@ -44,7 +44,7 @@ std::vector<int32_t> encode_records(const Tokenizer& tokenizer, const std::strin
   std::ifstream lines(path);
   const auto encoder = tokenizer.new_encoder();
   std::vector<int32_t> ids;
-  // Numbers that only Python's JSON knows stand beside some texts.
+  // Numbers that only Python's JSON knows accompany some texts.
   const std::regex numbers(R"(: ?(-?(NaN|Infinity)|1E400))");
   for (std::string line; std::getline(lines, line);) {
     line = std::regex_replace(line, numbers, ": 0");

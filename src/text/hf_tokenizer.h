@@ -16,7 +16,7 @@
 namespace espalier::text {
 
 // `path` is a tokenizer.json or the folder that holds one. The end-of-document id is the eos_token of
-// tokenizer_config.json beside it, else of special_tokens_map.json, else the eos_token_id of generation_config.json;
+// tokenizer_config.json next to it, else of special_tokens_map.json, else the eos_token_id of generation_config.json;
 // the tokenizer has none where these say nothing.
 // `extra_ids`: <extra_id_0> and so on become special tokens after the others (--vocab-extra-ids).
 std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids = 0);

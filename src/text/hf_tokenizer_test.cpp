@@ -18,7 +18,7 @@ namespace hf_tokenizer_test {
 
 using nlohmann::json;
 
-// What tests/oracle/tokenizers_oracle.py wrote: a folder per tokenizer, the texts beside them.
+// What tests/oracle/tokenizers_oracle.py wrote: a folder per tokenizer, the texts next to them.
 class OracleTokenizer : public testing::TestWithParam<std::filesystem::path> {};
 
 std::string shown(const std::string& text) {

@@ -9,7 +9,7 @@
 
 namespace espalier::text {
 
-// Of FOLDER/options.json; the files that it names lie beside it.
+// Of FOLDER/options.json; the files that it names are next to it.
 inline TokenizerOptions read_megatron_options(const std::filesystem::path& folder) {
   const nlohmann::json given = nlohmann::json::parse(read_file(folder / "options.json"));
   const auto file = [&](const char* key) {

@@ -25,7 +25,7 @@ class NullEncoder final : public Encoder {
       const std::string_view word = text.substr(begin, end - begin);
       const int64_t id = parse_id(word, size_);
       if (id < 0) {
-        throw UserError(concat("NullTokenizer: expected ids from 0 to ", size_, " with one blank between them, found '",
+        throw UserError(concat("NullTokenizer: expected ids from 0 to ", size_, " with one space between them, found '",
                                word.substr(0, 40), "' at byte ", begin, " of a text of ", text.size()),
                         ExitCode::kBadData);
       }

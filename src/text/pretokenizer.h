@@ -17,7 +17,7 @@ namespace espalier::text {
 
 enum class PieceRule : uint8_t {
   kGpt2,    // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-  kBloom,   //  ?[^(\s|[.,!?…。，、।۔،])]+   and what lies between two matches
+  kBloom,   //  ?[^(\s|[.,!?…。，、।۔،])]+   and what is between two matches
   kLlama3,  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
             // \s*[\r\n]+|\s+(?!\S)|\s+
   kQwen2,   // the same with \p{N} for \p{N}{1,3}

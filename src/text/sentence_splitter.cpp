@@ -251,7 +251,7 @@ class SentenceCutter {
 
   // A stop with a blank after it.
   struct Place {
-    size_t stop;  // where it stands
+    size_t stop;  // where it is
     bool closed;  // a quote or bracket closes after it
     size_t next;  // what comes after the blanks
   };
@@ -303,7 +303,7 @@ class SentenceCutter {
     return part == std::string_view::npos ? word : word.substr(part + 1);
   }
 
-  // '!' and '?' end a sentence unless a small letter goes on: "What?" he asked, and names: Yahoo! is.
+  // '!' and '?' end a sentence unless a small letter follows: "What?" he asked, and names: Yahoo! is.
   bool ends_at_mark(const Place& place, bool single_exclamation) const {
     if (!is_lower(first_code_of_next(place.next))) return true;
     if (place.closed) return false;
@@ -330,7 +330,7 @@ class SentenceCutter {
       if (kind == Abbreviation::kNone && (is_dotted(lower) || has_no_vowel(word))) kind = Abbreviation::kMayEnd;
       if (kind != Abbreviation::kNone) return ends_at_abbreviation(kind, lower, place, next);
     }
-    // People who write without capitals end sentences all the same.
+    // People who write without capitals end sentences anyway.
     return !is_lower(next) || (!place.closed && is_small(word));
   }
 
@@ -378,7 +378,7 @@ class SentenceCutter {
     }
   }
 
-  // 3, IV, B; "No. I did" is no number.
+  // 3, IV, B; "No. I did" is not a number.
   bool is_numeral(size_t next, const std::string& before) const {
     const char32_t first = first_code_of_next(next);
     if (is_number(first) || first == '#') return true;

@@ -1,9 +1,9 @@
-// Cuts English text into sentences, for BERT and T5, by rules and lists of its own; docs/data-path.md tells them.
+// Cuts English text into sentences, for BERT and T5, by rules and lists of its own; docs/data-path.md lists them.
 //
 // A sentence ends at '.', '!', '?' or an ellipsis, with the quotes and brackets that close right after it, where a
-// blank follows and what stands before and after does not speak against it: abbreviations and initials, numbers, a
-// small letter that goes on. It ends at an empty line and before the next item of a list, too. The stops of Chinese and
-// Japanese need no blank after them. Bytes that are no UTF-8 are like letters; a character is never cut.
+// blank follows and what is before and after does not speak against it: abbreviations and initials, numbers, a
+// small letter that follows. It ends at an empty line and before the next item of a list, too. The stops of Chinese and
+// Japanese need no blank after them. Bytes that are not UTF-8 are like letters; a character is never cut.
 //
 //   std::vector<std::string_view> sentences;
 //   split_sentences("Dr. Who? Yes.", SentenceBlanks::kDropped, sentences);   // "Dr. Who?", "Yes."

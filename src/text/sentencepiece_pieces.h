@@ -1,5 +1,5 @@
 // The pieces that a SentencePiece model cuts a text into, as text: encode_as_pieces() of sentencepiece 0.2.3. Ids
-// (sentencepiece_tokenizer.h) do not tell what an unknown character was.
+// (sentencepiece_tokenizer.h) do not say what an unknown character was.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ class SentencePieceCutter {
   explicit SentencePieceCutter(const std::filesystem::path& model_file);
   ~SentencePieceCutter();
 
-  // Of valid UTF-8. Neighbouring unknown characters are one piece, as they stand after normalization; with byte
+  // Of valid UTF-8. Neighbouring unknown characters are one piece, as they are after normalization; with byte
   // fallback each of their bytes is one, "<0xE4>". Any thread.
   std::vector<std::string> cut(std::string_view text) const;
 

@@ -119,7 +119,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     const SentencePieceModel& read = parts_.processor.model();
     if (wrapper == SentencePieceWrapper::kLlama2 && !parts_.processor.control_id(read.bos_piece)) {
       throw UserError(concat("'", file_.string(), "': Llama2Tokenizer begins every text with '", read.bos_piece,
-                             "', which is no control piece of the model; use GPTSentencePieceTokenizer"),
+                             "', which is not a control piece of the model; use GPTSentencePieceTokenizer"),
                       ExitCode::kBadData);
     }
   }

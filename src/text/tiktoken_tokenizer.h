@@ -19,13 +19,13 @@ namespace espalier::text {
 struct TiktokenOptions {
   std::filesystem::path file;
   // How a text is cut into pieces: gpt2, r50k_base, p50k_base, cl100k_base, o200k_base or llama3, each with its special
-  // tokens; v1 or v2, NVIDIA's; or a regular expression. Where it is empty the file's name without its extension says
-  // it, and 128,000 lines are Llama 3's.
+  // tokens; v1 or v2, NVIDIA's; or a regular expression. Where it is empty the file's name without its extension
+  // decides it, and 128,000 lines are Llama 3's.
   std::string pattern;
   // Lines: after the ranks, where the pattern brings none. JSON: in front of them, <unk>, <s> and </s> among them.
   std::vector<std::string> special_tokens;
   int64_t num_special_tokens = 1000;  // JSON: filled up with <SPECIAL_3> ...
-  std::optional<int64_t> vocab_size;  // JSON: ids in all, 131,072 unless said; the list is cut to it
+  std::optional<int64_t> vocab_size;  // JSON: ids in all, 131,072 by default; the list is cut to it
 };
 
 std::unique_ptr<Tokenizer> load_tiktoken_tokenizer(const TiktokenOptions& options);

@@ -35,7 +35,7 @@ class ByteCounter {
   }
 
  private:
-  // A plain word to stand before each id: decoders treat what begins a text in another way.
+  // A plain word to be before each id: decoders treat what begins a text in another way.
   void find_word() {
     const auto size = static_cast<int32_t>(tokenizer_.vocab_size());
     for (int32_t id = 0; id < size && word_text_.empty(); ++id) {

@@ -45,8 +45,8 @@ struct NamedIds {
 // A tokenizer.json, as Hugging Face's tokenizers and transformers read it.
 struct TokenizerJson {
   std::string text;                // empty where there can be none of the same ids,
-  std::string why_not;             // which this then tells
-  std::vector<std::string> notes;  // where ids may differ all the same
+  std::string why_not;             // which this then explains
+  std::vector<std::string> notes;  // where ids may differ nevertheless
 };
 
 class Tokenizer {
@@ -61,7 +61,7 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;
   // The end-of-document id, if the tokenizer has one.
   virtual std::optional<int32_t> eod() const = 0;
-  // The piece as it stands in the vocabulary ("\u0120the"); empty for an unused id.
+  // The piece as it is in the vocabulary ("\u0120the"); empty for an unused id.
   virtual std::string id_to_piece(int32_t id) const = 0;
   virtual std::optional<int32_t> piece_to_id(std::string_view piece) const = 0;
   // What begins a text, ends one, and fills one up (the end is eod()); what begins, parts and masks one for BERT.
@@ -80,7 +80,7 @@ class Tokenizer {
   // The template that turns a conversation into a text, if one came with the tokenizer (Jinja; the one that
   // transformers calls "default" where there are several).
   virtual std::string chat_template() const { return ""; }
-  // The files it was made from, to be copied beside a checkpoint: (name, absolute path).
+  // The files it was made from, to be copied next to a checkpoint: (name, absolute path).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 
   std::vector<int32_t> encode(std::string_view text) const;
@@ -121,8 +121,8 @@ TokenizerOptions moved_to(TokenizerOptions options, const std::filesystem::path&
 // Throws a UserError that names what is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-// What stands at `path`: a tokenizer.json, vocab.json with merges.txt beside it, vocab.txt (lower case unless
-// tokenizer_config.json beside it says otherwise), a SentencePiece .model, ranks of tiktoken, or a folder that holds
+// What is at `path`: a tokenizer.json, vocab.json with merges.txt next to it, vocab.txt (lower case unless
+// tokenizer_config.json next to it says otherwise), a SentencePiece .model, ranks of tiktoken, or a folder that holds
 // one of these; the first that exists, in this order.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 

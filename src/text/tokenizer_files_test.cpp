@@ -1,4 +1,4 @@
-// What readers of tokenizers' files answer to wrong ones, and what files say beside pieces.
+// What readers of tokenizers' files answer to wrong ones, and what files say besides pieces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ TEST_F(TokenizerFiles, SentencePieceModelsThatAreWrong) {
   EXPECT_THAT(message("a.model", piece("u", 2) + piece("b", 7)),
               HasSubstr("at byte 12: piece 'b' has type 7, expected 1 to 6"));
   EXPECT_THAT(message("a.model", piece("u", 2) + field(1, field(1, "\xFF"))),
-              HasSubstr("at byte 9: field 1 (piece) is no UTF-8 from its byte 0 on"));
+              HasSubstr("at byte 9: field 1 (piece) is not UTF-8 from its byte 0 on"));
   EXPECT_THAT(message("a.model", piece("u", 2) + field(2, std::string{0x18, 9})),
               HasSubstr("model_type is 9, expected 1"));
   EXPECT_THAT(message("a.model", piece("u", 2) + piece("<0x4>", 6)),
@@ -81,7 +81,7 @@ TEST_F(TokenizerFiles, SentencePieceModelsThatAreWrong) {
               HasSubstr("normalizer_spec.precompiled_charsmap: the trie should have 151587081 bytes"));
   write_file_atomically(folder_ / "a.model", piece("u", 2) + piece("b", 1));
   EXPECT_THAT(message_of([&] { load_sentencepiece_tokenizer(folder_ / "a.model", SentencePieceWrapper::kLlama2); }),
-              HasSubstr("Llama2Tokenizer begins every text with '<s>', which is no control piece"));
+              HasSubstr("Llama2Tokenizer begins every text with '<s>', which is not a control piece"));
 }
 
 TEST_F(TokenizerFiles, BertVocabulariesThatAreWrong) {
@@ -162,7 +162,7 @@ TEST(EncodeMarked, FindsSpecialTokensAndAddsNone) {
   EXPECT_EQ(encode_marked(*gpt2, ""), std::vector<int32_t>());
 }
 
-// Wherever a text is cut between ids, what comes after continues what stood before.
+// Wherever a text is cut between ids, what comes after continues what came before.
 TEST(DecodeContinuation, GivesTheTextThatIsMissing) {
   const auto sentencepiece =
       load_tokenizer({.type = "Llama2Tokenizer", .model_file = kData / "bpe_llama2" / "spm.model"});
@@ -191,7 +191,7 @@ TEST(NullTokenizer, TakesIdsAsText) {
     tokenizer->encode("5  7");
     FAIL() << "two blanks were taken";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("expected ids from 0 to 100 with one blank between them, found '' at byte 2"));
+    EXPECT_THAT(error.what(), HasSubstr("expected ids from 0 to 100 with one space between them, found '' at byte 2"));
   }
 }
 

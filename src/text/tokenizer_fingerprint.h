@@ -3,7 +3,7 @@
 // It is taken from the pieces of all ids and from the ids of a fixed text in many scripts, so it does not depend on the
 // files that the tokenizer came in (vocab.json and merges.txt, or the tokenizer.json made of them), while another
 // order of merges or another way to cut text into words shows. Equal numbers mean the same tokenizer for all practical
-// purposes, not for certain. The text never changes: the numbers stand in files.
+// purposes, not for certain. The text never changes: the numbers are in files.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace espalier::text {
 uint64_t fingerprint(const Tokenizer& tokenizer);
 
 // Of the tokenizer as it is with `num_ids` ids, where those from there on are <extra_id_0>, <extra_id_1>, ... and no
-// others (--vocab-extra-ids adds them behind all others); else nothing.
+// others (--vocab-extra-ids adds them after all others); else nothing.
 std::optional<uint64_t> fingerprint_without_sentinels(const Tokenizer& tokenizer, int64_t num_ids);
 
 }  // namespace espalier::text

@@ -14,7 +14,7 @@ namespace espalier::text {
 namespace {
 
 TEST(TokenizerFingerprint, DoesNotChangeFromOneReleaseToTheNext) {
-  // Stands in files of users; only a new format of those may change it.
+  // Stored in files of users; only a new format of those may change it.
   EXPECT_EQ(hex64(fingerprint(*open_tokenizer("tests/data/gpt2-tiny/vocab.json"))), "ff14f7e263cba7e5");
 }
 

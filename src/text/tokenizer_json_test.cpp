@@ -41,7 +41,7 @@ class TokenizerJsonOf : public testing::TestWithParam<const char*> {
 };
 using TokenizerJsonTest = TokenizerJsonOf;
 
-// Special tokens that stand in a text are found by tokenizers, and are plain text for most of Megatron's types.
+// Special tokens that are in a text are found by tokenizers, and are plain text for most of Megatron's types.
 bool holds_special_token(const std::string& text, const Tokenizer& tokenizer) {
   const std::vector<int32_t> ids = tokenizer.special_ids();
   return std::any_of(ids.begin(), ids.end(),
@@ -66,7 +66,7 @@ const Known& known_differences(const std::string& name) {
       {"unigram_bytes", {{40}, {}, "equal sums"}},
       {"unigram_across", {{36}, {}, "equal sums"}},
       {"bert_lower", {{21, 42}, {}, "no final sigma"}},
-      {"bert_cased", {{}, {}, "another version of Unicode"}},
+      {"bert_cased", {{}, {}, "a different version of Unicode"}},
   };
   static const Known none = {{}, {}, nullptr};
   const auto found = known.find(name);
@@ -134,7 +134,7 @@ TEST_F(TokenizerJsonTest, SaysWhyThereIsNone) {
     return why_not(*load_tokenizer(read_megatron_options(kMegatron / name)));
   };
   EXPECT_THAT(of_case("word"), HasSubstr("a model of whole words"));
-  EXPECT_THAT(of_case("unigram_suffix"), HasSubstr("puts a blank after the text"));
+  EXPECT_THAT(of_case("unigram_suffix"), HasSubstr("puts a space after the text"));
   EXPECT_THAT(of_case("unigram_named"), HasSubstr("user-defined pieces ('<sep>')"));
   EXPECT_THAT(of_case("bpe_named"), HasSubstr("user-defined pieces ('<sep>')"));
   EXPECT_THAT(why_not(*make_null_tokenizer(7)), HasSubstr("are not made from text"));

@@ -19,7 +19,7 @@ ordered_json byte_level(bool add_prefix_space, bool trim_offsets, bool use_regex
           {"use_regex", use_regex}};
 }
 
-// GPT-2's pattern is ByteLevel's own; another stands in front of it, as in BLOOM's tokenizer.json.
+// GPT-2's pattern is ByteLevel's own; another is in front of it, as in BLOOM's tokenizer.json.
 ordered_json pre_tokenizer_json(PieceRule rule) {
   if (rule == PieceRule::kGpt2) return byte_level(false, true, true);
   const ordered_json split = {

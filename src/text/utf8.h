@@ -1,6 +1,6 @@
 // UTF-8, one code point at a time, and its repair.
 //
-// Everything behind the tokenizers' front door works on valid UTF-8 only: repair_utf8 stands at the door.
+// Everything behind the tokenizers' front door works on valid UTF-8 only: repair_utf8 is at the door.
 #pragma once
 
 #include <cstdint>

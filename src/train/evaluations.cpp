@@ -47,7 +47,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   Evaluation what{.first_sample = 0,
                   .num_iterations = job_.config().data.eval_iters,
                   .num_micro_batches = job_.trainer().num_micro_batches()};  // of one replica
-  // Each set goes on where its last evaluation ended, as Megatron's iterators do.
+  // Each set continues where its last evaluation ended, as Megatron's iterators do.
   if (valid) what.first_sample = run.consumed_valid_samples / static_cast<int64_t>(loaders.size());
   std::vector<report::MetricsFile::SetLosses> sets;
   job_.optimizer().use_mean(true);

@@ -15,7 +15,7 @@ class Evaluations : public Observer {
   Evaluations(Job& job, report::RunLog& log) : job_(job), log_(log) {}
 
   void after_step(const report::StepReport& report) override;
-  // After the last save: these read beyond the state that a longer run would go on from.
+  // After the last save: these read beyond the state that a longer run would continue from.
   void after_training();
   // --eval-only.
   void alone();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kElementsAtOnce = int64_t{1} << 20;
 constexpr size_t kDepthDigits = 20;
-constexpr int64_t kSaidAlone = 3;  // steps in a row that are said one by one
+constexpr int64_t kSaidAlone = 3;  // steps in a row that are reported one by one
 
 // A sum in double of fp32, bf16 or fp16 numbers is finite exactly if they all are.
 bool is_finite(const at::Tensor& values) {
@@ -107,13 +107,12 @@ void FiniteCheck::before_end() {
 
 std::string FiniteCheck::advice() const {
   const config::RunConfig& config = job_.config();
-  return concat(config.checkpoint.save.empty()
-                    ? "Start again"
-                    : "The run ends; this state was not saved, older checkpoints are as they were. Go on from one of "
-                      "them (--load, --ckpt-step)",
+  return concat(config.checkpoint.save.empty() ? "Start again"
+                                               : "The run ends; this state was not saved, older checkpoints are as "
+                                                 "they were. Continue from one of them (--load, --ckpt-step)",
                 " with a smaller --lr",
                 config.optimizer.clip_grad > 0 ? "" : ", with --clip-grad 1 (this run does not clip)",
-                ", or pass over the samples with --skip-train-iteration-range.");
+                ", or skip the samples with --skip-train-iteration-range.");
 }
 
 void FiniteCheck::check() {
@@ -124,7 +123,7 @@ void FiniteCheck::check() {
   const std::string message =
       concat("after step ", step, " '", *bad, "' holds NaN or infinity",
              first_bad_ ? concat(" (since step ", first_bad_->step, ": ", first_bad_->what, ")") : "",
-             ": no later step can mend that. ", advice());
+             ": no later step can fix that. ", advice());
   log_.event("alert", step, message);
   throw UserError(message, kNotFinite);
 }

@@ -21,7 +21,7 @@ class FiniteCheck : public Observer {
  public:
   FiniteCheck(Job& job, report::RunLog& log) : job_(job), log_(log) {}
 
-  // Says a loss that is NaN or infinite on stderr, and looks at the weights where the step gives reason to.
+  // Reports a loss that is NaN or infinite on stderr, and looks at the weights where the step gives reason to.
   void after_step(const report::StepReport& report) override;
   // UserError (kNotFinite) when weights or moments hold NaN or infinity.
   void before_save() override;

@@ -82,14 +82,15 @@ bool HeldFolder::restore() {
     lock_ = store::RunLock::take_if_free(folder_);
     if (lock_) write_options();
   } catch (const UserError& error) {
-    warn_once(concat("'", folder_.string(), "' was removed while this run used it, and cannot be made again: ",
-                     error.what(), ". Training goes on and tries at every step; nothing can be saved until it works."));
+    warn_once(concat("'", folder_.string(),
+                     "' was removed while this run used it, and cannot be recreated: ", error.what(),
+                     ". Training continues and tries again at every step; nothing can be saved until it works."));
     return false;
   }
   if (!lock_)
     throw UserError(concat("'", folder_.string(),
-                           "' was removed while this run used it, and another run is in its place. "
-                           "Two runs in one folder would spoil each other's checkpoints; this one ends."),
+                           "' was removed while this run used it, and another run is in its place. Two runs in one "
+                           "folder would corrupt each other's checkpoints; this one ends."),
                     ExitCode::kCannotCreate);
   return true;
 }

@@ -1,7 +1,7 @@
 // The folder of --save as the first rank holds it while its run lasts: locked, with the options and the command line.
 //
 // A run that is refused before it begins leaves no folder that was not there before. A folder that somebody removes
-// under the run is made again, so that what the run goes on to learn has a place.
+// under the run is recreated, so that what the run continues to learn has a place.
 #pragma once
 
 #include <filesystem>

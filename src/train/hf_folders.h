@@ -1,8 +1,8 @@
-// --save-hf: Hugging Face folders of a run's checkpoints, written while it goes on: RUN/hf/step_00001000.
+// --save-hf: Hugging Face folders of a run's checkpoints, written while it continues: RUN/hf/step_00001000.
 //
-// `espalier checkpoint export-hf` makes each from the checkpoint on the disk, beside the run (program_beside.h), so
+// `espalier checkpoint export-hf` makes each from the checkpoint on the disk, alongside the run (program_beside.h), so
 // that training waits for none and a folder is what the same command makes later, byte for byte. A folder appears under
-// its name when it is complete; what a kill has interrupted, or left to do, is done when the run goes on. Only the
+// its name when it is complete; what a kill has interrupted, or left to do, is done when the run continues. Only the
 // first rank does anything.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace espalier::train {
 
 class HfFolders : public Observer {
  public:
-  // Both outlive it. Folders of steps beyond the one that the run goes on from are set aside (*.superseded).
+  // Both outlive it. Folders of steps beyond the one that the run continues from are set aside (*.superseded).
   HfFolders(Job& job, report::RunLog& log);
 
   void after_step(const report::StepReport& report) override;

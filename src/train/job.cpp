@@ -31,7 +31,7 @@ namespace {
 
 constexpr int kFingerprintProbes = 8;
 
-// The tokenizer's files under their usual names, whatever they are called where they lie.
+// The tokenizer's files under their usual names, whatever they are called where they are.
 std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) {
   std::vector<store::ExtraFile> files;
   for (const auto& [name, path] : tokenizer.files()) files.push_back({"tokenizer/" + name, read_file(path)});
@@ -39,7 +39,7 @@ std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) 
 }
 
 // What goes into the checkpoints of this run from the one that it begins with: the config.json of a model that came
-// from elsewhere, and what lay beside the tokenizer's files where those are the same.
+// from elsewhere, and what was next to the tokenizer's files where those are the same.
 std::vector<store::ExtraFile> kept_files(ckpt::LoadedCheckpoint& checkpoint, const std::vector<store::ExtraFile>& own) {
   const store::Manifest& manifest = checkpoint.manifest();
   const bool same_tokenizer = std::all_of(own.begin(), own.end(), [&](const store::ExtraFile& file) {
@@ -91,11 +91,11 @@ void check_optimizer_state(const store::Manifest& manifest, const config::RunCon
   };
   if (stored.empty())
     problems.add(where,
-                 "weights and no optimizer state, as an imported model does. Give --finetune to begin at "
-                 "iteration 0 with them, or --no-load-optim to go on at that step with a fresh optimizer.");
+                 "weights and no optimizer state, as an imported model does. Give --finetune to start at iteration 0 "
+                 "with them, or --no-load-optim to continue at that step with a fresh optimizer.");
   else
     problems.add(where, list(stored), " for each parameter, and --optimizer ", kind.name(), " keeps ", list(wanted),
-                 ". Give --no-load-optim to go on at that step with a fresh optimizer.");
+                 ". Give --no-load-optim to continue at that step with a fresh optimizer.");
 }
 
 // Of a checkpoint the weights count: it is a beginning, or to be evaluated.
@@ -253,14 +253,14 @@ std::vector<std::string> Job::order_changes(const store::TrainingState& saved) c
   if (config_.data.dataloader_type == config::DataloaderType::kCyclic && config_.data.cyclic_layout != was)
     return {concat("the checkpoint was saved when the cyclic order still followed the layout, a micro-batch size of ",
                    was[0], " and a data-parallel size of ", was[1], ": --cyclic-layout ", was[0], " ", was[1],
-                   " goes on in it")};
+                   " continues it")};
   const std::string present = old_order_fingerprint(*data_.train, saved.consumed_train_samples);
   if (saved.sample_order != present)
     return {concat("the samples around number ", saved.consumed_train_samples, " have the hash ", present, ", and had ",
                    saved.sample_order)};
   log_warning(
-      "the checkpoint holds the older fingerprint of the order of samples, which looks at 16 samples only: a "
-      "small set of the blend may have changed unnoticed. The next checkpoint will hold one of every set.");
+      "the checkpoint holds the older fingerprint of the sample order, which covers only 16 samples: a small set of "
+      "the blend may have changed unnoticed. The next checkpoint will hold one for every set.");
   return {};
 }
 
@@ -306,7 +306,7 @@ const at::Tensor& Job::bytes_of_ids() {
   if (bytes_of_ids_.defined() || !models::runtime_of(*config_.family).labels_are_text) return bytes_of_ids_;
   const std::vector<int32_t> bytes = text::bytes_of_ids(*tokenizer_);
   if (bytes.empty()) return bytes_of_ids_;
-  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are no text
+  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are not text
   const auto count = std::min(static_cast<int64_t>(bytes.size()), bytes_of_ids_.size(0));
   for (int64_t id = 0; id < count; ++id) bytes_of_ids_.mutable_data_ptr<int64_t>()[id] = bytes[static_cast<size_t>(id)];
   return bytes_of_ids_;
@@ -370,14 +370,14 @@ void Job::load_or_initialize() {
   checkpoint_.reset();
 }
 
-// What an earlier attempt left behind the step from which this one goes on is set aside; another run's folder is
+// What an earlier attempt left after the step from which this one continues is set aside; another run's folder is
 // refused.
 void Job::prepare_save_folder() {
-  // Step 0 is an imported checkpoint, which may lie where its run is to be.
+  // Step 0 is an imported checkpoint, which may be where its run is to be.
   const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
-  for (const std::string& name : aside.removed) log_info("removed what an interrupted save has left: ", name);
+  for (const std::string& name : aside.removed) log_info("removed what an interrupted save left behind: ", name);
   for (const std::string& name : aside.incomplete)
     log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
                 ". Complete the copy and give it its name back if it should count.");
@@ -411,7 +411,7 @@ void Job::report_save(const ckpt::SaveReport& report) {
   newest_saved_ = report.step;
   log_info("  successfully saved checkpoint at iteration ", format_printf("%7lld", static_cast<long long>(report.step)),
            " to ", config_.checkpoint.save, " (", format_bytes(static_cast<double>(report.bytes)), " in ",
-           format_duration(report.write_seconds), ", training stood for ", format_duration(report.stall_seconds), ")");
+           format_duration(report.write_seconds), ", training paused for ", format_duration(report.stall_seconds), ")");
 }
 
 void Job::check_saving() {

@@ -45,7 +45,7 @@ class Job {
   // EvaluationParts::bytes_of_ids of this model and tokenizer.
   const at::Tensor& bytes_of_ids();
 
-  // Starts a save of the present state; it goes on in the background. Does nothing without --save, and where no step
+  // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
   void save();
   bool is_saving() const { return saving_; }  // by what check_saving has heard

@@ -25,7 +25,7 @@ std::string cpu_type() {
   return "unknown";
 }
 
-// By what ranks exchange, without why.
+// The transport, without the reason.
 std::string transport_of(const dist::Grid& grid) {
   if (grid.world.size() == 1) return "none";
   return grid.device.is_cpu() ? grid.transport.substr(0, grid.transport.find(" (")) : "NCCL";
@@ -36,7 +36,7 @@ struct OwnedTensor {
   std::string name;
   const tensor::Param* param = nullptr;
   std::vector<at::Tensor> values;
-  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they lie together in joined()
+  std::vector<plan::ZeroPiece> pieces;  // of the parameter; they are together in joined()
 };
 
 void add_piece(std::vector<OwnedTensor>& tensors, const std::string& name, const tensor::Param* param,

@@ -21,7 +21,7 @@ struct Replica {
 class Loader {
  public:
   // The source outlives the loader. Ids (SampleField::holds_ids) must be 0 or more and below `vocab_size`; another is a
-  // UserError that names the sample, the data set and both numbers. `cyclic`: which sample of the data set stands at a
+  // UserError that names the sample, the data set and both numbers. `cyclic`: which sample of the data set is at a
   // place of the run is decided by --dataloader-type cyclic; else it is the sample of that number.
   Loader(const data::SampleSource& source, models::Collate collate, int64_t vocab_size, const Replica& replica,
          const std::optional<data::CyclicLayout>& cyclic = {});
@@ -29,11 +29,11 @@ class Loader {
   // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
   // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those after
   // it. In sequence, numbers beyond the data set start again at its beginning (evaluation only: a training set holds
-  // what was asked for). The numbers in a batch are those of the run, whatever the order; which sample stands at a
+  // what was asked for). The numbers in a batch are those of the run, whatever the order; which sample is at a
   // number does not depend on the replicas or the micro-batch size. One thread at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
-  // What place `number` of the run's order is made of; empty where the source does not tell.
+  // What place `number` of the run's order is made of; empty where the source does not say.
   std::vector<data::SamplePiece> pieces(int64_t number) const { return source_.pieces(sampler_.sample(number)); }
 
   const data::SampleSource& source() const { return source_; }

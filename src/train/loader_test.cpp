@@ -60,7 +60,7 @@ TEST(Loader, TakesTheSamplesOfTheRunInOrder) {
 }
 
 // Expected: the sampler, which is compared with upstream's own in the data library. Whoever reads, in micro-batches of
-// whatever size, place n of the run is the same sample; 6 samples a step are no divisor of the epoch.
+// whatever size, place n of the run is the same sample; 6 samples a step do not divide the epoch.
 TEST(Loader, ReadsTheSameCyclicSamplesInEveryLayout) {
   const int64_t size = dataset().size();
   for (const data::CyclicLayout& order : {data::CyclicLayout{}, data::CyclicLayout{2, 4}}) {

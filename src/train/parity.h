@@ -43,7 +43,7 @@ struct ParityTolerance {
   double first_loss = 1e-6, first_norm = 1e-5, curve = 1e-4;
 };
 // In bf16 and fp16 rounding differs by layout, a hundred thousand times as much: there only what must be equal is
-// judged.
+// checked.
 ParityTolerance parity_tolerance(plan::Precision precision);
 bool within(const ParityComparison& comparison, const ParityTolerance& tolerance);
 

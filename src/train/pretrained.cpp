@@ -58,7 +58,7 @@ void Job::check_pretrained() const {
   if (std::none_of(model.params.begin(), model.params.end(),
                    [&](const auto& param) { return param.name.starts_with("pooler.") && is_there(param); }) &&
       problems.empty())
-    log_warning("the pretrained model has no pooler: one is drawn");
+    log_warning("the pretrained model has no pooler: one is initialized");
   const config::ResumeFlags flags{.overrides = config_.checkpoint.overrides,
                                   .override_lr_scheduler = false,
                                   .use_checkpoint_lr_scheduler = false,

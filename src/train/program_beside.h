@@ -1,4 +1,4 @@
-// One of our programs beside a run: on the first rank's machine, at the lowest priority, in a process of its own, so
+// One of our programs alongside a run: on the first rank's machine, at the lowest priority, in a process of its own, so
 // that training computes what it computes without it, to the bit.
 #pragma once
 

@@ -7,8 +7,9 @@
 //   const Recording whole = in_order(all ranks' observations)
 //   const RecordingComparison found = compare(whole, other);
 //
-// An activation is told by the samples of its micro-batch and its place along the sequence and tensor axes, not by
-// its rank: recordings of layouts that differ in replicas, pipeline stages or micro-batches on a rank compare as well.
+// An activation is identified by the samples of its micro-batch and its place along the sequence and tensor axes, not
+// by its rank: recordings of layouts that differ in replicas, pipeline stages or micro-batches on a rank compare as
+// well.
 #pragma once
 
 #include <cstdint>

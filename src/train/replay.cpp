@@ -20,7 +20,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// What the clock decides, and what is no figure of the step.
+// What the clock decides, and what is not a figure of the step.
 constexpr std::array<std::string_view, 4> kOfTheClock = {"step_seconds", "tokens_per_second", "tflops",
                                                          "hardware_tflops"};
 

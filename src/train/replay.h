@@ -27,8 +27,8 @@ struct ReplayedStep {
   std::vector<std::string> bad_documents;  // of the sample with the first value of this rank that is not finite
 };
 
-// Called by all ranks of the grid. The run begins from config.checkpoint.load, or from its initialization, and goes on
-// to the step; it neither saves nor evaluates.
+// Called by all ranks of the grid. The run begins from config.checkpoint.load, or from its initialization, and
+// continues to the step; it neither saves nor evaluates.
 ReplayedStep run_for_replay(const config::RunConfig& config, const OptionTable& table, const ReplayRequest& request,
                             const dist::Grid& grid);
 

@@ -107,11 +107,10 @@ void ReplicaCheck::check() {
   if (differences.empty()) return;
   if (job_.config().parallel.check_replicas_policy == config::ReplicaPolicy::kStop) {
     raise_alert(differences, "the run stops");
-    throw UserError(
-        concat("ranks differ in what they must hold equal, found after step ", step_, ":\n  ",
-               join(dist::describe(differences), "\n  "),
-               "\nNothing was saved at this step. Go on from a checkpoint (--load); or copy what most ranks "
-               "hold to the others: --check-replicas-policy repair."));
+    throw UserError(concat("ranks differ in what must be equal on all of them, found after step ", step_, ":\n  ",
+                           join(dist::describe(differences), "\n  "),
+                           "\nNothing was saved at this step. Continue from a checkpoint (--load); or copy what most "
+                           "ranks hold to the others: --check-replicas-policy repair."));
   }
   dist::repair(copies, differences, grid);
   restore_numbers_from(copies, job_);

@@ -1,4 +1,4 @@
-// Watches that ranks go on holding equal what must be equal (--check-replicas, --check-replicas-policy): weights and
+// Watches that ranks continue to hold equal what must be equal (--check-replicas, --check-replicas-policy): weights and
 // optimizer state wherever several ranks hold them, and the run's counters everywhere.
 //
 // A difference is an alert (a warning of the first rank, and an event) that names what differs, on which ranks, and at

@@ -84,7 +84,7 @@ void Retention::poll() {
     fs::remove(file(".out"), ignored);
     if (*code == 0) {
       fs::remove(file(".log"), ignored);
-      std::erase_if(going_, [&](int64_t step) {  // those beside spikes stay
+      std::erase_if(going_, [&](int64_t step) {  // those around spikes stay
         return fs::exists(fs::path(job_.config().checkpoint.save) / store::step_folder_name(step), ignored);
       });
       if (!going_.empty()) {

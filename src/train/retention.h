@@ -1,9 +1,9 @@
-// --save-keep-last, --save-keep-every: a run's older checkpoints are removed while it goes on.
+// --save-keep-last, --save-keep-every: a run's older checkpoints are removed while it continues.
 //
-// `espalier checkpoint prune` does it beside the run (program_beside.h) after each save. It first reads the newest
+// `espalier checkpoint prune` does it alongside the run (program_beside.h) after each save. It first reads the newest
 // checkpoint from the disk and compares its checksums: where that is damaged nothing is removed, and an event says so.
-// Checkpoints that other programs beside the run still read are kept until they are done with. Only the first rank does
-// anything.
+// Checkpoints that other programs alongside the run still read are kept until they are done with. Only the first rank
+// does anything.
 #pragma once
 
 #include <cstdint>

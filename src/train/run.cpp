@@ -105,7 +105,7 @@ class Loop {
   void stop(const std::string& reason);
   void save();
   report::TensorBoardLog::Position position() const;
-  // Of checkpoints that programs beside the run read.
+  // Of checkpoints that programs alongside the run read.
   std::vector<int64_t> steps_in_use() const;
 
   const StopSignals signals_;
@@ -211,7 +211,7 @@ void Loop::train_step() {
   for (Observer* observer : observers_) observer->after_step(report);
 }
 
-// The save comes before the evaluations, which read beyond the state that a longer run would go on from.
+// The save comes before the evaluations, which read beyond the state that a longer run would continue from.
 void Loop::end() {
   log_.flush();
   set_live_line("");
@@ -282,19 +282,19 @@ std::optional<std::string> Loop::pause() {
     reason = reason_to_stop(own_reason_to_stop());
     if (wished_.save && !reason) save_as_wished();
   }
-  if (!reason) log_info("goes on with step ", position().step + 1);
+  if (!reason) log_info("continues with step ", position().step + 1);
   log_.event("resume", position().step, reason.value_or(""));
   return reason;
 }
 
-// Whether the folder of --save had been removed, and is there again.
+// Whether the folder of --save had been removed, and exists again.
 bool Loop::restored_folder() {
   HeldFolder* const folder = job_.held_folder();
   if (folder == nullptr || !folder->is_gone() || !folder->restore()) return false;
   const std::string what =
       concat("'", config_.checkpoint.save,
-             "' was removed while this run used it, or config.toml in it: made again. "
-             "Checkpoints and records that were in it are lost; the present state is saved at the next chance.");
+             "' was removed while this run used it, or config.toml in it: recreated. Checkpoints and records that were "
+             "in it are lost; the present state is saved at the next opportunity.");
   log_warning(what);
   log_.event("alert", position().step, what);
   return true;
@@ -327,7 +327,7 @@ void Loop::stop(const std::string& reason) {
 void Loop::save() {
   if (!finite_.is_sound()) return saving_.put_off();
   set_phase(RunPhase::kSave, position().step);
-  // The other way round: a rank that differs from its copies is named, or mended, before its numbers are judged.
+  // The other way round: a rank that differs from its copies is named, or repaired, before its numbers are used.
   for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer) (*observer)->before_save();
   saving_.save();
 }

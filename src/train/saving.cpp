@@ -19,7 +19,7 @@ constexpr auto kLongestPause = std::chrono::milliseconds(200);
 void Saving::note_failure(const std::string& reason) {
   const int64_t step = job_.trainer().position().step;
   failure_ = reason;
-  log_warning("NOT SAVED: ", reason, "\nThe run goes on, and saves again at the next chance.");
+  log_warning("NOT SAVED: ", reason, "\nThe run continues, and saves again at the next opportunity.");
   log_.event("save failed", step, reason);
 }
 

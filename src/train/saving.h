@@ -1,5 +1,5 @@
-// Checkpoints of a run in spite of a disk that fails now and then: a save that fails is said loudly and tried again,
-// and only a run that ends without its last one has failed.
+// Checkpoints of a run in spite of a disk that fails now and then: a save that fails is reported loudly and tried
+// again, and only a run that ends without its last one has failed.
 //
 // Collective: all ranks call these methods alike, and decide alike.
 #pragma once
@@ -23,12 +23,12 @@ class Saving : public Observer {
   // By --save-interval, at the end of an epoch, or because a save failed or the run folder was removed.
   bool due(int64_t step) const;
   void save();
-  // Instead of save(): the present state is not one to go on from. A save is due again after the next step.
+  // Instead of save(): the present state is not one to continue from. A save is due again after the next step.
   void put_off();
   // Saves, waits until every rank has written, and tries again a few times. UserError (kInputOutput) when the last save
   // failed.
   void save_at_end();
-  // The folder of --save was removed and made again (on any rank): its checkpoints are gone.
+  // The folder of --save was removed and recreated (on any rank): its checkpoints are gone.
   void forget_saved();
 
   // Waits until no rank writes any more; a rank that dies meanwhile is an error of kLostPeer within seconds.

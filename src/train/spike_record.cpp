@@ -39,7 +39,7 @@ std::string SpikeRecord::write_documents(const report::StepReport& report) {
   const std::string file = concat("spikes/", store::step_folder_name(report.step), ".txt");
   const std::filesystem::path path = std::filesystem::path(job_.config().checkpoint.save) / file;
   try {
-    std::error_code unused;  // what cannot be made is told by the file
+    std::error_code unused;  // what cannot be created is reported by the file
     std::filesystem::create_directories(path.parent_path(), unused);
     write_file_atomically(path, text);
   } catch (const UserError& error) {

@@ -1,7 +1,7 @@
-// What a step was made of whose loss or norm lay beyond those before it (--skip-step-sigma), or was not finite: an
+// What a step was made of whose loss or norm was beyond those before it (--skip-step-sigma), or was not finite: an
 // event "spike", and the documents of its samples in spikes/step_N.txt of the run folder.
 //
-// espalier data who tells the same as long as the token files are there; the file stays. Of steps in a row the first
+// espalier data who says the same as long as the token files exist; the file stays. Of steps in a row the first
 // three are recorded: a run that has diverged has no better documents.
 #pragma once
 
@@ -22,7 +22,7 @@ class SpikeRecord : public Observer {
   void after_step(const report::StepReport& report) override;
 
  private:
-  // The name of the file; empty where the data set does not tell documents, or the file was not written.
+  // The name of the file; empty where the data set does not name documents, or the file was not written.
   std::string write_documents(const report::StepReport& report);
 
   Job& job_;

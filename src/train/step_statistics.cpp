@@ -19,8 +19,8 @@ std::string outlier(const char* name, double value, const std::vector<StepStatis
   for (const StepStatistics::Step& step : steps) squares += (step.*number - mean) * (step.*number - mean);
   const double deviation = std::sqrt(squares / count);
   if (value <= mean + sigma * deviation) return "";
-  return format_printf("%s %.6g lies beyond %.6g + %g * %.3g, the mean and deviation of the last %zu updates", name,
-                       value, mean, sigma, deviation, steps.size());
+  return format_printf("%s %.6g is above %.6g + %g * %.3g, the mean and deviation of the last %zu updates", name, value,
+                       mean, sigma, deviation, steps.size());
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ std::string StepStatistics::judge(const Step& step) {
     if (++num_skipped_ < static_cast<int64_t>(window_)) return reason;
     steps_.clear();
     num_skipped_ = 0;
-    return concat(reason, "; so it was in as many steps in a row, and the statistics begin anew");
+    return concat(reason, "; as it was in that many steps in a row, the statistics start afresh");
   }
   num_skipped_ = 0;
   if (steps_.size() == window_) steps_.erase(steps_.begin());

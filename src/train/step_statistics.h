@@ -1,9 +1,9 @@
-// --skip-step-sigma, --skip-step-window: whether the loss or the gradient norm of a step lies beyond what the steps
+// --skip-step-sigma, --skip-step-window: whether the loss or the gradient norm of a step is beyond what the steps
 // before it were like, so that its update is better not made.
 //
 //   if (!statistics.objection({{"lm loss", 9.1}, {"grad norm", 40}})) update();
 //
-// The window holds the last steps whose update was made; no judgement is passed before it is full, and a step that is
+// The window holds the last steps whose update was made; nothing is skipped before it is full, and a step that is
 // skipped does not enter it: what follows is what it would be had that update never been. Where the run has reached
 // another level for good and a whole window of steps in a row was skipped, the window begins anew.
 //

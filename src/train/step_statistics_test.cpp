@@ -27,9 +27,9 @@ TEST(StepStatistics, WhatLiesBeyondSigmaIsSaidWithItsNumbers) {
   const double edge = 2.5 + 2 * std::sqrt(1.25);
   EXPECT_EQ(filled(2).judge({edge - 1e-9, 1}), "");
   EXPECT_EQ(filled(2).judge({edge + 1e-9, 1}),
-            "loss 4.73607 lies beyond 2.5 + 2 * 1.12, the mean and deviation of the last 4 updates");
+            "loss 4.73607 is above 2.5 + 2 * 1.12, the mean and deviation of the last 4 updates");
   EXPECT_EQ(filled(2).judge({1, 10 * edge + 1e-9}),
-            "grad norm 47.3607 lies beyond 25 + 2 * 11.2, the mean and deviation of the last 4 updates");
+            "grad norm 47.3607 is above 25 + 2 * 11.2, the mean and deviation of the last 4 updates");
   EXPECT_EQ(filled(2).judge({-1e9, 0}), "");  // downwards nothing is wrong
 }
 
@@ -46,8 +46,8 @@ TEST(StepStatistics, ASkippedStepDoesNotEnterTheWindowAndAnotherDoes) {
 
 TEST(StepStatistics, AWindowOfSkippedStepsBeginsItAnew) {
   StepStatistics statistics = filled(2);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(statistics.judge({100, 1}).find("anew"), std::string::npos);
-  EXPECT_NE(statistics.judge({100, 1}).find("begin anew"), std::string::npos);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(statistics.judge({100, 1}).find("afresh"), std::string::npos);
+  EXPECT_NE(statistics.judge({100, 1}).find("start afresh"), std::string::npos);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(statistics.judge({100, 1}), "") << i;
 }
 

@@ -2,7 +2,7 @@
 // and when it is over.
 //
 // Each rank measures its own time of a step, less what it waits for its peers; every five steps the first rank gathers
-// and judges them. On the CPU: ranks whose exchanges are on GPUs wait there, unseen.
+// and evaluates them. On the CPU: ranks whose exchanges are on GPUs wait there, unseen.
 #pragma once
 
 #include <chrono>

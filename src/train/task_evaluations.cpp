@@ -75,7 +75,7 @@ void TaskEvaluations::fail(const std::string& why) {
 void TaskEvaluations::record() {
   try {
     log_.tasks(*step_, figures_of(file(".json")));
-  } catch (const std::exception& error) {  // of the disk, or of a file that is no result
+  } catch (const std::exception& error) {  // of the disk, or of a file that is not a result
     fail(error.what());
   }
 }
@@ -100,7 +100,7 @@ void TaskEvaluations::after_step(const report::StepReport&) {
 void TaskEvaluations::at_end() {
   if (job_.grid().rank != 0 || job_.config().data.eval_tasks.empty()) return;
   const StopSignals signals;
-  set_awaited("the tasks of --eval-tasks, asked of the last checkpoint; the checkpoint itself is saved");
+  set_awaited("the tasks of --eval-tasks, run on the last checkpoint; the checkpoint itself is saved");
   const WaitsFor waits(Waiting::kOthers, "the tasks", "--eval-tasks");
   for (bool last = false; !signals.received();) {
     poll();

@@ -1,8 +1,8 @@
-// --eval-tasks: `espalier eval` asks each saved checkpoint, in a process of its own beside the run.
+// --eval-tasks: `espalier eval` evaluates each saved checkpoint, in a process of its own alongside the run.
 //
 // So training computes what it computes without it, to the bit, and the figures are those that `espalier eval --load`
 // gives of that checkpoint. One evaluation runs at a time, of the newest checkpoint; those that are saved meanwhile are
-// passed over, but for the last. Only the first rank does anything, and none waits for it before the run's end.
+// skipped, except for the last. Only the first rank does anything, and none waits for it before the run's end.
 #pragma once
 
 #include <chrono>

@@ -85,7 +85,7 @@ std::string counts_text(double correct, double total) {
                        static_cast<long long>(total), 100 * correct / std::max(1.0, total));
 }
 
-// Training goes on where they cannot be written.
+// Training continues where they cannot be written.
 void write_predictions(const std::string& folder, const std::string& name, const std::string& lines, bool is_all) {
   try {
     std::filesystem::create_directories(folder);

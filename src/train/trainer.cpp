@@ -19,7 +19,7 @@ plan::BatchRamp make_ramp(const config::TrainingConfig& training) {
   return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
 }
 
-// Shares of parameters are told apart by their place.
+// Shares of parameters are distinguished by their place.
 void show_gradients(const dist::GradReducer& reducer) {
   tensor::TensorObserver* const observer = tensor::observer();
   if (observer == nullptr) return;
@@ -83,7 +83,7 @@ double Trainer::correction(const pipeline::LossTotal& total, const report::StepR
 std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline::LossTotal>& totals) const {
   std::vector<report::NamedLoss> losses;
   for (const pipeline::LossTotal& total : totals) {
-    if (totals.size() > 1 && total.count == 0) continue;  // a term without targets in this step; the others go on
+    if (totals.size() > 1 && total.count == 0) continue;  // a term without targets in this step; the others continue
     report::NamedLoss loss{
         .name = total.name, .value = mean_loss(total, config_.training.loss_average), .by_source = {}};
     for (size_t source = 0; source < total.by_source.size(); ++source)

@@ -18,7 +18,7 @@
 
 namespace espalier::train {
 
-// Where the run stands, beside parameters and optimizer.
+// Where the run stands, besides parameters and optimizer.
 struct RunPosition {
   int64_t step = 0;
   int64_t consumed_samples = 0, consumed_tokens = 0, consumed_valid_samples = 0;

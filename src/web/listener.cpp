@@ -13,8 +13,9 @@ Listener::Listener(net::io_context& context, const std::string& host, int port, 
   boost::system::error_code error;
   const auto address = net::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error)
-    throw UserError(concat("'", host, "' is no address to listen at; use 127.0.0.1, 0.0.0.0 or one of this machine"),
-                    ExitCode::kUsage);
+    throw UserError(
+        concat("'", host, "' is not an address to listen on; use 127.0.0.1, 0.0.0.0 or one of this machine"),
+        ExitCode::kUsage);
   const net::ip::tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
@@ -22,7 +23,7 @@ Listener::Listener(net::io_context& context, const std::string& host, int port, 
   if (!error) acceptor_.listen(net::socket_base::max_listen_connections, error);
   if (error)
     throw UserError(
-        concat("cannot listen at ", host, ":", port, ": ", error.message(), "; --port 0 takes any free port"),
+        concat("cannot listen on ", host, ":", port, ": ", error.message(), "; --port 0 uses any free port"),
         ExitCode::kCannotCreate);
   port_ = acceptor_.local_endpoint().port();
   accept();

@@ -32,7 +32,7 @@ constexpr uint32_t kMostHeaderBytes = 16384;
 std::string make_secret() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw UserError("the system gives no random numbers, which the secret in the page's address is made of");
+    throw UserError("the system provides no random numbers, from which the secret in the page's address is made");
   std::string text;
   for (const unsigned char byte : bytes) text += format_printf("%02x", byte);
   return text;
@@ -89,10 +89,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!parse_target(text(message.target()), request)) return refuse(400, "no path");
     const size_t slash = request.path.find('/');
     if (!equal_in_constant_time(request.path.substr(0, slash), shared_.secret))
-      return refuse(403, "the address lacks the secret; take the whole one that the program printed");
+      return refuse(403, "the address lacks the secret; use the complete one that the program printed");
     if (slash == std::string::npos) return refuse(404, "the address ends in a slash");
     request.path.erase(0, slash + 1);
-    // The worker may not touch the connection, so what it made is brought back to the thread of the connections.
+    // The worker may not touch the connection, so its result is passed back to the thread of the connections.
     asio::post(*shared_.workers, [self = shared_from_this(), request] {
       Reply reply;
       try {
@@ -116,7 +116,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
                   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     response_.set("X-Content-Type-Options", "nosniff");
-    response_.set("Referrer-Policy", "no-referrer");  // the secret stands in the address
+    response_.set("Referrer-Policy", "no-referrer");  // the secret is in the address
     response_.set("Cross-Origin-Resource-Policy", "same-origin");
     response_.keep_alive(reply.status < 400 && message.keep_alive());
     const size_t num_bytes = reply.body.size();

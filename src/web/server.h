@@ -61,7 +61,7 @@ class Server {
 // "localhost", or one of `names`.
 bool is_own_host(const std::string& header, const std::vector<std::string>& names);
 
-// "/a%20b?x=1&y=2" as path and query; false where the escapes are no escapes.
+// "/a%20b?x=1&y=2" as path and query; false where the escapes are not escapes.
 bool parse_target(std::string_view target, Request& request);
 
 // Takes as long for any two texts of the same length.

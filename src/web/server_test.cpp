@@ -125,7 +125,7 @@ TEST(WebServerAlone, SaysWhereItCannotListen) {
     const Server second({.port = server.port()}, [](const Request&) { return Reply{}; });
     FAIL() << "two servers at one port";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("cannot listen at 127.0.0.1:"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("cannot listen on 127.0.0.1:"), std::string::npos) << error.what();
     EXPECT_EQ(error.code(), ExitCode::kCannotCreate);
   }
   EXPECT_THROW(Server({.host = "no address"}, [](const Request&) { return Reply{}; }), UserError);

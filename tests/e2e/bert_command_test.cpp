@@ -88,7 +88,7 @@ TEST_F(BertCommand, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
              "--num-key-value-heads 2 --window-size 9 --swiglu --mask-prob 0 --save run --save-interval 10"));
   EXPECT_EQ(outcome.exit_code, 2);
   for (const char* said :
-       {"does not say where sentences end", "Make it again with 'espalier preprocess --split-sentences'",
+       {"does not say where sentences end", "Rebuild it with 'espalier preprocess --split-sentences'",
         "--max-position-embeddings 64 (command line) is below the sequence length 128", "--reset-position-ids",
         "a BERT's sample is of one document", "--position-embedding-type alibi", "a BERT learns its positions",
         "--num-key-value-heads", "--window-size", "attention of a BERT has no window", "--swiglu",
@@ -201,7 +201,7 @@ TEST_F(BertConversion, ARunWithTwoFormsOfGeluIsWrittenWithOneIfAskedTo) {
   EXPECT_NE(outcome.output.find("export-hf 0\nexport-hf 2\n"), std::string::npos) << outcome.output;
   for (const char* part : {"megatron-bert, where layers and masked-LM head have one form of gelu",
                            "the options after -- change the checkpoint's logits by up to ",
-                           "this model is no llama: it is a BERT, and that a GPT"})
+                           "this model is not a llama: it is a BERT, and that a GPT"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << "\n" << outcome.errors;
   EXPECT_EQ(json("hf/config.json").at("hidden_act"), "gelu_new");
 }

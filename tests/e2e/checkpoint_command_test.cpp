@@ -172,7 +172,7 @@ TEST_F(CheckpointCommand, PruneReadsEverythingThatStaysBeforeAnythingGoes) {
   }
 }
 
-// A spike between two checkpoints, and one in the very step of a checkpoint.
+// A spike between two checkpoints, and one in the same step as a checkpoint.
 TEST_F(CheckpointCommand, PruneKeepsThoseBeforeAndAfterASpike) {
   for (int step = 500; step <= 4500; step += 500) add(concat("step_0000", step < 1000 ? "0" : "", step).c_str());
   write_file_atomically(run_ / "events.jsonl",

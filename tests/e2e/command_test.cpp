@@ -44,7 +44,7 @@ TEST_F(Command, RecipesOfModelsTooLargeValidateAndSayHowManyProcessesTheyTake) {
     EXPECT_EQ(valid.exit_code, 0) << valid.errors;
     const Outcome run = bash("espalier train gpt --recipe " + recipe);
     EXPECT_EQ(run.exit_code, 2);
-    EXPECT_NE(run.errors.find(concat("one copy of the model takes ", processes)), std::string::npos) << run.errors;
+    EXPECT_NE(run.errors.find(concat("one copy of the model needs ", processes)), std::string::npos) << run.errors;
     EXPECT_NE(run.errors.find(concat("espalier launch --nproc-per-node ", processes)), std::string::npos) << run.errors;
   }
 }

@@ -171,7 +171,7 @@ TEST_F(DataCommand, InspectShowsTextByTheTokenizerThatTheDataNames) {
   const size_t second = lines.find('\n') + 1;
   const std::string text = nlohmann::json::parse(lines.substr(second, lines.find('\n', second) - second))["text"];
   EXPECT_EQ(text.find(nlohmann::json::parse(found.output)["shown"][0]["text"].get<std::string>()), 0u) << found.output;
-  // Moved beside the data it is still found; elsewhere or changed it is not, and that is said.
+  // Moved next to the data it is still found; elsewhere or changed it is not, and that is reported.
   const Outcome moved = bash("mv there/*.json there/*.txt d; " + inspect);
   EXPECT_TRUE(nlohmann::json::parse(moved.output)["shown"][0].contains("text")) << moved.errors;
   const Outcome changed = bash("head -n 3000 d/merges.txt > m; mv m d/merges.txt; " + inspect);

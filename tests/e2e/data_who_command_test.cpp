@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 class DataWhoCommand : public Command {
  protected:
   std::string data(const std::string& name) const { return root() + "/tests/data/" + name; }
-  // A batch of 4, 8 and then 12; steps 3 and 4 are passed over.
+  // A batch of 4, 8 and then 12; steps 3 and 4 are skipped.
   std::string train(const std::string& more) const {
     return concat(
         "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 33 "
@@ -123,6 +123,34 @@ TEST_F(DataWhoCommand, TellsTheLayoutOfTheStepAndTheTextOfItsPieces) {
   EXPECT_NE(plain.output.find("replica 1 (rank 1), micro-batch 1, row 0; number "), std::string::npos) << plain.output;
 }
 
+// The page of runs shows the same texts, and the plan of the run.
+TEST_F(DataWhoCommand, ThePageShowsTheTextsOfAStepAndThePlan) {
+  ASSERT_EQ(bash(train("--data-path " + data("owt-20_text_document"))).exit_code, 0);
+  const Outcome outcome = bash(R"(
+    espalier runs serve run >address 2>messages & server=$!
+    for attempt in {1..100}; do [ -s address ] && break; sleep 0.1; done
+    address=$(<address) port=${address#http://127.0.0.1:} secret=/${port#*/} port=${port%%/*}
+    get() {
+      exec 3<>"/dev/tcp/127.0.0.1/$port"
+      printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$secret$1" >&3
+      sed '1,/^\r$/d' <&3
+    }
+    get api/runs >runs.json
+    id=$(grep -o '"id":"[0-9a-f]*"' runs.json | head -1 | cut -d'"' -f4)
+    get "api/texts?id=$id&step=5" >texts; get "api/plan?id=$id" >plan; get "api/texts?id=$id&step=80" >beyond
+    kill -INT $server; wait $server
+    espalier data who --run run --step 5 --text --json >who)");
+  const auto file = [&](const char* name) { return read_file(folder_ / "work" / name); };
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors << file("messages");
+  const Json texts = Json::parse(file("texts"));
+  EXPECT_EQ(texts["samples"], Json(lines(file("who"))));
+  EXPECT_EQ(texts["count"], 4);
+  EXPECT_EQ(texts["fate"], "trained");
+  EXPECT_EQ(texts["as_recorded"], true);
+  EXPECT_EQ(file("plan").rfind("<svg", 0), 0U) << file("plan").substr(0, 300);
+  EXPECT_NE(file("beyond").find("has 79 steps"), std::string::npos) << file("beyond");
+}
+
 TEST_F(DataWhoCommand, SaysWhereDataAreNotThoseOfTheStep) {
   ASSERT_EQ(bash(concat("for kind in bin idx; do cp ", data("owt-20_text_document"), ".$kind set.$kind; done; ",
                         train("--data-path set")))
@@ -149,7 +177,7 @@ TEST_F(DataWhoCommand, RefusesWhatIsNotThere) {
       "echo $?; espalier data where --run run --document 17");
   EXPECT_EQ(outcome.output, "66\n2\n2\n2\n") << outcome.errors;
   for (const char* part :
-       {"'none' is no run folder", "has 79 steps, numbered from 1", "has 20 documents, numbered from 0",
+       {"'none' is not a run folder", "has 79 steps, numbered from 1", "has 20 documents, numbered from 0",
         "--file b: the run does not read it. It reads ", "never seen; the training set reads documents 0 to 15"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }

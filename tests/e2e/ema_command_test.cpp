@@ -1,4 +1,4 @@
-// --ema as a user meets it: exported, generated with, scored and evaluated, and what cannot be is said.
+// --ema as a user meets it: exported, generated with, scored and evaluated, and what cannot be is reported.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"

@@ -80,7 +80,7 @@ class EvalOfARun : public EvalCommand {
   }
 };
 
-// The log-likelihood of what was generated is the sum of the log-probabilities that generation told.
+// The log-likelihood of what was generated is the sum of the log-probabilities that generation reported.
 TEST_F(EvalOfARun, RequestsAreScoredAsGenerationScores) {
   const nlohmann::json generated = nlohmann::json::parse(
       bash("espalier generate --load run --prompt 'The president' --greedy --tokens-to-generate 9 --json").output);
@@ -193,7 +193,7 @@ TEST_F(EvalOfARun, TheTasksOfARunAreAskedBesideIt) {
   const Outcome wrong = bash(train + "--eval-tasks sst,wic,none --eval-tasks-data data");
   EXPECT_EQ(wrong.exit_code, 2);
   for (const char* problem :
-       {"--eval-tasks asks saved checkpoints: give --save", "--tasks none: no task of", "task wic: no wic.jsonl"})
+       {"--eval-tasks evaluates saved checkpoints: give --save", "--tasks none: no task of", "task wic: no wic.jsonl"})
     EXPECT_NE(wrong.errors.find(problem), std::string::npos) << problem << "\n" << wrong.errors;
   const Outcome broken = bash("echo '{' >data/rte.jsonl; " + train +
                               "--save broken --eval-tasks rte --eval-tasks-data data; "
@@ -260,7 +260,7 @@ TEST_F(EvalCommand, EveryProblemIsNamedAndNothingWritten) {
             "error: 3 problems:\n"
             "  - --tasks is required; 'espalier eval --list-data' shows them\n"
             "  - --data is required: the folder of the tasks' files\n"
-            "  - --load DIR is required: the model to ask; or, for another engine, --write-requests FILE and then "
+            "  - --load DIR is required: the model to evaluate; or, for another engine, --write-requests FILE and then "
             "--read-results FILE\n");
   const Outcome wrong = bash(
       "espalier eval --tasks piqqa,wic,sst,sst --data data --write-requests r --results-csv c --log-samples "
@@ -280,8 +280,8 @@ TEST_F(EvalCommand, EveryProblemIsNamedAndNothingWritten) {
   EXPECT_EQ(megatron.exit_code, 2);
   for (const char* problem :
        {"--load, --write-requests and --read-results: one at a time",
-        "--tokenizer-type is required: megatron's tasks are made of ids", "--limit: megatron's tasks are read whole",
-        "--overlapping-eval 32 is more than --seq-length 4"})
+        "--tokenizer-type is required: megatron's tasks consist of ids",
+        "--limit: megatron's tasks are read completely", "--overlapping-eval 32 is more than --seq-length 4"})
     EXPECT_NE(megatron.errors.find(problem), std::string::npos) << problem << "\n" << megatron.errors;
   EXPECT_EQ(bash("espalier eval --list-data --read-results x").exit_code, 2);
 }
@@ -302,7 +302,7 @@ TEST_F(EvalCommand, WrongFilesAreNamedWithTheirLines) {
       bash("espalier eval --tasks sst --data data --read-results answers.jsonl --results-path r.json");
   EXPECT_EQ(answers.exit_code, 65);
   EXPECT_NE(
-      answers.errors.find("answers.jsonl: lines that are no answers: 1; the first: line 1: field 'task' is missing"),
+      answers.errors.find("answers.jsonl: lines that are not answers: 1; the first: line 1: field 'task' is missing"),
       std::string::npos)
       << answers.errors;
   EXPECT_NE(answers.errors.find("answers.jsonl: requests without an answer: 6; the first: task sst, doc_id 0, index 0"),

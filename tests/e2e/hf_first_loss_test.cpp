@@ -1,4 +1,4 @@
-// Training goes on from what was imported: the first loss of a run is that of transformers' logits on the same tokens
+// Training continues from what was imported: the first loss of a run is that of transformers' logits on the same tokens
 // (tests/oracle/hf_folders_oracle.py wrote both into tests/data/hf).
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
   const fs::path imported = folder / "imported";
   import_model("tests/data/hf/llama", imported);
   write_document(folder / "data", 200);
-  // A run that begins where its own weights lie has made no progress yet: step 0 is the import.
+  // A run that begins where its own weights are has made no progress yet: step 0 is the import.
   train(go_on(imported, imported, folder / "data", 2));
   EXPECT_EQ(step_records(imported).size(), 2u);
   EXPECT_TRUE(fs::exists(imported / "step_00000002"));

@@ -1,5 +1,5 @@
-// Runs that Megatron-DeepSpeed began (tests/oracle/make_megatron_checkpoints.py) and this program goes on with: the
-// losses of the next steps beside those that upstream had.
+// Runs that Megatron-DeepSpeed began (tests/oracle/make_megatron_checkpoints.py) and this program continues with: the
+// losses of the next steps against those that upstream had.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ Words words_of_run(const std::string& data, const TemporaryFolder& folder) {
       kFolder, data, " --load ", folder / "imported", " --save ", folder / "run"));
 }
 
-// Of steps 4 to 6: the sum of all losses, beside upstream's.
+// Of steps 4 to 6: the sum of all losses, against upstream's.
 void expect_upstreams_losses(const Case& one, const TemporaryFolder& folder) {
   std::ifstream file(kFolder + one.fixture + ".losses.json");
   const std::vector<double> expected = nlohmann::json::parse(file);

@@ -60,7 +60,7 @@ TEST_F(MegatronScriptCommand, Bloom176BValidatesAsItStands) {
   const Outcome outcome = bash(bloom(kFirstOf384));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   expect_parts(outcome.errors, {"valid: 176,247,271,424 parameters, bf16; 115,311 steps, 220,000,000 samples",
-                                "read as 1: so DeepSpeed's bf16 optimizer"});
+                                "read as 1: DeepSpeed's bf16 optimizer"});
 }
 
 TEST_F(MegatronScriptCommand, JsonAndFlagsThatDisagreeStopTheRun) {
@@ -150,7 +150,7 @@ TEST_F(MegatronScriptCommand, DocumentIsGeneratedFromTheTable) {
   const Outcome outcome = bash("espalier train gpt --help-markdown");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_EQ(outcome.output, read_file("docs/megatron-arguments.md"))
-      << "write it anew: espalier train gpt --help-markdown > docs/megatron-arguments.md";
+      << "regenerate it: espalier train gpt --help-markdown > docs/megatron-arguments.md";
 }
 
 }  // namespace megatron_script_command_test

@@ -1,4 +1,4 @@
-// The planner's count of bytes beside a real run on the CPU: what every op keeps for its backward, one by one, and the
+// The planner's count of bytes against a real run on the CPU: what every op keeps for its backward, one by one, and the
 // tensor allocator's peak.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Mistakes that people make, as whole commands: what was wrong, where and what to do is said, nothing else is, and
+// Mistakes that people make, as whole commands: what was wrong, where and what to do is reported, nothing else is, and
 // nothing is left behind.
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"espalier $TRAIN -i 'data/*.bin'", 2,
                 "here it is --data-path, with token files of `espalier preprocess`"},
         Mistake{"espalier $TRAIN -d 524288", 2, "which counts samples: tokens / --seq-length"},
-        Mistake{"espalier $TRAIN -e d12", 2, "GPT-2's weights come in by `espalier checkpoint import-hf`"},
+        Mistake{"espalier $TRAIN -e d12", 2, "GPT-2's weights are imported by `espalier checkpoint import-hf`"},
         Mistake{"espalier $TRAIN -pn 2", 2, "it belongs to `espalier launch`: --nproc-per-node"},
         Mistake{"espalier $TRAIN –bf16", 2, "its dash is U+2013"},
         Mistake{"espalier $TRAIN -–seed 5", 2, "write --seed"},
@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
     FilesAndFolders, MistakesCommand,
     testing::Values(
         Mistake{"espalier $TRAIN --load $DATA.bin", 2, "is a file; give the run folder"},
-        Mistake{"espalier $TRAIN --save \"$UNSET\" --save-interval 1", 2, "is a variable of a script unset?"},
-        Mistake{"espalier $TRAIN --save ' ' --save-interval 1", 2, "is a variable of a script unset?"},
+        Mistake{"espalier $TRAIN --save \"$UNSET\" --save-interval 1", 2, "is a variable of the script unset?"},
+        Mistake{"espalier $TRAIN --save ' ' --save-interval 1", 2, "is a variable of the script unset?"},
         Mistake{"ln -s nowhere link; espalier $TRAIN --save link/run --save-interval 1; code=$?; rm link; exit $code",
                 2, "link is a link to nowhere, which does not exist"},
         Mistake{"cd " ESPALIER_SOURCE_FOLDER "; espalier train gpt --recipe tiny", 2,
@@ -125,9 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(Surroundings, MistakesCommand,
                          testing::Values(Mistake{"OMP_NUM_THREADS=0 espalier $TRAIN", 2,
-                                                 "OMP_NUM_THREADS='0' is no number of threads"},
+                                                 "OMP_NUM_THREADS='0' is not a number of threads"},
                                          Mistake{"OMP_NUM_THREADS=abc espalier launch --nproc-per-node 1 $TRAIN", 2,
-                                                 "is no number of threads"},
+                                                 "is not a number of threads"},
                                          Mistake{"ESPALIER_CPU_ISA=sse espalier $TRAIN", 2,
                                                  "ESPALIER_CPU_ISA=sse is not an instruction set"},
                                          Mistake{"ulimit -f 10; espalier preprocess --input " ESPALIER_SOURCE_FOLDER

@@ -1,4 +1,5 @@
-// --mup as a user meets it: the base width is a model without it, exports compute the same, and what cannot be is said.
+// --mup as a user meets it: the base width is a model without it, exports compute the same, and what cannot be is
+// reported.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"

@@ -145,7 +145,7 @@ TEST_F(ObjectiveCommand, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
                                   "--save-interval 10"));
   EXPECT_EQ(odd.exit_code, 2);
   EXPECT_LT(odd.seconds, 2);
-  for (const char* said : {"odd_inputs_document' has 300 documents", "odd_targets_document' has 5: they are no pairs",
+  for (const char* said : {"odd_inputs_document' has 300 documents", "odd_targets_document' has 5: they are not pairs",
                            "--window-size 9 (command line) and --objective multitask",
                            "--reset-attention-mask (command line) is for samples",
                            "--reweight-loss-based-on-position-frequency (command line) needs --objective prefix",
@@ -198,7 +198,7 @@ TEST_F(ObjectiveCommand, OnlyWhatIsCausalGoesToHuggingFace) {
                                       export_of("causal"), export_of("whole"), export_of("prefix"), "ls -d hf_*"));
   EXPECT_EQ(outcome.output, "causal 0\nwhole 2\nprefix 2\nhf_causal\n") << outcome.errors;
   EXPECT_NE(outcome.errors.find("the model is trained with --objective prefix: the tokens of what it is given "
-                                "see each other. No family of transformers that models are written as can say so"),
+                                "see each other. No family of transformers that can be written expresses that"),
             std::string::npos)
       << outcome.errors;
 }

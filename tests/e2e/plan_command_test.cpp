@@ -142,7 +142,7 @@ TEST_F(PlanCommand, TheBatchHasATimetableAndNodesMayChange) {
   EXPECT_LT(changes.at(4).at("days"), changes.at(2).at("days"));
   const Outcome text = bash(bloom);
   for (const char* part :
-       {"Timetable of the batch, micro-batches of 2", "A node more or less, with copies of 48 devices"})
+       {"Timetable of the batch, micro-batches of 2", "One node more or less, with copies of 48 devices"})
     EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
   EXPECT_NE(bash(small_ + "--timetable").errors.find("--timetable (command line) needs --machine"), std::string::npos);
 }
@@ -164,7 +164,7 @@ TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
   }
   const Outcome text = bash(small_ + "--bf16 --machine h100 --gpus 8 --search");
   ASSERT_EQ(text.exit_code, 0) << text.errors;
-  for (const char* part : {"ways to use 8 devices", "What fell out:", "The first, after the same flags:\n  --tensor"})
+  for (const char* part : {"ways to use 8 devices", "Ruled out:", "The first, after the same flags:\n  --tensor"})
     EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
   EXPECT_NE(bash(small_ + "--search").errors.find("--search (command line) needs --machine"), std::string::npos);
   EXPECT_NE(bash(small_ + "--search --machine h100").errors.find("needs --nodes or --gpus"), std::string::npos);
@@ -201,7 +201,7 @@ TEST_F(PlanCommand, LayoutsThatCannotWorkAreRefusedWithTheNearest) {
        {"8 processes cannot be divided into copies of the model of 6 (tensor 3 * context 1 * pipeline 2); use 6 or 12",
         "--tensor-model-parallel-size 3 (command line) does not divide --num-attention-heads 16 (command line); use 2 "
         "or 4",
-        "--gpu-memory much (command line) is no amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB"})
+        "--gpu-memory much (command line) is not an amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }
 
@@ -222,7 +222,8 @@ TEST_F(PlanCommand, UnknownVocabulariesFlagsAndFamiliesAreNamed) {
   EXPECT_NE(bash("espalier plan").errors.find("usage: espalier plan FAMILY --gpus N"), std::string::npos);
   const Outcome unknown = bash("espalier plan gtp");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_NE(unknown.errors.find("'gtp' is no model family: there are gpt, bert, t5 and bert-task"), std::string::npos)
+  EXPECT_NE(unknown.errors.find("'gtp' is not a model family: there are gpt, bert, t5 and bert-task"),
+            std::string::npos)
       << unknown.errors;
   const Outcome help = bash("espalier plan gpt --help=plan");
   EXPECT_EQ(help.exit_code, 0) << help.errors;

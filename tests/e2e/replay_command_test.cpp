@@ -35,7 +35,7 @@ TEST_F(ReplayCommand, RepeatsStepsToTheBitAndNamesTheFirstOperationThatDiffers) 
   ASSERT_EQ(
       bash("espalier launch --nproc-per-node 2 " + train("--skip-train-iteration-range 2-2 --zero-stage 1")).exit_code,
       0);
-  const Json first = replay("--step 4");  // from the initialization, over a step that was passed over
+  const Json first = replay("--step 4");  // from the initialization, over a step that was skipped
   EXPECT_EQ(first["equal"], true) << first;
   EXPECT_EQ(first["from"], nullptr);
   EXPECT_EQ(first["layout"], "tp1pp1dp2");
@@ -127,7 +127,7 @@ TEST_F(ReplayCommand, SaysWhatCannotBeRepeated) {
   EXPECT_TRUE(outcome.output.starts_with("66\n2\n2\n65\n2\n")) << outcome.output << outcome.errors;
   EXPECT_TRUE(outcome.output.ends_with("\n1\n")) << outcome.output;
   EXPECT_NE(outcome.output.find(" replayed, 9."), std::string::npos) << outcome.output;
-  for (const char* part : {"'nowhere' is no run folder", "--step 9: the run in 'run' has 8 steps",
+  for (const char* part : {"'nowhere' is not a run folder", "--step 9: the run in 'run' has 8 steps",
                            "expected what 'espalier replay --record' wrote of step 5, found another file"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }

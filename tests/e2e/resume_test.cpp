@@ -151,7 +151,7 @@ TEST(ResumeOrder, AnOlderFingerprintStillLoadsAndStillRefuses) {
   EXPECT_EQ(step_records(folder / "run").size(), 6u);
 }
 
-// Place n of the run holds the same sample whatever reads it, so a run goes on in other micro-batches bit for bit.
+// Place n of the run holds the same sample whatever reads it, so a run continues in other micro-batches bit for bit.
 TEST(ResumeOrder, ACyclicRunGoesOnInOtherMicroBatches) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
@@ -197,14 +197,14 @@ TEST(Finetune, TakesTheWeightsAndStartsAtStepOne) {
   EXPECT_EQ(tuned[0].at("step"), 1);
   EXPECT_EQ(tuned[0].at("consumed_samples"), 8);
   EXPECT_EQ(tuned[1].at("learning_rate"), base[1].at("learning_rate"));
-  // Ten steps took the loss well below that of drawn weights; it goes on from there.
+  // Ten steps took the loss well below that of drawn weights; it continues from there.
   const double drawn = base.front().at("lm_loss"), learnt = base.back().at("lm_loss");
   ASSERT_LT(learnt, drawn - 0.2);
   EXPECT_NEAR(tuned[0].at("lm_loss").get<double>(), learnt, 0.5 * (drawn - learnt));
 }
 
-// Moments and position go on, and the weights are those that were learnt: the next loss and rate are those of the run
-// that stayed in its type, within what bf16 rounds.
+// Moments and position continue, and the weights are those that were learnt: the next loss and rate are those of the
+// run that stayed in its type, within what bf16 rounds.
 TEST(OtherPrecision, GoesOnWithWeightsMomentsAndPosition) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
@@ -246,11 +246,10 @@ TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
     FAIL() << "began again";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what())
-                  .find(concat(
-                      "--finetune would start again at iteration 0, and --save ", folder / "tuned",
-                      " (command line) already holds checkpoints up to iteration 4. To go on with that run leave out "
-                      "--finetune and give --load ",
-                      folder / "tuned", "; to start anew give another --save")),
+                  .find(concat("--finetune would start again at iteration 0, and --save ", folder / "tuned",
+                               " (command line) already holds checkpoints up to iteration 4. To continue that run "
+                               "leave out --finetune and give --load ",
+                               folder / "tuned", "; to start afresh give another --save")),
               std::string::npos)
         << error.what();
   }

@@ -1,4 +1,4 @@
-// --save-keep-last and --save-keep-every: older checkpoints are removed beside a run.
+// --save-keep-last and --save-keep-every: older checkpoints are removed alongside a run.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"
@@ -49,7 +49,7 @@ TEST_F(RetentionCommand, WhatOtherProgramsReadStaysUntilTheyAreDone) {
       << outcome.errors;
 }
 
-// Removing went wrong: the run goes on, an event says so, and nothing was lost.
+// Removing went wrong: the run continues, an event says so, and nothing was lost.
 TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
   const Outcome outcome =
       bash(concat(kHead, "mkdir -p run/.removing_checkpoints.log; ", train("--save run --save-keep-last 1; "),
@@ -63,8 +63,9 @@ TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
   const Outcome outcome = bash(
       concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
   EXPECT_EQ(outcome.output, "2\n2\n") << outcome.errors;
-  for (const char* problem : {"--save-keep-last 3 (command line) is about checkpoints: give --save and --save-interval",
-                              "--save-keep-every 3 (command line) is no multiple of --save-interval 2, so that some"})
+  for (const char* problem :
+       {"--save-keep-last 3 (command line) applies to checkpoints: give --save and --save-interval",
+        "--save-keep-every 3 (command line) is not a multiple of --save-interval 2, so that some"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }
 

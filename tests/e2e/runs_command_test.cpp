@@ -150,6 +150,8 @@ TEST_F(Runs, ServePrintsAnAddressThatGivesThePageAndTheRuns) {
     id=$(grep -o '"id":"[0-9a-f]*"' runs.json | head -1 | cut -d'"' -f4)
     get "${secret}api/bins?id=$id&from=1&to=50&bins=5&column=lm_loss" >bins; get "${secret}api/new?id=$id&since=48&generation=1" >new
     get "${secret}api/bins?id=$id&from=5&to=1&bins=5" >no_bins
+    get "${secret}api/ranks?id=$id" >ranks; get "${secret}api/ranks?id=0" >no_ranks
+    get "${secret}api/plan?id=$id" >no_plan; get "${secret}api/texts?id=$id&step=3" >no_texts
     kill -INT $server; wait $server; echo "exit $?")");
   const auto file = [&](const char* name) { return read_file(folder_ / "work" / name); };
   const auto body = [&](const char* name) {
@@ -167,11 +169,37 @@ TEST_F(Runs, ServePrintsAnAddressThatGivesThePageAndTheRuns) {
   EXPECT_NEAR(body("bins")["columns"]["lm_loss"][0][4].get<double>(), 0.2, 1e-6);
   EXPECT_NEAR(body("bins")["columns"]["lm_loss"][1][4].get<double>(), 10.0 / 41, 1e-6);
   EXPECT_EQ(body("new")["steps"], (Json{49, 50}));
-  for (const char* name : {"outside", "no_run", "no_bins"})
+  EXPECT_EQ(body("ranks")["ranks"].size(), 0U);
+  EXPECT_EQ(body("ranks")["why"], "no launcher answers for this run on this machine");
+  for (const char* name : {"outside", "no_run", "no_bins", "no_ranks", "no_plan", "no_texts"})
     EXPECT_NE(file(name).find("404 Not Found"), std::string::npos) << name << ": " << file(name);
   EXPECT_NE(file("no_secret").find("403 Forbidden"), std::string::npos);
   EXPECT_EQ(bash("espalier runs serve nothing").exit_code, 66);
   EXPECT_EQ(bash("espalier runs serve runs --host example").exit_code, 2);
+}
+
+// What the page asks a server for is in the report: the same lists, and the extremes of the losses 10 / step.
+TEST_F(Runs, ReportIsOneFileThatHoldsTheRuns) {
+  write_file_atomically(folder_ / "work/runs/first/events.jsonl",
+                        "{\"time\": 1.5, \"event\": \"start\", \"step\": 0, \"detail\": \"</script><!-- <b>\"}\n");
+  const Outcome outcome = bash("espalier runs report runs --output r.html");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const std::string page = read_file(folder_ / "work/r.html");
+  for (const char* word : {"src=\"", "stylesheet", "http:", "https:", "</script><!--"})
+    EXPECT_EQ(page.find(word), std::string::npos) << word;
+  const std::string begin = "<script>window.snapshot = ";
+  const size_t at = page.find(begin) + begin.size();
+  const Json snapshot = Json::parse(page.substr(at, page.find(";</script>", at) - at));
+  ASSERT_EQ(snapshot["runs"].size(), 2U);
+  const Json& first = snapshot["details"][snapshot["runs"][0]["id"].get<std::string>()];
+  EXPECT_EQ(first["run"]["folder"], "runs/first");
+  EXPECT_EQ(first["run"]["events"][0]["detail"], "</script><!-- <b>");
+  ASSERT_EQ(first["bins"]["columns"]["lm_loss"][0].size(), 50U);
+  for (size_t i = 0; i < 50; ++i)
+    EXPECT_NEAR(first["bins"]["columns"]["lm_loss"][1][i].get<double>(), 10.0 / static_cast<double>(i + 1), 1e-5);
+  EXPECT_EQ(bash("espalier runs report runs --output r.html").exit_code, 2) << "it exists";
+  EXPECT_EQ(bash("espalier runs report runs --output r.html --overwrite").exit_code, 0);
+  EXPECT_EQ(bash("mkdir empty; espalier runs report empty --output e.html").exit_code, 66);
 }
 
 TEST_F(Command, VersionIsThatOfTheProject) {

@@ -1,4 +1,4 @@
-// --save-hf: Hugging Face folders made beside a run.
+// --save-hf: Hugging Face folders made alongside a run.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"
@@ -29,8 +29,8 @@ TEST_F(SaveHfCommand, MakesWhatExportHfMakesOfTheSameCheckpoints) {
   EXPECT_TRUE(outcome.output.ends_with("same\nsame\n2\n")) << outcome.output;
 }
 
-// Checkpoints that have no folder yet get one when the run goes on; a folder of a later attempt is not taken for one of
-// this run.
+// Checkpoints that have no folder yet get one when the run continues; a folder of a later attempt is not taken for one
+// of this run.
 TEST_F(SaveHfCommand, MakesWhatAnEarlierAttemptHasLeftToDo) {
   const Outcome outcome = bash(
       concat("set -e; export OMP_WAIT_POLICY=passive; ", train("--save run --exit-interval 4 2>/dev/null; "),
@@ -55,8 +55,8 @@ TEST_F(SaveHfCommand, WhatCannotBeIsRefusedBeforeTheRun) {
                   train("--save run --save-hf 4 --window-size 8 --position-embedding-type alibi; "), "echo $?; ls"));
   EXPECT_EQ(outcome.output, "2\n2\n2\n") << outcome.errors;
   for (const char* problem :
-       {"--save-hf 4 (command line) is made of checkpoints: give --save and --save-interval",
-        "--save-hf 3 (command line) is no multiple of --save-interval 2, and only checkpoints become",
+       {"--save-hf 4 (command line) is made from checkpoints: give --save and --save-interval",
+        "--save-hf 3 (command line) is not a multiple of --save-interval 2, and only checkpoints become",
         "--save-hf: no family of transformers that this program writes can hold this model. Nearest:"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }

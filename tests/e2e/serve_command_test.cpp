@@ -81,7 +81,7 @@ TEST_F(ServeCommand, RefusesATemplateOutsideOfTheSubsetAtTheStart) {
   write_file_atomically(folder_ / "work/bad.jinja", "{{ messages }}\n{{ messages|xmlattr }}");
   const Outcome given = bash("espalier serve --load run --chat-template bad.jinja --max-waiting x");
   EXPECT_EQ(given.exit_code, 2);
-  EXPECT_NE(given.errors.find("--chat-template: bad.jinja:2: the filter xmlattr, which is not taken"),
+  EXPECT_NE(given.errors.find("--chat-template: bad.jinja:2: the filter xmlattr, which is not supported"),
             std::string::npos)
       << given.errors;
   write_file_atomically(folder_ / "work/tokenizer/chat_template.jinja", "{% include 'x' %}");
@@ -91,10 +91,10 @@ TEST_F(ServeCommand, RefusesATemplateOutsideOfTheSubsetAtTheStart) {
     start --chat-template good.jinja
     ask /v1/chat/completions '{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}' >chat
     kill -TERM $server; wait $server)"));
-  EXPECT_NE(
-      own.errors.find("chat_template.jinja:1: the statement '{% include 'x' %}' of a template is not taken; another "
-                      "template can be given with --chat-template FILE"),
-      std::string::npos)
+  EXPECT_NE(own.errors.find(
+                "chat_template.jinja:1: the statement '{% include 'x' %}' of a template is not supported; another "
+                "template can be given with --chat-template FILE"),
+            std::string::npos)
       << own.errors;
   EXPECT_EQ(own.output, "exit 65\n");
   EXPECT_TRUE(body("chat").contains("choices")) << body("chat");

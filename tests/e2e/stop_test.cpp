@@ -1,4 +1,4 @@
-// Every way to stop a run leaves a checkpoint, and the run goes on from it.
+// Every way to stop a run leaves a checkpoint, and the run continues from it.
 #include <gtest/gtest.h>
 #include <signal.h>
 

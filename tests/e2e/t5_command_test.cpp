@@ -156,7 +156,8 @@ TEST_F(T5Command, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
        "--max-position-embeddings 64 (command line) is below the length of the decoder's sequence, 96; use 96 or more",
        "--pipeline-model-parallel-split-rank 4 (command line) leaves no stage of the 4 for the decoder; use 1 to 3",
        "--context-parallel-size 2 (command line): a T5's decoder attends to a sequence of another length",
-       "--num-layers-per-virtual-pipeline-stage 1 (command line): a stage of a T5 is the encoder's or the decoder's",
+       "--num-layers-per-virtual-pipeline-stage 1 (command line): a stage of a T5 belongs to the encoder or the "
+       "decoder",
        "--pp-partition-method uniform (command line): the stages of a T5 are divided by "
        "--pipeline-model-parallel-split-rank",
        "--reset-position-ids (command line) is for decoders", "--eod-mask-loss (command line) is for decoders",
@@ -210,7 +211,7 @@ TEST_F(T5Command, StagesThatHaveNoLayersAreRefused) {
                  {"the encoder's 4 of 8", "the decoder's 4 of 8"}, "error: 2 problems:");
 }
 
-// A document of one sequence is cut at the sample's length, and the rest of it never read: that is said.
+// A document of one sequence is cut at the sample's length, and the rest of it never read: that is reported.
 TEST_F(T5Command, DataWithoutSentencesIsWarnedOf) {
   const Outcome outcome = bash(
       concat(preprocess("owt", ""), "espalier train t5", shape(), "--data-path owt_text_document --train-iters 1"));

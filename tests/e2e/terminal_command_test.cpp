@@ -1,4 +1,4 @@
-// What stands between the program and people: standard output that fails, help that fits, colours, completion, man
+// What is between the program and people: standard output that fails, help that fits, colours, completion, man
 // pages.
 #include <gtest/gtest.h>
 

@@ -36,7 +36,7 @@ TEST_F(TokenizerCommand, TakesPlainTextWhole) {
 TEST_F(TokenizerCommand, CountsWhatIsNoUtf8) {
   const Outcome ids = run("encode --jsonl", "gpt2-tiny", R"({"text": "a\\ud800\xff"}\n)");
   EXPECT_EQ(ids.exit_code, 0);
-  EXPECT_NE(ids.errors.find("2 places that are no UTF-8 became U+FFFD"), std::string::npos) << ids.errors;
+  EXPECT_NE(ids.errors.find("2 places that are not UTF-8 became U+FFFD"), std::string::npos) << ids.errors;
 }
 
 TEST_F(TokenizerCommand, ShowsWhatATokenizerIs) {

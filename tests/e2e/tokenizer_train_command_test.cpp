@@ -101,7 +101,7 @@ TEST_F(Command, InterruptedWritersLeaveNothing) {
       EXPECT_NE(outcome.output.find(".tmp"), std::string::npos) << outcome.output << outcome.errors;
       EXPECT_NE(outcome.output.find("second 73\n"), std::string::npos) << outcome.output << outcome.errors;
       EXPECT_NE(outcome.output.find(concat("first ", 128 + number, "\n")), std::string::npos) << outcome.output;
-      EXPECT_NE(outcome.errors.find("what was begun is removed again"), std::string::npos) << outcome.errors;
+      EXPECT_NE(outcome.errors.find("what was begun is being removed"), std::string::npos) << outcome.errors;
       EXPECT_NE(outcome.errors.find("is being written by another process"), std::string::npos) << outcome.errors;
       EXPECT_TRUE(fs::is_empty(folder_ / "work")) << contents_of(folder_ / "work").begin()->first;
     }

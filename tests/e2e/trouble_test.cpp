@@ -1,4 +1,4 @@
-// Runs to which something happens: a disk that is full, a folder that is removed, a loss that is no number.
+// Runs to which something happens: a disk that is full, a folder that is removed, a loss that is not a number.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -162,7 +162,7 @@ TEST_F(Trouble, WeightsThatAreNoNumbersEndTheRunAndAreNotSaved) {
   ASSERT_EQ(events("error").size(), 1u);
 }
 
-// Clipping keeps the weights: they are finite, and not saved all the same.
+// Clipping keeps the weights: they are finite, but still not saved.
 TEST_F(Trouble, ALossThatIsNoNumberAtTheEndIsAFailure) {
   train(run({"--save-interval", "1", "--exit-interval", "1", "--lr", "1e25", "--min-lr", "1e24", "--lr-warmup-samples",
              "0", "--clip-grad", "0"}));

@@ -1,4 +1,4 @@
-// A pickle, in the old format of torch.save: no checksum or directory stands before it, so mutations reach its steps.
+// A pickle, in the old format of torch.save: no checksum or directory is before it, so mutations reach its steps.
 #include <string>
 
 #include "store/torch_file.h"

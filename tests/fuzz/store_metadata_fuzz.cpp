@@ -1,4 +1,4 @@
-// The .meta.json beside a data set. Whatever it holds, the data set is read.
+// The .meta.json next to a data set. Whatever it holds, the data set is read.
 #include "data/store_metadata.h"
 #include "tests/fuzz/reader_fuzz.h"
 

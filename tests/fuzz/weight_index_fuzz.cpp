@@ -1,4 +1,4 @@
-// The index of a sharded Hugging Face folder, beside two shards of one tensor each.
+// The index of a sharded Hugging Face folder, with two shards of one tensor each.
 #include <string>
 
 #include "store/weight_folder.h"

@@ -1,4 +1,4 @@
-// BERTs beside transformers: the gradient of every tensor of a folder, and what a mistake in a head would change.
+// BERTs against transformers: the gradient of every tensor of a folder, and what a mistake in a head would change.
 // tests/oracle/bert_folders_oracle.py made them; with ESPALIER_FRESH_ORACLES=DIR the folders of DIR/hf_bert are tried
 // as well. (That outputs are transformers' is in hf_folders_test.cpp, as of every folder.)
 #include <ATen/ATen.h>

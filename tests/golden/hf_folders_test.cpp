@@ -1,4 +1,4 @@
-// Hugging Face folders beside transformers: what is imported computes transformers' logits, what goes through a
+// Hugging Face folders against transformers: what is imported computes transformers' logits, what goes through a
 // checkpoint comes back to the byte, and the check of logits sees every mistake a conversion could make.
 // tests/oracle/hf_folders_oracle.py made tests/data/hf; with ESPALIER_FRESH_ORACLES=DIR the folders of DIR/hf are tried
 // as well.
@@ -53,7 +53,7 @@ at::Tensor read_tensor(const store::TensorView& view) {
   return tensor;
 }
 
-// What goes in is of whole numbers, what comes out is not.
+// The inputs are whole numbers, the results are not.
 struct Expected {
   models::NamedTensors inputs, outputs;
 };
@@ -98,7 +98,7 @@ void export_into(const fs::path& step, const fs::path& folder, bool keep_padding
   convert::export_hf({.step_folder = step, .dtype = {}, .keep_vocab_padding = keep_padding}, folder);
 }
 
-// What releases stored beside the model: buffers, copies, a pooler that no head uses.
+// What releases stored besides the model: buffers, copies, a pooler that no head uses.
 bool is_no_part(const std::string& name, const std::map<std::string, store::TensorView>& views) {
   for (const char* ending : {".attn.bias", ".masked_bias", "inv_freq", "position_ids"})
     if (name.ends_with(ending)) return true;

@@ -1,4 +1,4 @@
-// T5 and mT5 beside transformers: imported weights give the same loss, gradients and answers, and are exported to the
+// T5 and mT5 against transformers: imported weights give the same loss, gradients and answers, and are exported to the
 // bit. tests/oracle/t5_oracle.py made tests/data/t5; with ESPALIER_FRESH_ORACLES=DIR the models of DIR/t5 are tried as
 // well. Everything in fp32.
 #include <ATen/ATen.h>
@@ -84,7 +84,7 @@ class T5Transformers : public ::testing::TestWithParam<fs::path> {
     const auto ids = [&](const char* name) { return json_.at(name).at(row).get<std::vector<int64_t>>(); };
     std::vector<int64_t> mask;
     for (const int64_t label : ids("labels")) mask.push_back(label >= 0);
-    // Padding is told by the lengths; an id of a text may equal the padding's.
+    // Padding is known from the lengths; an id of a text may equal the padding's.
     return {static_cast<int64_t>(row), {{ids("encoder"), ids("decoder"), ids("labels"), mask, {0}}, 0}};
   }
 

@@ -1,4 +1,4 @@
-// BLOOM, GPT-2, Llama and its likes beside transformers: the same random weights give the same logits, gradients,
+// BLOOM, GPT-2, Llama and similar models against transformers: the same random weights give the same logits, gradients,
 // losses of training and greedy continuations. tests/oracle/transformers_oracle.py made tests/data/transformers; with
 // ESPALIER_FRESH_ORACLES=DIR the models of DIR/transformers are tried as well. Everything in fp32.
 #include <ATen/ATen.h>
@@ -71,7 +71,7 @@ void read_rotary(const Json& json, families::GptConfig& config) {
   scaling.long_factors = json.value("long_factor", std::vector<double>());
 }
 
-// What only Llama and its likes have.
+// What only Llama and similar models have.
 void read_llama(const Json& json, families::GptConfig& config) {
   config.num_query_groups = json.at("groups");
   config.kv_channels = json.at("head_size");
@@ -208,11 +208,11 @@ TEST_P(TransformersModel, CachedLogitsAreTransformersAndTheUncachedOnes) {
   while (cache.lengths[0] < ids.size(1))
     pieces.push_back(logits(ids.narrow(1, cache.lengths[0], 1).contiguous(), &cache));
   const at::Tensor cached = at::cat(pieces, 1);
-  expect_logits(cached, wanted, "cached logits beside transformers'");
-  expect_logits(cached, logits(ids, nullptr), "cached logits beside the uncached ones");
+  expect_logits(cached, wanted, "cached logits against transformers'");
+  expect_logits(cached, logits(ids, nullptr), "cached logits against the uncached ones");
 }
 
-// As the engine runs it: all rows at once in pieces, in pages that lie anywhere, beside a sequence that ends early.
+// As the engine runs it: all rows at once in pieces, in pages that are anywhere, next to a sequence that ends early.
 // Sequences that may become long and those that may not have other rotary positions in one pass.
 TEST_P(TransformersModel, LogitsInPagesAreTransformers) {
   constexpr int64_t kPageTokens = 8;

@@ -89,7 +89,8 @@ TEST_F(LaunchedAlerts, ThatNobodyTakesAreAnEventOfTheRun) {
     espalier launch --no-python --alert-command true ls; echo "launcher: $?")");
   EXPECT_EQ(run.output, "launcher: 137\nlauncher: 2\nlauncher: 2\n") << run.errors << read_file(folder_ / "log");
   EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("\"event\":\"alert not delivered\""), std::string::npos);
-  EXPECT_NE(read_file(folder_ / "log").find("--alert-command did not take an alert (exit code 9)"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "log").find("--alert-command did not accept an alert (exit code 9)"),
+            std::string::npos);
 }
 
 }  // namespace alerts_test

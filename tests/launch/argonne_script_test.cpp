@@ -47,7 +47,7 @@ TEST(ArgonneScript, Agpt7BTrainsAndGoesOnAsItStands) {
   EXPECT_EQ(records[0].at("global_batch_size"), 8);
   EXPECT_LT(records[5].at("lm_loss"), records[0].at("lm_loss"));
 
-  // Stopped after step 4, as it would be by the end of a job's time: the same script goes on and comes out the same.
+  // Stopped after step 4, as it would be by the end of a job's time: the same script continues with the same result.
   std::filesystem::remove_all(run + "/step_00000006");
   const Shell second = train();
   ASSERT_EQ(second.exit_code, 0) << second.errors;

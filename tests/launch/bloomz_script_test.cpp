@@ -1,4 +1,4 @@
-// BLOOMZ's launch script finetunes a BLOOM on packed pairs, and goes on when its lines for the first start are taken
+// BLOOMZ's launch script finetunes a BLOOM on packed pairs, and continues when its lines for the first start are taken
 // out, with nothing else in it changed but the interpreter, paths and sizes.
 #include <gtest/gtest.h>
 

@@ -167,10 +167,10 @@ TEST_F(ControlledRun, WhatIsNoRunIsSaid) {
   };
   const std::string here = shell_word(folder_.path());
   says(here + "/none status", 66, "there is no such folder");
-  says(here + " status", 66, "is no run folder");
+  says(here + " status", 66, "is not a run folder");
   says(here + " statsu", 2, "did you mean status?");
   says(here + " log-level", 2, "log-level takes one of quiet, warning, info, debug");
-  says(here + " stop now", 2, "stop takes no further word: now");
+  says(here + " stop now", 2, "stop takes no further argument: now");
   says(here, 2, "RUN COMMAND");
 }
 

@@ -1,4 +1,4 @@
-// A rank that stops in the middle of a run: it is named, and the run goes on without a person.
+// A rank that stops in the middle of a run: it is named, and the run continues without a person.
 #include <gtest/gtest.h>
 
 #include "base/file.h"

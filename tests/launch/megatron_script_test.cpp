@@ -1,4 +1,4 @@
-// BLOOM's launch script trains, stops by its kill switch and goes on when it is run again, with nothing in it changed
+// BLOOM's launch script trains, stops by its kill switch and continues when it is run again, with nothing in it changed
 // but the interpreter, paths and sizes.
 #include <gtest/gtest.h>
 

@@ -47,13 +47,13 @@ TEST_F(OtherLaunchers, ByHandARankThatDiesDuringTheLastSaveIsMissedSoon) {
   EXPECT_NE(result.errors.find("Usually another process has ended"), std::string::npos) << result.errors;
 }
 
-// The second half of a run exchanges by another transport, and in another instruction set: told once, by the first
+// The second half of a run exchanges by another transport, and in another instruction set: reported once, by the first
 // rank.
 TEST_F(OtherLaunchers, WhatMovesTheLastBitsIsToldOnResuming) {
   const std::string launch = "espalier launch --nproc-per-node 2 ", words = training("moved");
   const Shell first = shell(folder_, launch + words + " --exit-interval 4");
   ASSERT_EQ(first.exit_code, 0) << first.errors;
-  EXPECT_NE(first.errors.find("ranks talk by shared memory"), std::string::npos) << first.errors;
+  EXPECT_NE(first.errors.find("ranks communicate by shared memory"), std::string::npos) << first.errors;
   EXPECT_NE(first.errors.find("instruction set: "), std::string::npos) << first.errors;
   const Shell second = shell(folder_, "ESPALIER_CPU_ISA=generic " + launch + words +
                                           " --distributed-backend gloo --exit-interval 8 --load " + folder_ / "moved");
@@ -71,10 +71,10 @@ TEST_F(OtherLaunchers, MegatronsLineWithOnlyTheInterpreterReplaced) {
                          training("megatron").substr(std::string("train gpt").size()) + " --distributed-backend nccl");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const std::string said =
-      "[default0]:--distributed-backend nccl: this run is on the CPU, its ranks talk by shared memory";
+      "[default0]:--distributed-backend nccl: this run is on the CPU, its ranks communicate by shared memory";
   const size_t at = result.errors.find(said);
   ASSERT_NE(at, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("ranks talk by Gloo", at + said.size()), std::string::npos) << "once";
+  EXPECT_EQ(result.errors.find("ranks communicate by Gloo", at + said.size()), std::string::npos) << "once";
   EXPECT_NE((result.output + result.errors).find("[default0]: iteration"), std::string::npos);
   expect_same_bits("megatron");
 }

@@ -1,4 +1,4 @@
-// One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run goes on
+// One rank killed at random moments: all stop within seconds, the culprit is named, and with restarts the run continues
 // from its newest checkpoint to the bits of one that was left alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
 }
 
 // Its newest checkpoint damaged, a run that is started by hand stops and names it; one whose ranks a launcher starts
-// again goes on from the one before, to the bits of a run that never met it.
+// again continues from the one before, to the bits of a run that never met it.
 TEST(Restart, ADamagedNewestCheckpointIsSetAsideByARestartAndNeverByHand) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 300, 5);
@@ -174,7 +174,7 @@ TEST(Restart, AStepAskedForByHandIsGoneBackToOnce) {
   EXPECT_NE(first.errors.find("at iteration 2"), std::string::npos) << first.errors;
   const Shell second = shell(folder, run + " --ckpt-step 2 --exit-interval 8");
   ASSERT_EQ(second.exit_code, 0) << second.errors;
-  EXPECT_NE(second.errors.find("goes on from its newest checkpoint, step_00000006"), std::string::npos)
+  EXPECT_NE(second.errors.find("continues from its newest checkpoint, step_00000006"), std::string::npos)
       << second.errors;
   EXPECT_NE(second.errors.find("at iteration 6"), std::string::npos) << second.errors;
   EXPECT_EQ(num_records(folder / "run"), 8u);

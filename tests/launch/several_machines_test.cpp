@@ -43,7 +43,7 @@ TEST_F(SeveralMachines, AFirstRankThatWaitsForOthersSaysForWhomAndEndsWhenAsked)
       "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 9000)) espalier " + training("alone"),
       "waiting for rank 1 of 2: ");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("rank 0 was asked to stop before all processes were there: the run did not begin"),
+  EXPECT_NE(result.errors.find("rank 0 was asked to stop before all processes had arrived: the run did not begin"),
             std::string::npos)
       << result.errors;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "alone"));
@@ -54,7 +54,7 @@ TEST_F(SeveralMachines, ARankThatFindsNoFirstRankSaysWhereItLooksAndEndsWhenAske
       stopped_at("RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29511 espalier " + training("alone"),
                  "waiting for rank 0, whose rendezvous store is to be at no-such-host.invalid:29511 (");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("asked to stop before all processes were there"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("asked to stop before all processes had arrived"), std::string::npos) << result.errors;
 }
 
 TEST_F(SeveralMachines, ALauncherThatWaitsForAnotherEndsWhenAsked) {

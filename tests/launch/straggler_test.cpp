@@ -39,7 +39,7 @@ TEST(Straggler, ARankThatIsStoppedMostOfTheTimeIsNamedOnce) {
   const std::string alert = "warning: rank 1 on ";
   EXPECT_NE(log.find(alert), std::string::npos) << log;
   EXPECT_NE(log.find(" % longer than that of ranks with the same work, over the last "), std::string::npos) << log;
-  // One line an incident, however long it lasts: the next that is said of this rank is its end.
+  // One line an incident, however long it lasts: the next report about this rank is its end.
   std::vector<std::string> said;
   for (const std::string& line : split(events, '\n'))
     if (line.find("rank 1 on ") != std::string::npos) said.push_back(line);

@@ -68,15 +68,15 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
        "--zero-stage "
        "1 to divide them"},
       {"--optimizer adamwschedulefree",
-       "--optimizer adamwschedulefree (command line) averages the weights where others let the learning rate decay; "
-       "use "
-       "--lr-decay-style constant"},
+       "--optimizer adamwschedulefree (command line) averages the weights instead of letting the learning rate decay; "
+       "use --lr-decay-style constant"},
       {"--optimizer lion --lion-beta1 1",
        "--lion-beta1 1.0 (command line) never forgets; use a number below 1, such as 0.9 or 0.999"},
       {"--transformer-impl inference_optimized",
        "--transformer-impl inference_optimized (command line) is not supported: use `espalier generate`"},
       {"--no-pipeline-parallel --pipeline-model-parallel-size 2",
-       "--no-pipeline-parallel and --pipeline-model-parallel-size 2 (command line) exclude each other; leave one out"},
+       "--no-pipeline-parallel and --pipeline-model-parallel-size 2 (command line) are mutually exclusive; leave one "
+       "out"},
   });
 }
 
@@ -91,7 +91,7 @@ TEST(StepsToSkip, RangesOfAllSpellingsAreMerged) {
 }
 
 TEST(StepsToSkip, BadOnesAreNamed) {
-  const std::string ending = "' is no range of steps FIRST-LAST, such as 31216-31250; the first step is 1";
+  const std::string ending = "' is not a range of steps FIRST-LAST, such as 31216-31250; the first step is 1";
   for (const std::string bad : {"7", "7-6", "0-3", "a-b", "5-"})
     expect_messages({{"--skip-train-iteration-range " + bad,
                       "--skip-train-iteration-range " + bad + " (command line): '" + bad + ending}});
@@ -99,8 +99,8 @@ TEST(StepsToSkip, BadOnesAreNamed) {
       {"--train-range-to-skip 3 5 9",
        "--train-range-to-skip 3 5 9 (command line) has 3 numbers; give pairs FIRST LAST"},
       {"--train-range-to-skip 5 3",
-       "--train-range-to-skip 5 3 (command line): 5 3 is no range of steps; the first step is 1"},
-      {"--train-iters-to-skip=-1", "--train-iters-to-skip -1 (command line): -1 is no step; the first is 0 here"},
+       "--train-range-to-skip 5 3 (command line): 5 3 is not a range of steps; the first step is 1"},
+      {"--train-iters-to-skip=-1", "--train-iters-to-skip -1 (command line): -1 is not a step; the first is 0 here"},
   });
 }
 

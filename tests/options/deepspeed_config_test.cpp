@@ -88,7 +88,7 @@ TEST(DeepSpeedConfig, AbsenceAndAutoAreReadAsDeepSpeedDoes) {
   EXPECT_EQ(flags.config.training.global_batch_size, 18);
 }
 
-// Of the smaller BLOOM models: --loss-scale 12 beside a file with 0. DeepSpeed scales the loss, and never sees the
+// Of the smaller BLOOM models: --loss-scale 12 with a file that has 0. DeepSpeed scales the loss, and never sees the
 // flag.
 TEST(DeepSpeedConfig, ItsLossScaleWinsOverTheOptionsWithAWarning) {
   testing::internal::CaptureStderr();
@@ -99,7 +99,7 @@ TEST(DeepSpeedConfig, ItsLossScaleWinsOverTheOptionsWithAWarning) {
   EXPECT_EQ(run.config.optimizer.loss_scale, 0);
   EXPECT_EQ(run.config.optimizer.hysteresis, 3);
   EXPECT_EQ(run.config.optimizer.initial_loss_scale, 4096);
-  EXPECT_NE(said.find("--loss-scale 12.0 (command line) has no effect: DeepSpeed scales the loss by its file alone, "
+  EXPECT_NE(said.find("--loss-scale 12.0 (command line) has no effect: DeepSpeed scales the loss only by its file, "
                       "where fp16.loss_scale is 0 ("),
             std::string::npos)
       << said;
@@ -166,17 +166,17 @@ TEST(DeepSpeedConfig, KeysAreRefusedByName) {
        "F: data_types.grad_accum_dtype bf16 is not supported: gradients are always summed in fp32; write fp32, or "
        "leave it out"},
       {R"({"communication_data_type": "fp16"})", "F: communication_data_type fp16 is not supported: use fp32 or bfp16"},
-      {R"({"gradient_clipping": "much"})", "F: gradient_clipping \"much\" is no number"},
+      {R"({"gradient_clipping": "much"})", "F: gradient_clipping \"much\" is not a number"},
       {R"({"fp16": {"enabled": 1}})", "F: fp16.enabled 1 is neither true nor false"},
-      {R"({"fp16": true})", "F: fp16 true is no object; write {...}"},
-      {R"({"gradient_accumulation_steps": 0})", "F: gradient_accumulation_steps 0 is no integer of 1 or more"},
+      {R"({"fp16": true})", "F: fp16 true is not an object; write {...}"},
+      {R"({"gradient_accumulation_steps": 0})", "F: gradient_accumulation_steps 0 is not an integer of 1 or more"},
       {R"({"zero_optimization": {"stage": 4}})",
        "--zero-stage 4 (F: zero_optimization.stage) is above the largest "
        "value, 3"},
       {R"({"steps_per_print": 1, "steps_per_print": 2})",
        "F: the key steps_per_print occurs twice in one object; "
        "keep one"},
-      {"[]", "F is no JSON object, as DeepSpeed's configuration is"},
+      {"[]", "F is not a JSON object, as DeepSpeed's configuration is"},
   };
   for (const auto& [json, message] : cases) EXPECT_EQ(WithJson("--lr 1e-3", json).messages(), Words{message}) << json;
   const Words broken = WithJson("--lr 1e-3", "{").messages();

@@ -123,11 +123,12 @@ TEST(GptModelOptions, ContradictionsAreNamed) {
   expect_message(kLearned + "--swiglu --glu-activation geglu --ffn-hidden-size 8",
                  "--swiglu (command line): the activation is geglu already; give one of the two");
   expect_message(kLearned + "--use-rotary-position-embeddings --position-embedding-type alibi",
-                 "--use-rotary-position-embeddings and --position-embedding-type alibi (command line) exclude each "
-                 "other; give one");
-  expect_message(kLearned + "--no-position-embedding --position-embedding-type absolute",
-                 "--no-position-embedding and --position-embedding-type absolute (command line) exclude each other; "
-                 "give one");
+                 "--use-rotary-position-embeddings and --position-embedding-type alibi (command line) are mutually "
+                 "exclusive; give one");
+  expect_message(
+      kLearned + "--no-position-embedding --position-embedding-type absolute",
+      "--no-position-embedding and --position-embedding-type absolute (command line) are mutually exclusive; "
+      "give one");
   expect_message(kLearned + "--rotary-percent 0.5",
                  "--rotary-percent 0.5 (command line) needs --position-embedding-type rotary; give both, or leave it "
                  "out");
@@ -155,11 +156,11 @@ TEST(GptModelOptions, ValuesThatNoModelHasAreNamed) {
   expect_message(kRotary +
                      "--rope-scaling-type longrope --rope-scaling-original-max-position-embeddings 8 "
                      "--rope-scaling-short-factors 1 1 1 1 --rope-scaling-long-factors 1 1 x 1",
-                 "--rope-scaling-long-factors: 'x' is no number above 0");
+                 "--rope-scaling-long-factors: 'x' is not a number above 0");
   expect_message(kRotary +
                      "--rope-scaling-type longrope --rope-scaling-original-max-position-embeddings 8 "
                      "--rope-scaling-short-factors 1 1 1 1 --rope-scaling-long-factors 1 1 1",
-                 "--rope-scaling-long-factors has 3 numbers, and longrope takes one for each of the 4 pairs of rotated "
+                 "--rope-scaling-long-factors has 3 numbers, but longrope needs one for each of the 4 pairs of rotated "
                  "channels");
   expect_message(kRotary + "--hidden-size 12 --kv-channels 8 --swiglu",
                  "--swiglu makes the MLP's width 2/3 of 4 * hidden size in multiples of 64, which is 0 for "

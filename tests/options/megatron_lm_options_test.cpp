@@ -82,12 +82,12 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
       value("--moe-expert-parallel-size 2", "mixture of experts is not built in; use --tensor-model-parallel-size"),
       value("--exp-avg-dtype bf16", "master weights, gradients and moments are fp32; use --zero-stage to divide them"),
       value("--optimizer adaptive_muon", "only Muon itself is built in; use --optimizer muon"),
-      refused("--muon-no-split-qkv", "queries, keys and values are matrices of their own; leave it out"),
+      refused("--muon-no-split-qkv", "queries, keys and values are separate matrices; leave it out"),
       {kGood + "--profile",
        "--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM takes 10 and "
        "12"},
       {kGood + "--grad-reduce-in-bf16 --grad-reduce-type fp32",
-       "--grad-reduce-in-bf16 and --grad-reduce-type fp32 (command line) exclude each other; give one"},
+       "--grad-reduce-in-bf16 and --grad-reduce-type fp32 (command line) are mutually exclusive; give one"},
   });
 }
 
@@ -133,18 +133,18 @@ TEST(TrainTokens, EndTheRunAfterTheStepThatReachesThem) {
 }
 
 TEST(TrainTokens, DoNotPlanARunAlone) {
-  expect_messages({{kShape + "--micro-batch-size 3 --global-batch-size 6 --train-tokens 1000",
-                    "--train-tokens 1000 (command line) ends a run early and does not say how long its data and "
-                    "learning rate are planned for; add --train-samples 31, which is as many tokens, or "
-                    "--train-iters"}});
+  expect_messages(
+      {{kShape + "--micro-batch-size 3 --global-batch-size 6 --train-tokens 1000",
+        "--train-tokens 1000 (command line) ends a run early and does not say for how long its data and learning rate "
+        "are planned for; add --train-samples 31, which is as many tokens, or --train-iters"}});
 }
 
 TEST(WarmupTokens, MistakesAreNamed) {
   expect_messages({
       {kGood + "--lr-warmup-tokens 100 --lr-warmup-iters 2",
-       "--lr-warmup-tokens 100 (command line) and --lr-warmup-iters 2 (command line) exclude each other; give one"},
+       "--lr-warmup-tokens 100 (command line) and --lr-warmup-iters 2 (command line) are mutually exclusive; give one"},
       {kGood + "--lr-warmup-tokens 100 --lr-warmup-fraction 0.5",
-       "--lr-warmup-tokens 100 (command line) and --lr-warmup-fraction 0.5 (command line) exclude each other; give "
+       "--lr-warmup-tokens 100 (command line) and --lr-warmup-fraction 0.5 (command line) are mutually exclusive; give "
        "one"},
       {kGood + "--lr-warmup-tokens 1980",
        "--lr-warmup-tokens 1980 (command line) does not end before the decay does, at 1980 tokens; use at most 1979 "

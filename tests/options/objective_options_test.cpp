@@ -1,4 +1,4 @@
-// --objective and what goes with it: what is refused, what is said to be without effect, and what a plan counts.
+// --objective and what goes with it: what is refused, what is reported as without effect, and what a plan counts.
 #include <gtest/gtest.h>
 
 #include "config/unused_options.h"
@@ -48,13 +48,14 @@ TEST(ObjectiveOptions, ThatDoNotGoTogetherAreRefusedAllAtOnce) {
           "out",
           "--norm-target-loss (command line) needs --objective multitask, whose targets then weigh the same. Leave "
           "it out"}));
-  EXPECT_EQ(problems_of("--objective prefix --prefixlm --norm-target-loss --window-size 9"),
-            (Words{"--prefixlm (command line) is for the inputs of packed pairs (--objective multitask); the tokens of "
-                   "a prefix see each other anyway. Leave it out",
-                   "--norm-target-loss (command line) needs --objective multitask, whose targets then weigh the same. "
-                   "Leave it out",
-                   "--window-size 9 (command line) and --objective prefix (command line) exclude each other: what is "
-                   "given is seen as a whole, and a window shows at most the last 9 tokens. Leave --window-size out"}));
+  EXPECT_EQ(
+      problems_of("--objective prefix --prefixlm --norm-target-loss --window-size 9"),
+      (Words{"--prefixlm (command line) is for the inputs of packed pairs (--objective multitask); the tokens of "
+             "a prefix see each other anyway. Leave it out",
+             "--norm-target-loss (command line) needs --objective multitask, whose targets then weigh the same. "
+             "Leave it out",
+             "--window-size 9 (command line) and --objective prefix (command line) are mutually exclusive: what is "
+             "given is seen as a whole, and a window shows at most the last 9 tokens. Leave --window-size out"}));
   EXPECT_EQ(
       problems_of("--objective multitask --prefixlm --window-size 9 --reset-attention-mask "
                   "--reweight-loss-based-on-position-frequency"),
@@ -62,7 +63,7 @@ TEST(ObjectiveOptions, ThatDoNotGoTogetherAreRefusedAllAtOnce) {
              "places are targets more often than earlier ones. Leave it out",
              "--reset-attention-mask (command line) is for samples that run over the ends of documents; attention "
              "stays inside each packed pair anyway. Leave it out",
-             "--window-size 9 (command line) and --objective multitask (command line) exclude each other: what "
+             "--window-size 9 (command line) and --objective multitask (command line) are mutually exclusive: what "
              "is given is seen as a whole, and a window shows at most the last 9 tokens. Leave --window-size "
              "out"}));
   EXPECT_EQ(problems_of("--objective multitask --window-size 9"), Words{}) << "causal";
@@ -74,17 +75,16 @@ TEST(ObjectiveOptions, WithoutEffectAreNamed) {
   EXPECT_EQ(run.messages(), Words{});
   EXPECT_EQ(unused_options(run.config, run.table),
             (Words{"--loss-on-targets-only (command line) has no effect: --objective multitask has no other loss",
-                   "--reset-position-ids (command line) has no effect: positions begin again at each packed pair"}));
+                   "--reset-position-ids (command line) has no effect: positions restart at each packed pair"}));
 }
 
 TEST(ObjectiveOptions, ResetProgressIsFinetuneWhereMomentsAreLeftBehind) {
   const Parsed good(kGood + "--reset-progress --no-load-optim --load run");
   EXPECT_EQ(good.messages(), Words{});
   EXPECT_TRUE(good.config.checkpoint.finetune);
-  EXPECT_EQ(
-      problems_of("--reset-progress --load run"),
-      Words{"--reset-progress (command line) begins at iteration 0 with the checkpoint's moments; here a run that "
-            "begins anew has fresh ones. Give --no-load-optim as well, or --finetune alone"});
+  EXPECT_EQ(problems_of("--reset-progress --load run"),
+            Words{"--reset-progress (command line) begins at iteration 0 with the checkpoint's moments; here a new run "
+                  "has fresh ones. Give --no-load-optim as well, or only --finetune"});
   EXPECT_EQ(problems_of("--reset-progress --no-load-optim"),
             (Words{"--reset-progress (command line) needs --load: the folder to load from",
                    "--no-load-optim (command line) needs --load: the folder to load from"}));

@@ -71,10 +71,9 @@ TEST(ParallelOptions, ZeroStageIsReadAsDeepSpeedReadsIt) {
   EXPECT_EQ(stage("--zero-stage 0"), 0);
   EXPECT_EQ(stage("--zero-stage 0 --fp16"), 0);
   EXPECT_EQ(stage("--zero-stage 0 --bf16"), 1);
-  EXPECT_EQ(
-      Parallel("--deepspeed --zero-stage 0 --bf16").config.parallel.zero_reason,
-      "--zero-stage 0 under --deepspeed with --bf16 is read as 1: so DeepSpeed's bf16 optimizer divides its state "
-      "over data-parallel ranks, and its fp32 gradients not");
+  EXPECT_EQ(Parallel("--deepspeed --zero-stage 0 --bf16").config.parallel.zero_reason,
+            "--zero-stage 0 under --deepspeed with --bf16 is read as 1: DeepSpeed's bf16 optimizer divides its state "
+            "over data-parallel ranks, but not its fp32 gradients");
   EXPECT_EQ(Parallel("--zero-stage 0 --bf16").config.parallel.zero_reason, "");
 }
 
@@ -149,7 +148,8 @@ TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
        "--zero-stage 2 (command line) needs one pipeline stage, and --pipeline-model-parallel-size 2 (command line); "
        "use --zero-stage 1, or --pipeline-model-parallel-size 1"},
       {"--accumulate-allreduce-grads-in-fp32 --grad-reduce-type bf16", 1,
-       "--accumulate-allreduce-grads-in-fp32 and --grad-reduce-type bf16 (command line) exclude each other; give one"},
+       "--accumulate-allreduce-grads-in-fp32 and --grad-reduce-type bf16 (command line) are mutually exclusive; give "
+       "one"},
   });
 }
 
@@ -168,7 +168,8 @@ TEST(ParallelOptions, WhatAnInterleavedPipelineCannotDoIsRefusedWithTheNearest) 
        "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 1 (command line) * data-parallel "
        "size 1 * pipeline stages 2 (interleaved); use 6 or 8"},
       {kPp + "2 " + kVp + "3 --global-batch-size 4 --enable-zbh1-pipeline", 2,
-       "--enable-zbh1-pipeline has one chunk a stage and does not go with --num-layers-per-virtual-pipeline-stage 3 "
+       "--enable-zbh1-pipeline has one chunk per stage and cannot be combined with "
+       "--num-layers-per-virtual-pipeline-stage 3 "
        "(command line); give one of the two"},
       {kPp + "2 " + kVp + "3 --global-batch-size 4 --pp-partition-method list:5,7", 2,
        "--pp-partition-method list:5,7 (command line): an interleaved pipeline has the same number of layers in each "

@@ -154,7 +154,7 @@ TEST(Resume, ALearningRateThatDiffersStopsUntilOneOfTheTwoFlagsSaysWhichCounts) 
   EXPECT_TRUE(config::uses_saved_schedule(checkpoint.differences));
 
   EXPECT_EQ(resume({}, {}, {.override_lr_scheduler = true, .use_checkpoint_lr_scheduler = true}).problems.messages(),
-            Words{"--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other: give one"});
+            Words{"--override-lr-scheduler and --use-checkpoint-lr-scheduler are mutually exclusive: give one"});
 }
 
 TEST(Resume, EveryLearningRateOptionIsInThatClass) {

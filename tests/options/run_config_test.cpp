@@ -127,7 +127,7 @@ TEST(RunConfig, TheLaunchLineOfBloomResolvesOnItsGrid) {
   Problems at_start;
   check_runnable(run.config, run.table, at_start);
   EXPECT_EQ(at_start.messages(),
-            (Words{"one process was started, and one copy of the model takes 48 (tensor 4 * context 1 * pipeline 12): "
+            (Words{"one process was started, but one copy of the model needs 48 (tensor 4 * context 1 * pipeline 12): "
                    "start them with `espalier launch --nproc-per-node 48 train gpt ...`, or with torchrun, srun or "
                    "mpirun"}));
 }
@@ -166,7 +166,7 @@ TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
        "--global-batch-size 7 (command line) is not a multiple of --micro-batch-size 3 "
        "(command line) * data-parallel size 1; use 6 or 9"},
       {kGood + "--train-samples 5",
-       "--train-iters 10 (command line) and --train-samples 5 (command line) exclude each other; give one"},
+       "--train-iters 10 (command line) and --train-samples 5 (command line) are mutually exclusive; give one"},
       {kShape + "--micro-batch-size 1", "one of --train-iters and --train-samples is required: how long to train"},
       {kSamples + "--train-iters 9 --rampup-batch-size 8 8 96",
        "--rampup-batch-size 8 8 96 (command line) needs --train-samples instead of --train-iters"},
@@ -182,7 +182,7 @@ TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
        "--rampup-batch-size 32 8 96 (command line) starts at 32, not below the global batch size 32; leave the ramp "
        "out or start lower"},
       {kSamples + "--train-samples 320 --rampup-batch-size 8 8",
-       "--rampup-batch-size 8 8 (command line) takes 3 values (start, increment, samples), found 2"},
+       "--rampup-batch-size 8 8 (command line) needs 3 values (start, increment, samples), found 2"},
       {kGood + "--batch-size 3",
        "--batch-size (command line) is not supported: use --micro-batch-size (samples at once) and --global-batch-size "
        "(samples of a step)"},
@@ -192,29 +192,30 @@ TEST(RunConfig, BrokenRulesOfBatchAndLengthAreNamed) {
 TEST(RunConfig, BrokenRulesOfTheLearningRateAreNamed) {
   expect_run_messages({
       {kGood + "--lr-decay-samples 9",
-       "--lr-decay-samples 9 (command line) does not go with --train-iters; use --lr-decay-iters"},
+       "--lr-decay-samples 9 (command line) cannot be combined with --train-iters; use --lr-decay-iters"},
       {kGood + "--lr-warmup-samples 9",
-       "--lr-warmup-samples 9 (command line) does not go with --train-iters; use --lr-warmup-iters"},
+       "--lr-warmup-samples 9 (command line) cannot be combined with --train-iters; use --lr-warmup-iters"},
       {kSamples + "--train-samples 320 --lr-decay-iters 9",
-       "--lr-decay-iters 9 (command line) does not go with --train-samples; use --lr-decay-samples"},
+       "--lr-decay-iters 9 (command line) cannot be combined with --train-samples; use --lr-decay-samples"},
       {kSamples + "--train-samples 320 --lr-warmup-iters 9",
-       "--lr-warmup-iters 9 (command line) does not go with --train-samples; use --lr-warmup-samples"},
+       "--lr-warmup-iters 9 (command line) cannot be combined with --train-samples; use --lr-warmup-samples"},
       {kGood + "--lr-warmup-iters 2 --lr-warmup-fraction 0.1",
-       "--lr-warmup-fraction 0.1 (command line) and --lr-warmup-iters 2 (command line) exclude each other; give one"},
+       "--lr-warmup-fraction 0.1 (command line) and --lr-warmup-iters 2 (command line) are mutually exclusive; give "
+       "one"},
       {kGood + "--lr-warmup-iters 10",
        "--lr-warmup-iters 10 (command line) does not end before the decay does, at 10 steps (the whole run); use at "
        "most 9 or a later --lr-decay-iters"},
       {kGood + "--min-lr 0.01", "--min-lr 0.01 (command line) is above --lr 0.001 (command line); use at most 0.001"},
       {kGood + "--lr inf", "--lr inf (command line) is not a finite number"},
       {kGood + "--override-lr-scheduler --use-checkpoint-lr-scheduler",
-       "--override-lr-scheduler and --use-checkpoint-lr-scheduler exclude each other; give one"},
+       "--override-lr-scheduler and --use-checkpoint-lr-scheduler are mutually exclusive; give one"},
   });
 }
 
 TEST(RunConfig, BrokenRulesOfModelAndGridAreNamed) {
   expect_run_messages({
       {kGood + "--fp16 --bf16",
-       "--fp16 (command line) and --bf16 (command line) exclude each other; give one, or neither for fp32"},
+       "--fp16 (command line) and --bf16 (command line) are mutually exclusive; give one, or neither for fp32"},
       {kGood + "--hidden-size 50",
        "--hidden-size 50 (command line) is not a multiple of --num-attention-heads 4 (command line); "
        "use a hidden size of 48 or 52, or 2 or 5 heads, or give --kv-channels"},

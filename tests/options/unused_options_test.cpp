@@ -34,7 +34,7 @@ TEST(UnusedOptions, OfRecomputeAreNamed) {
       {"--partition-activations=false", {}},
       {"--checkpoint-activations --checkpoint-num-layers 2", {}},
       {"--recompute-granularity full --partition-activations",
-       {"--partition-activations (command line) has no effect: one tensor rank keeps all of it"}},
+       {"--partition-activations (command line) has no effect: a single tensor rank keeps all of it"}},
       {"--recompute-granularity full --partition-activations --tensor-model-parallel-size 2", {}},
   });
 }
@@ -74,7 +74,7 @@ TEST(UnusedOptions, OfScheduleStartAndFoldersAreNamed) {
       {"--word-embedding-init-std 0.1",
        {"--word-embedding-init-std 0.1 (command line) has no effect: only --adjust-word-embedding-init reads it"}},
       {"--init-method-xavier-uniform --init-method-std 0.1",
-       {"--init-method-std 0.1 (command line) has no effect: --init-method-xavier-uniform takes the bounds from the "
+       {"--init-method-std 0.1 (command line) has no effect: --init-method-xavier-uniform derives the bounds from the "
         "shapes"}},
       {"--lr-decay-style constant --min-lr 1e-5 --lr-decay-iters 9",
        {"--min-lr 1e-05" + constant, "--lr-decay-iters 9" + constant}},

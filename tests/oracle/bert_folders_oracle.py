@@ -7,7 +7,7 @@
     tests/oracle/bert_folders_oracle.py --fresh SEED DIR  the same with new random models, in DIR/hf_bert
 
 Needs the environment of tests/oracle/requirements.txt and, for the last two, build/bin/espalier. Each folder is what
-save_pretrained writes. logits.safetensors beside it: ids, types, used (1, or 0 for padding at the end) [rows, length]
+save_pretrained writes. logits.safetensors next to it: ids, types, used (1, or 0 for padding at the end) [rows, length]
 go in; logits (0 at padding) and, of models with both heads, order [rows, 2] come out. gradients.safetensors: labels
 (-100: not to be predicted), order_labels and, by transformers' names, what the sum of the mean losses has for
 gradients. Computed in float64, kept in float32.
@@ -179,7 +179,7 @@ def check_folder(folder):
         espalier("import-hf", "--input", folder, "--save", run)
         espalier("export-hf", "--load", run, "--output", back)
         folders = {"the export": back}
-        # transformers 5 takes gamma and beta of no file of ours that has copies beside them.
+        # transformers 5 takes gamma and beta of no file of ours that has copies next to them.
         if not (folder / "pytorch_model.bin").exists():
             folders["the folder"] = folder
         for what, place in folders.items():

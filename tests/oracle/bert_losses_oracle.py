@@ -1,9 +1,9 @@
-"""The losses of a BERT beside those of transformers' MegatronBertForPreTraining with the same weights and samples.
+"""The losses of a BERT against those of transformers' MegatronBertForPreTraining with the same weights and samples.
 
   bert_losses_oracle.py --check | --fresh SEED DIR
 
 One step without dropout at a learning rate of 0 saves the first weights and says both losses over its samples;
-transformers computes them anew, in float64, from the checkpoint's tensors and from `espalier data sample bert`.
+transformers computes them again, in float64, from the checkpoint's tensors and from `espalier data sample bert`.
 Exit code 1 where a loss differs by more than 1e-5.
 """
 import argparse
@@ -35,7 +35,7 @@ def tensors_of(folder):
 
 
 def their_weights(ours):
-    """transformers' names; queries, keys and values lie head by head in one tensor of ours."""
+    """transformers' names; queries, keys and values are stored head by head in one tensor of ours."""
     theirs = {}
 
     def take(name, other):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""`espalier eval` beside lm_eval 0.3.0, whose task classes are those that scored BLOOM.
+"""`espalier eval` against lm_eval 0.3.0, whose task classes are those that scored BLOOM.
 
     tests/oracle/eval_tasks_oracle.py --check            runs them on the documents of tests/data/eval/bloom-tasks.json and
                                                          compares prompts, scores and aggregates with that file
     tests/oracle/eval_tasks_oracle.py --fresh SEED DIR   new random documents for all 28 tasks: every prompt, every metric
-                                                         and every standard error beside those of build/bin/espalier
+                                                         and every standard error against those of build/bin/espalier
 
-lm_eval 0.3.0 is looked for in lm_eval-0.3.0 beside the interpreter's environment (tests/oracle/install puts it there);
+lm_eval 0.3.0 is looked for in lm_eval-0.3.0 next to the interpreter's environment (tests/oracle/install puts it there);
 what it imports and nothing here calls is replaced by empty modules, and scikit-learn's F1 by its definition.
 """
 import argparse

@@ -1,8 +1,8 @@
-"""A finetuned BERT's first step beside transformers' classes for it, with the same weights and examples.
+"""A finetuned BERT's first step against transformers' classes for it, with the same weights and examples.
 
   finetuning_oracle.py --check | --fresh SEED DIR
 
-MNLI beside MegatronBertForSequenceClassification, RACE beside MegatronBertForMultipleChoice, in float64. One step at a
+MNLI against MegatronBertForSequenceClassification, RACE against MegatronBertForMultipleChoice, in float64. One step at a
 learning rate of 0 saves the first weights and says the loss; one of plain gradient descent from the same weights gives
 every gradient as the difference. Exit code 1 where the loss, or an element of a gradient relative to the largest of its
 tensor (1e-3 at least), differs by more than 1e-4.

@@ -7,7 +7,7 @@
     tests/oracle/hf_folders_oracle.py --fresh SEED DIR  the same with new random models of every family, in DIR/hf
 
 Needs the environment of tests/oracle/requirements.txt and, for the last two, build/bin/espalier. Each folder is what
-save_pretrained writes (safetensors, in one file or in shards, or pytorch_model.bin), with logits.safetensors beside:
+save_pretrained writes (safetensors, in one file or in shards, or pytorch_model.bin), with logits.safetensors next to them:
 ids [rows, length] and logits in fp32. Every size is odd where the family lets it be.
 """
 import argparse

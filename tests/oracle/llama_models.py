@@ -1,4 +1,4 @@
-"""Llama and its likes in transformers, for transformers_oracle.py: models of a case, and their tensors as ours.
+"""Llama and similar models in transformers, for transformers_oracle.py: models of a case, and their tensors as ours.
 
 A case names what spec::GptConfig does: "groups" (heads of keys and values), "head_size", "rotary" (transformers'
 rope_parameters), "window", "qkv_bias", ... Ours keeps, group after group, a group's query heads, its key and its value

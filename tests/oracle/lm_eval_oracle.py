@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""`espalier eval` on the stock task files of lm_eval 0.4 beside lm_eval itself with its hf model on the export of the same
+"""`espalier eval` on the stock task files of lm_eval 0.4 against lm_eval itself with its hf model on the export of the same
 run, over the same random documents: prompts, log-likelihoods, greedy flags, values and standard errors.
 
     tests/oracle/lm_eval_oracle.py --check            with fixed seeds
     tests/oracle/lm_eval_oracle.py --fresh SEED DIR   with others
 
-Needs the environment of tests/oracle/requirements.txt with requirements-lm-eval-04.txt in lm_eval-0.4 beside it, and
+Needs the environment of tests/oracle/requirements.txt with requirements-lm-eval-04.txt in lm_eval-0.4 next to it, and
 build/bin/espalier. Log-likelihoods within 1e-3, greedy flags equal; values equal, perplexities within 1e-3 of themselves.
 """
 import argparse

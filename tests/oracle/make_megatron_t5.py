@@ -130,7 +130,7 @@ def namespace(tensor, pipeline, split):
 
 
 def adam_of(params, moments):
-    """As apex's FusedAdam has it: parameters with weight decay, then the others; the step beside them."""
+    """As apex's FusedAdam has it: parameters with weight decay, then the others; the step next to them."""
     decays = [name for name in params if not name.endswith(".bias") and "norm." not in name]
     ordered = decays + [name for name in params if name not in decays]
     state = {at: {kind: moments[name][kind] for kind in ("exp_avg", "exp_avg_sq")} for at, name in enumerate(ordered)}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Log-likelihoods of `espalier eval --requests` beside transformers on the export of the same run: GPTs with learned,
+"""Log-likelihoods of `espalier eval --requests` against transformers on the export of the same run: GPTs with learned,
 rotary and ALiBi positions, fp32 and bf16.
 
     tests/oracle/scoring_oracle.py --check            with fixed seeds

@@ -45,7 +45,7 @@ def tokenizer_flags(folder):
 
 
 def export(flags, folder):
-    """Trains one step with a tokenizer and exports it; returns what was said."""
+    """Trains one step with a tokenizer and exports it; returns what was printed."""
     (folder / "text.jsonl").write_text(json.dumps({"text": "1 2 3 1 2 3 hello world " * 50}) + "\n")
     ids = folder / "ids"
     espalier("preprocess", "--input", folder / "text.jsonl", "--output-prefix", ids, "--append-eod", *flags)

@@ -22,7 +22,7 @@ import unicodedata
 import megatron_tokenizers_oracle as oracle
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-# First and last letters; joined by blanks but for the last three, whose words stand together.
+# First and last letters; joined by blanks but for the last three, whose words are together.
 SCRIPTS = {"Latin": "a-z", "Latin with accents": "\u00c0-\u017f", "Greek": "\u0391-\u03c9", "Cyrillic": "\u0410-\u044f",
            "Armenian": "\u0561-\u0586", "Hebrew": "\u05d0-\u05ea", "Arabic": "\u0621-\u064a", "Devanagari": "\u0905-\u094d",
            "Hangul": "\uac00-\uac80", "Thai": "\u0e01-\u0e3a", "Han": "\u4e00-\u4f80", "Kana": "\u3041-\u30f0"}

@@ -9,7 +9,7 @@
 
 A folder per tokenizer: tokenizer.json (trained here on the texts themselves, so it is small), expected.json with the
 ids of every text of ../texts.json, the text that they decode to where it differs, and the same without special tokens.
-scores.json beside them is about the numbers of a tokenizer.json.
+scores.json next to them is about the numbers of a tokenizer.json.
 """
 import argparse
 import collections

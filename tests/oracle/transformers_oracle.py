@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers' BLOOM, GPT-2, Llama and its likes (llama_models.py) make of small random models: expected values for src/models, src/optim, src/infer.
+"""What transformers' BLOOM, GPT-2, Llama and similar models (llama_models.py) make of small random models: expected values for src/models, src/optim, src/infer.
 
     tests/oracle/transformers_oracle.py                   writes tests/data/transformers again
     tests/oracle/transformers_oracle.py --check           makes them again and compares with the committed ones

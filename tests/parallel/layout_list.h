@@ -1,4 +1,4 @@
-// Layouts that between them hold every pair of choices that can stand together on 8 processes: tensor 1, 2, 4; context
+// Layouts that between them hold every pair of choices that can be together on 8 processes: tensor 1, 2, 4; context
 // 1, 2; pipeline 1, 2, 4; data 1, 2, 4; two chunks a stage or one; sequence parallelism; zero-bubble; ZeRO 0 to 3; and
 // each way of recomputing. layouts_test.cpp counts the pairs.
 #pragma once

@@ -39,7 +39,7 @@ struct Combination {
             {"dp", grid.data},          {"vp", layout.num_chunks},   {"sp", layout.sequence_parallel},
             {"zb", layout.zero_bubble}, {"zero", layout.zero_stage}, {"recompute", static_cast<int64_t>(recompute)}};
   }
-  // What can stand together; resolve() refuses the rest by name.
+  // What can be together; resolve() refuses the rest by name.
   bool is_legal() const {
     const spec::GridShape& grid = layout.grid;
     const bool stages = grid.pipeline > 1, chunks = layout.num_chunks > 1;

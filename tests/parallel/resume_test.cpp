@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(, ParallelResume,
 
 using Transport = ParallelResume;
 
-// Each adds in an order of its own: what was in force stands in the checkpoint.
+// Each adds in an order of its own: what was in force is in the checkpoint.
 TEST_F(Transport, AndInstructionSetAreInTheCheckpoint) {
   dist::LocalRanksOptions gloo;
   gloo.shared_memory = false;

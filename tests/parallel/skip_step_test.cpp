@@ -68,7 +68,7 @@ TEST_F(SkipStep, IsWhatARunThatNeverMadeTheUpdateIs) {
   const int64_t spike = steps[0];
   ASSERT_GT(spike, 16);
   ASSERT_LT(spike, kSteps - 2);
-  // Its loss is above all of the window's, and the run that made the update goes on differently.
+  // Its loss is above all of the window's, and the run that made the update diverges.
   const auto plain = step_records(folder_ / "plain"), skips = step_records(folder_ / "skips");
   const auto at = [](const auto& records, int64_t step, const char* name) {
     return records[static_cast<size_t>(step - 1)].at(name).template get<double>();
@@ -103,7 +103,7 @@ TEST_F(SkipStep, IsRecorded) {
             std::string::npos)
       << details[0];
   const auto record = step_records(folder_ / "skips")[static_cast<size_t>(steps[0] - 1)];
-  EXPECT_NE(record.at("skipped_because").get<std::string>().find("lies beyond"), std::string::npos);
+  EXPECT_NE(record.at("skipped_because").get<std::string>().find("is above"), std::string::npos);
 }
 
 // The one document of other tokens is among those recorded, and no step but the spike is recorded.

@@ -298,7 +298,7 @@ TEST_F(Reshape, AStepThatExistsIsRefusedOnAllRanks) {
   });
   for (const std::string& error : errors) {
     EXPECT_EQ(error, errors[0]);
-    EXPECT_NE(error.find("step_00000001' is already there, and a checkpoint is never rewritten."), std::string::npos)
+    EXPECT_NE(error.find("step_00000001' already exists, and a checkpoint is never rewritten."), std::string::npos)
         << error;
   }
 }

@@ -113,7 +113,7 @@ class FiberBlock {
   void begin(Fiber& fiber) {
     if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
     fiber.state = State::kReady;
-    // As switch_stack leaves a stack: six registers, then where to go on; at that point the stack is 8 bytes off 16.
+    // As switch_stack leaves a stack: six registers, then where to continue; at that point the stack is 8 bytes off 16.
     const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get() + kStackBytes) / 16 * 16;
     auto* const top = reinterpret_cast<void**>(end) - 8;
     std::fill_n(top, 8, nullptr);

@@ -13,7 +13,7 @@ namespace espalier {
 
 using Replacements = std::vector<std::pair<std::string, std::string>>;  // old text, new text
 
-// Each old text must be there, so that a test cannot go on with a script that it did not mean.
+// Each old text must be there, so that a test cannot continue with a script that it did not mean.
 inline std::string replaced(std::string text, const Replacements& replacements) {
   for (const auto& [before, after] : replacements) {
     size_t at = text.find(before);

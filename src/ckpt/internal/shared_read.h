@@ -44,7 +44,7 @@ class SharedReadPlan {
 };
 
 // Carries the plan out; `destinations`: where this rank's tensors are, by number in the inventory. Every block that
-// this rank has found damaged becomes a problem; the exchange goes on all the same. Returns the bytes that this rank
+// this rank has found damaged becomes a problem; the exchange continues anyway. Returns the bytes that this rank
 // read. Collective; needs memory for four blocks.
 int64_t read_shared(store::StepReader& reader, const SharedReadPlan& plan,
                     const std::map<size_t, uint8_t*>& destinations, const dist::Group& group, Problems& problems);

@@ -18,7 +18,7 @@ inline constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 inline constexpr const char* kOnlyMamba = "only Mamba layers read it";
 inline constexpr const char* kOnlyT5 = "only T5 and masked models read it";
 inline constexpr const char* kOnlyWeightShards =
-    "only weights that tensor ranks share out once more read it, which are refused";
+    "only weights that tensor ranks divide once more read it, which are refused";
 inline constexpr const char* kOtherOptimizer = "only an optimizer reads it that is refused";
 
 struct InertRow {

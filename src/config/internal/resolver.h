@@ -37,7 +37,7 @@ class Resolver {
   std::string origin(const char* name) const { return table_.origin(name); }
   int64_t num_layers() const { return config_.family->num_layers(config_.model); }
   bool given(const char* name) const { return table_.find(name)->given(); }
-  // Given, and not only with the value that it has anyhow, as in a saved configuration.
+  // Given, and not only with the value that it has anyway, as in a saved configuration.
   bool is_said(const char* name) const {
     return given(name) && table_.find(name)->values() != table_.find(name)->default_values();
   }

@@ -1,4 +1,4 @@
-// The rows of `espalier train` that do not stand in options.cpp.
+// The rows of `espalier train` that are not in options.cpp.
 #pragma once
 
 #include "config/run_config.h"

@@ -1,6 +1,6 @@
 // megatron-bert and bert: Megatron's BERT with residual branches from before and from after its norms.
 //
-// What --apply-residual-connection-post-layernorm makes is Devlin et al.'s order told in other words. There a norm
+// What --apply-residual-connection-post-layernorm makes is Devlin et al.'s order in other words. There a norm
 // follows the embeddings and each sum; here the first norm of a layer takes what the layer before gives, and what it
 // makes goes into the residual sum too. So the norm after the embeddings is the first layer's input_layernorm, the one
 // after a layer's last sum the next layer's, and the last of all the final_layernorm.
@@ -19,8 +19,8 @@ namespace {
 using families::BertConfig;
 using spec::Activation;
 
-// Of rows that their vocabulary has not, [BOS], [EOS] and padding: beside any other logit their probability is 0 in
-// every type, so that what is predicted is what transformers predicts.
+// Of rows that their vocabulary does not have, [BOS], [EOS] and padding: next to any other logit their probability is 0
+// in every type, so that what is predicted is what transformers predicts.
 constexpr float kBiasOfNoPiece = -10'000;
 
 enum class BertKind { kMegatron, kPostNorm };
@@ -34,7 +34,7 @@ bool stores_any(const HfTensors& stored, const std::string& prefix) {
   return next != stored.names->end() && next->starts_with(prefix);
 }
 
-// The weights tell, as published folders hold more than their class names; without them the class does.
+// The weights decide, as published folders hold more than their class names; without them the class does.
 bool read_binary_head(BertKind kind, ConfigReader& reader, const HfTensors& stored, HfModel& model) {
   const std::string both = concat(class_prefix(kind), "ForPreTraining"),
                     words = concat(class_prefix(kind), "ForMaskedLM");
@@ -62,7 +62,7 @@ void refuse_other_berts(ConfigReader& reader) {
   reader.require("position_embedding_type", "absolute", "a BERT learns its positions here");
   reader.require("is_decoder", false, "every token of a BERT sees all others here");
   reader.require("add_cross_attention", false, "a BERT attends to nothing but its own tokens");
-  reader.require("is_encoder_decoder", false, "a BERT is an encoder alone");
+  reader.require("is_encoder_decoder", false, "a BERT is only an encoder");
   reader.require("tie_word_embeddings", true, "the masked-LM head of a BERT uses the word embeddings here");
   reader.ignore({"classifier_dropout", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
                  "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
@@ -107,7 +107,7 @@ std::vector<std::string> obstacles_of_bert(BertKind kind, const ModelConfig& mod
     reasons.push_back(
         "layers and masked-LM head have one form of gelu (hidden_act), and here the layers have its tanh form and the "
         "head the exact one. `export-hf ... -- --openai-gelu` writes the tanh form for both, `-- "
-        "--no-bias-gelu-fusion` the exact one: what the model computes changes a little by that");
+        "--no-bias-gelu-fusion` the exact one: this slightly changes what the model computes");
   if (config.residual_from_layernorm != (kind == BertKind::kPostNorm))
     reasons.push_back(kind == BertKind::kPostNorm ? "residual branches start after the norms"
                                                   : "residual branches start before the norms");

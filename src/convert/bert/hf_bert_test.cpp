@@ -80,7 +80,7 @@ TEST(HfBert, TheWeightsTellWhichHeadsThereAre) {
   EXPECT_FALSE(bert(pooled).binary_head);
   EXPECT_THAT(pooled.notes, testing::Contains(HasSubstr("bert.pooler is left out")));
   EXPECT_TRUE(pooled.codec->leaves_out("bert.pooler.dense.bias", pooled.config));
-  // What its class promises is missed where it is not there.
+  // What its class promises is missed where it does not exist.
   EXPECT_TRUE(
       bert(read(with(kBase, {{"architectures", {"BertForPreTraining"}}}), {"cls.predictions.bias"})).binary_head);
   EXPECT_THAT(refusal(Json::object(), {"bert.pooler.dense.weight"}),
@@ -217,7 +217,7 @@ TEST_F(BertTokenizerFiles, AVocabularyIsMadeOfAPlainWordPiece) {
   ASSERT_EQ(tokenizer.files.size(), 2u);
   EXPECT_EQ(tokenizer.files[1].path, "tokenizer/vocab.txt");
   EXPECT_EQ(tokenizer.files[1].content, pieces_);
-  // Ids with a gap, or another normalizer, are no vocab.txt.
+  // Ids with a gap, or another normalizer, are not vocab.txt.
   json["model"]["vocab"]["a"] = 9;
   write_file_atomically(folder_ / "tokenizer.json", json.dump());
   EXPECT_EQ(found(7).options.type, "PretrainedFromHF");
@@ -226,7 +226,7 @@ TEST_F(BertTokenizerFiles, AVocabularyIsMadeOfAPlainWordPiece) {
   EXPECT_EQ(found(7).options.type, "PretrainedFromHF");
 }
 
-// A run whose own tokenizer.json puts nothing around a text: its samples have [CLS] and [SEP] all the same.
+// A run whose own tokenizer.json puts nothing around a text: its samples have [CLS] and [SEP] anyway.
 TEST_F(BertTokenizerFiles, AnExportPutsClsAndSepAroundATextAndKeepsWhatMovesOffsets) {
   fs::copy_file("tests/data/megatron_tokenizers/hf_bert/tokenizer.json", folder_ / "tokenizer.json");
   write_file_atomically(folder_ / "tokenizer_config.json", R"({"cls_token": "[CLS]", "sep_token": "[SEP]"})");

@@ -33,7 +33,7 @@ const std::vector<const char*>& arguments_of_bert() {
   return names;
 }
 
-// What upstream's parser takes beside a BERT, and what makes another model of it: the family refuses the options with
+// What upstream's parser accepts with a BERT, and what makes another model of it: the family refuses the options with
 // the reason.
 constexpr const char* kOtherArguments[] = {
     "group_query_attention", "embed_layernorm", "untie_embeddings_and_output_weights", "swiglu",       "glu_activation",

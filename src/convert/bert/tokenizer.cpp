@@ -50,7 +50,7 @@ std::optional<std::vector<std::string>> pieces_of(const Json& tokenizer) {
   return pieces;
 }
 
-// Megatron's wrapper adds two pieces where they are not there.
+// Megatron's wrapper adds two pieces where they do not exist.
 int64_t num_ids(const std::vector<std::string>& pieces) {
   auto ids = static_cast<int64_t>(pieces.size());
   for (const char* added : {"[BOS]", "[EOS]"}) ids += std::find(pieces.begin(), pieces.end(), added) == pieces.end();

@@ -239,7 +239,7 @@ TEST(HfConfig, ReportsEveryProblemAtOnceAndSaysWhichKeysItDoesNotKnow) {
   for (const char* key : {"n_layer", "n_head", "resid_pdrop"}) EXPECT_NE(message.find(key), std::string::npos);
   const HfModel model = read(with(kGpt2, {{"my_own_key", 1}}));
   ASSERT_EQ(model.notes.size(), 1u);
-  EXPECT_EQ(model.notes[0], "keys that are not known and taken to change nothing: my_own_key");
+  EXPECT_EQ(model.notes[0], "keys that are not known and are assumed to change nothing: my_own_key");
 }
 
 TEST(HfConfig, WritesWhatItReads) {
@@ -284,7 +284,7 @@ TEST(HfConfig, ChoosesTheFamilyThatCanHoldAModel) {
   }
 }
 
-// A recipe that is read before the model's must not change the model: its values stand there even where they are the
+// A recipe that is read before the model's must not change the model: its values are there even where they are the
 // defaults.
 TEST(ImportedConfig, TheRecipeSaysAllOfTheModel) {
   text::TokenizerOptions tokenizer;

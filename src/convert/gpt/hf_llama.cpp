@@ -1,4 +1,4 @@
-// llama and its likes: gated MLPs, rotary positions, RMS norms.
+// llama and similar models: gated MLPs, rotary positions, RMS norms.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

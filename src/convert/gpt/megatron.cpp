@@ -13,7 +13,7 @@ using families::GptConfig;
 using spec::Activation;
 using store::TorchValue;
 
-// Upstream's parser always fills these in and reads them only beside another argument.
+// Upstream's parser always fills these in and reads them only with another argument.
 bool is_unread_of_gpt(const std::string& name, const TorchValue& args) {
   if (name == "num_query_groups") return is_false(args, "group_query_attention");
   if (name == "rope_scaling_factor") return !is_set(args.find("use_rope_scaling"));
@@ -110,8 +110,8 @@ void put_gpt_arguments(const config::RunConfig& run, store::TorchPairs& pairs) {
 
 MegatronShape shape_of_gpt(const config::RunConfig& run) {
   const GptConfig model = families::gpt_config(run);
-  // Halves of gated layers lie as in the program that knows the activation: --swiglu is Megatron-LM's, the others are
-  // Megatron-DeepSpeed's --glu-activation.
+  // Halves of gated layers are laid out as in the program that knows the activation: --swiglu is Megatron-LM's, the
+  // others are Megatron-DeepSpeed's --glu-activation.
   return {.num_groups = model.num_groups(),
           .head_size = model.kv_channels,
           .ffn_hidden_size = model.ffn_hidden_size,
@@ -123,12 +123,12 @@ std::vector<std::string> unsaid_of_gpt(const config::RunConfig& run) {
   const GptConfig model = families::gpt_config(run);
   if (model.mup.mup)
     return {
-        "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed has not: it "
-        "cannot be exported as it is; export-hf puts them into the weights"};
+        "the model multiplies logits, embeddings or scores by numbers of --mup, which Megatron-DeepSpeed does not "
+        "have: it cannot be exported as it is; export-hf puts them into the weights"};
   if (model.logit_soft_cap > 0 || model.attn_logit_soft_cap > 0)
     return {
         "the model caps its logits or attention scores (--logit-soft-cap, --attn-logit-soft-cap), which "
-        "Megatron-DeepSpeed has not: it cannot be exported"};
+        "Megatron-DeepSpeed does not have: it cannot be exported"};
   const Activation activation = model.activation;
   if (activation == Activation::kSilu || activation == Activation::kRelu || activation == Activation::kGegluTanh)
     return {"the model's activation has no option in Megatron: it cannot be exported"};

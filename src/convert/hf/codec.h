@@ -26,14 +26,15 @@ struct HfModel {
   const HfCodec* codec = nullptr;
   // vocabulary: both sizes are config.json's vocab_size, the rows of the embedding.
   ModelConfig config;
-  std::optional<store::DType> dtype;  // that the weights are said to have: fp32, fp16 or bf16
-  std::vector<std::string> notes;     // for people: keys that are not known and taken to change nothing, and the like
+  std::optional<store::DType> dtype;  // that the weights are declared to have: fp32, fp16 or bf16
+  std::vector<std::string>
+      notes;  // for people: keys that are not known and are assumed to change nothing, and the like
 };
 
 // The tensors of a folder.
 struct HfTensors {
   int64_t vocab_rows = 0;  // of their embedding, at most the rows of ours; ours beyond are padding
-  const std::set<std::string>* names = nullptr;  // that are there; null: those that an export writes
+  const std::set<std::string>* names = nullptr;  // that exist; null: those that an export writes
   bool has(const std::string& name) const { return names != nullptr && names->contains(name); }
 };
 
@@ -52,13 +53,13 @@ struct HfCodec {
   std::function<void(const ModelConfig& model, nlohmann::ordered_json& json)> write;
   // Of which elements our tensors (rows: padded_size) and theirs consist. Checked.
   std::function<TensorMap(const ModelConfig& model, const HfTensors& theirs)> map;
-  // Tensors that some folders have beside the model's: buffers, heads that it has not.
+  // Tensors that some folders have besides the model's: buffers, heads that it does not have.
   std::function<bool(const std::string& name, const ModelConfig& model)> leaves_out;
 
   // The tokenizer of the family's data, where the folder's own makes other ids of a text than that; null, or nothing:
   // the folder's own.
   RunTokenizerOf run_tokenizer = {};
-  // What a tokenizer.json and tokenizer_config.json that are made for transformers say beside the pieces.
+  // What a tokenizer.json and tokenizer_config.json that are made for transformers say besides the pieces.
   std::function<void(const text::Tokenizer& tokenizer, const ModelConfig& model, nlohmann::ordered_json& json,
                      nlohmann::ordered_json& config)>
       complete_tokenizer = {};

@@ -22,7 +22,7 @@ void refuse_what_changes_the_model(ConfigReader& reader) {
     if (reader.has(key)) reader.problem(key, "is not supported");
   for (const char* key : {"pruned_heads"})
     if (const Json* heads = reader.object(key); heads != nullptr && !heads->empty())
-      reader.problem(key, "is not supported; all heads of a layer must be there");
+      reader.problem(key, "is not supported; all heads of a layer must be present");
 }
 
 void read_common(ConfigReader& reader, HfModel& model) {
@@ -126,7 +126,7 @@ HfModel read_hf_config(const std::string& text, const std::string& origin, const
   model.codec->read(reader, stored, model);
   const std::vector<std::string> unknown = reader.unread_keys();
   if (!unknown.empty())
-    model.notes.push_back("keys that are not known and taken to change nothing: " + join(unknown, ", "));
+    model.notes.push_back("keys that are not known and are assumed to change nothing: " + join(unknown, ", "));
   if (!problems.empty()) raise(problems, origin);
   return model;
 }

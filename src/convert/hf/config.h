@@ -29,7 +29,7 @@ HfOrigin origin_of(const std::string& text, const std::string& origin);
 // the reasons of the nearest where none can.
 const HfCodec& choose_hf_codec(const ModelConfig& config, const HfCodec* preferred);
 
-// What an older config.json of the same model says beside its shape (token ids, harmless keys) is kept: `base`, empty
+// What an older config.json of the same model says besides its shape (token ids, harmless keys) is kept: `base`, empty
 // or its text. Rows of the vocabulary are model.config's padded_size.
 std::string hf_config_json(const HfModel& model, const std::string& base);
 

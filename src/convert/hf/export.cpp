@@ -39,8 +39,9 @@ const HfCodec& codec_for(const ExportOptions& options, const ModelConfig& config
     if (obstacles.empty()) return *asked;
     why = ", where " + join(obstacles, ", and ");
   }
-  throw UserError(concat("this model is no ", asked->model_type, why, ". Leave --model-type out to write what it is."),
-                  ExitCode::kUsage);
+  throw UserError(
+      concat("this model is not a ", asked->model_type, why, ". Leave --model-type out to write what it is."),
+      ExitCode::kUsage);
 }
 
 // Rows of the embedding that are written: the tokenizer's ids, or as many as the model had where it came from.
@@ -54,7 +55,7 @@ DType type_of(const std::string& compute_type) {
   return compute_type == "fp16" ? DType::kFloat16 : DType::kFloat32;
 }
 
-// Where the tensors of our side lie in the files of a checkpoint.
+// Where the tensors of our side are in the files of a checkpoint.
 struct StoredTensors {
   std::vector<const store::StoredTensor*> tensors;  // by number in the map
   std::vector<store::TensorView> views;
@@ -167,9 +168,9 @@ void refuse_whole_prompts(const config::RunConfig& run) {
   const bool is_prefix = families::row_rules(run).objective.kind == data::Objective::Kind::kPrefix;
   throw UserError(
       concat("the model is trained with ", is_prefix ? "--objective prefix" : "--objective multitask --prefixlm",
-             ": the tokens of what it is given see each other. No family of transformers that models are "
-             "written as can say so; as a causal one it would compute something else. `espalier generate` "
-             "has it right; to export it, go on causally first (--finetune without these options)."),
+             ": the tokens of what it is given see each other. No family of transformers that can be written expresses "
+             "that; as a causal one it would compute something else. `espalier generate` handles it; to export it, "
+             "continue training causally first (--finetune without these options)."),
       ExitCode::kUsage);
 }
 

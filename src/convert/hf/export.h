@@ -28,8 +28,8 @@ struct ExportReport {
   std::vector<std::string> notes;
 };
 
-// UserError that says why where no family of transformers that is written here can hold the model of a run, or say what
-// it computes.
+// UserError that says why, if no family of transformers that is written here can hold the model of a run, or express
+// what it computes.
 void check_hf_export(const config::RunConfig& run);
 
 // Writes into `folder`, which exists. Every block of the checkpoint is checked against its checksum on the way.

@@ -58,13 +58,13 @@ std::vector<store::TensorView> match(const TensorMap& map, const Views& views, c
       problems.add("'", tensor.name, "': expected ", store::describe(found->second.dtype, tensor.shape),
                    " from config.json, found ", store::describe(found->second.dtype, found->second.shape));
     } else if (!is_float(found->second.dtype)) {
-      problems.add("'", tensor.name, "': ", to_string(found->second.dtype), " is no floating-point type");
+      problems.add("'", tensor.name, "': ", to_string(found->second.dtype), " is not a floating-point type");
     } else {
       matched.push_back(found->second);
     }
   }
   for (const auto& [name, view] : views)
-    if (!map.theirs.has(name)) problems.add("'", name, "' is no part of the model that config.json describes");
+    if (!map.theirs.has(name)) problems.add("'", name, "' is not part of the model that config.json describes");
   if (problems.empty()) return matched;
   std::vector<std::string> lines = problems.messages();
   const size_t count = lines.size();

@@ -34,7 +34,7 @@ struct ImportReport {
   std::vector<std::string> notes;      // what the user should know
 };
 
-// Writes the run into `run_folder`. What is not there, left over, of another shape, or cannot be represented is a
+// Writes the run into `run_folder`. What is missing, left over, of another shape, or cannot be represented is a
 // UserError that lists all of it, before anything is written. Tensors pass in pieces, of which a few MiB are in memory
 // at a time.
 ImportReport import_hf(const ImportOptions& options, const std::filesystem::path& run_folder);

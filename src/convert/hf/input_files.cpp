@@ -49,10 +49,9 @@ std::optional<fs::path> file_of_folder(const fs::path& folder, const std::string
                    concat("is a link to '", fs::read_symlink(path, error).string(), "', which cannot be followed"));
     const fs::path home = fs::canonical(folder), blobs = blobs_of(home);
     if (!lies_in(target, home) && (blobs.empty() || !lies_in(target, blobs)))
-      refuse_input(
-          path, concat("is a link to '", target.string(),
-                       "', outside of the folder that is imported. Put a copy of the file there in place of the link "
-                       "if it belongs to the model."));
+      refuse_input(path, concat("is a link to '", target.string(),
+                                "', outside the folder that is imported. Replace the link by a copy of the file if it "
+                                "belongs to the model."));
   }
   const fs::file_type type = fs::status(path, error).type();
   if (type != fs::file_type::regular) refuse_input(path, concat("is ", kind_of(type), "; expected a file"));

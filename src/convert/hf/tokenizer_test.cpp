@@ -1,4 +1,4 @@
-// The tokenizer of an exported model: which files it gets, which ids config.json names, and what is said where
+// The tokenizer of an exported model: which files it gets, which ids config.json names, and what is reported where
 // transformers cannot have it.
 #include "convert/hf/tokenizer.h"
 

@@ -25,10 +25,11 @@ MegatronOptions megatron_options(const store::TorchValue& args, const std::strin
                                  const std::vector<std::string>& more, const FamilyFormats& formats);
 
 // The attributes of the Namespace of a checkpoint that is written, from the options of one of ours; without the layout.
-// NVIDIA's names of the model stand beside BigScience's.
+// NVIDIA's names of the model are next to BigScience's.
 store::TorchPairs namespace_of(const config::RunConfig& config, const OptionTable& table);
 
-// The options of the model, as text, that are lost when those attributes are read back; none where all are said.
+// The options of the model, as text, that are lost when those attributes are read back; none where all can be
+// expressed.
 std::vector<std::string> unsaid_options(const config::RunConfig& config, const OptionTable& table);
 
 }  // namespace espalier::convert

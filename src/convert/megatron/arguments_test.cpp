@@ -110,7 +110,7 @@ TEST(MegatronArguments, ReadsNvidiasPositions) {
   const Changes rope = {{"position_embedding_type", text("rope")}};
   EXPECT_EQ(gpt_of(rope).position_embedding, PositionEmbedding::kRotary);
   EXPECT_EQ(gpt_of(rope).rope_scaling, spec::RopeScaling());
-  // The older flag, beside the default of the newer option.
+  // The older flag, with the default of the newer option.
   const Changes old = {{"use_rotary_position_embeddings", yes()}, {"add_position_embedding", no()}};
   EXPECT_EQ(gpt_of(old).position_embedding, PositionEmbedding::kRotary);
 }

@@ -32,15 +32,15 @@ struct MegatronShard {
   int64_t view_begin = 0;  // where the run begins in it, in elements
   int64_t local_begin = 0, count = 0;
   bool has_shape = false;  // the view is the rank's whole tensor in its shape, not a flat buffer
-  std::string key;         // where the tensor stands in its file, for messages
+  std::string key;         // where the tensor is in its file, for messages
 };
 
 struct MegatronCheckpoint {
   MegatronFiles files;
-  const FamilyFormats* formats = nullptr;  // of the family that the tensors' names tell
+  const FamilyFormats* formats = nullptr;  // of the family that the tensors' names show
   store::TorchValue args;                  // argparse.Namespace; None in checkpoints that have none
   double version = 0;                      // checkpoint_version: order of rows of query_key_value
-  int64_t original_vocab_size = 0;         // of the tokenizer; 0 where it is not said
+  int64_t original_vocab_size = 0;         // of the tokenizer; 0 where it is not given
   bool has_optimizer = false;
   bool order_is_inferred = false;  // the optimizer's tensors have no names: assigned by the order of the parameters
   // The numbers that the checkpoint has; the rest is as in an empty state.

@@ -1,5 +1,5 @@
-// How one of our families lies in Megatron's checkpoints: a value of the family's formats (convert/formats.h). Files,
-// ranks, versions and optimizers are the same for all of them.
+// How one of our families is stored in Megatron's checkpoints: a value of the family's formats (convert/formats.h).
+// Files, ranks, versions and optimizers are the same for all of them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ModuleName {
   bool is_copy = false;   // of the word embedding, for the output layer of the last stage
 };
 
-// Where our parameters whose names begin with `ours` lie in the module: in the dict that `path` leads to, under their
+// Where our parameters whose names begin with `ours` are in the module: in the dict that `path` leads to, under their
 // names without `strip`; layers are numbered within the stage.
 struct ModuleSection {
   const char* ours = "";
@@ -40,7 +40,7 @@ struct MegatronShape {
 };
 
 struct MegatronCodec {
-  // Whether names of a module's tensors, as they stand in files, are those of such a model.
+  // Whether names of a module's tensors, as they are in files, are those of such a model.
   bool (*recognizes)(const std::set<std::string>& names) = nullptr;
   ModuleName (*module_name)(const std::string& path) = nullptr;
   // In the order in which the module has its parameters; where the copy of the embedding comes, `ours` is empty.

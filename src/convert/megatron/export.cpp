@@ -81,7 +81,7 @@ void MegatronExporter::check_layout() const {
                  ": use --format megatron");
   if (obstacles.empty())
     for (const std::string& option : unsaid_options(config_, table_))
-      problems.add(option, ": Megatron's arguments have no word for it, and a model without it would be another: it ",
+      problems.add(option, ": Megatron's arguments cannot express it, and a model without it would be different: it ",
                    "cannot be exported");
   const auto divides = [&](const char* flag, int64_t size, const char* what, int64_t count) {
     if (count % size != 0)
@@ -100,8 +100,7 @@ void MegatronExporter::check_layout() const {
   if (const spec::OptimizerKind& kind = spec::optimizer_kind(config_.optimizer);
       request_.with_optimizer && kind.type != spec::OptimizerType::kAdam)
     problems.add("the checkpoint's optimizer is ", kind.name(),
-                 ", whose state no file of the other programs is made for here: use --no-save-optim for the weights "
-                 "alone");
+                 ", whose state cannot be written for the other programs: use --no-save-optim for the weights alone");
   problems.raise();
 }
 

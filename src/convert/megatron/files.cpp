@@ -74,7 +74,7 @@ std::optional<fs::path> newest_of(const fs::path& input) {
 
 fs::path checkpoint_folder(const fs::path& input, std::optional<int64_t> step) {
   if (!fs::is_directory(input))
-    throw UserError(concat("--input '", input.string(), "' is no folder"), ExitCode::kMissingInput);
+    throw UserError(concat("--input '", input.string(), "' is not a folder"), ExitCode::kMissingInput);
   if (!step && format_of(input)) return input;
   Names candidates;
   if (step) {
@@ -101,7 +101,7 @@ fs::path checkpoint_folder(const fs::path& input, std::optional<int64_t> step) {
 
 void raise_missing(const fs::path& folder, const Names& missing, const std::string& expected) {
   if (missing.empty()) return;
-  throw UserError(concat("checkpoint '", folder.string(), "' is not whole: expected ", expected, "; missing ",
+  throw UserError(concat("checkpoint '", folder.string(), "' is incomplete: expected ", expected, "; missing ",
                          missing.size() == 1 ? "file" : "files", ": ", some_of(missing),
                          ". Copy all of it, from every node that wrote a part."),
                   ExitCode::kMissingInput);

@@ -3,7 +3,7 @@
 //   kMegatron    iter_0000007/mp_rank_TT[_PPP]/model_optim_rng.pt
 //   kDeepSpeed   global_step7/layer_II-model_TT-model_states.pt, mp_rank_MM_model_states.pt and, where ZeRO or bf16
 //                divide the optimizer's state, [bf16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt
-//   kUniversal   FOLDER/zero/PARAMETER/{fp32,exp_avg,exp_avg_sq}.pt beside copies of mp_rank_MM_model_states.pt
+//   kUniversal   FOLDER/zero/PARAMETER/{fp32,exp_avg,exp_avg_sq}.pt with copies of mp_rank_MM_model_states.pt
 //
 // MM counts model ranks: pipeline rank * tensor-parallel size + tensor rank.
 #pragma once

@@ -118,8 +118,7 @@ MegatronImportReport import_megatron(const MegatronImport& request) {
   report.remarks = checkpoint.remarks;
   if (request.with_optimizer && !checkpoint.has_optimizer)
     report.remarks.push_back(
-        "the checkpoint has no optimizer state: training can begin from its weights (--finetune), "
-        "not go on");
+        "the checkpoint has no optimizer state: training can start from its weights (--finetune), but not continue");
   const std::string origin = report.files.ranks[0].string();
   MegatronOptions options = megatron_options(checkpoint.args, origin, request.train_options, *checkpoint.formats);
   const int64_t rows = padded_rows(checkpoint);

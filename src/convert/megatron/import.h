@@ -1,5 +1,5 @@
 // Makes a checkpoint of ours from one that Megatron-LM, Megatron-DeepSpeed or DeepSpeed wrote: `espalier checkpoint
-// import-megatron`. Weights, master weights, both moments, and where the run stands, so that training goes on in any
+// import-megatron`. Weights, master weights, both moments, and where the run stands, so that training continues in any
 // layout. What is in memory at a time are two blocks of a tensor, whatever the size of the model.
 #pragma once
 
@@ -14,12 +14,12 @@
 namespace espalier::convert {
 
 struct MegatronImport {
-  std::filesystem::path input;  // what --save was there, or the folder of one checkpoint
+  std::filesystem::path input;  // that run's --save folder, or the folder of one checkpoint
   std::filesystem::path save;
   std::optional<int64_t> step;
   bool with_optimizer = true;
   bool average_copies =
-      false;  // of tensors that ranks hold alike and that differ: the mean instead of the first rank's
+      false;  // of tensors that several ranks hold and that differ: the mean instead of the first rank's
   std::vector<std::string> train_options;  // of train: they replace the checkpoint's arguments
 };
 

@@ -30,7 +30,7 @@ struct RowOrder {
   bool activated_half_last = false;
 };
 
-// The parts that a rank keeps of a parameter: runs of its file's elements and where they lie in the whole tensor.
+// The parts that a rank keeps of a parameter: runs of its file's elements and where they are in the whole tensor.
 // `local_begin` of an extent counts in the order of the file.
 std::vector<spec::Extent> stored_extents(const spec::ParamSpec& spec, const spec::TensorShard& place,
                                          const RowOrder& order);
@@ -71,7 +71,7 @@ class MegatronMerge {
 
   TensorMap map_;
   std::vector<SourceTensor> sources_;
-  std::vector<std::vector<uint8_t>> packed_;  // of views that do not lie packed in their files
+  std::vector<std::vector<uint8_t>> packed_;  // of views that are not packed in their files
   std::map<std::filesystem::path, MappedFile> files_;
   std::vector<MergedTensor> tensors_;
   std::unique_ptr<PieceCopier> copier_;

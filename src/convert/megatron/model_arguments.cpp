@@ -15,18 +15,18 @@ using store::TorchValue;
 
 struct OtherModel {
   const char* argument;
-  const char* unused;  // the value that means "not used", beside None, False, 0 and an empty list or text
+  const char* unused;  // the value that means "not used", besides None, False, 0 and an empty list or text
   const char* why;
 };
 
 // Arguments of experts (moe_*) have defaults that mean nothing without num_experts; those of MLA likewise.
 constexpr std::array<OtherModel, 20> kOtherModels = {{
-    {"apply_layernorm_1p", "", "the weights of norms are kept less 1"},
+    {"apply_layernorm_1p", "", "the weights of norms are stored minus 1"},
     {"multi_latent_attention", "", "keys and values are projected from a smaller vector"},
     {"num_experts", "1", "there are no mixtures of experts here"},
     {"mlp_type", "standard", "there are no mixtures of experts here"},
-    {"heterogeneous_layers_config_path", "", "all layers are alike here"},
-    {"heterogeneous_layers_config_encoded_json", "", "all layers are alike here"},
+    {"heterogeneous_layers_config_path", "", "all layers are the same here"},
+    {"heterogeneous_layers_config_encoded_json", "", "all layers are the same here"},
     {"is_hybrid_model", "", "there are no state space layers here"},
     {"hybrid_override_pattern", "", "there are no state space layers here"},
     {"experimental_attention_variant", "", "attention has no such variant here"},

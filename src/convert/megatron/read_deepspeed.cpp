@@ -259,7 +259,7 @@ class DeepSpeedReader {
     state.loss_scale_hysteresis_tracker = number("cur_hysteresis", 1);
   }
 
-  // ---- neither: the whole state of the rank beside its other numbers
+  // ---- neither: the whole state of the rank next to its other numbers
 
   // Parameters in the order of the module: the tied embedding, then the layers of the stage.
   std::vector<NamedView> module_order(size_t rank) const {
@@ -282,13 +282,13 @@ class DeepSpeedReader {
     return params;
   }
 
-  // Stages have equally many transformer layers unless told otherwise; what lies before and after goes to the ends.
+  // Stages have equally many transformer layers unless told otherwise; what is before and after goes to the ends.
   std::set<int64_t> layers_of_stage(int64_t pipeline) const {
     const int64_t layers = roles_.num_layers(), share = layers / files_.pipeline;
     if (share * files_.pipeline != layers)
       throw UserError(concat(files_.folder.string(), ": ", layers, " layers on ", files_.pipeline,
-                             " stages, and the optimizer's state has no names: which stage has which layers cannot be "
-                             "told. Import the weights alone with --no-load-optim."),
+                             " stages, and the optimizer's state has no names: it is unknown which stage has which "
+                             "layers. Import the weights alone with --no-load-optim."),
                       ExitCode::kBadData);
     std::set<int64_t> own;
     int64_t seen = 0;
@@ -312,7 +312,7 @@ class DeepSpeedReader {
     std::vector<NamedView> params = in_optimizer_order(module_order(rank));
     checkpoint_.order_is_inferred = true;
     if (optimizer.find("state") == nullptr)
-      refuse(place.file, "optimizer", "a torch optimizer's state, or files *zero_pp_rank_* beside it",
+      refuse(place.file, "optimizer", "a torch optimizer's state, or files *zero_pp_rank_* next to it",
              "DeepSpeed's fp16 optimizer without ZeRO, which this program does not read. Import the weights alone with "
              "--no-load-optim");
     // fp32: the weights are the master weights. The copy of the embedding's other tensors counts and is left out.

@@ -29,7 +29,7 @@ constexpr int64_t kEncoderLength = 512, kDecoderLength = 128;
 
 T5Config t5_of(const ModelConfig& model) { return families::t5_config(model.settings, model.vocabulary); }
 
-// "relu", "gated-gelu"; which gelu a gate has is said apart.
+// "relu", "gated-gelu"; which gelu a gate has is stated separately.
 void read_feed_forward(ConfigReader& reader, const T5Row& row, T5Config& config) {
   const std::string words = reader.text("feed_forward_proj", row.feed_forward);
   const bool gated = words.starts_with("gated-");
@@ -68,7 +68,7 @@ void read_t5(const T5Row& row, ConfigReader& reader, const HfTensors& stored, Hf
   config.hidden_dropout = config.attention_dropout = reader.number("dropout_rate", 0.1, 0, 1);
   read_feed_forward(reader, row, config);
   read_output(reader, row, stored, config);
-  reader.require("is_encoder_decoder", true, "an encoder alone is no T5 here");
+  reader.require("is_encoder_decoder", true, "an encoder alone is not a T5 here");
   reader.ignore(
       {"initializer_factor", "initializer_range", "classifier_dropout", "n_positions", "output_past", "is_decoder"});
   model.config.settings = config::FamilyConfig(families::t5_settings(config, kDecoderLength));

@@ -82,7 +82,7 @@ const std::vector<const char*>& arguments_of_t5() {
   return names;
 }
 
-// What upstream's parser takes beside a T5, and what makes another model of it: the family refuses the options with the
+// What upstream's parser accepts with a T5, and what makes another model of it: the family refuses the options with the
 // reason.
 constexpr const char* kOtherArgumentsOfT5[] = {"group_query_attention",          "embed_layernorm", "add_qkv_bias",
                                                "use_rotary_position_embeddings", "qk_layernorm",    "window_size"};
@@ -125,7 +125,7 @@ MegatronCodec megatron_t5() {
       .add_lines = add_t5_lines,
       .put_arguments = [](const config::RunConfig&, store::TorchPairs&) {},
       .obstacles = [](const config::RunConfig&) -> std::vector<std::string> {
-        return {"checkpoints of a T5 are read from Megatron's form and not written in it: export it for transformers"};
+        return {"checkpoints of a T5 are read in Megatron's format but not written in it: export it for transformers"};
       }};
 }
 

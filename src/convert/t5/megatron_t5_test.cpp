@@ -91,7 +91,7 @@ TEST_F(MegatronT5, EveryTensorArrivesToTheBit) {
   }
 }
 
-// The first stage of the decoder has the embeddings again; the first copy is taken, and what differs is said.
+// The first stage of the decoder has the embeddings again; the first copy is used, and differences are reported.
 TEST_F(MegatronT5, CopiesOfTheEmbeddingsThatDifferAreNamedByTheirStage) {
   const fs::path copy = folder_ / "t5-fp32-tp2pp4";
   fs::copy(kFiles / copy.filename(), copy, fs::copy_options::recursive);
@@ -220,7 +220,7 @@ TEST(MegatronT5Arguments, AreRead) {
 
 TEST(MegatronT5Arguments, OfOtherModelsAreRefusedWithTheReason) {
   EXPECT_THAT(error_of({{"use_rotary_position_embeddings", yes()}}), HasSubstr("the positions of a T5 do not rotate"));
-  EXPECT_THAT(error_of({{"add_position_embedding", no()}}), HasSubstr("nor go without a number"));
+  EXPECT_THAT(error_of({{"add_position_embedding", no()}}), HasSubstr("nor are they left out"));
   EXPECT_THAT(error_of({{"group_query_attention", yes()}}), HasSubstr("a key and a value head of its own"));
   EXPECT_THAT(error_of({{"embed_layernorm", yes()}}), HasSubstr("a T5 has no norm after its embeddings"));
   EXPECT_THAT(error_of({{"qk_layernorm", yes()}}), HasSubstr("no norm and no bias of their own"));

@@ -46,7 +46,7 @@ void load_cached(const std::filesystem::path& stem, const std::string& key, cons
   }
   if (read_file(with_suffix(stem, ".txt")) != expected)
     throw UserError(
-        concat("'", with_suffix(stem, ".txt").string(), "': checksums or origin differ from the arrays beside it"),
+        concat("'", with_suffix(stem, ".txt").string(), "': checksums or origin differ from the arrays next to it"),
         ExitCode::kBadData);
 }
 

@@ -23,7 +23,7 @@ std::string range_text(const DataSource& source) {
   return source.range ? concat(" ", format_shortest(source.range->begin), ":", format_shortest(source.range->end)) : "";
 }
 
-// Names for people and for tags of curves: short where that tells the sources apart.
+// Names for people and for tags of curves: short where that distinguishes the sources.
 std::vector<std::string> names_of(const std::vector<DataSource>& sources) {
   std::vector<std::string> names;
   for (const DataSource& source : sources) names.push_back(file_name_of_prefix(source));
@@ -61,7 +61,7 @@ std::vector<DataSource> SetParts::with_documents(const DataGroup& group, SetKind
     }
     const std::string what =
         concat(group.name, ": the split gives it documents ", documents.begin, " to ", documents.end, " of the ",
-               (*store(source.prefix).*count_)(), " of '", source.prefix, "', that is none");
+               (*store(source.prefix).*count_)(), " of '", source.prefix, "', which are none");
     if (kind == kTrain)
       throw UserError(concat(what, ". Give train a larger share or leave the data set out."), ExitCode::kBadData);
     if (num_samples > 0)

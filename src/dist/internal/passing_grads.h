@@ -37,7 +37,7 @@ class PassingGrads {
   const Group& group_;
   at::ScalarType type_;
   bool overlap_;
-  at::TensorOptions fp32_;  // where the parameters lie
+  at::TensorOptions fp32_;  // where the parameters are
   std::vector<at::Tensor> own_;
   std::optional<size_t> present_, travelling_;  // sections
   PendingSum pending_;

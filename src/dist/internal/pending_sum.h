@@ -15,7 +15,7 @@ class PendingSum {
   PendingSum(const at::Tensor& values, const spec::IndexRange& part, const Group& group, at::ScalarType type);
 
   bool active() const { return pending_.active(); }
-  // The part of the sum, in the type in which it travelled: under fp32 it lies in `values` already. Once.
+  // The part of the sum, in the type in which it travelled: under fp32 it is in `values` already. Once.
   at::Tensor wait();
   // The same into `part` (fp32).
   void wait_into(const at::Tensor& part);

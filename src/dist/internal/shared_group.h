@@ -36,12 +36,12 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   char* area(int64_t rank, int64_t turn) const;
   // `step` runs for 0 <= k < num_steps; it lives as long as the operation, which may outlive the caller's interest in
   // it, and must own what it uses. `name` (of up to 47 bytes) and `bytes` must be the same on all ranks: a difference
-  // is an error that tells both.
+  // is an error that names both.
   Operation start_steps(const std::string& name, int64_t bytes, int64_t num_steps, std::function<void(int64_t k)> step);
 
-  // `values`, which the operation keeps, stay as they are until it is done. `tag` tells messages of the same two ranks
-  // apart; those of one tag arrive in order. A message of up to 16 MiB is under way, and the operation done, as soon as
-  // it is started, while fewer than 16 are.
+  // `values`, which the operation keeps, stay as they are until it is done. `tag` distinguishes messages of the same
+  // two ranks; those of one tag arrive in order. A message of up to 16 MiB is under way, and the operation done, as
+  // soon as it is started, while fewer than 16 are.
   Operation start_send(std::shared_ptr<const void> values, int64_t bytes, int64_t peer, int32_t tag);
   Operation start_receive(std::shared_ptr<void> values, int64_t bytes, int64_t peer, int32_t tag);
 

@@ -54,7 +54,7 @@ void SharedMachine::wait(const SharedOperation& operation, std::chrono::millisec
     lock.lock();
     if (rang) continue;
     const std::optional<int64_t> ended = ended_peer(operation);
-    // A process that has ended may have done its part before: what it gave lies there.
+    // A process that has ended may have done its part before: what it gave is there.
     advance_all();
     if (operation.done_) return;
     if (ended) throw std::runtime_error(concat("the process of rank ", *ended, " has ended"));

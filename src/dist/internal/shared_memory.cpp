@@ -66,7 +66,7 @@ SharedMemory SharedMemory::open(const std::string& address) {
   words >> process >> number >> bytes >> proof;
   ESPALIER_CHECK(words && bytes > static_cast<int64_t>(kHeaderBytes), "shared memory at '", address, "'");
   const std::string path = concat("/proc/", process, "/fd/", number);
-  // What lies there may be anything where the number is another machine's: a pipe would block.
+  // What is there may be anything where the number is another machine's: a pipe would block.
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail(concat("cannot open ", path));
   struct stat status;

@@ -17,8 +17,8 @@ class SharedMemory {
  public:
   // `bytes` zeros. Throws std::runtime_error with the system's reason.
   static SharedMemory create(size_t bytes);
-  // What create() made elsewhere; `address` from address(). Throws std::runtime_error when it is not to be had: another
-  // machine, another user, a container of its own.
+  // What create() made elsewhere; `address` from address(). Throws std::runtime_error when it is not accessible:
+  // another machine, another user, a container of its own.
   static SharedMemory open(const std::string& address);
 
   SharedMemory() = default;
@@ -43,7 +43,7 @@ class SharedMemory {
   std::string address_;
 };
 
-// Lies in shared memory; zeros are a valid bell. One process listens, any may ring.
+// In shared memory; zeros are a valid bell. One process listens, any may ring.
 //
 //   const uint32_t heard = bell.heard();
 //   ... look whether what is awaited has come; if not:

@@ -24,8 +24,8 @@ std::string hellaswag_text(std::string_view text);
 std::vector<std::string> mathqa_choices(const std::string& options);
 std::string wsc_context(const Fields& document);
 
-std::vector<Metric> acc();           // the likeliest choice
+std::vector<Metric> acc();           // the most likely choice
 std::vector<Metric> acc_and_norm();  // and by characters
-std::vector<Metric> acc_of_two();    // the first choice where it is likelier, else the second
+std::vector<Metric> acc_of_two();    // the first choice where it is more likely, else the second
 
 }  // namespace espalier::eval::internal

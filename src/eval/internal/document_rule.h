@@ -19,7 +19,7 @@ enum class RuleUse {
 
 class DocumentRule {
  public:
-  // A UserError says what of `config` is not taken. `place`: file and line.
+  // A UserError says what of `config` is not supported. `place`: file and line.
   DocumentRule(RuleUse use, const Json& config, const std::string& place, const std::filesystem::path& folder,
                bool has_choices);
 

@@ -27,7 +27,7 @@ struct LmEvalRules {
   bool takes_first = false;  // examples: the first n, not n drawn
   bool removes_tested = false;
   bool has_mutual_info = false;
-  std::vector<Json> samples;  // examples that stand in the file
+  std::vector<Json> samples;  // examples that are in the file
 };
 
 }  // namespace espalier::eval

@@ -31,7 +31,7 @@ struct BertConfig {
   double init_method_std = 0.02;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
-  bool binary_head = true;     // pooler and the head that tells the order of two halves
+  bool binary_head = true;     // pooler and the head that predicts the order of two halves
   int64_t num_tokentypes = 2;  // 0: no token types; the halves of a sample have 0 and 1
 
   TransformerShape layers() const;

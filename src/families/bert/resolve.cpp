@@ -41,7 +41,7 @@ void resolve_bert_model(const config::Resolving& resolving, BertSettings& settin
 
 void resolve_bert(const config::Resolving& resolving, config::FamilyConfig& config) {
   resolve_bert_model(resolving, config.as<BertSettings>());
-  // Of a length that is missing, that is said already.
+  // A missing length is already reported.
   if (resolving.run.data.sequence_length > 0) bert_samples(resolving.run).check(resolving.problems);
 }
 

@@ -24,19 +24,20 @@ void add_task_rows(OptionTable& table, BertTaskSettings& settings) {
   table.add("--train-data", settings.train_data, "files of the task to train on; of RACE, folders of *.txt")
       .value_name("PATH")
       .common();
-  table.add("--valid-data", settings.valid_data, "files to evaluate after every epoch, each for itself")
+  table.add("--valid-data", settings.valid_data, "files to evaluate after every epoch, each separately")
       .value_name("PATH")
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add("--epochs", settings.epochs, "passes over the training examples; 0: evaluate and leave")
+  table.add("--epochs", settings.epochs, "passes over the training examples; 0: only evaluate")
       .minimum(0)
       .maximum(1e6)
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add("--keep-last", settings.keep_last, "train on what an epoch leaves over of whole steps, too").common();
+  table.add("--keep-last", settings.keep_last, "also train on the examples of an epoch that do not fill a step")
+      .common();
   table
       .add("--pretrained-checkpoint", settings.pretrained_checkpoint,
-           "BERT to begin with: run folder or step folder; not read where --load finds a checkpoint")
+           "BERT to start from: run folder or step folder; not read if --load finds a checkpoint")
       .value_name("DIR")
       .common()
       .on_resume(ResumeRule::kFree);
@@ -44,11 +45,11 @@ void add_task_rows(OptionTable& table, BertTaskSettings& settings) {
       .add("--predictions", settings.predictions,
            "folder for predictions-NAME.jsonl of each file of --valid-data, as the last evaluation has them")
       .value_name("DIR")
-      .default_text("the run's, where there is one")
+      .default_text("the run's, if any")
       .on_resume(ResumeRule::kFree);
 }
 
-// Files are checked beside the data.
+// Files are checked along with the data.
 void refuse_of_task(const config::Resolving& resolving, const BertTaskSettings& settings) {
   Problems& problems = resolving.problems;
   for (const char* name :

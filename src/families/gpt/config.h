@@ -43,8 +43,8 @@ struct GptConfig {
   bool add_qkv_bias = false;       // of query_key_value even without the others (Qwen2)
   bool embed_layernorm = false;    // a layer norm with bias whatever `normalization` says
   bool tie_output = true;          // the output layer uses the word embedding
-  double attn_logit_soft_cap = 0;  // c: scaled attention scores become c tanh(score / c); 0: they do not
-  double logit_soft_cap = 0;       // c: logits become c tanh(logits / c); 0: they do not
+  double attn_logit_soft_cap = 0;  // c: scaled attention scores become c tanh(score / c); 0: off
+  double logit_soft_cap = 0;       // c: logits become c tanh(logits / c); 0: off
   spec::Activation activation = spec::Activation::kGeluTanh;
   bool residual_from_layernorm = false;  // --apply-residual-connection-post-layernorm
   bool fp32_residual = false;            // the stream between layers is fp32, whatever the compute type

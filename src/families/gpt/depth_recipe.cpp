@@ -80,8 +80,8 @@ class Maker {
     Problems problems;
     if (request_.depth < 1 || request_.depth > kMostDepth)
       problems.add("--depth ", request_.depth, " is not from 1 to ", kMostDepth, ", the number of layers");
-    if (request_.vocabulary < 1) problems.add("--vocab-size ", request_.vocabulary, " is no size of a vocabulary");
-    if (seq_length_ < 1) problems.add("--seq-length ", seq_length_, " is no length");
+    if (request_.vocabulary < 1) problems.add("--vocab-size ", request_.vocabulary, " is not a size of a vocabulary");
+    if (seq_length_ < 1) problems.add("--seq-length ", seq_length_, " is not a length");
     if (request_.tokens && *request_.tokens < seq_length_)
       problems.add("--tokens ", *request_.tokens, " are less than one sample of ", seq_length_, " tokens");
     problems.raise();
@@ -107,8 +107,8 @@ class Maker {
     if (!request_.tokens && wanted > kMostEpochs * available) {
       recipe_.tokens = std::max(seq_length_, kMostEpochs * available);
       tokens_reason_ = concat("four epochs of the ", format_count(available),
-                              " tokens at hand: more repetition is worth little (Muennighoff et al. 2023)");
-      note("A model of this depth wants ", million(wanted), " tokens and gets ", million(recipe_.tokens),
+                              " available tokens: more repetition is worth little (Muennighoff et al. 2023)");
+      note("A model of this depth needs ", million(wanted), " tokens and gets ", million(recipe_.tokens),
            ": a smaller depth would use this text better, or more text this depth.");
     }
     recipe_.epochs = static_cast<double>(recipe_.tokens) / static_cast<double>(std::max<int64_t>(1, available));
@@ -142,9 +142,9 @@ class Maker {
 
   void add_network() {
     add("network_size", "num_layers", std::to_string(request_.depth), "--depth");
-    add("network_size", "hidden_size", std::to_string(width_), "64 for each layer, so that depth and width grow alike");
+    add("network_size", "hidden_size", std::to_string(width_), "64 per layer, so that depth and width grow together");
     add("network_size", "num_attention_heads", std::to_string(request_.depth),
-        "heads of 64: the size for which attention kernels are made, and BLOOM's small models had");
+        "heads of 64: the size that attention kernels are made for and that BLOOM's small models had");
     add("network_size", "max_position_embeddings", std::to_string(seq_length_), "as long as the samples");
     add("network_size", "position_embedding_type", "\"alibi\"",
         "as BLOOM: nothing is learned for positions, and texts may be longer than the samples were");
@@ -153,7 +153,7 @@ class Maker {
 
   void add_regularization() {
     add("regularization", "hidden_dropout", "0.0",
-        "text that is read a few times is not learned by heart, and dropout would only slow it down");
+        "text that is read a few times is not memorized, and dropout would only slow learning down");
     add("regularization", "attention_dropout", "0.0", "the same");
     add("regularization", "weight_decay", "0.1", "as GPT-3, BLOOM and Llama");
     add("regularization", "clip_grad", "1.0", "the same");
@@ -183,7 +183,7 @@ class Maker {
   void add_rest() {
     const int64_t interval = std::max<int64_t>(1, recipe_.steps / 20);
     add("checkpointing", "save_interval", std::to_string(interval), "twenty checkpoints");
-    add("mixed_precision", "bf16", "true", "half the memory traffic, with fp32 sums and fp32 weights beneath");
+    add("mixed_precision", "bf16", "true", "half the memory traffic, with fp32 sums and fp32 master weights");
     add("validation", "eval_interval", std::to_string(interval), "with each checkpoint");
     add("validation", "eval_iters", "4", "enough to see a curve");
     add("logging", "log_interval", "10", "");
@@ -191,7 +191,7 @@ class Maker {
 
   void add_data() {
     add("data", "seq_length", std::to_string(seq_length_),
-        request_.seq_length ? "--seq-length" : "longer with depth: small models gain little from far away");
+        request_.seq_length ? "--seq-length" : "longer with depth: small models gain little from distant tokens");
     if (!request_.corpora.empty()) {
       int64_t all = 0;
       std::string value;
@@ -202,7 +202,7 @@ class Maker {
         value += concat(value.empty() ? "" : ", ", weight, quoted(corpus.prefix));
       }
       add("data", "data_path", concat("[", value, "]"), "each text as often as it occurs");
-      add("data", "split", "\"98,2,0\"", "two percent held out, of which evaluations tell bits per byte");
+      add("data", "split", "\"98,2,0\"", "two percent held out, for which evaluations report bits per byte");
     }
     if (request_.tokenizer.empty()) return;
     add("data", "tokenizer_type", "\"PretrainedFromHF\"", "a tokenizer.json");

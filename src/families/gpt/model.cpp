@@ -115,7 +115,7 @@ const config::Family& gpt_family() {
   static const config::Family family{
       .name = "gpt",
       .display = "GPT",
-      .kin = "GPT-2, BLOOM, Llama and models like them",
+      .kin = "GPT-2, BLOOM, Llama and similar models",
       .summary = "Trains a GPT on token files of `espalier preprocess`. BLOOM and GPT-2 are settings of it.",
       .new_config = new_gpt,
       .add_options = internal::add_gpt_options,

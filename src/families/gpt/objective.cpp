@@ -40,7 +40,7 @@ void add_objective_rows(OptionTable& table, Objective& objective) {
             "multitask: the tokens of an input all see each other (finetune_t0_non_causal_decoder)");
   table.add("--norm-target-loss", objective.norm_target_loss,
             "multitask: every target weighs the same, not every token of one (BLOOMZ)");
-  table.add("--loss-on-targets-only", objective.loss_on_targets_only, "prefix: no loss inside of the prefix");
+  table.add("--loss-on-targets-only", objective.loss_on_targets_only, "prefix: no loss inside the prefix");
   table.add("--reweight-loss-based-on-position-frequency", objective.reweight_positions,
             "prefix: the label of place i of s weighs 2 (s - i) / (s + 1), since later ones are targets more often");
 }
@@ -81,14 +81,14 @@ void check_objective(const config::Resolving& resolving, const GptSettings& sett
   if (settings.objective.sees_whole_prompt() && settings.shape.window_size > 0)
     resolving.problems.add(
         resolving.origin("--window-size"), " and ", resolving.origin("--objective"),
-        " exclude each other: what is given is seen as a whole, and a window shows at most the last ",
+        " are mutually exclusive: what is given is seen as a whole, and a window shows at most the last ",
         settings.shape.window_size, " tokens. Leave --window-size out");
 }
 
 void find_unused_by_objective(const config::RunConfig& run, config::UnusedOptions& unused) {
   const bool is_multitask = run.model.as<GptSettings>().objective.kind == Kind::kMultitask;
   unused.add_if(is_multitask, {"--loss-on-targets-only"}, "--objective multitask has no other loss");
-  unused.add_if(is_multitask, {"--reset-position-ids"}, "positions begin again at each packed pair");
+  unused.add_if(is_multitask, {"--reset-position-ids"}, "positions restart at each packed pair");
 }
 
 void check_gpt_data(const config::RunConfig& run, const text::Tokenizer* tokenizer, const data::DataPlan& plan,

@@ -103,17 +103,17 @@ void add_rope_scaling(OptionTable& table, GptSettings& settings) {
       .default_text("none");
   table
       .add("--rope-scaling-low-freq-factor", scaling.low_freq_factor,
-           "llama3: longer waves than original / this stretch")
+           "llama3: waves longer than original / this are stretched")
       .minimum(0);
   table
       .add("--rope-scaling-high-freq-factor", scaling.high_freq_factor,
-           "llama3: shorter waves than original / this stay")
+           "llama3: waves shorter than original / this stay unchanged")
       .minimum(0);
-  table.add("--rope-scaling-beta-fast", scaling.beta_fast, "yarn: channels that turn more often stay")
+  table.add("--rope-scaling-beta-fast", scaling.beta_fast, "yarn: channels that turn more often stay unchanged")
       .minimum(0)
       .alias("--beta-fast")
       .alias("--yarn-beta-fast");
-  table.add("--rope-scaling-beta-slow", scaling.beta_slow, "yarn: channels that turn less often stretch")
+  table.add("--rope-scaling-beta-slow", scaling.beta_slow, "yarn: channels that turn less often are stretched")
       .minimum(0)
       .alias("--beta-slow")
       .alias("--yarn-beta-slow");
@@ -139,11 +139,10 @@ void add_activations(OptionTable& table, GptSettings& settings) {
       .choices(names)
       .default_text("as the next rows say");
   table.add("--swiglu", options.swiglu,
-            "the same as --activation swiglu; unless it is given, the MLP's width is 2/3 of 4 * hidden size, in "
-            "multiples of 64");
+            "the same as --activation swiglu; the MLP's width defaults to 2/3 of 4 * hidden size, in multiples of 64");
   table
       .add("--glu-activation", options.glu_activation,
-           "the same as --activation; the MLP's width stays 4 * hidden size unless it is given")
+           "the same as --activation; the MLP's width still defaults to 4 * hidden size")
       .choices({"geglu", "liglu", "reglu", "swiglu"})
       .default_text("none");
   table.add("--squared-relu", options.squared_relu, "the same as --activation squared_relu");
@@ -171,7 +170,7 @@ void add_heads(OptionTable& table, GptSettings& settings) {
       .on_resume(ResumeRule::kRefused);
   table
       .add("--group-query-attention", options.group_query_attention,
-           "--num-query-groups holds (one group where it is not given)")
+           "use --num-query-groups (one group if it is not given)")
       .on_resume(ResumeRule::kRefused);
   table.add("--num-query-groups", options.num_query_groups, "the same as --num-key-value-heads, as NVIDIA spells it")
       .minimum(1)
@@ -228,13 +227,13 @@ void add_shape(OptionTable& table, GptSettings& settings) {
   add_activations(table, settings);
   table
       .add("--logit-soft-cap", settings.shape.logit_soft_cap,
-           "C: logits become C tanh(logits / C) and lie between -C and C, as in Gemma 2, which has 30; 0: they do not")
+           "C: logits become C tanh(logits / C), between -C and C, as in Gemma 2, which uses 30; 0: off")
       .value_name("C")
       .minimum(0)
       .maximum(1e6);
   table
       .add("--attn-logit-soft-cap", settings.shape.attn_logit_soft_cap,
-           "C: scaled attention scores become C tanh(score / C), as in Gemma 2, which has 50; 0: they do not")
+           "C: scaled attention scores become C tanh(score / C), as in Gemma 2, which uses 50; 0: off")
       .value_name("C")
       .minimum(0)
       .maximum(1e6);

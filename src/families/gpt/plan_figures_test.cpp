@@ -1,5 +1,5 @@
 // Twelve published figures. docs/planning.md names their sources, says which of them were looked at while the model of
-// a step's time was written, and which only once it stood.
+// a step's time was written, and which only once it was finished.
 #include <gtest/gtest.h>
 
 #include "base/file.h"

@@ -91,7 +91,7 @@ TEST(Memory, BytesFollowTheOptimizer) {
       const double bytes = bf16 ? one.bf16 : one.fp32, count = static_cast<double>(run.model.num_parameters());
       EXPECT_DOUBLE_EQ(parameter_bytes(run.precision, 0, 1, *run.optimizer).total(), bytes) << one.flags;
       EXPECT_DOUBLE_EQ(checkpoint_bytes(run), count * (bytes - 4)) << "no gradients: " << one.flags;
-      // fp32 gradients lie in the same flat buffer, padding included.
+      // fp32 gradients are in the same flat buffer, padding included.
       const StageMemory memory = plan_of(run).stages[0];
       EXPECT_DOUBLE_EQ(memory.optimizer / (memory.gradients / 4), bytes - 4 - (bf16 ? 2 : 4)) << one.flags;
     }

@@ -107,7 +107,7 @@ TEST(Search, SaysWhyOthersFellOut) {
   // Tensor 8 of four heads; a batch of 48 over 8 replicas with micro-batches of 4 and more; 12 layers over 8 stages
   // twice; nothing has to be recomputed.
   EXPECT_NE(result.losses.at("options").detail.find("does not divide --num-attention-heads 4"), std::string::npos);
-  EXPECT_EQ(result.losses.at("batch").detail, "the batch of 48 is no multiple of 4 * 8 data-parallel ranks");
+  EXPECT_EQ(result.losses.at("batch").detail, "the batch of 48 is not a multiple of 4 * 8 data-parallel ranks");
   EXPECT_FALSE(result.losses.contains("memory"));
   EXPECT_GE(result.losses.at("not needed").count, result.num_fitting);
   const SearchResult none = search_layouts(space_of(1), machine, 3);

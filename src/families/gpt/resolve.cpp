@@ -150,12 +150,12 @@ void GptResolver::resolve_positions() {
   if (options_.use_rotary) {
     if (chosen && model_.position_embedding != PositionEmbedding::kRotary)
       problems_.add("--use-rotary-position-embeddings and ", origin("--position-embedding-type"),
-                    " exclude each other; give one");
+                    " are mutually exclusive; give one");
     model_.position_embedding = PositionEmbedding::kRotary;
   } else if (options_.no_position_embedding && model_.position_embedding == PositionEmbedding::kLearned) {
     if (chosen)
       problems_.add("--no-position-embedding and ", origin("--position-embedding-type"),
-                    " exclude each other; give one");
+                    " are mutually exclusive; give one");
     model_.position_embedding = PositionEmbedding::kNone;
   }
   options_.use_rotary = options_.no_position_embedding = false;
@@ -211,13 +211,13 @@ void GptResolver::read_factors(const char* name, const std::vector<std::string>&
   for (const std::string& word : words) {
     const std::optional<double> factor = parse_python_float(word);
     if (!factor || !std::isfinite(*factor) || *factor <= 0) {
-      problems_.add(name, ": '", word, "' is no number above 0");
+      problems_.add(name, ": '", word, "' is not a number above 0");
       return;
     }
     factors.push_back(*factor);
   }
   if (static_cast<int64_t>(factors.size()) != expected)
-    problems_.add(name, " has ", factors.size(), " numbers, and longrope takes one for each of the ", expected,
+    problems_.add(name, " has ", factors.size(), " numbers, but longrope needs one for each of the ", expected,
                   " pairs of rotated channels");
 }
 
@@ -274,8 +274,9 @@ void resolve_gpt(const config::Resolving& resolving, config::FamilyConfig& confi
   settings.shape.whole_prompt = settings.objective.sees_whole_prompt();
   if (settings.shape.fp32_residual && settings.shape.residual_from_layernorm)
     resolving.problems.add(
-        "--fp32-residual-connection and --apply-residual-connection-post-layernorm exclude each other: what a norm "
-        "gives, and the stream begins anew with, has the compute type; leave one out");
+        "--fp32-residual-connection and --apply-residual-connection-post-layernorm are mutually exclusive: the output "
+        "of a "
+        "norm, with which the stream restarts, has the compute type; leave one out");
   check_objective(resolving, settings);
 }
 

@@ -22,7 +22,7 @@ enum class T5Positions { kLearned, kRelative };
 // Field names are those of Megatron's options where there is one. Sizes are global.
 struct T5Config {
   int64_t num_layers = 0;          // of the encoder
-  int64_t decoder_num_layers = 0;  // as many unless given
+  int64_t decoder_num_layers = 0;  // the same number by default
   int64_t hidden_size = 0;
   int64_t ffn_hidden_size = 0;  // 4 * hidden_size unless given
   int64_t num_attention_heads = 0;

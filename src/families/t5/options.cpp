@@ -11,7 +11,8 @@ void add_t5_size(OptionTable& table, T5Settings& settings) {
   const auto size = [&](const char* name, int64_t& target, double maximum, const char* help) -> Option& {
     return table.add(name, target, help).minimum(1).maximum(maximum).on_resume(ResumeRule::kRefused);
   };
-  size("--num-layers", model.num_layers, 1e4, "layers of the encoder, and of the decoder unless the next row says else")
+  size("--num-layers", model.num_layers, 1e4,
+       "layers of the encoder, and of the decoder unless the next row says otherwise")
       .alias("--encoder-num-layers")
       .required()
       .common();
@@ -53,7 +54,7 @@ void add_t5_positions(OptionTable& table, T5Config& model) {
       .on_resume(ResumeRule::kRefused);
   table
       .add("--relative-attention-max-distance", model.relative_attention_max_distance,
-           "of relative positions: what is farther has the bias of the last row")
+           "of relative positions: longer distances have the bias of the last row")
       .minimum(2)
       .maximum(1e9)
       .on_resume(ResumeRule::kRefused);

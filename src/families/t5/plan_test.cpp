@@ -1,4 +1,4 @@
-// What is planned for a T5, beside closed forms and plain walks: its parameters, FLOPs, stages and messages. The bytes
+// What is planned for a T5, against closed forms and plain walks: its parameters, FLOPs, stages and messages. The bytes
 // that ranks send were counted in runs of these layouts once, and are those of the closed forms here.
 #include <gtest/gtest.h>
 

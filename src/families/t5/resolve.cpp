@@ -59,8 +59,9 @@ void check_t5_stages(const config::Resolving& resolving, const T5Settings& setti
   const T5Config& model = settings.shape;
   const int64_t stages = resolving.run.grid.pipeline;
   if (parallel.num_layers_per_virtual_pipeline_stage)
-    resolving.problems.add(resolving.origin("--num-layers-per-virtual-pipeline-stage"),
-                           ": a stage of a T5 is the encoder's or the decoder's, not both in turns; leave it out");
+    resolving.problems.add(
+        resolving.origin("--num-layers-per-virtual-pipeline-stage"),
+        ": a stage of a T5 belongs to the encoder or the decoder, not alternately to both; leave it out");
   if (!parallel.pp_partition_method.empty() && parallel.pp_partition_method != "type:transformer")
     resolving.problems.add(resolving.origin("--pp-partition-method"),
                            ": the stages of a T5 are divided by --pipeline-model-parallel-split-rank; leave it out");
@@ -97,7 +98,7 @@ void resolve_t5(const config::Resolving& resolving, config::FamilyConfig& config
     resolving.problems.add("--scale-tied-logits is for a tied output layer; leave it out, or ",
                            resolving.origin("--untie-embeddings-and-output-weights"));
   check_dropout(resolving, model.attention_dropout, model.hidden_dropout);
-  // Of a length that is missing, that is said already.
+  // A missing length is already reported.
   if (resolving.run.data.sequence_length > 0) t5_samples(resolving.run).check(resolving.problems);
   if (resolving.run.grid.context > 1)
     resolving.problems.add(resolving.origin("--context-parallel-size"),

@@ -40,7 +40,7 @@ void ActiveRequest::end(FinishReason reason, std::string message) {
 std::optional<double> ActiveRequest::normalizer_of(const float* row, int64_t place) {
   const double normalizer = log_normalizer(row, context_.shape.vocab_size);
   if (std::isfinite(normalizer)) return normalizer;
-  end(FinishReason::kFailed, concat("the model's logits after ", place + 1, " ids are no numbers"));
+  end(FinishReason::kFailed, concat("the model's logits after ", place + 1, " ids are not numbers"));
   return std::nullopt;
 }
 

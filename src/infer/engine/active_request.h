@@ -50,7 +50,7 @@ class ActiveRequest {
   void send(Event event);
   // All sequences leave the scheduler.
   virtual void leave() = 0;
-  // The log_normalizer of a row; nothing, after the request was ended, where a logit is no number.
+  // The log_normalizer of a row; nothing, after the request was ended, where a logit is not a number.
   std::optional<double> normalizer_of(const float* row, int64_t place);
 
   Request request_;

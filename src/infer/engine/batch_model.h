@@ -1,8 +1,8 @@
-// What the engine asks of a model: one pass over some tokens of several sequences, whose keys and values lie in pages.
+// What the engine asks of a model: one pass over some tokens of several sequences, whose keys and values are in pages.
 //
 // Every value that a pass computes for a token is a function of the token, its position, its own sequence (with
 // is_long) and the model's weights alone, to the last bit: not of the other runs, of how the sequence was cut into
-// runs, of which pages it lies in, or of the number of threads.
+// runs, of which pages it is in, or of the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace espalier::infer {
 
-// Consecutive tokens of one sequence. What comes before them lies in the cache, from earlier passes.
+// Consecutive tokens of one sequence. What comes before them is in the cache, from earlier passes.
 struct TokenRun {
   std::span<const int32_t> ids;    // at least one
-  int64_t first_position = 0;      // of ids[0]: the number of tokens of the sequence that lie in the cache
+  int64_t first_position = 0;      // of ids[0]: the number of tokens of the sequence that are in the cache
   std::span<const int32_t> pages;  // of the sequence, in order: room for first_position + ids.size() tokens, or more
   int64_t num_logits = 0;          // rows of logits wanted: after the last num_logits of `ids`
   bool whole = false;              // these tokens all see each other (a prompt of a prefix model; first_position 0)

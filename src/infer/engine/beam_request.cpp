@@ -34,7 +34,7 @@ void BeamRequest::take_rows(Sequence& sequence, int64_t first, const float* rows
   if (std::all_of(beams_.begin(), beams_.end(), [](const Beam& b) { return !b.likeliest.empty(); })) advance();
 }
 
-// The first way in which a beam goes on keeps its sequence.
+// The first way in which a beam continues keeps its sequence.
 void BeamRequest::advance() {
   std::vector<std::vector<Alternative>> likeliest;
   for (Beam& beam : beams_) likeliest.push_back(std::move(beam.likeliest));

@@ -1,5 +1,5 @@
-// Beam search over sequences: a step of it is taken when the logits of all beams are there. Beams wait for each other
-// with their pages; a beam that goes on in two ways shares its full pages.
+// Beam search over sequences: a step of it is taken when the logits of all beams are available. Beams wait for each
+// other with their pages; a beam that continues in two ways shares its full pages.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ class BeamRequest final : public ActiveRequest {
  private:
   struct Beam {
     std::unique_ptr<Sequence> sequence;
-    std::vector<Alternative> likeliest;  // empty until its logits are there
+    std::vector<Alternative> likeliest;  // empty until its logits are available
   };
 
   void leave() override;

@@ -1,5 +1,5 @@
 // Beam search as Megatron's: from the best 2 * width continuations of all beams, those that stop become finished texts
-// if they are among the best `width`, and the others go on until there are `width` of them. It ends when no beam can
+// if they are among the best `width`, and the others continue until there are `width` of them. It ends when no beam can
 // come to beat the worst of `width` finished texts, or at the given length, where the beams are finished as they are.
 //
 // A score is a sum of log-probabilities / number of ids ^ length_penalty; the id that stops is counted.
@@ -30,12 +30,12 @@ class BeamSearch {
   };
   explicit BeamSearch(const Config& config);
 
-  // What goes on: an id after a beam of the step before. In the order of their scores.
+  // What continues: an id after a beam of the step before. In the order of their scores.
   struct Next {
     size_t beam;
     int32_t id;
   };
-  // `likeliest`: of each beam (at first there is one, of no ids) its num_wanted() likeliest ids. Empty: it has ended.
+  // `likeliest`: of each beam (at first there is one, of no ids) its num_wanted() most likely ids. Empty: it has ended.
   std::vector<Next> advance(std::span<const std::vector<Alternative>> likeliest);
   int64_t num_wanted() const { return 2 * config_.width; }
 

@@ -18,7 +18,7 @@ void check_ids(const std::vector<int32_t>& ids, const char* name, int64_t vocab_
 }
 
 void check_prompt(const Request& request, const BatchModelShape& shape, Problems& problems) {
-  if (request.prompt_ids.empty()) problems.add("the prompt has no tokens; it needs at least one to begin from");
+  if (request.prompt_ids.empty()) problems.add("the prompt has no tokens; it needs at least one to start from");
   check_ids(request.prompt_ids, "the prompt", shape.vocab_size, problems);
   check_ids(request.encoder_ids, "what the encoder reads", shape.vocab_size, problems);
   if (shape.has_encoder && request.encoder_ids.empty())
@@ -64,7 +64,7 @@ void check_range(const char* name, double value, double least, double most, Prob
 }
 
 void check_finite(const char* name, double value, Problems& problems) {
-  if (!std::isfinite(value)) problems.add(name, " ", value, " is no finite number");
+  if (!std::isfinite(value)) problems.add(name, " ", value, " is not a finite number");
 }
 
 void check_sampling(const SamplingConfig& sampling, int64_t vocab_size, Problems& problems) {
@@ -125,7 +125,7 @@ bool changes_distribution(const SamplingConfig& sampling) {
 
 void check_beams(const Request& request, Problems& problems) {
   const auto refuse = [&](bool is_given, const char* what) {
-    if (is_given) problems.add("beam search does not go with ", what);
+    if (is_given) problems.add("beam search cannot be combined with ", what);
   };
   if (request.n > request.beam_width)
     problems.add("n ", request.n, " is more than beam_width ", request.beam_width, ": a search has no more texts");
@@ -153,7 +153,7 @@ void check_choices(const Request& request, const RequestLimits& limits, Problems
   check_count("num_alternatives", request.num_alternatives, 0,
               std::min(limits.max_alternatives, limits.shape.vocab_size));
   if (request.best_of > 0 && request.n > request.best_of)
-    problems.add("n ", request.n, " is more than best_of ", request.best_of, ", out of which the n are chosen");
+    problems.add("n ", request.n, " is more than best_of ", request.best_of, ", from which the n are chosen");
   if (request.stream && request.best_of > request.n)
     problems.add("best_of ", request.best_of, " cannot be streamed: which ", request.n, " of the texts are best is ",
                  "known only at the end");
@@ -163,7 +163,7 @@ void check_choices(const Request& request, const RequestLimits& limits, Problems
 
 void check_constraint(const Request& request, Problems& problems) {
   if (!request.constraint.empty())
-    problems.add(request.constraint, ": output that is held to a form (a grammar, a schema, choices) is not supported");
+    problems.add(request.constraint, ": constrained output (a grammar, a schema, choices) is not supported");
 }
 
 }  // namespace

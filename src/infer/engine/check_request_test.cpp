@@ -97,7 +97,7 @@ TEST(CheckRequest, RefusesWhatHasNoMeaning) {
                r.min_tokens = 1;
              }),
              "leave nothing to follow the id 5");
-  expect_has(refusal_of([](Request& r) { r.constraint = "response_format"; }), "response_format: output that is held");
+  expect_has(refusal_of([](Request& r) { r.constraint = "response_format"; }), "response_format: constrained output");
   expect_has(refusal_of([](Request& r) { r.encoder_ids = {1, 2}; }), "the model has no encoder to read 2 tokens");
   Request stops = request_of({1}, 1);
   stops.stop_strings = {"a"};
@@ -137,7 +137,7 @@ TEST(CheckRequest, RefusesWhatBeamSearchCannotDo) {
     });
   };
   EXPECT_EQ(beam_refusal([](Request& r) { r.n = 2; }), "");
-  expect_has(beam_refusal([](Request& r) { r.stream = true; }), "beam search does not go with streaming");
+  expect_has(beam_refusal([](Request& r) { r.stream = true; }), "beam search cannot be combined with streaming");
   expect_has(beam_refusal([](Request& r) { r.n = 3; }), "n 3 is more than beam_width 2");
   expect_has(beam_refusal([](Request& r) { r.best_of = 2; }), "best_of: it gives the best texts");
   expect_has(beam_refusal([](Request& r) { r.sampling.top_p = 0.5; }), "nothing is drawn");

@@ -37,7 +37,7 @@ Request score_request(std::span<const int32_t> context, std::span<const int32_t>
 
 struct LogLikelihood {
   double sum = 0;         // of the scored ids' log-probabilities, in their order
-  bool is_greedy = true;  // each of them is the likeliest at its place
+  bool is_greedy = true;  // each of them is the most likely at its place
 };
 LogLikelihood log_likelihood(const Completion& scored);
 

@@ -108,7 +108,7 @@ TokenRun Engine::run_of(const Scheduler::Step& step) {
           .encoded = request.encoded};
 }
 
-// A request may end, and with it its other sequences, before their turn comes: its steps are passed over then.
+// A request may end, and with it its other sequences, before their turn comes: its steps are skipped then.
 void Engine::hand_out(const std::vector<Scheduler::Step>& steps) {
   std::vector<uint64_t> owners;
   for (const Scheduler::Step& step : steps) owners.push_back(step.sequence->order.request);

@@ -218,7 +218,7 @@ TEST(Engine, StreamsOfEqualSeedsDiffer) {
   EXPECT_EQ(answers[0], answers[2]);
 }
 
-// While a long prompt arrives, each text goes on in each pass.
+// While a long prompt arrives, each text continues in each pass.
 TEST(Engine, TextsGoOnWhileALongPromptArrives) {
   Fixture fixture({.max_sequences = 8, .max_step_tokens = 8});
   std::vector<int> num_tokens(3, 0);
@@ -236,7 +236,7 @@ TEST(Engine, TextsGoOnWhileALongPromptArrives) {
     ++num_steps;
     for (size_t text = 0; text < 3; ++text) EXPECT_EQ(num_tokens[text], before[text] + 1);
   }
-  EXPECT_EQ(num_steps, 13);  // 61 ids, five a pass beside the three texts
+  EXPECT_EQ(num_steps, 13);  // 61 ids, five a pass alongside the three texts
 }
 
 // As the choices of a task are scored: the context that they share is run once, though all of them came together.
@@ -348,7 +348,7 @@ TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestAlone) {
   fixture.engine.submit(good, [&](const Event& event) { answers[1].add(event); });
   while (fixture.engine.step()) continue;
   EXPECT_EQ(answers[0].choices[0].finish.reason, FinishReason::kFailed);
-  EXPECT_EQ(answers[0].choices[0].finish.message, "the model's logits after 3 ids are no numbers");
+  EXPECT_EQ(answers[0].choices[0].finish.message, "the model's logits after 3 ids are not numbers");
   EXPECT_EQ(answers[1].choices[0].finish.reason, FinishReason::kLength);
   EXPECT_EQ(fixture.engine.counters().num_failed, 1);
   EXPECT_EQ(fixture.engine.counters().num_pages_held, 0);

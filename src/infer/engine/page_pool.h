@@ -1,8 +1,8 @@
 // The pages of the key-value cache: who holds them, and which of them hold the beginning of a text that may come again.
 //
-// A page is free, held by so many sequences, or cached: held by none, but found again by the ids that it and the pages
-// before it stand for. Only full pages are found. Cached pages are given away when no free one is left, the one longest
-// unused first; the end of a text goes before its beginning, without which it cannot be found.
+// A page is free, held by some number of sequences, or cached: held by none, but found again by the ids that it and the
+// pages before it represent. Only full pages are found. Cached pages are given away when no free one is left, the one
+// longest unused first; the end of a text goes before its beginning, without which it cannot be found.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ class PagePool {
 
   // The longest cached beginning of `ids` of whole pages after `prefix`; the caller holds the pages afterwards.
   FoundPrefix take_prefix(PrefixId prefix, std::span<const int32_t> ids);
-  // Appends `count` pages, now held by the caller, to `pages`, or does nothing where there are not so many.
+  // Appends `count` pages, now held by the caller, to `pages`, or does nothing where there are not that many.
   bool take(int64_t count, std::vector<int32_t>& pages);
   // Makes a full page that the caller holds findable as `ids` (page_tokens of them) after `prefix`. Where another page
-  // stands for them already, the caller holds that one from now on, in place of `page`: the two are equal to the bit.
+  // represents them already, the caller holds that one from now on, in place of `page`: the two are equal to the bit.
   struct Published {
     int32_t page;
     PrefixId prefix;

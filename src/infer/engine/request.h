@@ -17,14 +17,14 @@ struct Request {
   std::vector<int32_t> encoder_ids;       // of models with an encoder: what it reads
   int64_t max_tokens = 16;                // 0: only scores of the prompt are wanted
   int64_t min_tokens = 0;                 // nothing stops the text before
-  std::vector<int32_t> stop_ids;          // ends the text and is its last id; its text is no part of the answer
+  std::vector<int32_t> stop_ids;          // ends the text and is its last id; its text is not part of the answer
   std::vector<std::string> stop_strings;  // ends the text before it; the ids have it
 
-  std::vector<std::vector<int32_t>> stop_sequences;  // as a stop id, for ids that stand together at the end
+  std::vector<std::vector<int32_t>> stop_sequences;  // as a stop id, for ids that are together at the end
 
   std::vector<std::pair<int32_t, int32_t>> banned_pairs;  // the second id is not drawn right after the first
   SamplingConfig sampling;
-  uint32_t random_stream = 0;  // tells requests of equal seeds apart, such as the prompts of one batch
+  uint32_t random_stream = 0;  // distinguishes requests of equal seeds, such as the prompts of one batch
   int64_t n = 1;               // texts wanted
   int64_t best_of = 0;         // texts made, of which the n of the best mean log-probability are given; 0: n
   int64_t beam_width = 0;      // > 0: beam search, whose n best texts are given
@@ -33,7 +33,7 @@ struct Request {
   // Log-probabilities of prompt_ids from this place (at least 1) on. A model that sees prompts whole sees the ids
   // before it whole, and what follows as text.
   std::optional<int64_t> score_from;
-  int64_t num_alternatives = 0;  // the likeliest ids at each place, beside the chosen one
+  int64_t num_alternatives = 0;  // the most likely ids at each place, besides the chosen one
 
   bool stream = false;     // answers are passed on as they come: best_of and beams, chosen at the end, are refused
   int64_t priority = 0;    // larger ones first; equals in order of arrival
@@ -51,8 +51,8 @@ struct Alternative {
 struct TokenScore {
   int32_t id = 0;
   double log_probability = 0;
-  bool is_greedy = false;                 // no other id is likelier
-  std::vector<Alternative> alternatives;  // likeliest first, equals by id
+  bool is_greedy = false;                 // no other id is more likely
+  std::vector<Alternative> alternatives;  // most likely first, equals by id
   bool operator==(const TokenScore&) const = default;
 };
 

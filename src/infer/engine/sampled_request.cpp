@@ -61,7 +61,7 @@ void SampledRequest::take_rows(Sequence& sequence, int64_t first, const float* r
   }
   if (sequence.skip_last && sequence.first_wanted == sequence.end()) event.finish = Finish{};
   if (event.finish) context_.scheduler.remove(sequence);
-  // The other texts begin once the prompt lies in the cache.
+  // The other texts begin once the prompt is in the cache.
   while (choice.num_tokens > 0 && static_cast<int64_t>(choices_.size()) < num_made_) {
     add_choice();
     context_.scheduler.add(choices_.back().sequence);

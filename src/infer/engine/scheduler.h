@@ -37,7 +37,7 @@ class Scheduler {
   void add(Sequence& sequence);
   // Its pages are let go.
   void remove(Sequence& sequence);
-  // A sequence that has no ids to run for now keeps its pages, as long as nobody else needs them to go on.
+  // A sequence that has no ids to run for now keeps its pages, as long as nobody else needs them to continue.
   void park(Sequence& sequence);
   // It has ids to run again.
   void unpark(Sequence& sequence);

@@ -20,14 +20,14 @@ struct Order {
 struct Sequence {
   Order order;
   std::vector<int32_t> ids;  // all that are known
-  int64_t num_whole = 0;     // so many of the first see each other, and are run at once
+  int64_t num_whole = 0;     // this many of the first see each other, and are run at once
   int64_t first_wanted = 0;  // the first id after which logits are still wanted; all after it are as well
   bool is_long = false;      // it may become longer than the model's short_positions
   bool skip_last = false;    // no logits are wanted after the last id, so it is not run
 
   // The scheduler's part.
   std::vector<int32_t> pages;
-  int64_t num_in_cache = 0;   // ids whose keys and values lie in the pages
+  int64_t num_in_cache = 0;   // ids whose keys and values are in the pages
   int64_t num_published = 0;  // pages that are findable
   PrefixId prefix = 0;        // of the last of them
 

@@ -69,7 +69,7 @@ TEST(TextStream, AStopStringIsFoundOverTheBordersOfTokens) {
   // "b" and "ba" are held back while they may begin it, and come when they do not.
   EXPECT_EQ(streamed({}, {1, 0, 4}, {"baa"}).pieces, std::vector<std::string>({"", "", "bac", ""}));
   EXPECT_EQ(streamed({}, {1, 0}, {"baa"}).pieces, std::vector<std::string>({"", "", "ba"}));
-  // Text of the context is no part of it.
+  // Text of the context is not part of it.
   EXPECT_EQ(streamed({1}, {0, 0}, {"baa"}).text, "aa");
 }
 

@@ -8,7 +8,7 @@
 
 namespace espalier::infer {
 
-// The `count` likeliest ids, equals by id; all of them where there are fewer.
+// The `count` most likely ids, equals by id; all of them where there are fewer.
 std::vector<Alternative> likeliest(const float* logits, int64_t vocab_size, double normalizer, int64_t count);
 
 // `normalizer`: log_normalizer of the row.

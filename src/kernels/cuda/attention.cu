@@ -12,7 +12,7 @@
 //             dV = (mask P)^T dO;  dK = scale dS^T Q;  dQ = scale dS K;  d bias = sum of dS over all pairs of a
 //             distance
 // That last sum has a block for each diagonal of tiles, which computes the scores of its tiles a third time: their dS
-// added up as they lie, then by distance; then the rows of the batch are added in order.
+// added up as they are, then by distance; then the rows of the batch are added in order.
 #include <algorithm>
 
 #include "kernels/cuda/element_math.h"
@@ -341,8 +341,8 @@ __global__ void __launch_bounds__(kThreads)
   write_rows<kChannels>(pair, gradients.value, first_key + own_row, pair.num_keys, d_values, ones);
 }
 
-// Diagonal number x has the tiles of keys that lie x - (query tiles - 1) after their tile of queries. Its sums go by
-// key - query, from -(kTile - 1) to kTile - 1 beside the distance of the tiles.
+// Diagonal number x has the tiles of keys that are x - (query tiles - 1) after their tile of queries. Its sums go by
+// key - query, from -(kTile - 1) to kTile - 1, plus the distance of the tiles.
 constexpr int kDistances = 2 * kTile - 1;
 __global__ void __launch_bounds__(kThreads) diagonal_kernel(AttentionProblem problem, AttentionGradients gradients,
                                                             AttentionScratch scratch, int64_t num_diagonals) {

@@ -204,7 +204,7 @@ void HeadGradients::add_to_distances(int64_t key_tile, const KeyBuffers& buffers
   if (turns) turns->wait(g.query_tiles, key_tile);
   const int64_t farthest = key_tile * kTile + kTile - 1, reach = g.problem.relative_reach;
   const int64_t nearest = farthest - (g.query_tiles + 1) * kTile + 1;
-  // Beyond the reach lie the places of positions that do not exist.
+  // Beyond the reach are the places of positions that do not exist.
   for (int64_t distance = std::max(nearest, -reach); distance <= std::min(farthest, reach); ++distance)
     distances[distance] += buffers.distances[farthest - distance];
   if (turns) turns->pass(g.query_tiles, key_tile);

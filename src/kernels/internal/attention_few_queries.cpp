@@ -1,4 +1,4 @@
-// Attention of single queries: reads every key and value where it lies, in its type, once for all query heads of its
+// Attention of single queries: reads every key and value where it is, in its type, once for all query heads of its
 // group, and makes no tile.
 //
 // Per query, over chunks of keys: x = scale q k + slope (key - query) + bias of that distance, the online softmax of
@@ -38,7 +38,7 @@ struct Running {
   const float* relative;  // bias by distance, at distance 0; null: none
 };
 
-// Adds the keys `key` .. `key + count - 1`; `keys` and `values` are where these lie.
+// Adds the keys `key` .. `key + count - 1`; `keys` and `values` are where these are.
 void add_chunk(const AttentionProblem& problem, const TileOps& ops, Running& head, const char* keys, const char* values,
                int64_t key, int64_t count, int64_t position) {
   const int64_t features = problem.head_size;

@@ -27,7 +27,7 @@ inline int64_t num_tiles(int64_t positions) { return (positions + kTile - 1) / k
 
 // What the queries of a tile see.
 struct QueryTile {
-  alignas(64) int32_t first[kTile], last[kTile];  // keys; 0 and -1 for queries that see none or lie beyond the end
+  alignas(64) int32_t first[kTile], last[kTile];  // keys; 0 and -1 for queries that see none or are beyond the end
   int64_t max_first, min_last;                    // over those that exist
   int64_t first_tile, end_tile;                   // of the tiles of keys that some query sees; equal if there is none
 
@@ -110,7 +110,7 @@ struct Head {
 // The tile of scores of a head, but for its place. `bias`: [kTile], zeros unless place() writes it.
 ScoreTile make_score_tile(const Head& head, const float* products, const float* bias);
 
-// Puts the tile at (key tile, query tile) and writes its bias, or says where its relative bias lies.
+// Puts the tile at (key tile, query tile) and writes its bias, or says where its relative bias is.
 void place(ScoreTile& tile, const Head& head, const QueryTile& queries, int64_t key_tile, int64_t query_tile,
            float* bias);
 

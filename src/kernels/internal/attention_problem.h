@@ -10,7 +10,7 @@ namespace espalier::kernels {
 enum class AttentionType { kFloat, kBFloat16, kHalf };
 
 // A matrix per (row of the batch, query head); query heads are numbered (group, member of the group). Element
-// (position, feature) lies at data + row * row_stride + group * group_stride + member * member_stride +
+// (position, feature) is at data + row * row_stride + group * group_stride + member * member_stride +
 // position * position_stride + feature, strides in elements. Keys and values, which the members share, have
 // member_stride 0.
 struct AttentionOperand {

@@ -162,7 +162,7 @@ class DistanceSums {
   static constexpr int64_t kColumns = 2 * kTile - V::kLanes;
   alignas(64) float sums_[V::kLanes][kColumns] = {};
 };
-// What stands in its place where there is no relative bias.
+// What is in its place where there is no relative bias.
 template <class V>
 struct NoSums {
   void add(int64_t, int64_t, typename V::Float) {}

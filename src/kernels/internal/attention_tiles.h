@@ -87,7 +87,7 @@ struct TileOps {
   void (*softmax_backward)(const ScoreTile& tile, const float* d_probabilities, const float* log_sum_exp,
                            const float* row_dots, void* probabilities, void* d_scores, void* d_scores_interleaved);
 
-  // For single queries, in the compute type as it lies there: dots[row] = q k of `count` rows of keys.
+  // For single queries, in the compute type as it is there: dots[row] = q k of `count` rows of keys.
   void (*dot_rows)(AttentionType type, const float* query, const void* keys, int64_t stride, int64_t count,
                    int64_t features, float* dots);
   // result[feature] += sum over `count` rows of weight[row] rows[row][feature].

@@ -1,6 +1,6 @@
 // Attention to keys and values in pages, in vectors V of storage type T: page after page with a running maximum
 // (Milakov and Gimelshein 2018). What is computed of a token depends on its query and on the keys and values that it
-// sees, never on the tokens beside it.
+// sees, never on its neighbours.
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
@@ -39,7 +39,7 @@ struct PagedQuery {
   const PagedToken* token;
   float query[kMaxPagedHeadSize];  // times the scale
   float total[kMaxPagedHeadSize];  // of values, weighted by exp(score - largest)
-  float scores[kMaxPageTokens];    // of the page at hand, then those weights
+  float scores[kMaxPageTokens];    // of the current page, then those weights
   float largest, sum_of_weights;
 
   // Of the page whose first token has position `base`, the places that this query sees: first .. last.

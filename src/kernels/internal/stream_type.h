@@ -1,4 +1,4 @@
-// Ops that meet a residual stream in fp32 beside a compute type that is shorter (--fp32-residual-connection): what has
+// Ops that meet a residual stream in fp32 with a shorter compute type (--fp32-residual-connection): what has
 // the compute type is widened for them, and what leaves the stream is rounded once.
 #pragma once
 

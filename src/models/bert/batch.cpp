@@ -33,7 +33,7 @@ double fill_bert_row(const data::Sample& sample, int64_t length, const BertRow& 
     out.ids[at] = sample.arrays[kText][place];
     out.labels[at] = std::max<int64_t>(0, sample.arrays[kLabels][place]);
     out.positions[at] = at;
-    // A sample's padding has PAD as its type, which may be no type; what stands there changes nothing.
+    // A sample's padding has PAD as its type, which may be no type; what is there changes nothing.
     out.types[at] = is_used ? sample.arrays[kTypes][place] : 0;
     out.loss_mask[at] = static_cast<float>(loss_mask);
     out.last_keys[at] = static_cast<int32_t>(is_used ? used - 1 : -1);

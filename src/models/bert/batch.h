@@ -9,7 +9,7 @@
 
 namespace espalier::models {
 
-// Names in Batch::extra, beside those of models/data.h.
+// Names in Batch::extra, besides those of models/data.h.
 inline constexpr const char* kTokenTypes = "types";         // [b, s] int64, 0 where there is padding
 inline constexpr const char* kHalvesSwapped = "is_random";  // [b] int64, 0 or 1
 

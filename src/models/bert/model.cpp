@@ -80,7 +80,7 @@ void BertModel::visit(tensor::ParamVisitor& visitor) {
   visitor.child("lm_head", *lm_head_);
   if (pooler_) visitor.child("pooler.dense", *pooler_);
   if (binary_head_) visitor.child("binary_head", *binary_head_);
-  // Where the word embedding lies elsewhere, it is this part's own too.
+  // Where the word embedding is elsewhere, it is this part's own too.
   if (!encoder_.is_first()) visitor.param("word_embeddings.weight", lm_head_->output().weight());
 }
 

@@ -1,6 +1,6 @@
 // BERT (Devlin et al. 2018) as Megatron builds it: pre-norm blocks in which every token sees all others but padding; a
-// head that predicts masked words, and one that tells whether the two halves of a sample were swapped (sentence order;
-// Lan et al. 2019).
+// head that predicts masked words, and one that predicts whether the two halves of a sample were swapped (sentence
+// order; Lan et al. 2019).
 //
 // Legend: s sequence, b micro-batch, h hidden; S the rows of the sequence that this process holds between layers (s/cp,
 // with sequence parallelism s/cp/tp).

@@ -1,4 +1,4 @@
-// BERT beside a plain one of ATen in double, written from the formulas: losses, and the gradient of every parameter.
+// BERT against a plain one of ATen in double, written from the formulas: losses, and the gradient of every parameter.
 #include "models/bert/model.h"
 
 #include <ATen/ATen.h>
@@ -181,7 +181,7 @@ TEST(BertModel, SoAreThoseWithTheOtherChoices) {
   expect_losses_and_gradients(config);
 }
 
-// What stands in the padding changes nothing to the last bit.
+// What is in the padding changes nothing to the last bit.
 TEST(BertModel, PaddingIsNotSeen) {
   const auto losses_with_pad = [](int64_t pad) {
     WholeBert bert(awkward_config());

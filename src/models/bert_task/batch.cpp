@@ -22,7 +22,7 @@ void fill_task_row(const data::Sample& sample, size_t begin, int64_t length, con
     const size_t place = begin + static_cast<size_t>(at);
     out.ids[at] = sample.arrays[data::kTaskText][place];
     out.positions[at] = at;
-    // Padding has PAD as its type, which may be no type; what stands there changes nothing.
+    // Padding has PAD as its type, which may be no type; what is there changes nothing.
     out.types[at] = at < used ? sample.arrays[data::kTaskTypes][place] : 0;
     out.last_keys[at] = static_cast<int32_t>(at < used ? used - 1 : -1);
   }

@@ -162,7 +162,7 @@ void GptModel::visit(tensor::ParamVisitor& visitor) {
   if (position_embeddings_) visitor.child("position_embeddings", *position_embeddings_);
   layers_.visit(visitor);
   if (final_layernorm_) visitor.child("final_layernorm", *final_layernorm_);
-  // A tied output is the word embedding again; only where that lies elsewhere is it this part's own.
+  // A tied output is the word embedding again; only where that is elsewhere is it this part's own.
   if (output_layer_ && !config_.tie_output) visitor.child("lm_head", *output_layer_);
   if (output_layer_ && config_.tie_output && !word_embeddings_) visitor.child("word_embeddings", *output_layer_);
 }

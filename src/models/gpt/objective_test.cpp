@@ -1,4 +1,4 @@
-// Prefix language models and packed pairs beside plain formulas with the s x s masks of Megatron-DeepSpeed's rules:
+// Prefix language models and packed pairs against plain formulas with the s x s masks of Megatron-DeepSpeed's rules:
 // losses, and the gradient of every parameter.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

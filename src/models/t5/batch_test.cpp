@@ -1,4 +1,4 @@
-// The arrays of T5's samples as a batch, beside arrays written by hand.
+// The arrays of T5's samples as a batch, against arrays written by hand.
 #include "models/t5/batch.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ Rows rows_of(const at::Tensor& tensor) {
 }
 
 // Encoder of 5 tokens, decoder of 3. The first row is full, the second has padding in both, the third has an encoder of
-// one token; PAD stands in the middle of the second's text, where it is a token like any other.
+// one token; PAD is in the middle of the second's text, where it is a token like any other.
 std::vector<SampleRow> rows_by_hand() {
   return {{70, {{{1, 2, 3, 4, 5}, {6, 7, 8}, {7, 8, 2}, {1, 1, 1}, {0}}, 0}},
           {71, {{{1, 9, 3, 9, 9}, {6, 9, 9}, {4, -1, -1}, {1, 0, 0}, {1}}, 2}},

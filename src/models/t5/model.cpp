@@ -204,7 +204,7 @@ void T5Model::visit(tensor::ParamVisitor& visitor) {
   if (!output_layer_) return;
   visitor.child("decoder.final_layernorm", *decoder_final_layernorm_);
   if (!config_.tie_output) visitor.child("lm_head", *output_layer_);
-  // A tied output is the word embedding again; only where that lies elsewhere is it this part's own.
+  // A tied output is the word embedding again; only where that is elsewhere is it this part's own.
   if (config_.tie_output && !word_embeddings_) visitor.child("word_embeddings", *output_layer_);
   if (output_layer_->bias() != nullptr) visitor.param("lm_head.bias", *output_layer_->bias());
 }

@@ -1,4 +1,4 @@
-// T5 beside a plain one of ATen in double, written from the formulas: the loss, and the gradient of every parameter.
+// T5 against a plain one of ATen in double, written from the formulas: the loss, and the gradient of every parameter.
 #include "models/t5/model.h"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ families::T5Config awkward_config() {
 }
 
 // A sample of which the encoder has `encoder_used` tokens and the decoder `decoder_used`; padding as upstream's. The id
-// `pad` stands among the others too, but at no sample's end.
+// `pad` is among the others too, but at no sample's end.
 SampleRow sample_of(int64_t number, int64_t encoder_used, int64_t decoder_used, int64_t pad = kPad) {
   std::vector<int64_t> encoder(kEncoder, pad), decoder(kDecoder, pad), labels(kDecoder, -1), mask(kDecoder, 0);
   for (int64_t at = 0; at < encoder_used; ++at) encoder[static_cast<size_t>(at)] = (at * 7 + number * 3) % kVocabulary;
@@ -54,7 +54,7 @@ class PlainT5 {
     for (const auto& [name, value] : values) values_[name] = value.to(at::kDouble).clone().requires_grad_(true);
   }
 
-  // Mean over the tokens to predict. `used`: tokens of each sample's encoder that are no padding.
+  // Mean over the tokens to predict. `used`: tokens of each sample's encoder that are not padding.
   at::Tensor loss(const std::vector<SampleRow>& rows, const std::vector<int64_t>& used) const {
     at::Tensor encoder_keys = at::zeros({static_cast<int64_t>(rows.size()), 1, kEncoder}, at::kBool);
     for (size_t row = 0; row < rows.size(); ++row)
@@ -252,7 +252,7 @@ TEST(T5Model, RecomputeChangesNoBit) {
   }
 }
 
-// What stands in the padding changes nothing to the last bit.
+// What is in the padding changes nothing to the last bit.
 TEST(T5Model, PaddingIsNotSeen) {
   const auto loss_with_pad = [](int64_t pad) {
     WholeT5 t5(awkward_config());

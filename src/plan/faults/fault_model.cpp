@@ -74,7 +74,7 @@ FaultRate find_fault_rate(const std::string& name_or_number) {
   const double number = std::strtod(name_or_number.c_str(), &end);
   if (name_or_number.empty() || *end != '\0' || !(number >= 0 && number <= 1e6))
     throw UserError(concat("--faults ", name_or_number, " is neither a published rate (", join(names, ", "),
-                           ") nor a number of failures of a node and day, such as 0.004"),
+                           ") nor a number of failures per node and day, such as 0.004"),
                     ExitCode::kUsage);
   return {"the given rate", number, "the command line"};
 }

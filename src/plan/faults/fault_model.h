@@ -18,7 +18,7 @@ struct FaultModel {
   double num_nodes = 1;
   double faults_per_node_day = 0;
   double detect = 5;     // from the failure until it is known
-  double restart = 900;  // from then until steps are made again: MegaScale's quarter of an hour (Jiang et al. 2024)
+  double restart = 900;  // from then until training resumes: MegaScale's quarter of an hour (Jiang et al. 2024)
   double save = 40;      // that training waits for each save: BLOOM's (bigscience, train/tr11-176B-ml/chronicles.md)
   double step = 1;       // undisturbed
 

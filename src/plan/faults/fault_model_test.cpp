@@ -120,7 +120,7 @@ TEST(FaultModel, RatesThatAreNoneAndRunsThatNeverGetOnAreRefused) {
     plan_faults(model, find_fault_rate("100"), kDay, kDay, 0);
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("such a run never gets on"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("such a run never makes progress"), std::string::npos) << error.what();
   }
 }
 

@@ -25,10 +25,11 @@ FaultPlan plan_faults(const FaultModel& model, const FaultRate& rate, double run
                       int64_t save_steps) {
   const double between = model.mean_time_between(), back = model.detect + model.restart;
   if (between < back / 10 || between < model.step / 10)
-    throw UserError(concat("--faults: ", format_printf("%.3g", model.faults_per_day()), " failures a day, one in ",
-                           format_duration(between), ", where a restart takes ", format_duration(back), " and a step ",
-                           format_duration(model.step), ": such a run never gets on; give a lower rate or fewer nodes"),
-                    ExitCode::kUsage);
+    throw UserError(
+        concat("--faults: ", format_printf("%.3g", model.faults_per_day()), " failures a day, one in ",
+               format_duration(between), ", where a restart takes ", format_duration(back), " and a step ",
+               format_duration(model.step), ": such a run never makes progress; give a lower rate or fewer nodes"),
+        ExitCode::kUsage);
   FaultPlan plan{.model = model, .rate = rate, .run_seconds = run_seconds, .asked_steps = save_steps};
   const double best = std::min(best_interval(model), run_seconds);
   plan.best_steps = std::max<int64_t>(1, std::llround(best / model.step));
@@ -46,8 +47,8 @@ std::string fault_text(const FaultPlan& plan) {
   };
   std::string text = concat("\nfailures     ", format_printf("%.3g", model.faults_per_day()), " a day on ",
                             format_counted(static_cast<int64_t>(model.num_nodes), "node"), ", by ", plan.rate.name,
-                            "; ", format_shortest(model.detect), " s until one is known, ",
-                            format_shortest(model.restart), " s until steps are made again\n");
+                            "; ", format_shortest(model.detect), " s until one is detected, ",
+                            format_shortest(model.restart), " s until training resumes\n");
   text += concat("             rate: ", plan.rate.source, "\n");
   text += concat("saves        best every ", interval(plan.best_steps), ", each ", format_shortest(model.save),
                  " s: ", share_text(plan.best_ettr), " of the time is effective\n", "             (Young ",

@@ -76,7 +76,7 @@ Ghost GhostModel::sum_and_split(Ghost x) {
   return make_x();
 }
 
-// The message is laid out for sending, and the answer for use: one copy beside each.
+// The message is laid out for sending, and the answer for use: one copy in addition to each.
 Ghost GhostModel::exchange(Ghost x, double bytes) {
   if (!s_.context_parallel) return x;
   const auto swap = [this, bytes] {

@@ -22,7 +22,7 @@ RingPlace context_ring(const Machine& machine, const spec::GridShape& grid);
 RingPlace sharer_ring(const Machine& machine, const spec::GridShape& grid);  // data and context together
 
 // Seconds for `bytes` that every rank has, or will have, whole: `ways` 1 for an all-gather or a reduce-scatter, 2 for
-// an all-reduce. `times`: so many exchanges that share the bytes.
+// an all-reduce. `times`: this many exchanges that share the bytes.
 double ring_seconds(const Machine& machine, const RingPlace& place, double bytes, double ways, double times = 1);
 
 // Seconds for a message to the rank of the next or an earlier pipeline stage, while all ranks of a stage send.

@@ -29,7 +29,7 @@ struct ProgramBytes {
 constexpr ProgramBytes kProgramBytes[] = {{"gradient_bytes", &Program::gradient_bytes},
                                           {"loss_bytes", &Program::loss_bytes}};
 
-// A file whose base is a file, and so on: so many.
+// A file whose base is a file, and so on: at most this many.
 constexpr int kMostBases = 8;
 
 Machine read_text(const std::string& toml, const std::string& where, int depth);
@@ -68,7 +68,7 @@ class MachineReader {
       return read_text(read_file(file), file, depth_ + 1);
     else
       problems_.add(where_, ": base = \"", name, "\" is neither built in (", join(machine_names(), ", "),
-                    ") nor a file beside this one");
+                    ") nor a file next to this one");
     return {};
   }
 
@@ -166,7 +166,7 @@ const std::vector<MachineField>& machine_fields() {
       {"memory_bytes", &Machine::memory_bytes, 1, kMany, "memory of a device"},
       {"device_watts", &Machine::device_watts, 0, kMany, "what a device draws under load"},
       {"devices_per_node", &Machine::devices_per_node, 1, 1e6, "devices of a node"},
-      {"node_watts", &Machine::node_watts, 0, kMany, "what a node draws beside its devices"},
+      {"node_watts", &Machine::node_watts, 0, kMany, "what a node draws in addition to its devices"},
       {"link_bandwidth", &Machine::link_bandwidth, 1, kMany, "bytes a second that a device sends in a ring of a node"},
       {"link_latency", &Machine::link_latency, 0, 1, "seconds of a ring's step in a node"},
       {"start_latency", &Machine::start_latency, 0, 1, "seconds that any collective takes"},
@@ -174,7 +174,7 @@ const std::vector<MachineField>& machine_fields() {
       {"network_latency", &Machine::network_latency, 0, 1, "seconds of a ring's step between nodes"},
       {"ring_bandwidth", &Machine::ring_bandwidth, 0, kMany, "bytes a second of one ring between nodes, 0: no limit"},
       {"power_overhead", &Machine::power_overhead, 1, 10, "energy of the site for that of its nodes"},
-      {"device_hour_price", &Machine::device_hour_price, 0, kMany, "price of a device for an hour, 0: not known"},
+      {"device_hour_price", &Machine::device_hour_price, 0, kMany, "price of a device per hour, 0: not known"},
   };
   return fields;
 }

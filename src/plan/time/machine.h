@@ -1,5 +1,5 @@
 // What a run is timed on: devices, nodes, the network between them, and how the program on them works. Every number has
-// a source beside it; none is made from the times that it is to predict.
+// a source next to it; none is derived from the times that it is to predict.
 //
 //   const Machine machine = find_machine("a100-80gb");            // built in
 //   const Machine mine = find_machine("recipes/machines/x.toml");  // a file, whole or on top of a built-in one
@@ -15,7 +15,7 @@ namespace espalier::plan {
 // How a training program works, as far as its time depends on it.
 struct Program {
   bool fused_attention = true;    // the matrix of scores never reaches memory, and hidden keys cost nothing
-  bool overlaps_tensor = false;   // on the way back, sums over tensor ranks run beside the weights' gradients
+  bool overlaps_tensor = false;   // on the way back, sums over tensor ranks run during the weights' gradients
   bool overlaps_data = true;      // gradients leave while the last backward pass runs
   bool blocks_on_stages = false;  // a pipeline stage waits while its messages travel
   bool divides_stages = false;    // each tensor rank sends its part of what passes between stages
@@ -59,9 +59,9 @@ struct MachineField {
 const std::vector<MachineField>& machine_fields();
 
 std::vector<std::string> machine_names();  // that are built in
-// A built-in machine, or one that a TOML file describes: `base = "a100-80gb"`, or a file beside it, and what differs
-// from that; a number stands as `key = value`, its source under the same key in [sources]. UserError (usage) that lists
-// every problem.
+// A built-in machine, or one that a TOML file describes: `base = "a100-80gb"`, or a file next to it, and what differs
+// from that; a number is given as `key = value`, its source under the same key in [sources]. UserError (usage) that
+// lists every problem.
 Machine find_machine(const std::string& name_or_file);
 // `where` names the text in messages.
 Machine read_machine(const std::string& toml, const std::string& where);

@@ -59,7 +59,7 @@ std::string node_change_text(const RunShape& run, const std::vector<NodeChange>&
                     format_count(change.global_batch_size), format_printf("%.4g s", change.step.seconds),
                     format_count(std::llround(change.step.tokens)), format_fixed(change.seconds / kSecondsPerDay, 2),
                     format_count(std::llround(change.device_hours))});
-  return concat("\nA node more or less, with copies of ", run.grid.num_ranks() / run.grid.data,
+  return concat("\nOne node more or less, with copies of ", run.grid.num_ranks() / run.grid.data,
                 " devices, for the same samples at the full batch:\n", table_text(rows, 0));
 }
 

@@ -11,9 +11,10 @@ namespace espalier::plan {
 
 struct NodeChange {
   int64_t num_nodes = 0;
-  int64_t data = 0;               // copies of the model, over tensor, context and pipeline ranks each
-  int64_t spare_devices = 0;      // of these nodes, that no copy uses
-  int64_t global_batch_size = 0;  // that of the run, or the nearest that so many copies can divide (the larger of two)
+  int64_t data = 0;           // copies of the model, over tensor, context and pipeline ranks each
+  int64_t spare_devices = 0;  // of these nodes, that no copy uses
+  int64_t global_batch_size =
+      0;  // that of the run, or the nearest that this many copies can divide (the larger of two)
   StepTime step;
   double seconds = 0;       // for the samples, all at that batch size
   double device_hours = 0;  // spare devices included

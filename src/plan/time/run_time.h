@@ -31,7 +31,7 @@ struct RunTime {
   double ramp_seconds = 0;
 };
 
-// Without stops, evaluation and saves. Of steps of many sizes some are timed and the others lie between them.
+// Without stops, evaluation and saves. Of steps of many sizes some are timed and the others are between them.
 RunTime run_time(const RunShape& run, const Machine& machine, const StepClock& clock, int64_t num_samples);
 
 // Narayanan et al. 2021, section 5.1: 8 T P / (n X) seconds, as days; X in FLOP/s of a device.

@@ -72,8 +72,8 @@ class Search {
     const int64_t at_once = grid.micro_batch_size * data;
     if (space_.global_batch_size % at_once != 0)
       return lose("batch", grid,
-                  concat("the batch of ", space_.global_batch_size, " is no multiple of ", grid.micro_batch_size, " * ",
-                         data, " data-parallel ranks"));
+                  concat("the batch of ", space_.global_batch_size, " is not a multiple of ", grid.micro_batch_size,
+                         " * ", data, " data-parallel ranks"));
     std::string why_not;
     const std::optional<RunShape> made = space_.make_run(grid, why_not);
     if (!made) return lose("options", grid, why_not);
@@ -97,7 +97,7 @@ class Search {
             concat(space_.num_layers, " layers do not divide into ", point.pipeline, " stages of ", chunks, " chunks"));
       else if (run.num_micro_batches() % point.pipeline != 0)
         lose("batch", point,
-             concat(run.num_micro_batches(), " micro-batches are no multiple of ", point.pipeline, " stages"));
+             concat(run.num_micro_batches(), " micro-batches are not a multiple of ", point.pipeline, " stages"));
       else
         try_recompute(point, run);
     }
@@ -177,7 +177,7 @@ const char* reason_text(const std::string& reason) {
   if (reason == "batch") return "do not divide the batch";
   if (reason == "layers") return "do not divide the layers";
   if (reason == "not needed") return "recompute without need";
-  return "are no legal run";
+  return "are not a legal run";
 }
 
 }  // namespace
@@ -208,7 +208,7 @@ std::string search_text(const SearchResult& result, const SearchSpace& space) {
                       format_bytes(choice.peak_bytes)});
     text += "\n" + table_text(rows, 2);
   }
-  text += "\nWhat fell out:\n";
+  text += "\nRuled out:\n";
   for (const auto& [reason, loss] : result.losses)
     text += concat("  ", format_count(loss.count), " ", reason_text(reason),
                    reason == "memory" ? "; nearest: " : "; such as ", to_string(loss.example), ": ", loss.detail, "\n");

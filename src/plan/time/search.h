@@ -1,5 +1,5 @@
-// Which layout, micro-batch, schedule and recompute make a step fastest on so many devices, among those that fit into
-// their memory; and why the others fell out.
+// Which layout, micro-batch, schedule and recompute make a step fastest on a given number of devices, among those that
+// fit into their memory; and why the others fell out.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ double micro_batch_element(const RunShape& run) {
          element_bytes(run.precision);
 }
 
-// Sums over tensor ranks, of so many elements a sample.
+// Sums over tensor ranks, of this many elements a sample.
 double tensor_seconds(const RunShape& run, const Machine& machine, const spec::Depth& depth, double elements) {
   if (elements <= 0) return 0;
   const double tokens = depth.tokens > 0 ? depth.tokens : static_cast<double>(run.sequence_length);

@@ -6,7 +6,7 @@
 //
 //   norm                      2 T h            5 T h, and 3 T h where it joins a residual stream
 //   bias, dropout, residual   3 T h            3 T h, T h without dropout
-//   the same with a stream in fp32 beside a shorter type: each element of it counts twice, and 3 T h on either way for
+//   the same with a stream in fp32 and a shorter type: each element of it counts twice, and 3 T h on either way for
 //   what becomes fp32 before the row kernels, or is rounded after them
 //   activation                (i + f) / t T    (f + 3 i) / t T, i the width of what it reads
 //   heads put together        2 T p / t        8 T p / t, and 3 T p / t for the bias of queries, keys and values

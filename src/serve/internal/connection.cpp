@@ -125,7 +125,7 @@ void Connection::parse() {
     return refuse(413, concat("the body is longer than ", context_->options.most_body_bytes, " bytes"));
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return refuse(431, concat("the header is longer than ", kMostHeaderBytes, " bytes"));
-  if (error) return refuse(400, concat("this is no HTTP request: ", error.message()));
+  if (error) return refuse(400, concat("this is not an HTTP request: ", error.message()));
   if (parser_->is_done()) return handle();
   if (!parser_->is_header_done() || has_continued_) return;
   has_continued_ = true;
@@ -213,11 +213,11 @@ void Connection::on_gone(uint64_t number, std::function<void()> callback) {
 
 void Connection::abandoned(uint64_t number) {
   if (!is_current(number)) return;
-  if (state_ == State::kStreaming) return close();  // an end that is no end
+  if (state_ == State::kStreaming) return close();  // an end that is not an end
   reply(number, context_->refusal(500, "the request was not answered"));
 }
 
-// Nothing more is said for this request; what is queued is still sent.
+// Nothing more is sent for this request; what is queued is still sent.
 void Connection::finish_answer() {
   gone_ = nullptr;
   state_ = State::kEnding;
@@ -279,7 +279,7 @@ void Connection::limit(std::chrono::milliseconds time) {
 }
 
 void Connection::out_of_time() {
-  if (state_ == State::kReading && !is_writing_) return refuse(408, "the request did not come to its end in time");
+  if (state_ == State::kReading && !is_writing_) return refuse(408, "the request was not completed in time");
   close();
 }
 

@@ -82,12 +82,12 @@ function select(index) {
     row.insertCell().append(button);
     row.insertCell().textContent = percent(logprob);
     row.insertCell().textContent = logprob.toFixed(3);
-    row.insertCell().textContent = text === token.text ? 'taken' : place < 9 ? 'key ' + (place + 1) : '';
+    row.insertCell().textContent = text === token.text ? 'chosen' : place < 9 ? 'key ' + (place + 1) : '';
   });
   element('token').append(table);
 }
 
-// Goes on from here with another token.
+// Continues from here with another token.
 function take(index, text) {
   if (running) return;
   const before = given + tokens.slice(0, index).map(token => token.text).join('') + text;

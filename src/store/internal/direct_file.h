@@ -24,7 +24,7 @@ inline constexpr int kWriterThreads = 2;
 // wants of addresses, offsets and lengths on any disk in use.
 int64_t page_bytes();
 
-// An end of a range that is no whole page.
+// An end of a range that is not a whole page.
 struct PageEdge {
   int64_t offset = 0;  // in the file
   std::string bytes;
@@ -34,8 +34,8 @@ class DirectFile {
  public:
   // Creates the file unless it exists; keeps what is in it. It is `file_bytes` long from then on, with room on the
   // disk where the file system can promise that: two writers that make a file longer wait for each other (ext4: half
-  // the speed of one). Failures here and below are UserErrors with path and reason; that a write failed is told by a
-  // later call, at the latest by finish().
+  // the speed of one). Failures here and below are UserErrors with path and reason; that a write failed is reported by
+  // a later call, at the latest by finish().
   DirectFile(const std::filesystem::path& path, int64_t file_bytes);
   ~DirectFile();  // without finish(), the file is left as it is
   DirectFile(const DirectFile&) = delete;
@@ -59,7 +59,7 @@ class DirectFile {
   struct Free {
     void operator()(void* memory) const;
   };
-  // Stands for the file from `base`, a multiple of the page size; [begin, end) waits in it.
+  // Represents the file from `base`, a multiple of the page size; [begin, end) waits in it.
   struct Staging {
     std::unique_ptr<char, Free> memory;
     int64_t base = 0, begin = 0, end = 0;

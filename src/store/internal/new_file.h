@@ -1,4 +1,4 @@
-// A file that appears under its name when it is complete: written beside it, on the disk before it is renamed.
+// A file that appears under its name when it is complete: written next to it, on the disk before it is renamed.
 #pragma once
 
 #include <filesystem>

@@ -109,7 +109,7 @@ Holder look_up(const OwnerRecord& record, const OwnerRecord& self) {
   return start.empty() || start != record.process_start ? Holder::kGone : Holder::kAlive;
 }
 
-// Waits for a renewal; a holder that is told of by nothing else is gone when none comes.
+// Waits for a renewal; a holder that nothing else vouches for is gone when none comes.
 Holder watch(const fs::path& path, const std::string& content, const OwnerRecord& record, const OwnerTimes& times) {
   log_info("waiting up to ", format_duration(std::chrono::duration<double>(times.patience).count()), " to see whether ",
            record.text, " still holds '", path.parent_path().string(), "'");
@@ -176,7 +176,7 @@ OwnerRecord OwnerRecord::parse(const std::string& content) {
     if (key == "token") record.token = value;
     if (key == "holder") record.text = value;
   }
-  if (record.text.empty()) record.text = "a process that has not said its name";
+  if (record.text.empty()) record.text = "a process that has not given its name";
   return record;
 }
 
@@ -192,7 +192,7 @@ std::unique_ptr<OwnerFile> OwnerFile::take_if_free(const fs::path& path, const s
     if (!held) continue;  // let go since
     if (judge(path, *held, self, times) == Holder::kAlive) return nullptr;
     if (remove_stale(path, *held, self, times))
-      log_info("the lock of ", OwnerRecord::parse(*held).text, " is nobody's any more: it is taken over");
+      log_info("the lock of ", OwnerRecord::parse(*held).text, " no longer has an owner: it is taken over");
   }
   return nullptr;  // others take it again and again
 }

@@ -1,4 +1,4 @@
-// The globals that a pickle of torch.save may name: nothing else is taken.
+// The globals that a pickle of torch.save may name: nothing else is accepted.
 #pragma once
 
 #include <optional>

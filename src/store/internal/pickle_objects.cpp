@@ -38,7 +38,7 @@ PickledTensor* stored_of(const TorchValue& value) {
   return std::get<std::unique_ptr<PickledTensor>>(TorchNodes::node_of(value)->content).get();
 }
 
-// Throws unless all elements lie within `numel` elements of a storage.
+// Throws unless all elements are within `numel` elements of a storage.
 void check_within(const TensorView& view, int64_t first, int64_t numel) {
   int64_t elements = 1, last = first;
   for (size_t i = 0; i < view.shape.size(); ++i) {
@@ -46,7 +46,7 @@ void check_within(const TensorView& view, int64_t first, int64_t numel) {
     if (__builtin_mul_overflow(elements, std::max<int64_t>(view.shape[i], 1), &elements) ||
         __builtin_mul_overflow(std::max<int64_t>(view.shape[i] - 1, 0), view.strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))
-      refuse_file("expected sizes and strides of a tensor, found such that overflow 64 bits");
+      refuse_file("expected sizes and strides of a tensor, found ones that overflow 64 bits");
   }
   if (elements > std::max(numel, kMostExpandedElements))
     refuse_file("expected at most ", std::max(numel, kMostExpandedElements), " elements of a tensor whose storage has ",
@@ -85,7 +85,7 @@ TorchValue PickleObjects::global(const std::string& module, const std::string& n
   const std::optional<Global> global = find_global(module, name);
   if (!global)
     refuse_file("expected a class that checkpoints hold, found the global '", module, ".", name,
-                "', which is not taken (and nothing of it is run). If the file is trusted, remove that object with "
+                "', which is not accepted (and nothing of it is run). If the file is trusted, remove that object with "
                 "Python, or keep only the tensors");
   return nodes_.make(Kind::kGlobal, std::string(), global->name);
 }

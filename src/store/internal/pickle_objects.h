@@ -9,7 +9,7 @@
 
 namespace espalier::store {
 
-// A storage as the tensors of a pickle name it. Where it lies is found after the pickle.
+// A storage as the tensors of a pickle name it. Its place is found after the pickle.
 struct StorageUse {
   DType dtype = DType::kFloat32;
   int64_t numel = 0;

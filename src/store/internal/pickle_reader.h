@@ -48,7 +48,7 @@ class PickleReader {
   uint64_t pushed_ = 0;
 };
 
-// Checks what a pickle gave: no cycles, not too deep, not too many values when each is counted where it stands, keys
+// Checks what a pickle gave: no cycles, not too deep, not too many values when each is counted wherever it occurs, keys
 // that are plain; then lets a dict hold each key once, as Python does. Releases the nodes of the tree from `nodes`.
 void finish_tree(const TorchValue& root, TorchNodes& nodes);
 

@@ -13,7 +13,7 @@ namespace {
 using Kind = TorchValue::Kind;
 using Node = TorchNodes::Node;
 
-// A shared value counts wherever it stands, since that is how often a user of the tree comes by.
+// A shared value counts wherever it occurs, since that is how often a user of the tree comes by.
 constexpr int64_t kMostTreeValues = 1 << 24;
 constexpr size_t kLongestTreeKey = 1 << 12;
 constexpr size_t kMostKeyBytes = 1 << 28;  // of one dict
@@ -110,7 +110,7 @@ class TreeCheck {
       refuse_file("expected keys of at most ", kLongestTreeKey, " bytes, found a longer one");
   }
 
-  // The last value of a key, where the key stood first.
+  // The last value of a key, where the key occurred first.
   static void keep_each_key_once(TorchPairs& pairs) {
     std::unordered_map<std::string, size_t> places;
     size_t kept = 0, bytes = 0;

@@ -10,7 +10,7 @@ namespace espalier::store {
 
 struct Pickled {
   std::string pickle;
-  std::vector<TorchValue> tensors;  // tensor i is storage "i"; one that stands in the tree twice is here once
+  std::vector<TorchValue> tensors;  // tensor i is storage "i"; one that occurs in the tree twice is here once
 };
 
 Pickled pickle(const TorchValue& root);

@@ -1,4 +1,4 @@
-// How the tensors of a step lie in its files, and which part of them a process writes.
+// How the tensors of a step are in its files, and which part of them a process writes.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 //
 // They speak through files in step_N.partial/: the folder is what they share in any case, a thread can look into it
 // without disturbing an exchange of tensors, and what a killed process has left unsaid is plainly missing.
-//   rank-3.edges    the ends of its ranges that are no whole pages, which rank 0 writes (page_edges.h)
+//   rank-3.edges    the ends of its ranges that are not whole pages, which rank 0 writes (page_edges.h)
 //   rank-3.done     the rest of what rank 3 has to write is on the disk; the checksums of its blocks
 //   written         rank 0 has written the pages that nobody has whole: everything is on the disk
 //   rank-3.read     rank 3 has read back what it wrote, and found it right

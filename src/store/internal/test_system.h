@@ -27,7 +27,7 @@ struct SystemCalls {
   std::function<void(const SystemCall&)> after;
   int flock_error = 0;                  // of every flock; 0: as usual
   std::filesystem::path failing_fsync;  // fsync of this file or folder fails with EIO
-  std::filesystem::path limited_disk;   // statvfs of this folder: as if it lay on a disk of `disk_bytes`
+  std::filesystem::path limited_disk;   // statvfs of this folder: as if it were on a disk of `disk_bytes`
   int64_t disk_bytes = 0;
   // Called with path, offset and length of every pwrite; true: one bit of what is written is lost.
   std::function<bool(const std::string&, int64_t, int64_t)> on_write;

@@ -68,7 +68,7 @@ void check_name(const std::string& name, int64_t offset) {
   if (bad) refuse_file("zip directory, byte ", offset, ": expected a plain name of an entry, found '", name, "'");
 }
 
-// Sizes and offset that do not fit 32 bits stand in the extra field 1, those that are all ones, in this order.
+// Sizes and offset that do not fit 32 bits are in the extra field 1, those that are all ones, in this order.
 void read_zip64_extra(const std::string& extra, int64_t offset, std::array<int64_t*, 3> fields) {
   for (int64_t at = 0; at + 4 <= static_cast<int64_t>(extra.size());) {
     const int64_t id = number_at<uint16_t>(extra, at), size = number_at<uint16_t>(extra, at + 2);

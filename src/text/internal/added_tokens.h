@@ -61,7 +61,7 @@ class AddedTokenFinder {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // What decides ids and contents beside the file's list: the model's vocabulary, how many ids it has, the normalizer
+  // What decides ids and contents besides the file's list: the model's vocabulary, how many ids it has, the normalizer
   // (or null). `more`: special tokens that are added after those of the file.
   struct Context {
     const std::unordered_map<std::string, int32_t>& vocabulary;

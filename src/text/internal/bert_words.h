@@ -70,7 +70,7 @@ class BertWords {
     if (begin < end) visit(std::string_view(begin, static_cast<size_t>(end - begin)));
   }
 
-  // What the whole text becomes before it is cut: blanks are spaces, ideographs stand between two. For BertNormalizer,
+  // What the whole text becomes before it is cut: blanks are spaces, ideographs are between two. For BertNormalizer,
   // any part of which may be off.
   struct Parts {
     bool clean_text = true, apart_ideographs = true;

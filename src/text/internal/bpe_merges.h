@@ -27,7 +27,7 @@ class BpeMerges {
 
   explicit BpeMerges(size_t expected = 0);
 
-  // The next merge has the next rank. A pair that was there before gets the new rank and result.
+  // The next merge has the next rank. A pair that existed before gets the new rank and result.
   void add(int32_t left, int32_t right, int32_t merged) { add_ranked(left, right, merged, next_rank_++); }
   // For merges that may share a rank: of neighbours with equal ranks the leftmost are merged first.
   void add_ranked(int32_t left, int32_t right, int32_t merged, uint32_t rank);

@@ -24,7 +24,7 @@ struct BpeModel {
 // "vocab", an object of pieces and their ids, into `vocabulary` and `pieces`.
 void read_vocabulary(const JsonPart& part, BpeModel& model);
 
-// Throws UserError for dropout, and for merges of pieces that are not there.
+// Throws UserError for dropout, and for merges of pieces that do not exist.
 BpeModel read_bpe_model(const JsonPart& part);
 
 // True if byte strings can be encoded without going through characters: every byte has its piece, and there is neither

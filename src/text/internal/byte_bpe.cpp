@@ -8,7 +8,7 @@ namespace espalier::text::internal {
 
 namespace {
 
-// Zero-padded words of up to 16 bytes, loaded without reading past a page that may not be there.
+// Zero-padded words of up to 16 bytes, loaded without reading past a page that may not exist.
 struct ShortKey {
   uint64_t low, high;
 };
@@ -144,7 +144,7 @@ class ByteBpeEncoder::Cache {
     return slot.key.low == word.key.low && slot.key.high == word.key.high && slot.size == word.size;
   }
 
-  // Null if the word has too many ids, which then stand in fresh_.
+  // Null if the word has too many ids, which then are in fresh_.
   const ShortSlot* find_short(const Waiting& word) {
     ShortPair& pair = short_[word.slot];
     if (holds(pair.often, word)) return &pair.often;
@@ -157,7 +157,7 @@ class ByteBpeEncoder::Cache {
     return &pair.once;
   }
 
-  // Puts the word into the slot; false if it has too many ids, which then stand in fresh_.
+  // Puts the word into the slot; false if it has too many ids, which then are in fresh_.
   bool fill(LongSlot& slot, const Waiting& word) {
     if (!fill_ids(slot, word)) return false;
     std::memcpy(slot.key, word.data, word.size);

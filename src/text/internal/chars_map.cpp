@@ -36,7 +36,7 @@ CharsMap::CharsMap(std::string_view blob, const std::string& where) : where_(whe
   replacements_ = blob.substr(trie_bytes);
   if (replacements_.back() != '\0') replacements_ += '\0';
   const size_t valid = valid_utf8_prefix(replacements_);
-  if (valid != replacements_.size()) fail(where, concat("its replacements are no UTF-8 from byte ", valid, " on"));
+  if (valid != replacements_.size()) fail(where, concat("its replacements are not UTF-8 from byte ", valid, " on"));
   for (size_t i = 0; i < units_.size(); ++i) {
     if ((units_[i] & kValueBit) == 0) continue;
     const size_t value = units_[i] & ~kValueBit;

@@ -41,7 +41,7 @@ class ByteLevelDecoder final : public Decoder {
   }
 };
 
-// <0xE2> is a byte. A run of them that is no UTF-8 gives one U+FFFD for each.
+// <0xE2> is a byte. A run of them that is not UTF-8 gives one U+FFFD for each.
 class ByteFallbackDecoder final : public Decoder {
  public:
   void apply(Strings& pieces) const override {

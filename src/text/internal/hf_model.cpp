@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSupported = "BPE, Unigram, WordPiece, WordLevel";
 
-// Old files have no type; the fields tell.
+// Old files have no type; the fields show it.
 std::string model_type(const JsonPart& part) {
   if (part.has("type")) return part.type();
   if (part.has("merges")) return "BPE";

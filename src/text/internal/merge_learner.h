@@ -4,7 +4,7 @@
 // smallest ids. A merge touches only the words that hold its pair, and the queue of candidates learns of a count that
 // fell when it meets the candidate.
 //
-// A piece is made by one merge only: what happens inside its bytes does not depend on what stands around them, since
+// A piece is made by one merge only: what happens inside its bytes does not depend on what is around them, since
 // merges go from left to right and none crosses its ends. So a pair gets all its occurrences in one step, when the
 // later of its symbols is made, and its count only falls from then on: pairs below the minimum are not even kept.
 // Unlike upstream's, counts do not wrap around at 2^31.

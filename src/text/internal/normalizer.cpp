@@ -216,7 +216,7 @@ std::unique_ptr<Normalizer> make_bert(const JsonPart& part) {
 
 std::unique_ptr<Normalizer> make_precompiled(const JsonPart& part) {
   const auto blob = decode_base64(part.text("precompiled_charsmap"));
-  if (!blob) part.fail("'precompiled_charsmap' is no base64");
+  if (!blob) part.fail("'precompiled_charsmap' is not base64");
   const std::string where = part.where() + ".precompiled_charsmap";
   return std::make_unique<Precompiled>(CharsMap(*blob, where), where);
 }

@@ -44,7 +44,7 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 SplitBehavior make_behavior(const JsonPart& part, const char* key);
 
-// Puts stretches together as the behaviour wants them and gives on what remains (is_match has no meaning any more).
+// Joins stretches as the behaviour requires and passes on what remains (is_match has no meaning any more).
 class StretchJoiner {
  public:
   StretchJoiner(SplitBehavior behavior, const Pattern::Use& use) : behavior_(behavior), use_(use) {}

@@ -60,7 +60,7 @@ inline const char* skip_class(CharClass kind, const char* at, const char* end) {
 
 inline bool is_line_break(char byte) { return byte == '\r' || byte == '\n'; }
 
-// \s+(?!\S)|\s+ where a blank stands at `at`: the run, without its last blank if text follows and more than one is
+// \s+(?!\S)|\s+ where a blank is at `at`: the run, without its last blank if text follows and more than one is
 // there.
 inline const char* blank_run_end(const char* at, const char* end) {
   const char* run_end = skip_class(CharClass::kBlank, at, end);
@@ -96,7 +96,7 @@ inline const char* gpt2_piece_end(const char* at, const char* end) {
   return blank_run_end(at, end);
 }
 
-// \s*[\r\n]+ where a blank stands at `at`: up to the last line break of the run of blanks; `at` if it has none.
+// \s*[\r\n]+ where a blank is at `at`: up to the last line break of the run of blanks; `at` if it has none.
 inline const char* line_breaks_end(const char* at, const char* end) {
   const char* run_end = skip_class(CharClass::kBlank, at, end);
   while (run_end > at && !is_line_break(run_end[-1])) --run_end;

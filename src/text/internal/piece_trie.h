@@ -1,4 +1,4 @@
-// All pieces of a vocabulary that begin a text, shortest first: a trie whose edges lie in one hash table.
+// All pieces of a vocabulary that begin a text, shortest first: a trie whose edges are in one hash table.
 //
 //   for (PieceTrie::Walk walk = trie.walk(); walk.step(byte);) if (walk.value() >= 0) ...
 #pragma once
@@ -19,7 +19,7 @@ class PieceTrie {
 
   class Walk {
    public:
-    // Goes down by `byte`; false if no key goes on with it.
+    // Goes down by `byte`; false if no key continues with it.
     bool step(char byte) {
       const uint64_t key = static_cast<uint64_t>(node_) << 8 | static_cast<uint8_t>(byte);
       for (size_t slot = trie_->slot_of(key);; slot = (slot + 1) & trie_->mask_) {

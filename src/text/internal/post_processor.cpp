@@ -8,7 +8,7 @@ namespace {
 
 int32_t read_id(const nlohmann::json& id, const JsonPart& part) {
   if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
-    part.fail("'" + id.dump() + "' is no id");
+    part.fail("'" + id.dump() + "' is not an id");
   }
   return id.get<int32_t>();
 }

@@ -12,7 +12,7 @@ namespace espalier::text::internal {
 
 struct PostProcessor {
   struct Item {
-    bool is_text;              // the ids of the text stand here
+    bool is_text;              // the ids of the text are here
     std::vector<int32_t> ids;  // otherwise these
   };
   std::vector<Item> items = {{true, {}}};

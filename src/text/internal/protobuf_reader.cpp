@@ -75,7 +75,7 @@ std::string_view ProtobufReader::bytes(const char* what) const {
 std::string ProtobufReader::text(const char* what) const {
   const std::string_view found = bytes(what);
   const size_t valid = valid_utf8_prefix(found);
-  if (valid != found.size()) fail(concat("field ", field_, " (", what, ") is no UTF-8 from its byte ", valid, " on"));
+  if (valid != found.size()) fail(concat("field ", field_, " (", what, ") is not UTF-8 from its byte ", valid, " on"));
   return std::string(found);
 }
 

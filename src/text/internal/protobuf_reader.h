@@ -16,7 +16,7 @@ namespace espalier::text::internal {
 
 class ProtobufReader {
  public:
-  // `bytes` must outlive the reader; they stand at `offset` of the file that `where` names.
+  // `bytes` must outlive the reader; they are at `offset` of the file that `where` names.
   ProtobufReader(std::string_view bytes, std::string where, size_t offset = 0)
       : bytes_(bytes), where_(std::move(where)), offset_(offset) {}
 

@@ -20,7 +20,7 @@ const Words kNumbered = {"no",  "nos",  "nr",  "fig",  "figs", "pp",  "pg",    "
                          "chs", "chap", "sec", "secs", "sect", "art", "arts",  "eq",  "eqs", "eqn",  "para",
                          "ex",  "tab",  "app", "cols", "pt",   "pts", "verse", "ed",  "eds", "op",   "ver"};
 
-// Companies, what stands after names, streets, states, months, measures, notes.
+// Companies, what is after names, streets, states, months, measures, notes.
 const Words kMayEnd = {
     "inc",     "corp", "co",   "cos",  "ltd",  "llc",  "bros", "plc",  "dept",  "depts",   "univ", "assn", "assoc",
     "bldg",    "natl", "intl", "mfg",  "govt", "acad", "jr",   "sr",   "esq",   "ph.d",    "m.d",  "b.a",  "m.a",

@@ -1,5 +1,5 @@
 // SentencePiece's BPE: neighbouring symbols are joined while their joint text is a piece, the best score first, the
-// leftmost among equals. Characters that are no piece still take part.
+// leftmost among equals. Characters that are not pieces still take part.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,10 @@ class SentencePieceBpe {
   void name_symbols(const SentencePieceModel& model);
 
   const PieceTrie& kept_;
-  PieceTable table_;                     // text of a symbol to its number: ids, then characters that are no piece
+  PieceTable table_;                     // text of a symbol to its number: ids, then characters that are not pieces
   std::vector<int32_t> id_of_symbol_;    // -1: none
   std::vector<uint32_t> symbol_bytes_;   // length
-  std::vector<std::string> characters_;  // those that are no piece
+  std::vector<std::string> characters_;  // those that are not pieces
   BpeMerges merges_;
 };
 

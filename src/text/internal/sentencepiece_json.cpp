@@ -24,12 +24,12 @@ std::string obstacle(const SentencePieceModel& model) {
   if (model.kind == Kind::kWord) return "it is a model of whole words, which tokenizers does not have";
   const SentencePieceRules& rules = model.normalizer;
   if (rules.add_dummy_prefix && rules.prefix_is_suffix)
-    return "it puts a blank after the text (treat_whitespace_as_suffix), which tokenizers does not do";
+    return "it puts a space after the text (treat_whitespace_as_suffix), which tokenizers does not do";
   if (!rules.add_dummy_prefix && !rules.remove_extra_whitespaces) return "";
   for (const auto& piece : model.pieces)
     if (piece.type == PieceType::kUserDefined)
       return concat("user-defined pieces ('", piece.text,
-                    "') are kept out of what it does to blanks, which tokenizers does not do");
+                    "') are excluded from its handling of spaces, which tokenizers does not do");
   return "";
 }
 
@@ -132,7 +132,7 @@ std::optional<json> merges_json(const SentencePieceModel& model, std::string& wh
     }
     if (is_made && before != nullptr && before->score == piece.score) {
       why_not = concat("the pieces '", before->text, "' and '", piece.text, "' have the same score ", piece.score,
-                       ", and tokenizers would not take the one that comes first in a text");
+                       ", and tokenizers would not choose the one that comes first in a text");
       return std::nullopt;
     }
     if (is_made) before = &piece;
@@ -202,8 +202,7 @@ TokenizerJson sentencepiece_json(const SentencePieceModel& model, const Sentence
   if (model.kind == Kind::kUnigram)
     made.notes.push_back(
         "tokenizers adds the scores of pieces in double precision, SentencePiece in single: where two cuts of a text "
-        "have "
-        "equal sums, it may take the other one");
+        "have equal sums, it may choose the other one");
   if (model.has_denormalizer) made.notes.push_back("rules of tokenizer.model for decoded text are left out");
   return made;
 }

@@ -17,7 +17,7 @@ struct SentencePieceUse {
   std::vector<std::pair<int32_t, std::string>> special;  // found in a text before the model sees it, by id
 };
 
-// What tokenizers cannot do as SentencePiece does is told in why_not; what it does otherwise in few texts, in notes.
+// What tokenizers cannot do as SentencePiece does is given in why_not; what it does otherwise in few texts, in notes.
 TokenizerJson sentencepiece_json(const SentencePieceModel& model, const SentencePieceUse& use);
 
 }  // namespace espalier::text::internal

@@ -21,7 +21,7 @@ Model::Piece read_piece(ProtobufReader fields) {
       piece.text = fields.text("piece");
     } else if (fields.field() == 2) {
       piece.score = fields.number("score");
-      if (!std::isfinite(piece.score)) fields.fail("the score of '" + piece.text + "' is no finite number");
+      if (!std::isfinite(piece.score)) fields.fail("the score of '" + piece.text + "' is not a finite number");
     } else if (fields.field() == 3) {
       const int64_t type = fields.whole_number("type");
       if (type < 1 || type > 6) fields.fail(concat("piece '", piece.text, "' has type ", type, ", expected 1 to 6"));

@@ -151,7 +151,7 @@ double SentencePieceProcessor::cut_word_with_limit(std::string_view word, Scratc
   scratch.unigram_nodes.clear();
   double limit = unigram_->cut_with_limit(word, scratch.unigram, scratch.unigram_nodes);
   for (const Unigram::Node& node : scratch.unigram_nodes) {
-    // The bytes of an unknown character do not tell its score.
+    // The bytes of an unknown character do not determine its score.
     if (node.id < 0 && model_.byte_fallback) limit = -1;
     append_ids(word, node.id, node.begin, node.end, ids);
   }

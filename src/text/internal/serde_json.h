@@ -13,7 +13,7 @@ namespace espalier::text::internal {
 // then times or over a power of ten, rounded again.
 double serde_number(std::string_view text);
 
-// Throws a UserError of `where` (a file's name) if the text is no JSON, or is nested as deep as serde_json refuses.
+// Throws a UserError of `where` (a file's name) if the text is not JSON, or is nested as deep as serde_json refuses.
 nlohmann::json parse_serde_json(std::string_view text, std::string_view where);
 
 }  // namespace espalier::text::internal

@@ -85,7 +85,7 @@ void read_json(const std::string& content, const std::filesystem::path& path, Co
     const JsonPart element(list[i], concat("'", path.string(), "'[", i, "]"));
     auto token = decode_base64(element.text("token_bytes"));
     const int64_t rank = element.whole_number("rank");
-    if (!token) element.fail("'token_bytes' is no base64: '" + element.text("token_bytes").substr(0, 60) + "'");
+    if (!token) element.fail("'token_bytes' is not base64: '" + element.text("token_bytes").substr(0, 60) + "'");
     if (rank != static_cast<int64_t>(i)) element.fail(concat("rank ", rank, ", expected ", i));
     collector.add(std::move(*token), rank, concat("[", i, "]"));
   }
@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, int32_t>> llama3_special_tokens() {
   return tokens;
 }
 
-// Where a pattern's alternatives are those of another rule, only faster to match, that rule's expression stands.
+// Where a pattern's alternatives are those of another rule, only faster to match, that rule's expression is used.
 const std::unordered_map<std::string, TiktokenEncoding>& encodings() {
   static const auto* const kEncodings = [] {
     const std::string gpt2(pattern_of_rule(PieceRule::kGpt2));

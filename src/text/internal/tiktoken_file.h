@@ -21,7 +21,7 @@ struct TiktokenEncoding {
   std::string expression;
   std::vector<std::pair<std::string, int32_t>> special_tokens;
 };
-// `name` may be an expression itself. None for a word that is no known name.
+// `name` may be an expression itself. None for a word that is not a known name.
 TiktokenEncoding tiktoken_encoding(const std::string& name, const std::string& where);
 bool is_tiktoken_encoding(const std::string& name);
 

@@ -37,7 +37,7 @@ bool looks_like_hub_name(const fs::path& path) {
 [[noreturn]] void refuse_missing(const fs::path& path) {
   if (looks_like_hub_name(path)) {
     throw UserError(
-        concat("'", path.string(), "' is no file or folder here, and nothing is downloaded at run time. If ",
+        concat("'", path.string(), "' is not a file or folder here, and nothing is downloaded at run time. If ",
                "it is a name on the Hugging Face Hub, download tokenizer.json and tokenizer_config.json ",
                "from https://huggingface.co/", path.string(), "/tree/main into a folder, and give that ", "folder."),
         ExitCode::kMissingInput);

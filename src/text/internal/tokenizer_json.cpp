@@ -48,7 +48,7 @@ std::optional<json> vocabulary_json(const std::vector<std::string>& pieces, std:
     const auto [known, is_new] = vocabulary.emplace(pieces[id], id);
     if (is_new) continue;
     why_not = concat("the ids ", known->get<int64_t>(), " and ", id, " have the same piece '", pieces[id],
-                     "', which tokenizer.json can give to one only");
+                     "', which tokenizer.json can give to only one");
     return std::nullopt;
   }
   return vocabulary;

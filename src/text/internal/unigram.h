@@ -42,7 +42,7 @@ class Unigram {
   void set_unknown_score(double score) { unknown_score_ = score; }
   double unknown_score() const { return unknown_score_; }
   void add(std::string_view piece, int32_t id, double score);
-  // One that is taken wherever it stands: a longer one scores better, and all better than other pieces.
+  // One that is chosen wherever it appears: a longer one scores better, and all better than other pieces.
   void add_user_defined(std::string_view piece, int32_t id);
 
   // Appends the pieces of `text` (valid UTF-8). `total` is the sum before the text and becomes the one after it. Throws

@@ -42,7 +42,7 @@ class WordCache {
     return true;
   }
 
-  // Appends the ids of a word that depends on nothing else; make(ids) appends those of one that is not there.
+  // Appends the ids of a word that depends on nothing else; make(ids) appends those of one that is not in it.
   template <class Make>
   void append(std::string_view word, std::vector<int32_t>& ids, Make&& make) {
     if (word.size() > kMaxWordBytes || word.empty()) return make(ids);

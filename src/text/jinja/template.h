@@ -1,7 +1,7 @@
 // Jinja templates, as task files of the harness and chat templates of tokenizers have them (docs/chat-templates.md).
 //
-// Taken is a subset of Jinja 3; all else is refused when the template is read, with its place. A template is bounded in
-// nesting, steps and memory: it may come from anybody.
+// A subset of Jinja 3 is supported; all else is refused when the template is read, with its place. A template is
+// bounded in nesting, steps and memory: it may come from anybody.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class Template {
   Template(Template&&) noexcept;
 
   // A UserError names what of the document is missing or of another type, and what the template itself raises.
-  // `now` is the time that strftime_now tells.
+  // `now` is the time that strftime_now returns.
   std::string render(const python::Json& document, std::optional<std::time_t> now = {}) const;
 
  private:

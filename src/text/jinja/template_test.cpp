@@ -92,18 +92,18 @@ std::string template_refusal(const std::string& text) {
 }
 
 TEST(Template, WhatIsNotTakenIsRefusedWithItsPlace) {
-  EXPECT_EQ(template_refusal("{% raw %}"), "t.yaml:3: the statement '{% raw %}' of a template is not taken");
+  EXPECT_EQ(template_refusal("{% raw %}"), "t.yaml:3: the statement '{% raw %}' of a template is not supported");
   EXPECT_EQ(template_refusal("{{ a"), "t.yaml:3: '{{ a' has no end");
-  EXPECT_EQ(template_refusal("{{ cycler(3) }}"), "t.yaml:3: the function cycler is not taken");
-  EXPECT_EQ(template_refusal("{{ strftime_now('') }}"), "t.yaml:3: the function strftime_now is not taken");
+  EXPECT_EQ(template_refusal("{{ cycler(3) }}"), "t.yaml:3: the function cycler is not supported");
+  EXPECT_EQ(template_refusal("{{ strftime_now('') }}"), "t.yaml:3: the function strftime_now is not supported");
   EXPECT_EQ(template_refusal("{{ a.format(1) }}"),
-            "t.yaml:3: the method format, which is not taken, at byte 10 of the expression ' a.format(1) '");
+            "t.yaml:3: the method format, which is not supported, at byte 10 of the expression ' a.format(1) '");
   EXPECT_EQ(template_refusal("{{ a|tojson }}"),
-            "t.yaml:3: the filter tojson, which is not taken, at byte 11 of the expression ' a|tojson '");
+            "t.yaml:3: the filter tojson, which is not supported, at byte 11 of the expression ' a|tojson '");
   EXPECT_EQ(template_refusal("{{ a|map('e') }}"),
-            "t.yaml:3: map with another filter than those that are taken at byte 13 of the expression ' a|map('e') '");
+            "t.yaml:3: map with a filter that is not supported at byte 13 of the expression ' a|map('e') '");
   EXPECT_EQ(template_refusal("{{ 1 < 2 < 3 }}"),
-            "t.yaml:3: '<', which is not taken, at byte 8 of the expression ' 1 < 2 < 3 '");
+            "t.yaml:3: '<', which is not supported, at byte 8 of the expression ' 1 < 2 < 3 '");
   for (const char* text : {"{{}}", "{{ 1 / 2 }}", "{{ a is callable }}", "{{ {1: } }}", "{{ (1 }}", "{{ [1 2] }}",
                            "{{ 'a }}", "{{ a.b(c=1) }}", "{% break %}", "{{ 2 ** 3 }}"})
     EXPECT_TRUE(template_refusal(text).starts_with("t.yaml:3: ")) << text << ": " << template_refusal(text);

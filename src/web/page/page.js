@@ -1,10 +1,5 @@
 "use strict";
 const byId = id => document.getElementById(id);
-const get = async (path, values) => {
-  const reply = await fetch(path + (values ? "?" + new URLSearchParams(values) : ""));
-  if (!reply.ok) throw new Error((await reply.text()).trim());
-  return reply.json();
-};
 const element = (name, content, className) => {
   const made = document.createElement(name);
   if (content !== undefined) made.append(content);
@@ -74,10 +69,12 @@ async function choose(id) {
 async function loadRun() {
   const mine = ++turn, loaded = await get("api/run", {id: chosen});
   if (mine !== turn) return;
+  const other = !run || run.id !== loaded.id;
   run = loaded;
   byId("run").hidden = false;
   byId("run").querySelector("h2").textContent = run.folder;
   drawFacts();
+  if (other) refreshDetails();
   await loadBins();
 }
 
@@ -95,7 +92,7 @@ function drawFacts() {
   byId("options").replaceChildren(tableOf(["option", "value"], Object.entries(run.options)));
 }
 
-// Events and evaluations of a run that goes on. What the charts were drawn from stays as it is: follow() needs it.
+// Events and evaluations of a run that continues. What the charts were drawn from stays as it is: follow() needs it.
 async function refreshFacts() {
   if (!run) return;
   const {records, generation, first_step, last_step} = run, loaded = await get("api/run", {id: chosen});
@@ -189,6 +186,9 @@ addEventListener("hashchange", guarded(() => choose(location.hash.slice(1))));
 const redraw = () => { for (const chart of charts.values()) chart.draw(); };
 addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-guarded(loadRuns)();
-setInterval(guarded(follow), 1000);
-setInterval(guarded(async () => { if (!document.hidden) { await loadRuns(); await refreshFacts(); } }), 10000);
+addEventListener("load", () => {  // the other scripts are there
+  guarded(loadRuns)();
+  if (snapshot) return;
+  setInterval(guarded(follow), 1000);
+  setInterval(guarded(async () => { if (!document.hidden) { await loadRuns(); await refreshFacts(); } }), 10000);
+});

@@ -39,9 +39,9 @@ void erase_old_spellings(nlohmann::ordered_json& json);
 
 // Whether names begin with that of the base model ("transformer."), which folders of the base model alone lack.
 std::string prefix_of_base(const HfTensors& theirs, const std::string& prefix, const std::string& embedding);
-// The output layer, or with a tied one what may be stored of it beside the embedding.
+// The output layer, or with a tied one what may be stored of it in addition to the embedding.
 void map_gpt_head(HfMapBuilder& builder, const families::GptConfig& config, const HfTensors& theirs);
-// Buffers that some releases store beside the weights (masks, frequencies): no part of the model.
+// Buffers that some releases store in addition to the weights (masks, frequencies): not part of the model.
 bool is_gpt_buffer(const std::string& name, const ModelConfig& model);
 
 }  // namespace espalier::convert

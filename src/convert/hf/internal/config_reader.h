@@ -15,7 +15,7 @@ class ConfigReader {
  public:
   using Json = nlohmann::ordered_json;
 
-  // `prefix` stands before key names in messages: "rope_scaling.".
+  // `prefix` precedes key names in messages: "rope_scaling.".
   ConfigReader(const Json& object, Problems& problems, std::string prefix = "")
       : object_(object), problems_(problems), prefix_(std::move(prefix)) {}
 

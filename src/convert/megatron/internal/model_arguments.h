@@ -13,7 +13,7 @@ namespace espalier::convert {
 
 // Not None, False or an empty list.
 bool is_set(const store::TorchValue* value);
-// A flag that is there and not set.
+// A flag that exists and is not set.
 bool is_false(const store::TorchValue& args, const char* name);
 
 // UserError (kBadData) that names every argument that makes a model which no family here makes.
@@ -33,7 +33,7 @@ class ArgumentLines {
   // `value` in TOML. Another one for the same option is a UserError (kBadData).
   void add(const std::string& name, const std::string& value);
   void add_flag(const std::string& name) { add(name, "true"); }
-  // Nothing where the argument is not set, or is no option of the family.
+  // Nothing where the argument is not set, or is not an option of the family.
   void add_argument(const store::TorchValue& args, const std::string& name);
   const std::string& text() const { return text_; }
 

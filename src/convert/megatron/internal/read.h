@@ -22,7 +22,7 @@ struct NamedView {
   int64_t copy = 0;  // MegatronShard
 };
 
-// What Transformer Engine keeps beside a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
+// What Transformer Engine keeps besides a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
 bool is_extra_state(const std::string& name);
 
 std::string without_prefix(const std::string& text, const std::string& prefix);
@@ -31,7 +31,7 @@ std::string without_prefix(const std::string& text, const std::string& prefix);
 ModuleName layer_or_other_name(const std::string& name);
 
 // Our name for a parameter of a transformer layer or after it, from any of the spellings that releases of Megatron
-// used; "" for buffers and states that are no parameter.
+// used; "" for buffers and states that are not parameters.
 std::string layer_parameter_name(const std::string& name);
 
 // Iteration, consumed samples and tokens, scheduler, loss scale, arguments: of the first rank; the others must agree.
@@ -50,7 +50,7 @@ double number_in(const store::TorchValue& value, const std::string& what);
 std::vector<NamedView> in_optimizer_order(const std::vector<NamedView>& params);
 
 // State of a torch optimizer with one tensor for each parameter of `params` (in the optimizer's order), and the master
-// weights `masters`, if it keeps any beside them.
+// weights `masters`, if it keeps any besides them.
 struct RankPlace {
   std::filesystem::path file;
   spec::TensorShard tensor;
@@ -75,7 +75,7 @@ class LayerRoles {
   // Numbers transformer layers from 0, in the order of the files.
   void finish();
   int64_t num_layers() const { return static_cast<int64_t>(transformer_.size()); }
-  // Our name of a key of layer `number`, "" for what is no parameter.
+  // Our name of a key of layer `number`, "" for what is not a parameter.
   std::string name_of(int64_t number, const std::string& key) const;
   // Of a parameter of the pipeline module: "3.input_layernorm.weight", "tied_modules.embed.word_embeddings.weight".
   // Nothing: the layer is unknown.

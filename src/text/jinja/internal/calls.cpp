@@ -90,13 +90,13 @@ std::string named_call(const TemplateNode& filter) {
     if (num_placed < 2 || !filter.keywords.empty()) return "map without attribute='...' or the name of a filter";
     const bool is_known = is_literal_name(filter.parts[1]) && is_filter(filter.parts[1].value.get<std::string>()) &&
                           !calls_by_name(filter.parts[1].value.get<std::string>());
-    return is_known ? "" : "map with another filter than those that are taken";
+    return is_known ? "" : "map with a filter that is not supported";
   }
   const size_t place = filter.name.ends_with("attr") ? 2 : 1;
   if (num_placed < place) return concat(filter.name, " without the name of an attribute");
   if (num_placed == place) return "";
   if (!is_literal_name(filter.parts[place]) || !is_test(filter.parts[place].value.get<std::string>()))
-    return concat(filter.name, " with another test than those that are taken");
+    return concat(filter.name, " with a test that is not supported");
   const bool takes = takes_argument(filter.parts[place].value.get<std::string>());
   return num_placed == place + 1 + size_t{takes} ? "" : concat("another number of arguments of ", filter.name);
 }

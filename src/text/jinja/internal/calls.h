@@ -19,7 +19,7 @@ bool takes_argument(const std::string& test);
 bool is_of_loop(const std::string& name);
 // map, select and their like call what a string names: true for a literal that names such a thing.
 bool calls_by_name(const std::string& filter);
-// Why such a call is not taken; empty where nothing is wrong.
+// Why such a call is not supported; empty where nothing is wrong.
 std::string named_call(const TemplateNode& filter);
 
 struct Arguments {

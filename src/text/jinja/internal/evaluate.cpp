@@ -17,7 +17,7 @@ Value borrowed(const Json& value) { return {Value(), &value}; }
 
 // A copy would no longer be the namespace.
 const Json& plain(const Json& value) {
-  if (is_namespace(value)) refuse("a namespace as an argument or an entry is not taken");
+  if (is_namespace(value)) refuse("a namespace as an argument or an entry is not supported");
   return value;
 }
 
@@ -180,12 +180,12 @@ Arguments Interpreter::arguments_of(const TemplateNode& node, size_t first) {
 Value Interpreter::call(const TemplateNode& node) {
   const Arguments arguments = arguments_of(node, 0);
   if (const auto macro = macros_.find(node.name); macro != macros_.end()) return call_macro(*macro->second, arguments);
-  if (!is_function(node.name)) refuse(concat("the macro ", node.name, " is called before it is there"));
+  if (!is_function(node.name)) refuse(concat("the macro ", node.name, " is called before it is defined"));
   if (node.name == "namespace") {
     check_arguments(node.name, arguments.values.size(), 0, 0);
     return owned(made_namespace(arguments.named));
   }
-  if (!arguments.named.empty()) refuse(concat(node.name, " takes no arguments by name"));
+  if (!arguments.named.empty()) refuse(concat(node.name, " accepts no arguments by name"));
   if (node.name == "range") return owned(range(arguments));
   check_arguments(node.name, arguments.values.size(), 1, 1);
   if (node.name == "raise_exception") throw Raised{text_of(arguments.values[0])};
@@ -200,7 +200,7 @@ Json Interpreter::range(const Arguments& arguments) {
   const auto begin = given.size() == 1 ? 0 : given[0].get<int64_t>();
   const auto end = given[given.size() == 1 ? 0 : 1].get<int64_t>();
   const auto step = given.size() == 3 ? given[2].get<int64_t>() : 1;
-  if (step == 0) refuse("range takes no step of 0");
+  if (step == 0) refuse("range does not accept a step of 0");
   constexpr int64_t kFarthest = int64_t{1} << 40;
   if (std::max(std::abs(begin), std::max(std::abs(end), std::abs(step))) > kFarthest) refuse("range goes too far");
   Json list = Json::array();
@@ -216,7 +216,7 @@ Value Interpreter::call_macro(const Statement& macro, const Arguments& arguments
   check_arguments(macro.text, arguments.values.size(), 0, macro.names.size());
   std::vector<Scope> callers(1);
   std::swap(callers, scopes_);
-  scopes_.assign(1, callers[0]);  // what the template sets outside of everything
+  scopes_.assign(1, callers[0]);  // what the template sets outside everything
   scopes_.emplace_back();
   const size_t num_required = macro.names.size() - macro.expressions.size();
   for (size_t i = 0; i < macro.names.size(); ++i) {

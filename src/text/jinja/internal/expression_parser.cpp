@@ -13,7 +13,7 @@ constexpr int kMostNodes = 400;  // of one tag: trees are walked by recursion
 }  // namespace
 
 TemplateNode ExpressionParser::made(TemplateOp op, const std::string& name, std::vector<TemplateNode> parts) {
-  if (++num_nodes_ > kMostNodes) words_.fail("too long an expression");
+  if (++num_nodes_ > kMostNodes) words_.fail("the expression is too long");
   TemplateNode node;
   node.op = op;
   node.name = name;
@@ -58,7 +58,7 @@ std::string ExpressionParser::expect_name() {
   return name;
 }
 void ExpressionParser::expect_end() {
-  if (!at_end()) words_.fail(concat("'", words_.word().text, "', which is not taken,"));
+  if (!at_end()) words_.fail(concat("'", words_.word().text, "', which is not supported,"));
 }
 
 TemplateNode ExpressionParser::parse_all() {
@@ -95,7 +95,7 @@ TemplateNode ExpressionParser::negation() {
   bool negated = false, any = false;
   for (; take_word("not"); any = true) negated = !negated;
   TemplateNode node = comparison();
-  if (any && !negated) node = made(TemplateOp::kNot, "", parts_of(std::move(node)));  // a truth value all the same
+  if (any && !negated) node = made(TemplateOp::kNot, "", parts_of(std::move(node)));  // a truth value in any case
   return any ? made(TemplateOp::kNot, "", parts_of(std::move(node))) : node;
 }
 
@@ -190,7 +190,7 @@ TemplateNode ExpressionParser::primary() {
     return constant(text);
   }
   if (word.kind == Word::kNumber) return constant(python::parse_literal(word.text));
-  if (word.kind != Word::kName) words_.fail(concat("'", word.text, "', which is not taken, before"));
+  if (word.kind != Word::kName) words_.fail(concat("'", word.text, "', which is not supported, before"));
   static const std::map<std::string, Json> kConstants = {{"true", true},   {"True", true}, {"false", false},
                                                          {"False", false}, {"none", {}},   {"None", {}}};
   if (const auto found = kConstants.find(word.text); found != kConstants.end()) return constant(found->second);
@@ -216,12 +216,12 @@ TemplateNode ExpressionParser::postfix(TemplateNode node) {
 TemplateNode ExpressionParser::attribute_or_method(TemplateNode node) {
   const bool is_loop = node.op == TemplateOp::kName && node.name == "loop";
   const std::string name = expect_name();
-  if (is_loop && !is_of_loop(name)) words_.fail(concat("loop.", name, ", which is not taken,"));
+  if (is_loop && !is_of_loop(name)) words_.fail(concat("loop.", name, ", which is not supported,"));
   if (!is("(")) return made(TemplateOp::kAttribute, name, parts_of(std::move(node)));
-  if (!is_method(name)) words_.fail(concat("the method ", name, ", which is not taken,"));
+  if (!is_method(name)) words_.fail(concat("the method ", name, ", which is not supported,"));
   TemplateNode call = made(TemplateOp::kMethod, name, parts_of(std::move(node)));
   read_arguments(call);
-  if (!call.keywords.empty()) words_.fail("an argument by name, which is not taken,");
+  if (!call.keywords.empty()) words_.fail("an argument by name, which is not supported,");
   return call;
 }
 
@@ -240,12 +240,12 @@ TemplateNode ExpressionParser::item_or_slice(TemplateNode node) {
 TemplateNode ExpressionParser::filter(TemplateNode node) {
   const std::string name = expect_name();
   if (!is_filter(name) || (name == "tojson" && !is_chat_))
-    words_.fail(concat("the filter ", name, ", which is not taken,"));
+    words_.fail(concat("the filter ", name, ", which is not supported,"));
   TemplateNode call = made(TemplateOp::kFilter, name, parts_of(std::move(node)));
   if (is("(")) read_arguments(call);
   for (const std::string& keyword : call.keywords)
     if (!is_keyword(name, keyword))
-      words_.fail(concat("the argument ", keyword, " of ", name, ", which is not taken,"));
+      words_.fail(concat("the argument ", keyword, " of ", name, ", which is not supported,"));
   if (const std::string tried = named_call(call); !tried.empty()) words_.fail(tried);
   return call;
 }
@@ -254,13 +254,13 @@ TemplateNode ExpressionParser::filter(TemplateNode node) {
 TemplateNode ExpressionParser::test(TemplateNode node) {
   const bool negated = take_word("not");
   const std::string name = expect_name();
-  if (!is_test(name)) words_.fail(concat("the test ", name, ", which is not taken,"));
+  if (!is_test(name)) words_.fail(concat("the test ", name, ", which is not supported,"));
   TemplateNode call = made(TemplateOp::kTest, name, parts_of(std::move(node)));
   if (is("("))
     read_arguments(call);
   else if (takes_argument(name))
     call.parts.push_back(postfix(primary()));
-  if (!call.keywords.empty()) words_.fail("an argument by name, which is not taken,");
+  if (!call.keywords.empty()) words_.fail("an argument by name, which is not supported,");
   if (call.parts.size() != 1 + size_t{takes_argument(name)})
     words_.fail(concat("another number of arguments of ", name));
   return negated ? made(TemplateOp::kNot, "", parts_of(std::move(call))) : call;
@@ -269,7 +269,7 @@ TemplateNode ExpressionParser::test(TemplateNode node) {
 void ExpressionParser::read_arguments(TemplateNode& call) {
   expect("(");
   while (!take(")")) {
-    if (is("*") || is("**")) words_.fail(concat("'", words_.word().text, "', which is not taken, before"));
+    if (is("*") || is("**")) words_.fail(concat("'", words_.word().text, "', which is not supported, before"));
     TemplateNode argument = choice();
     if (take("=")) {
       if (argument.op != TemplateOp::kName) words_.fail("expected a name before =,");

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kWidestIndent = 16;
 
-// What is no number is 0.
+// What is not a number is 0.
 Json whole_number_of(const Json& value) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   Json read = value;

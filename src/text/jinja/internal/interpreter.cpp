@@ -86,7 +86,7 @@ Interpreter::Flow Interpreter::run_one(const Statement& statement, std::string& 
     case StatementKind::kFor: run_for(statement, out); break;
     case StatementKind::kSet: {
       const Value value = evaluate(statement.expressions[0], true);
-      if (is_namespace(*value) && value.use_count() > 1) refuse("a second name of a namespace is not taken");
+      if (is_namespace(*value) && value.use_count() > 1) refuse("a second name of a namespace is not supported");
       bind(statement.names, value);
       break;
     }
@@ -125,7 +125,7 @@ void Interpreter::run_for(const Statement& statement, std::string& out) {
                        {"last", i + 1 == size}, {"revindex", size - i}, {"revindex0", size - i - 1},
                        {"length", size}};
     scopes_.back()["loop"] = owned(loop);
-    // Beside the loop, so that the neighbours are not copied for each turn.
+    // Next to the loop, so that the neighbours are not copied for each turn.
     if (i > 0) scopes_.back()["loop.previtem"] = entries[i - 1];
     if (i + 1 < size) scopes_.back()["loop.nextitem"] = entries[i + 1];
     bind(statement.names, entries[i]);
@@ -142,7 +142,7 @@ void Interpreter::bind(const std::vector<std::string>& names, const Value& value
     return;
   }
   if (!value->is_array() || value->size() != names.size())
-    refuse(concat(shown(*value), " is no list of ", names.size()));
+    refuse(concat(shown(*value), " is not a list of ", names.size()));
   for (size_t i = 0; i < names.size(); ++i) scopes_.back()[names[i]] = Value(value, &(*value)[i]);
 }
 
@@ -152,13 +152,13 @@ void Interpreter::set_field(const Statement& statement) {
     const auto found = scopes_[i].find(statement.names[0]);
     if (found == scopes_[i].end()) continue;
     if (!is_namespace(*found->second)) break;
-    if (is_namespace(*value)) refuse("a namespace inside of a namespace is not taken");
+    if (is_namespace(*value)) refuse("a namespace inside of a namespace is not supported");
     if (found->second.use_count() > 1) found->second = owned(*found->second);
     spend(weight_of(*value));
     (*std::const_pointer_cast<Json>(found->second))[statement.names[1]] = *value;  // owned() makes no constants
     return;
   }
-  refuse(concat("'", statement.names[0], "' is no namespace"));
+  refuse(concat("'", statement.names[0], "' is not a namespace"));
 }
 
 }  // namespace espalier::text::jinja

@@ -24,7 +24,7 @@ Json strip_by(const std::string& name, const std::string& text, const std::vecto
                                           : python::strip(text));
   const std::string& characters = string_of(arguments[0], "an argument of " + name);
   if (std::any_of(characters.begin(), characters.end(), [](char c) { return static_cast<uint8_t>(c) >= 0x80; }))
-    refuse(name + " takes ASCII characters alone");
+    refuse(name + " accepts only ASCII characters");
   if (name != "rstrip") kept = kept.substr(std::min(kept.find_first_not_of(characters), kept.size()));
   return std::string(name == "lstrip" ? kept : python::strip_right(kept, characters));
 }
@@ -51,7 +51,7 @@ Json split_by(const std::string& text, const Arguments& given) {
   const auto most = static_cast<size_t>(arguments.size() == 2 ? arguments[1].get<int64_t>() : -1);
   if (arguments.empty() || arguments[0].is_null()) return split_words(text, most, given.most);
   const std::string& separator = string_of(arguments[0], "an argument of split");
-  if (separator.empty()) refuse("split takes no empty separator");
+  if (separator.empty()) refuse("split does not accept an empty separator");
   Json parts = Json::array();
   size_t begin = 0;
   for (size_t end; (end = found_at(text, separator, begin)) != std::string::npos && most != parts.size();
@@ -67,7 +67,7 @@ Json split_by(const std::string& text, const Arguments& given) {
 Json split_last(const std::string& text, const Arguments& given) {
   if (given.values.size() < 2) return split_by(text, given);
   const std::string& separator = string_of(given.values[0], "an argument of rsplit");
-  if (separator.empty() || !given.values[1].is_number_integer()) refuse("rsplit takes a separator and a number");
+  if (separator.empty() || !given.values[1].is_number_integer()) refuse("rsplit needs a separator and a number");
   const Json whole = split_by(text, {.values = {given.values[0]}, .named = {}, .most = given.most});
   const auto wanted = given.values[1].get<int64_t>();
   if (wanted < 0 || wanted >= static_cast<int64_t>(whole.size())) return whole;
@@ -87,7 +87,7 @@ Json split_lines(const std::string& text, const Arguments& given) {
 Json replace(const std::string& text, const Arguments& given) {
   const std::string &from = string_of(given.values[0], "an argument of replace"),
                     &to = string_of(given.values[1], "an argument of replace");
-  if (from.empty()) refuse("replace takes no empty text");
+  if (from.empty()) refuse("replace does not accept an empty text");
   int64_t left = given.values.size() == 3 && given.values[2].is_number_integer() ? given.values[2].get<int64_t>() : -1;
   std::string replaced;
   size_t begin = 0;
@@ -102,7 +102,7 @@ Json count_in(const Json& target, const Json& wanted) {
   if (target.is_array())
     return std::count_if(target.begin(), target.end(), [&](const Json& entry) { return is_equal(entry, wanted); });
   const std::string &text = string_of(target, "count"), &part = string_of(wanted, "an argument of count");
-  if (part.empty()) refuse("count takes no empty text");
+  if (part.empty()) refuse("count does not accept an empty text");
   int64_t count = 0;
   for (size_t at = 0; (at = found_at(text, part, at)) != std::string::npos; at += part.size()) ++count;
   return count;

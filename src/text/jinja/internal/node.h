@@ -109,7 +109,7 @@ class ExpressionParser {
 struct ReadOptions {
   bool is_chat;  // trim_blocks, lstrip_blocks, no last line end; and what transformers adds to Jinja
 };
-// A ReadFailure tells the line.
+// A ReadFailure gives the line.
 std::vector<Statement> parse_template(std::string_view text, const ReadOptions& options);
 struct ReadFailure {
   int line;

@@ -78,7 +78,7 @@ class TagReader {
 
  private:
   static int count_lines(std::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
-  // lstrip_blocks: a tag that begins its line stands at its begin.
+  // lstrip_blocks: a tag that begins its line is at its begin.
   std::string_view without_indent(std::string_view before) const {
     const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
     if (line_begin == 0 && !at_line_begin_) return before;
@@ -113,9 +113,9 @@ class StatementParser {
   std::vector<Statement> parse_all() {
     std::vector<Statement> statements;
     const std::string end = body(statements, {});
-    if (!end.empty()) throw ReadFailure{line_, concat("the statement '{% ", end, " %}' has no begin")};
+    if (!end.empty()) throw ReadFailure{line_, concat("the statement '{% ", end, " %}' has no beginning")};
     for (const auto& [name, line] : called_)
-      if (!macros_.contains(name)) throw ReadFailure{line, concat("the function ", name, " is not taken")};
+      if (!macros_.contains(name)) throw ReadFailure{line, concat("the function ", name, " is not supported")};
     return statements;
   }
 
@@ -198,7 +198,7 @@ class StatementParser {
       read_nothing();
       return made(keyword == "break" ? StatementKind::kBreak : StatementKind::kContinue);
     }
-    throw ReadFailure{line_, concat("the statement '{%", inside_.substr(0, 80), "%}' of a template is not taken")};
+    throw ReadFailure{line_, concat("the statement '{%", inside_.substr(0, 80), "%}' of a template is not supported")};
   }
 
   void close(Statement& opened, const char* end) {
@@ -265,7 +265,7 @@ class StatementParser {
   }
 
   Statement macro_statement() {
-    if (depth_ > 1) throw ReadFailure{line_, "a macro inside of a statement is not taken"};
+    if (depth_ > 1) throw ReadFailure{line_, "a macro inside of a statement is not supported"};
     Statement macro = made(StatementKind::kMacro);
     read_rest([&](ExpressionParser& words) {
       macro.text = words.expect_name();

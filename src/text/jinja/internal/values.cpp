@@ -18,7 +18,7 @@ const char* const kIsNamespace = "\x01namespace";  // no name of a template
   refuse(concat(shown(left), " ", name, " ", shown(right), " has no meaning"));
 }
 
-// True and False are 1 and 0 beside a number.
+// True and False are 1 and 0 next to a number.
 Json as_number(const Json& value) { return value.is_boolean() ? Json(value.get<bool>() ? 1 : 0) : value; }
 
 Json whole_arithmetic(const std::string& name, int64_t a, int64_t b) {
@@ -173,7 +173,7 @@ Json list_of(const Json& value, size_t most) {
     for (const auto& entry : value.items()) list.push_back(entry.key());
     return list;
   }
-  if (!value.is_string()) refuse(concat(shown(value), " is no list"));
+  if (!value.is_string()) refuse(concat(shown(value), " is not a list"));
   if (value.get_ref<const std::string&>().size() > most / kSizeOfCharacter)
     refuse("the template takes too much memory");
   for (std::string_view rest = value.get_ref<const std::string&>(); !rest.empty();) {
@@ -204,7 +204,7 @@ Json sliced(const Json& value, const Json& first, const Json& last, const Json& 
   const Json& whole = value.is_string() ? list_of(value) : value;
   const auto size = static_cast<int64_t>(whole.size());
   const int64_t by = step.is_null() ? 1 : std::clamp(step.get<int64_t>(), -size - 1, size + 1);
-  if (by == 0) refuse("a slice takes no step of 0");
+  if (by == 0) refuse("a slice does not accept a step of 0");
   const int64_t least = by > 0 ? 0 : -1, most = by > 0 ? size : size - 1;
   const auto place = [&](const Json& end, int64_t fallback) {
     if (end.is_null()) return fallback;

@@ -47,7 +47,7 @@ void WordReader::read_string(char quote) {
   while (at_ < text_.size() && text_[at_] != quote) at_ += text_[at_] == '\\' ? 2 : 1;
   if (at_ >= text_.size()) fail("a string without its end");
   ++at_;
-  // Line ends may stand in a template's string, but in none of Python's.
+  // Line ends may be in a template's string, but in none of Python's.
   std::string literal = std::string(2, quote) + std::string(text_.substr(begin, at_ - begin)) + std::string(2, quote);
   word_.kind = Word::kString;
   word_.text = python::parse_literal(literal).get<std::string>();

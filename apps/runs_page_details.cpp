@@ -1,0 +1,61 @@
+#include "runs_page_details.h"
+
+#include <algorithm>
+
+#include "config/run_config.h"
+#include "families/recorded_run.h"
+#include "launch/control_socket.h"
+#include "plan/run_plan.h"
+#include "run_samples.h"
+
+namespace espalier {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kSecondsToAnswer = 2;
+
+}  // namespace
+
+Json ranks_of_run(const std::filesystem::path& folder) {
+  Json found = {{"ranks", Json::array()}};
+  std::string why = "no launcher answers for this run on this machine";
+  for (const launch::ControlPlace& place : launch::control_places(folder.string())) {
+    if (!place.is_here) {
+      why = concat("the run is on another machine: ", place.host);
+      continue;
+    }
+    const launch::ControlReply reply = launch::ask_control(place, {{"command", "status"}}, kSecondsToAnswer);
+    if (reply.outcome == launch::ControlOutcome::kTrouble) why = reply.trouble;
+    if (reply.outcome != launch::ControlOutcome::kAnswered) continue;
+    for (const char* key : {"phase", "step", "paused"})
+      if (!found.contains(key)) found[key] = reply.message.value(key, Json());
+    for (const Json& rank : reply.message.at("ranks")) found["ranks"].push_back(rank);
+  }
+  if (found["ranks"].empty()) found["why"] = why;
+  return found;
+}
+
+std::string plan_picture_of_run(const std::filesystem::path& folder) {
+  families::RecordedRun run = families::read_recorded_run(folder, std::nullopt);
+  if (run.layout) run.config.grid = *run.layout;
+  if (run.config.vocabulary.padded_size == 0) config::set_vocabulary(run.config, tokenizer_of(run)->vocab_size());
+  return plan::to_svg(plan::plan_run(config::run_shape(run.config)), std::nullopt);
+}
+
+Json texts_of_step(const std::filesystem::path& folder, int64_t step, int64_t most) {
+  RunSamples samples(folder.string(), step, {});
+  const plan::SampleRange range = samples.samples_of(step);
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(samples.run());
+  const std::optional<bool> equal = samples.equals_record(step);
+  Json object = {{"step", step},
+                 {"fate", samples.fate(step)},
+                 {"as_recorded", equal ? Json(*equal) : Json(nullptr)},
+                 {"count", range.count},
+                 {"samples", Json::array()}};
+  for (int64_t at = 0; at < std::min(range.count, most); ++at)
+    object["samples"].push_back(sample_json(samples, range.first + at, tokenizer.get()));
+  return object;
+}
+
+}  // namespace espalier
