@@ -7,6 +7,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "detoxify_scripts.h"
 #include "families/registry.h"
 #include "tasks_main.h"
 
@@ -26,6 +27,8 @@ const std::map<std::string, Words> kAliases = {
     {"pretrain_retro", {"train", "retro"}},
     {"preprocess_data", {"preprocess"}},
     {"pretrain_prefix_lm", {"train", "gpt", "--objective", "prefix"}},
+    {"perspective_api_annotate", {"detoxify", "score"}},  // Argonne's examples/detxoify_lm
+    {"filter-selfgeneration", {"detoxify", "filter"}},
     {"finetune_t0", {"train", "gpt", "--objective", "multitask"}},  // what BLOOMZ was made with, of a branch
     {"finetune_t0_non_causal_decoder", {"train", "gpt", "--objective", "multitask", "--prefixlm"}},
 };
@@ -69,6 +72,14 @@ std::vector<std::string> canonical_words(Words words) {
     words.erase(words.begin());
     words.insert(words.begin(), {"retro", "build"});
     return words;
+  }
+  if (script_name(words[0]) == "generate_samples_gpt") {
+    words.erase(words.begin());
+    return words_of_generate_samples(words);
+  }
+  if (script_name(words[0]) == "finetune_gpt") {
+    words.erase(words.begin());
+    return words_of_finetune_gpt(words);
   }
   if (const auto alias = kAliases.find(script_name(words[0])); alias != kAliases.end()) {
     words.erase(words.begin());
@@ -151,8 +162,10 @@ const std::vector<Command>& commands() {
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
       {"serve", "serve a trained model over HTTP: OpenAI's and Megatron's interfaces", serve_main},
-      {"eval", "evaluate a model on tasks, or score the answers of any engine", eval_main},
-      {"doctor", "what this machine has for training, what works and what does not", doctor_main},
+      {"eval", "ask and score the tasks of an evaluation, with the answers of any engine", eval_main},
+      {"detoxify", "score texts by any program, keep the least toxic, and measure a model by RealToxicityPrompts",
+       detoxify_main, detoxify_commands},
+      {"doctor", "what this machine has for training, what works here and what does not", doctor_main},
       {"completion", "print completion for a shell: completion bash, zsh or fish", completion_main},
       {"version", "versions of the program and of what it was built with", version_main},
       {"help", "this list; help COMMAND explains a command", help_main},

@@ -54,6 +54,7 @@ int train_main(const std::vector<std::string>& arguments);
 int launch_main(const std::vector<std::string>& arguments);
 int plan_main(const std::vector<std::string>& arguments);
 int submit_main(const std::vector<std::string>& arguments);
+int detoxify_main(const std::vector<std::string>& arguments);
 int eval_main(const std::vector<std::string>& arguments);
 int generate_main(const std::vector<std::string>& arguments);
 int serve_main(const std::vector<std::string>& arguments);
@@ -71,6 +72,7 @@ const std::vector<Command>& curate_commands();
 const std::vector<Command>& data_commands();
 const std::vector<Command>& index_commands();
 const std::vector<Command>& retro_commands();
+const std::vector<Command>& detoxify_commands();
 const std::vector<Command>& checkpoint_commands();
 const std::vector<Command>& runs_commands();
 

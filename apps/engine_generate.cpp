@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/sentence_vocabulary.h"
+#include "engine_samples.h"
 #include "generate_options.h"
 #include "infer/continue_prompts.h"
 #include "infer/fill_masks.h"
@@ -30,19 +31,13 @@ std::vector<std::string> lines_of_stdin() {
   return lines;
 }
 
-// An empty text starts after an end of document, as every document but the first of a training sample does. For a model
-// with an encoder the words <extra_id_N> are the tokens that mark what it is to fill in.
+// For a model with an encoder the words <extra_id_N> are the tokens that stand for what it is to fill in.
 std::vector<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                                          bool has_encoder) {
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {
-    ids.push_back(has_encoder ? data::encode_with_sentinels(tokenizer, prompt) : tokenizer.encode(prompt));
-    if (!ids.back().empty()) continue;
-    if (has_encoder) throw UserError("an empty prompt: an encoder needs at least one token", ExitCode::kUsage);
-    if (!tokenizer.eod())
-      throw UserError("an empty prompt needs an end-of-document token to start from, and the tokenizer has none",
-                      ExitCode::kUsage);
-    ids.back().push_back(*tokenizer.eod());
+    ids.push_back(has_encoder ? data::encode_with_sentinels(tokenizer, prompt) : prompt_ids(tokenizer, prompt));
+    if (ids.back().empty()) throw UserError("an empty prompt: an encoder needs at least one token", ExitCode::kUsage);
   }
   return ids;
 }
@@ -108,14 +103,18 @@ int generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   if (!read_generate_options(arguments, options)) return 0;
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
-  const std::vector<std::string> prompts = options.prompts.empty() ? lines_of_stdin() : options.prompts;
+  const std::vector<std::string> prompts =
+      !options.prompts.empty() || options.writes_file() ? options.prompts : lines_of_stdin();
   const infer::LoadedModel loaded = infer::load_model(
-      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights);
+      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+      options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,
                                        .seed = static_cast<uint64_t>(options.seed)};
-  if (loaded.model != nullptr)
+  if (options.writes_file())
+    write_samples(loaded, sampling, options);
+  else if (loaded.model != nullptr)
     continue_texts(loaded, prompts, sampling, options);
   else
     fill_in(loaded, prompts, sampling, options.json);

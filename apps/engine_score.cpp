@@ -25,7 +25,7 @@ constexpr size_t kLinesAtOnce = 1024;  // what is begun together may share its b
 struct ScoreOptions {
   std::string load, requests, answers;
   std::optional<int64_t> num_threads;
-  bool ema = false;
+  bool ema = false, int8_weights = false;
 };
 
 bool read_options(const std::vector<std::string>& arguments, ScoreOptions& options) {
@@ -35,6 +35,7 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
   table.add("--answers", options.answers, "the same lines with log_likelihood and is_greedy").required();
   table.add("--num-threads", options.num_threads, "threads").minimum(1);
   table.add("--ema", options.ema, "the moving average of the weights");
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits");
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   problems.raise();
@@ -85,7 +86,8 @@ int score(const std::vector<std::string>& arguments) {
   if (!read_options(arguments, options)) return 0;
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   const infer::LoadedModel loaded =
-      infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights);
+      infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+                        options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   if (loaded.model == nullptr || loaded.text_ends)
     throw UserError(
         concat(options.load, " holds a ", loaded.config.family->display, ": only models that continue text are scored"),

@@ -130,7 +130,8 @@ int serve_model(const std::vector<std::string>& arguments) {
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   allow_descriptors(options.max_connections);
   const infer::LoadedModel loaded = infer::load_model(
-      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights);
+      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+      options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   if (loaded.model == nullptr || loaded.text_ends)
     throw UserError("only decoders are served: this model has an encoder", ExitCode::kUsage);
   infer::DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for_serving(loaded, options));

@@ -187,6 +187,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
+    model.int8_weights = options.int8_weights;
     if (!options.sequence_length) options.sequence_length = model.sequence_length;
     if (*options.sequence_length > model.sequence_length)
       problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",

@@ -30,7 +30,8 @@ struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
   int64_t sequence_length = 0;  // of its training
-  bool ema = false;             // evaluate the moving average of its weights
+  bool ema = false;             // ask with the moving average of its weights
+  bool int8_weights = false;    // ask with its layers' matrices in 8 bits
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

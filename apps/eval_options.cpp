@@ -47,10 +47,12 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
 
 void add_model_rows(OptionTable& table, EvalOptions& options) {
   table.group("model");
-  table.add("--load", options.load, "run folder or step folder of the model to evaluate").value_name("DIR");
-  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
-  table.add("--ema", options.ema, "evaluate the moving average of the weights that train --ema has kept");
-  table.add("--num-threads", options.num_threads, "threads; by default the usable cores").minimum(1);
+  table.add("--load", options.load, "run folder or step folder of the model that is asked").value_name("DIR");
+  table.add("--ckpt-step", options.ckpt_step, "step of the run folder; the newest complete one unless given");
+  table.add("--ema", options.ema, "ask with the moving average of the weights that train --ema has kept");
+  table.add("--int8-weights", options.int8_weights,
+            "ask with the layers' matrices in 8 bits: what that costs in quality");
+  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--requests", options.requests,
            "instead of tasks: score lines {\"context\", \"continuation\"}, and print {\"loglikelihood\", "
@@ -138,6 +140,7 @@ void check_use(const EvalOptions& options, Problems& problems) {
   const bool asks = !options.load.empty();
   if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
   if (options.ema && !asks) problems.add("--ema needs --load");
+  if (options.int8_weights && !asks) problems.add("--int8-weights needs --load");
   if (!options.requests.empty()) {
     if (!asks) problems.add("--requests needs --load: the model that scores them");
     if (!options.tasks.empty() || writes || reads)

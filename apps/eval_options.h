@@ -24,6 +24,7 @@ struct EvalOptions {
   eval::ZeroShotOptions zero_shot;
   std::string load;  // the run or step to evaluate, if any
   bool ema = false;  // its moving average of the weights
+  bool int8_weights = false;
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;

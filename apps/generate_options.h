@@ -17,9 +17,17 @@ struct GenerateOptions {
   int64_t tokens_to_generate = 64, top_k = 0, seed = 1234;
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
+  bool int8_weights = false;
   bool ema = false;  // the moving average of the weights
 
-  // Temperature 0 is the limit in which the most likely token has all the probability.
+  // Many texts, into a file.
+  std::string input_file, output_file, genfile;
+  std::optional<int64_t> num_samples;
+  int64_t samples_per_prompt = 1, batch_size = 64;
+  bool overwrite = false;
+  bool writes_file() const { return !input_file.empty() || !genfile.empty(); }
+
+  // Temperature 0 is the limit in which the likeliest token has all the probability.
   bool is_greedy() const { return greedy || temperature == 0; }
 };
 

@@ -42,6 +42,7 @@ void add_input_rows(OptionTable& table, PreprocessRequest& request) {
   table.add("--shard", request.shard, "read only part I of N of the input, counted from 0, for N machines")
       .value_name("I/N");
   table.add_without_effect("--datasets", Takes::kList, "Megatron's tool declares it and does not use it");
+  table.add_without_effect("--chunk-size", Takes::kOne, "the sizes of pieces are chosen here");
 }
 
 void add_sentence_rows(OptionTable& table, PreprocessRequest& request) {

@@ -20,7 +20,8 @@ void add_options(OptionTable& table, ServeOptions& options) {
       .add("--chat-template", options.chat_template,
            "Jinja template of /v1/chat/completions; by default the tokenizer's own")
       .value_name("FILE");
-  table.add("--num-threads", options.num_threads, "threads; by default the usable cores").minimum(1);
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
+  table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
            "most tokens of a prompt and its text; by default as many as the model has learned, or was trained with")
@@ -41,7 +42,8 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.add("--max-connections", options.max_connections, "open connections; more are closed at once").minimum(1);
   table.add("--request-seconds", options.request_seconds, "seconds after which a request is cancelled").minimum(1);
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
-  table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line can be seen by everybody");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
+  table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
 }

@@ -1,7 +1,5 @@
 #include "tasks_main.h"
 
-#include <set>
-
 #include "base/format.h"
 #include "base/log.h"
 
@@ -68,14 +66,16 @@ std::string value_after(const std::vector<std::string>& words, const std::string
 
 using Names = std::set<std::string>;
 
-// Also those of `options`, which take a value, and `flags`.
-std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std::string>& words,
-                                                           const Names& options = {}, const Names& flags = {}) {
+}  // namespace
+
+std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std::string>& words, const Names& kept,
+                                                           const Names& options, const Names& flags) {
   std::vector<std::string> result, left_out;
   for (size_t at = 0; at < words.size(); ++at) {
     const std::string name = name_of(words[at]);
     const bool takes_value = options_of_the_checkpoint().contains(name) || options.contains(name);
-    if (!takes_value && !flags_of_the_checkpoint().contains(name) && !flags.contains(name)) {
+    const bool goes = takes_value || flags_of_the_checkpoint().contains(name) || flags.contains(name);
+    if (!goes || kept.contains(name)) {
       result.push_back(words[at]);
       continue;
     }
@@ -85,6 +85,8 @@ std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std
   if (!left_out.empty()) log_info("no effect, as the checkpoint of --load says it: ", join(left_out, " "));
   return result;
 }
+
+namespace {
 
 std::vector<std::string> after(std::vector<std::string> command, const std::vector<std::string>& rest) {
   command.insert(command.end(), rest.begin(), rest.end());
@@ -96,12 +98,12 @@ std::vector<std::string> after(std::vector<std::string> command, const std::vect
 std::vector<std::string> words_of_indexing(const std::string& command, const std::vector<std::string>& words) {
   static const Names options = {"--seq-length", "--biencoder-projection-dim", "--ict-head-size"};
   static const Names flags = {"--biencoder-shared-query-context-model", "--retriever-score-scaling"};
-  return after({"index", command}, without_options_of_the_checkpoint(words, options, flags));
+  return after({"index", command}, without_options_of_the_checkpoint(words, {}, options, flags));
 }
 
 std::vector<std::string> words_of_tasks_main(const std::vector<std::string>& words) {
   const std::string task = value_after(words, "--task");
-  if (task == "WIKITEXT103" || task == "LAMBADA") return after({"eval"}, without_options_of_the_checkpoint(words));
+  if (task == "WIKITEXT103" || task == "LAMBADA") return after({"eval"}, without_options_of_the_checkpoint(words, {}));
   if (task == "RETRIEVER-EVAL" || task == "ICT-ZEROSHOT-NQ") return words_of_indexing("evaluate", words);
   return after({"train", task == "RET-FINETUNE-NQ" ? "ict-task" : "bert-task"}, words);
 }

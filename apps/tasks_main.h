@@ -2,6 +2,7 @@
 // and tools/create_doc_index.py.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,5 +14,13 @@ std::vector<std::string> words_of_tasks_main(const std::vector<std::string>& wor
 
 // Likewise to `index COMMAND`.
 std::vector<std::string> words_of_indexing(const std::string& command, const std::vector<std::string>& words);
+
+// The words without options (and their values) that only say what the checkpoint of --load says itself - the model, its
+// tokenizer, how it is run -, but for those of `kept`; reports which were left out. For a script of Megatron's that
+// uses a model. `options`, which take a value, and `flags` are left out as well.
+std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std::string>& words,
+                                                           const std::set<std::string>& kept,
+                                                           const std::set<std::string>& options = {},
+                                                           const std::set<std::string>& flags = {});
 
 }  // namespace espalier

@@ -1,7 +1,9 @@
 // How far inference is from what the machine could do: a random GPT-2 124M, its passes against reading the same bytes
 // and against the machine's rate of products.
 //
-//   engine_bench [--threads N] [--type bf16|fp32] [--context N] [--layers N]
+//   engine_bench [--threads N] [--type bf16|fp32|int8] [--context N] [--layers N]
+//
+// int8: the matrices of the layers in 8 bits (generate --int8-weights), all else in bf16.
 //
 // Prints medians of alternating turns: ms a token at 1 and 16 streams with the share of read bandwidth that the bytes
 // of weights, keys and values take; prompts of 512 and 2,000 tokens in pieces of 512 with the share of the rate that
@@ -21,7 +23,9 @@
 
 #include "dist/grid.h"
 #include "infer/engine/decoder_model.h"
+#include "infer/load_model.h"
 #include "kernels/dispatch.h"
+#include "kernels/int8_weights.h"
 #include "kernels/matmul.h"
 #include "kernels/row_product.h"
 #include "models/gpt/model.h"
@@ -115,19 +119,27 @@ class Streams {
   std::vector<float> logits_;
 };
 
-void measure(at::ScalarType type, int64_t context, int64_t layers) {
+double bytes_of(tensor::ParamSet& params) {
+  double bytes = 0;
+  for (const tensor::Param& param : params.params()) bytes += static_cast<double>(param.value.nbytes());
+  return bytes;
+}
+
+void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
   const families::GptConfig config = gpt2(layers);
   tensor::ParamSet params(families::gpt_params(config), {}, type, /*with_grad=*/false);
   params.initialize(1, [](tensor::Param&, const at::Tensor&) {});
+  if (int8)
+    for (tensor::Param& param : params.params())
+      if (infer::is_matrix_of_a_layer(*param.spec)) param.value = kernels::to_int8_rows(param.value);
   const models::GptModel gpt(nn::LayerBuilder{params, dist::single_process()}, config, {});
   infer::DecoderModel model(gpt, type, {.page_tokens = kPageTokens, .num_pages = 16 * 64, .max_positions = 0});
-  const double weight_bytes = static_cast<double>(params.flat_values().nbytes()),
-               products = 2 * (12.0 * 768 * 768 * static_cast<double>(layers)),
+  const double weight_bytes = bytes_of(params), products = 2 * (12.0 * 768 * 768 * static_cast<double>(layers)),
                bytes_of_token = static_cast<double>(infer::page_bytes(gpt.decoder_shape(), type, 1));
   const double bandwidth = read_rate(), rate = rate_of(type, false), row_rate = rate_of(type, true);
   std::printf("%s, %s, %d threads: reads %.1f GB/s; products of training %.0f GFLOP/s, of rows %.0f (%.2f)\n",
-              c10::toString(type), kernels::cpu_isa_name(kernels::cpu_isa()), at::get_num_threads(), bandwidth / 1e9,
-              rate / 1e9, row_rate / 1e9, row_rate / rate);
+              int8 ? "int8" : c10::toString(type), kernels::cpu_isa_name(kernels::cpu_isa()), at::get_num_threads(),
+              bandwidth / 1e9, rate / 1e9, row_rate / 1e9, row_rate / rate);
   double alone = 0;
   for (const int64_t count : {1, 16}) {
     Streams streams(model, count, 64);
@@ -166,6 +178,6 @@ int main(int argc, char** argv) {
   tensor::install_cpu_allocator();
   if (threads > 0) at::set_num_threads(static_cast<int>(threads));
   const at::NoGradGuard no_grad;
-  measure(type == "fp32" ? at::kFloat : at::kBFloat16, context, layers);
+  measure(type == "fp32" ? at::kFloat : at::kBFloat16, type == "int8", context, layers);
   return 0;
 }

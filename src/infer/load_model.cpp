@@ -2,11 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
 #include "ckpt/loader.h"
 #include "families/registry.h"
+#include "kernels/int8_weights.h"
 #include "models/build.h"
 #include "store/run_folder.h"
 
@@ -28,19 +33,42 @@ std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig&
 }
 
 // An average is fp32, and rounded to the compute type.
+void load_weight(ckpt::LoadedCheckpoint& checkpoint, tensor::Param& param, WeightSet set) {
+  using Part = ckpt::LoadedCheckpoint::Part;
+  if (set == WeightSet::kWeights) return checkpoint.load({{param.spec->name, param.value}}, Part::kSome);
+  const at::Tensor fp32 = at::empty(param.value.sizes(), at::kFloat);
+  checkpoint.load({{store::ema_of(param.spec->name), fp32}}, Part::kSome);
+  param.value.copy_(fp32);
+}
+
 void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, WeightSet set) {
   std::vector<ckpt::TensorRequest> requests;
   for (tensor::Param& param : params.params()) requests.push_back({param.spec->name, param.value});
   if (set == WeightSet::kWeights) return checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
+  for (tensor::Param& param : params.params()) load_weight(checkpoint, param, set);
+}
+
+// One parameter after another, so that the whole of them never lies in memory as it is saved. `params` have no storage.
+void load_int8_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, WeightSet set) {
+  double saved_bytes = 0, bytes = 0, squares = 0, errors = 0;
   for (tensor::Param& param : params.params()) {
-    const at::Tensor fp32 = at::empty(param.value.sizes(), at::kFloat);
-    checkpoint.load({{store::ema_of(param.spec->name), fp32}}, ckpt::LoadedCheckpoint::Part::kSome);
-    param.value.copy_(fp32);
+    param.value = at::empty(param.spec->shape, params.compute_type());
+    load_weight(checkpoint, param, set);
+    saved_bytes += static_cast<double>(param.value.nbytes());
+    if (is_matrix_of_a_layer(*param.spec)) {
+      const at::Tensor saved = param.value.to(at::kFloat);
+      param.value = kernels::to_int8_rows(saved);
+      squares += saved.square().sum(at::kDouble).item<double>();
+      errors += (saved - kernels::from_int8_rows(param.value)).square().sum(at::kDouble).item<double>();
+    }
+    bytes += static_cast<double>(param.value.nbytes());
   }
+  log_info("8-bit weights: ", format_bytes(bytes), " instead of ", format_bytes(saved_bytes), "; rounding is ",
+           format_printf("%.2f %%", 100 * std::sqrt(errors / std::max(squares, 1e-300))), " of the layers' weights");
 }
 
 // `refuse` says why the family's models cannot do what they are wanted for, where they cannot.
-LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet set,
+LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet set, WeightFormat format,
                  std::string (*refuse)(const models::FamilyRuntime& family)) {
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
@@ -57,18 +85,31 @@ LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet
                     ExitCode::kUsage);
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
-  loaded.params = std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
-                                                     compute_type(checkpoint.manifest().model.compute_type),
-                                                     /*with_grad=*/false);
+  const bool in_int8 = format == WeightFormat::kInt8;
+  loaded.params =
+      std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
+                                         compute_type(checkpoint.manifest().model.compute_type), /*with_grad=*/false,
+                                         spec::Sharing{}, in_int8 ? at::kMeta : at::kCPU);
   if (set == WeightSet::kEma) store::check_has_ema(checkpoint.manifest(), "--ema");
-  load_weights(checkpoint, *loaded.params, set);
+  if (in_int8)
+    load_int8_weights(checkpoint, *loaded.params, set);
+  else
+    load_weights(checkpoint, *loaded.params, set);
   return loaded;
 }
 
 }  // namespace
 
-LoadedModel load_model(const std::string& from, std::optional<int64_t> step, WeightSet set) {
-  LoadedModel loaded = load(from, step, set, [](const models::FamilyRuntime& family) -> std::string {
+// What nn's linear layers multiply with; tables of embeddings are none.
+bool is_matrix_of_a_layer(const spec::ParamSpec& spec) {
+  if (spec.shape.size() != 2) return false;
+  const auto is_of = [&](const char* ending) { return spec.name.ends_with(ending); };
+  return is_of("query_key_value.weight") || is_of("query.weight") || is_of("key_value.weight") ||
+         is_of("dense.weight") || is_of("dense_h_to_4h.weight") || is_of("dense_4h_to_h.weight");
+}
+
+LoadedModel load_model(const std::string& from, std::optional<int64_t> step, WeightSet set, WeightFormat format) {
+  LoadedModel loaded = load(from, step, set, format, [](const models::FamilyRuntime& family) -> std::string {
     if (family.build_decoder != nullptr || family.masked_logits != nullptr) return "";
     return "which neither continues text nor fills in masked words: nothing can be generated with it";
   });
@@ -80,10 +121,11 @@ LoadedModel load_model(const std::string& from, std::optional<int64_t> step, Wei
 }
 
 LoadedModel load_text_encoder(const std::string& from, std::optional<int64_t> step, WeightSet set) {
-  LoadedModel loaded = load(from, step, set, [](const models::FamilyRuntime& family) -> std::string {
-    if (family.build_text_encoder != nullptr) return "";
-    return "which makes no vectors of texts: give a run of espalier train ict";
-  });
+  LoadedModel loaded =
+      load(from, step, set, WeightFormat::kSaved, [](const models::FamilyRuntime& family) -> std::string {
+        if (family.build_text_encoder != nullptr) return "";
+        return "which makes no vectors of texts: give a run of espalier train ict";
+      });
   loaded.encoder = models::runtime_of(*loaded.config.family)
                        .build_text_encoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
   return loaded;

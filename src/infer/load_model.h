@@ -27,8 +27,15 @@ struct LoadedModel {
 // Which of a checkpoint's weights; the moving average is that of train --ema.
 enum class WeightSet { kWeights, kEma };
 
+// How the weights are held: as they are saved, or the matrices of the layers in 8 bits (kernels/int8_weights.h), while
+// embeddings, the output layer, norms and biases stay as they are. What that saves is logged.
+enum class WeightFormat { kSaved, kInt8 };
+// Whether kInt8 holds it in 8 bits.
+bool is_matrix_of_a_layer(const spec::ParamSpec& spec);
+
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.
-LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights);
+LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights,
+                       WeightFormat format = WeightFormat::kSaved);
 
 // The same of a model that makes vectors of texts; a UserError names what else the folder holds.
 LoadedModel load_text_encoder(const std::string& load, std::optional<int64_t> step = {},

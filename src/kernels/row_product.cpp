@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/dispatch.h"
+#include "kernels/int8_weights.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -17,6 +18,7 @@ constexpr int64_t kMinProductsPerThread = 1 << 16;
 }  // namespace
 
 at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType result) {
+  if (has_int8_rows(weight)) return int8_row_product(x, weight, bias, result);
   const at::ScalarType type = x.scalar_type();
   ESPALIER_CHECK(x.is_cpu() && x.dim() == 2 && x.is_contiguous() && weight.is_contiguous() &&
                      x.size(1) == weight.size(1) && weight.scalar_type() == type,

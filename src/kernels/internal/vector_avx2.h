@@ -23,6 +23,7 @@ struct Floats {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
             _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
   }
+  static Floats load(const int8_t* from) { return {widen(from), widen(from + 8)}; }
   void store(float* to) const {
     _mm256_storeu_ps(to, low);
     _mm256_storeu_ps(to + 8, high);
@@ -44,6 +45,9 @@ struct Floats {
   }
 
  private:
+  static __m256 widen(const int8_t* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  }
   static __m256 widen(const Bf16* from) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));

@@ -25,6 +25,9 @@ struct Floats {
   static Floats load(const Fp16* from) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
   }
+  static Floats load(const int8_t* from) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))};
+  }
   void store(float* to) const { _mm512_storeu_ps(to, v); }
   // To nearest even, by integers: the instruction of AVX512-BF16 would flush denormal numbers to zero.
   void store(Bf16* to) const {

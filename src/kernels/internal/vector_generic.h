@@ -39,6 +39,9 @@ struct Floats {
   static Floats load(const Fp16* from) {
     return lanes([&](int i) { return static_cast<float>(std::bit_cast<_Float16>(from[i].bits)); });
   }
+  static Floats load(const int8_t* from) {
+    return lanes([&](int i) { return static_cast<float>(from[i]); });
+  }
   void store(float* to) const {
     for (int i = 0; i < kWidth; ++i) to[i] = v[i];
   }

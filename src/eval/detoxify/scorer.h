@@ -1,0 +1,42 @@
+// A program that scores texts: any that reads lines of JSON and answers each with one.
+//
+//   in   {"id": 7, "text": "..."}
+//   out  {"id": 7, "score": {"toxicity": 0.31, "threat": 0.02}}      in the same order; "score": null where it has none
+//
+// It is started by /bin/sh, gets many lines, has to flush its output after each line that it has answered, and ends,
+// with exit code 0, when its input does. Its stderr is ours. docs/detoxify.md tells the same to those who write one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace espalier::eval {
+
+class ScorerProcess {
+ public:
+  explicit ScorerProcess(const std::string& command);
+  ~ScorerProcess();  // ends its input and waits a moment for it, then kills it with what it has started
+  ScorerProcess(const ScorerProcess&) = delete;
+  ScorerProcess& operator=(const ScorerProcess&) = delete;
+
+  struct Exchange {
+    std::vector<std::string> answers;  // without line ends, of the first lines; of all unless there is a failure
+    std::string failure;               // why there are no more: "ended with exit code 1"; the process is no more then
+  };
+  // Passes the lines on while it reads answers. Fails where none comes for so many seconds.
+  Exchange exchange(const std::vector<std::string>& lines, double seconds);
+
+ private:
+  bool write_some(std::string_view& rest);
+  bool read_some();
+  std::string end_of_process();
+  std::string kill_it(const std::string& why);
+
+  pid_t process_ = -1;
+  int to_ = -1, from_ = -1;
+  std::string unread_;  // of its output
+};
+
+}  // namespace espalier::eval
