@@ -12,13 +12,13 @@ namespace espalier {
 // {"ranks": [], "why": "..."} where no launcher on this machine answers for the run.
 nlohmann::ordered_json ranks_of_run(const std::filesystem::path& folder);
 
-// The schedule and the memory planned for the run in its own layout, as SVG. A UserError where the options of the run, or
-// its tokenizer, can no longer be read.
+// The schedule and the memory planned for the run in its own layout, as SVG. A UserError where the options of the run,
+// or its tokenizer, can no longer be read.
 std::string plan_picture_of_run(const std::filesystem::path& folder);
 
 // The samples that a step read or will read, with their texts: {"step", "fate", "as_recorded", "count", "samples":
-// [...]}, at most `most` of them. "as_recorded" is null where no record of the step has a hash of its samples. A UserError
-// for a step that the run does not have, and where its token files or tokenizer are gone.
+// [...]}, at most `most` of them. "as_recorded" is null where no record of the step has a hash of its samples. A
+// UserError for a step that the run does not have, and where its token files or tokenizer are gone.
 nlohmann::ordered_json texts_of_step(const std::filesystem::path& folder, int64_t step, int64_t most);
 
 }  // namespace espalier

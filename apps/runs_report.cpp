@@ -47,9 +47,10 @@ int runs_report_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> folders;
   std::string output;
   bool overwrite = false;
-  OptionTable table("espalier runs report",
-                    "Writes the page of 'runs serve' as one HTML file, with the curves, evaluations, events, options and "
-                    "plans of the runs as they are now. It opens in any browser, without a network.");
+  OptionTable table(
+      "espalier runs report",
+      "Writes the page of 'runs serve' as one HTML file, with the curves, evaluations, events, options and "
+      "plans of the runs as they are now. It opens in any browser, without a network.");
   table.positional("FOLDER", folders, "run folders, or folders of run folders; the current one by default", 0,
                    SIZE_MAX);
   table.add("--output", output, "the file").value_name("FILE").required();

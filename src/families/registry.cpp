@@ -15,8 +15,8 @@ namespace {
 
 std::vector<const config::Family*>& list() {
   static std::vector<const config::Family*> families = {
-      &gpt_family(),       &bert_family(), &t5_family(),  &bert_task_family(), &ict_family(),
-      &ict_task_family(), &retro_family(),
+      &gpt_family(), &bert_family(),     &t5_family(),    &bert_task_family(),
+      &ict_family(), &ict_task_family(), &retro_family(),
   };
   return families;
 }

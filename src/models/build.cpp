@@ -17,8 +17,8 @@ namespace {
 
 std::vector<const FamilyRuntime*>& runtimes() {
   static std::vector<const FamilyRuntime*> all = {
-      &gpt_runtime(), &bert_runtime(),     &t5_runtime(), &bert_task_runtime(), &ict_runtime(),
-      &ict_task_runtime(), &retro_runtime(),
+      &gpt_runtime(), &bert_runtime(),     &t5_runtime(),    &bert_task_runtime(),
+      &ict_runtime(), &ict_task_runtime(), &retro_runtime(),
   };
   return all;
 }
