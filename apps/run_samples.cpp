@@ -120,11 +120,6 @@ std::vector<std::string> RunSamples::order_changes() const {
   return data::order_changes(data::parse_order(run_.sample_order), present);
 }
 
-std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
-  const text::TokenizerOptions& options = run.config.tokenizer;
-  return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
-}
-
 std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<int64_t>& sources,
                                      const data::DocumentRange& sequences, int64_t& num_unread) {
   std::map<std::pair<int64_t, int64_t>, Sighting> seen;  // by sample of the run, and place in it

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/thread_pool.h"
 #include "config/family.h"
 #include "config/internal/resolver.h"
 #include "plan/partition.h"

@@ -9,8 +9,6 @@
 namespace espalier::data {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kShownProblems = 5;
 
 class InputBuffer : public std::streambuf {
@@ -30,21 +28,21 @@ class InputBuffer : public std::streambuf {
   char bytes_[1 << 16];
 };
 
-PassageText passage_of(const Json& json) {
+PassageText passage_of(const nlohmann::json& json) {
   return {json.at("title").is_null() ? "" : json.at("title").get<std::string>(), json.at("text").get<std::string>()};
 }
 
-std::vector<PassageText> passages_of(const Json& list, size_t most) {
+std::vector<PassageText> passages_of(const nlohmann::json& list, size_t most) {
   std::vector<PassageText> passages;
-  for (const Json& json : list) {
+  for (const nlohmann::json& json : list) {
     if (passages.size() == most) break;
     passages.push_back(passage_of(json));
   }
   return passages;
 }
 
-// Throws Json::exception where the row is none; a text says what it lacks.
-std::string take_example(const Json& row, const KeptPassages& keep, std::vector<QuestionExample>& examples) {
+// Throws nlohmann::json::exception where the row is none; a text says what it lacks.
+std::string take_example(const nlohmann::json& row, const KeptPassages& keep, std::vector<QuestionExample>& examples) {
   QuestionExample example;
   example.question = row.at("question").get<std::string>();
   if (example.question.ends_with('?')) example.question.pop_back();
@@ -74,12 +72,15 @@ void read_question_examples(const std::string& path, const KeptPassages& keep, s
     InputBuffer buffer(*stream);
     std::istream input(&buffer);
     // Each element of the list is taken and let go when it ends.
-    const Json rest = Json::parse(input, [&](int depth, Json::parse_event_t event, Json& row) {
-      if (depth != 1 || (event != Json::parse_event_t::object_end && event != Json::parse_event_t::value)) return true;
+    const nlohmann::json rest = nlohmann::json::parse(input, [&](int depth, nlohmann::json::parse_event_t event,
+                                                                 nlohmann::json& row) {
+      if (depth != 1 ||
+          (event != nlohmann::json::parse_event_t::object_end && event != nlohmann::json::parse_event_t::value))
+        return true;
       ++number;
       try {
         if (const std::string lack = take_example(row, keep, examples); !lack.empty()) refuse(lack);
-      } catch (const Json::exception& error) {
+      } catch (const nlohmann::json::exception& error) {
         refuse(concat("expected question, positive_ctxs, hard_negative_ctxs and negative_ctxs with title and text: ",
                       error.what()));
       }
@@ -87,7 +88,7 @@ void read_question_examples(const std::string& path, const KeptPassages& keep, s
     });
     if (!rest.is_array())
       problems.add(path, ": expected a JSON list of questions as DPR has it, found ", rest.type_name());
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     problems.add(path, ": expected a JSON list of questions as DPR has it: ", error.what());
   } catch (const UserError& unreadable) {
     problems.add(unreadable.what());

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/gpt_dataset.h"
+#include "data/sample_index.h"
 #include "data/sampler.h"
 
 namespace espalier::data {
