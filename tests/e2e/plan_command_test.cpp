@@ -225,11 +225,10 @@ TEST_F(PlanCommand, UnknownVocabulariesFlagsAndFamiliesAreNamed) {
   EXPECT_NE(
       unknown.errors.find("'gtp' is not a model family: there are gpt, bert, t5, bert-task, ict, ict-task and retro"),
       std::string::npos)
-            std::string::npos)
       << unknown.errors;
-            const Outcome help = bash("espalier plan gpt --help=plan");
-            EXPECT_EQ(help.exit_code, 0) << help.errors;
-            EXPECT_NE(help.output.find("--gpu-memory"), std::string::npos) << help.output;
+  const Outcome help = bash("espalier plan gpt --help=plan");
+  EXPECT_EQ(help.exit_code, 0) << help.errors;
+  EXPECT_NE(help.output.find("--gpu-memory"), std::string::npos) << help.output;
 }
 
 }  // namespace
