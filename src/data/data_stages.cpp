@@ -30,7 +30,7 @@ DataSource parse_source(const std::string& text) {
 double parse_weight(const std::string& word, const std::string& what) {
   const double weight = parse_number(word, what);
   if (weight <= 0)
-    throw UserError(concat(what, ": weight ", word, " is not above 0. Leave out a data set that is not to be read."),
+    throw UserError(concat(what, ": weight ", word, " is not above 0. Leave out a data set that should not be read."),
                     ExitCode::kUsage);
   return weight;
 }

@@ -256,7 +256,8 @@ TEST_F(GptDatasetTest, EachSetMayHaveFilesOfItsOwn) {
   options.valid_data_path = {b + "x"};
   EXPECT_NE(refusal(options).find(concat("--valid-data-path: there is no '", b, "x.idx'")), std::string::npos);
   options.split = "1,1,1";
-  EXPECT_NE(refusal(options).find("--split and --train-data-path, --valid-data-path and --test-data-path exclude"),
+  EXPECT_NE(refusal(options).find("--split and --train-data-path, --valid-data-path and --test-data-path are mutually "
+                                  "exclusive"),
             std::string::npos);
   options.split.clear(), options.train_data_path.clear();
   EXPECT_NE(refusal(options).find("is given without --train-data-path"), std::string::npos);

@@ -126,7 +126,7 @@ TEST(PackedDataset, RefusesWhatAreNoPairs) {
   std::string prefix = write_pairs(folder, {{1}, {2}}, {{1}});
   EXPECT_EQ(
       problem_of(prefix),
-      concat("'", prefix, "_inputs_document' has 2 documents, '", prefix, "_targets_document' has 1: they are no ",
+      concat("'", prefix, "_inputs_document' has 2 documents, '", prefix, "_targets_document' has 1: they are not ",
              "pairs. A record with an empty text gives a document for one key only; leave such records out."));
   prefix = write_pairs(folder, {{1}, {2}}, {{1}, {}});
   EXPECT_EQ(problem_of(prefix),

@@ -203,7 +203,7 @@ TEST(LrPhases, WhatIsWrongIsNamed) {
       {{"linear:5:x"}, "has 'x' where a learning rate"},
       {{"linear:5:-1"}, "has '-1' where a learning rate"},
       {{"linear:rest", "constant:rest"}, "is a second 'rest'"},
-      {{"linear:200", "constant:rest"}, "is left nothing"},
+      {{"linear:200", "constant:rest"}, "has nothing left"},
       {{"constant:5:1:0.5"}, "a constant phase has one rate"},
       {{"geometric:5:1:0"}, "needs two rates above 0"},
       {{"inverse-sqrt:5:0.1:1"}, "an inverse root falls"},

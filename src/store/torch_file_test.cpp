@@ -81,7 +81,7 @@ TEST_F(TorchFile, WhatWouldRunIsRefusedByItsName) {
   const std::string message = refusal_of("refused_os_system.pt");
   EXPECT_TRUE(message.starts_with("byte ")) << message;
   EXPECT_NE(
-      message.find(": expected a class that checkpoints hold, found the global 'posix.system', which is not supported "
+      message.find(": expected a class that checkpoints hold, found the global 'posix.system', which is not accepted "
                    "(and nothing of it is run)"),
       std::string::npos)
       << message;

@@ -63,7 +63,7 @@ const json kDoubling = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"c
 TEST_F(HostileFiles, NormalizersThatDoubleATextAgainAndAgain) {
   write_tokenizer({{"normalizer", sequence("normalizers", kDoubling, 60)}});
   EXPECT_THAT(encoding("aaaa"), HasSubstr("tokenizer.json.normalizer: its rules make a text of 4 bytes longer than "
-                                          "1,048,832 bytes, the most that is taken"));
+                                          "1,048,832 bytes, the most that is accepted"));
   write_tokenizer({{"normalizer", sequence("normalizers", kDoubling, 3)}});
   EXPECT_EQ(load_hf_tokenizer(folder_)->encode("ab").size(), 9u) << "eight a and a b";
 }

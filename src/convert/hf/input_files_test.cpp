@@ -49,7 +49,7 @@ TEST_F(InputFiles, ALinkThatLeavesTheFolderIsRefusedWithItsTarget) {
   }
   fs::remove(model_ / "tokenizer.json");
   fs::create_symlink("../secret", model_ / "model.safetensors");
-  EXPECT_THAT(message_of([&] { check_files_of_folder(model_); }), HasSubstr("outside of the folder"));
+  EXPECT_THAT(message_of([&] { check_files_of_folder(model_); }), HasSubstr("outside the folder"));
 }
 
 TEST_F(InputFiles, ALinkWithinTheFolderAndIntoTheCachesBlobsIsFollowed) {
@@ -64,7 +64,7 @@ TEST_F(InputFiles, ALinkWithinTheFolderAndIntoTheCachesBlobsIsFollowed) {
   fs::create_symlink("../../blobs/feed", cached / "config.json");
   EXPECT_EQ(file_of_folder(cached, "config.json"), cached / "config.json");
   fs::create_symlink("../../../secret", cached / "merges.txt");
-  EXPECT_THAT(message_of([&] { file_of_folder(cached, "merges.txt"); }), HasSubstr("outside of the folder"));
+  EXPECT_THAT(message_of([&] { file_of_folder(cached, "merges.txt"); }), HasSubstr("outside the folder"));
 }
 
 TEST_F(InputFiles, PipesDevicesFoldersAndDeadLinksAreNamed) {

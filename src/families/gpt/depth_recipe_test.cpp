@@ -70,7 +70,7 @@ TEST(DepthRecipe, LittleTextIsReadFourTimesAndGivesTwoHundredSteps) {
   EXPECT_DOUBLE_EQ(*recipe.epochs, 4);
   EXPECT_GE(recipe.steps, 200);
   EXPECT_EQ(values_of(recipe).at("data_path"), "[0.7500, \"a\", 0.2500, \"b\"]");
-  EXPECT_NE(recipe.notes.at(0).find("wants 105 million tokens and gets 3,200,000"), std::string::npos)
+  EXPECT_NE(recipe.notes.at(0).find("needs 105 million tokens and gets 3,200,000"), std::string::npos)
       << recipe.notes.at(0);
   const DepthRecipe asked =
       make_depth_recipe({.depth = 4, .vocabulary = 8192, .tokens = 8'000'000, .corpora = {{"a", 800'000}}});
