@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
@@ -20,6 +21,12 @@ struct RecipeRequest {
   int64_t sample = 10000;
   std::optional<int64_t> workers;
 };
+
+// Where --html and --json ask for it.
+void give_report(const RecipeRequest& request, const nlohmann::ordered_json& report) {
+  if (!request.html.empty()) write_file_atomically(request.html, curate::report_as_html(report));
+  if (request.json) std::puts(report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
 
 // Of a dry run: where the values of each measure are, and what its threshold drops.
 void say_measures(curate::StepTally tally) {
@@ -74,7 +81,9 @@ int curate_run_main(const std::vector<std::string>& arguments) {
   problems.raise();
   curate::Recipe recipe = curate::read_recipe(request.recipe.front(), problems);
   if (!request.dry_run && !request.overwrite && problems.empty() && curate::is_finished(recipe)) {
-    log_info(recipe.output.folder, " holds what this recipe makes of these inputs; --overwrite makes it anew");
+    log_info(recipe.output.folder, " holds what this recipe makes of these inputs; --overwrite makes it again");
+    const std::string file = recipe.output.folder + "/report.json";
+    give_report(request, parse_json<nlohmann::ordered_json>(read_file(file), file));
     return 0;
   }
   if (!request.dry_run && problems.empty()) check_folder(recipe, request.overwrite, problems);
@@ -89,8 +98,7 @@ int curate_run_main(const std::vector<std::string>& arguments) {
     log_info("other processes have finished ", recipe.output.folder);
   else
     say_result(recipe, mix, names, request.dry_run);
-  if (!request.html.empty()) write_file_atomically(request.html, curate::report_as_html(mix.report));
-  if (request.json) std::puts(mix.report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  give_report(request, mix.report);
   return 0;
 }
 

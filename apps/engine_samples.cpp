@@ -26,7 +26,7 @@ bool holds_json(const std::string& file) {
   std::string name = file;
   for (const char* ending : {".gz", ".zst", ".xz", ".bz2"})
     if (name.ends_with(ending)) name.resize(name.size() - std::string(ending).size());
-  return name.ends_with(".jsonl") || name.ends_with(".json");
+  return name.ends_with(".jsonl") || name.ends_with(".json") || name.ends_with(".parquet");
 }
 
 // The member "prompt" as RealToxicityPrompts has it or as `espalier generate` writes it, else "text".

@@ -192,7 +192,7 @@ bool read_record(const InputSource& source, const RawBlock& block, size_t index,
   if (source.format == InputFormat::kText || source.format == InputFormat::kHtml)
     document.metadata.set("file", block.file);
   for (Metadata::Member& member : partition_keys(block.file))
-    document.metadata.set_json(member.key, std::move(member.json));
+    if (member.key != source.text_key) document.metadata.set_json(member.key, std::move(member.json));
   for (const Metadata::Member& member : source.metadata) document.metadata.set_json(member.key, member.json);
   return true;
 }

@@ -17,17 +17,19 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& name) { return name.native().starts_with('_') || name.native().starts_with('.'); }
 
-void append_folder(const std::string& folder, bool holds_records, std::vector<std::string>& files) {
-  std::error_code error;
+void append_folder(const std::string& folder, bool holds_records, std::vector<std::string>& files, Problems& problems) {
+  std::error_code walk;
   const size_t before = files.size();
-  for (auto entry = fs::recursive_directory_iterator(folder, error); entry != fs::recursive_directory_iterator();
-       entry.increment(error)) {
+  for (auto entry = fs::recursive_directory_iterator(folder, walk); entry != fs::recursive_directory_iterator();
+       entry.increment(walk)) {
     if (holds_records && is_hidden(entry->path().filename())) {
       entry.disable_recursion_pending();
       continue;
     }
+    std::error_code error;
     if (entry->is_regular_file(error)) files.push_back(entry->path().string());
   }
+  if (walk) problems.add("folder ", folder, " cannot be read to its end: ", walk.message());
   std::sort(files.begin() + static_cast<int64_t>(before), files.end());
 }
 
@@ -56,7 +58,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns, 
     std::error_code error;
     const size_t before = files.size();
     if (fs::is_directory(pattern, error)) {
-      append_folder(pattern, holds_records, files);
+      append_folder(pattern, holds_records, files, problems);
       if (files.size() == before) problems.add("folder ", pattern, " holds no file");
     } else if (pattern.find_first_of("*?[") == std::string::npos || fs::exists(pattern, error)) {
       files.push_back(pattern);

@@ -190,7 +190,9 @@ OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string&
                                  .tokens_hash = hash_of_tokens(*part.store, part.documents)});
   }
   const Mixture& mixture = dataset.mixture();
-  for (size_t stage = 0; mixture.num_stages() > 1 && stage < mixture.num_stages(); ++stage)
+  // Sources of stages beyond the end of the run are parts that the only stage does not read.
+  const bool in_stages = mixture.num_stages() > 1 || mixture.stage(0).sources.size() < dataset.parts().size();
+  for (size_t stage = 0; in_stages && stage < mixture.num_stages(); ++stage)
     fingerprint.stages.push_back(
         {mixture.stage(stage).first_sample, mixture.stage(stage).sources, mixture.stage(stage).weights});
   return fingerprint;

@@ -57,6 +57,9 @@ void load_int8_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& par
     saved_bytes += static_cast<double>(param.value.nbytes());
     if (is_matrix_of_a_layer(*param.spec)) {
       const at::Tensor saved = param.value.to(at::kFloat);
+      if (!at::isfinite(saved).all().item<bool>())
+        throw UserError(concat("'", param.spec->name, "' has weights that are not finite, which 8 bits cannot hold"),
+                        ExitCode::kBadData);
       param.value = kernels::to_int8_rows(saved);
       squares += saved.square().sum(at::kDouble).item<double>();
       errors += (saved - kernels::from_int8_rows(param.value)).square().sum(at::kDouble).item<double>();

@@ -75,7 +75,13 @@ class Launcher {
           ending_signal_ = *signal;
         return ending_signal_ != 0;
       });
-      if (!round) return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
+      if (!round) {
+        if (ending_signal_ != 0 && snapshots_)
+          log_warning(
+              "stopped before the ranks started again: copies of their state in memory, if there were any, are ",
+              "lost; the newest checkpoint is what remains");
+        return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
+      }
       const std::optional<int> exit_code = run_round(*round);
       if (exit_code) return *exit_code;
     }

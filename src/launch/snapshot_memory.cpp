@@ -60,6 +60,18 @@ SnapshotSlots::SnapshotSlots(int descriptor, int64_t local_rank)
   static_assert(sizeof(Slot) <= kHeadBytes && std::atomic<int64_t>::is_always_lock_free);
 }
 
+namespace {
+
+// A signal that waits to be handled interrupts it.
+bool allocate(int descriptor, int64_t begin, int64_t bytes) {
+  int result = 0;
+  do result = fallocate(descriptor, 0, begin, bytes);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
 SnapshotSlots::~SnapshotSlots() { unmap(); }
 
 void SnapshotSlots::unmap() {
@@ -76,7 +88,9 @@ void SnapshotSlots::check_room(int64_t bytes) const {
     missing += std::max<int64_t>(0, bytes - std::max<int64_t>(0, end_of_pages - first));
   }
   const MachineMemory machine = machine_memory();
-  if (missing <= machine.available_bytes) return;
+  const char* const ranks = std::getenv("LOCAL_WORLD_SIZE");  // they all ask at once, for about as much
+  const int64_t sharers = ranks == nullptr ? 1 : std::max<int64_t>(1, std::atoll(ranks));
+  if (missing <= machine.available_bytes / sharers) return;
   throw UserError(concat("two copies of this rank's state need ", format_bytes(static_cast<double>(missing)),
                          " of memory, and this machine has ",
                          format_bytes(static_cast<double>(machine.available_bytes)), " to give (", machine.source,
@@ -93,7 +107,7 @@ void SnapshotSlots::reserve(int64_t bytes) {
     // What a larger copy has left is given back.
     fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, data + bytes, kMostBytes - bytes);
     void* memory = MAP_FAILED;
-    if (bytes == 0 || fallocate(descriptor_, 0, data, bytes) == 0)
+    if (bytes == 0 || allocate(descriptor_, data, bytes))
       memory = mmap(nullptr, static_cast<size_t>(kHeadBytes + bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_,
                     first);
     if (memory == MAP_FAILED)

@@ -155,7 +155,8 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
               .table = nullptr,
               .first_chunks = {}};
       set.store = std::make_unique<data::TokenStore>(set.prefix);
-      if (set.documents.begin < 0 || set.documents.end > set.store->num_sequences() ||
+      if (set.documents.begin < 0 || set.documents.end < set.documents.begin ||
+          set.documents.end > set.store->num_sequences() ||
           hex64(hash_of_file(*set.store, set.documents)) != entry.at("tokens").get<std::string>())
         throw UserError(concat("the token files '", set.prefix, "' have changed since '", path.string(),
                                "' was made of them; 'espalier retro build --overwrite' makes it anew"),

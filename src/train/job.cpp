@@ -333,7 +333,7 @@ const at::Tensor& Job::bytes_of_ids() {
 bool Job::load_from_memory() {
   if (!config_.checkpoint.non_persistent_save_interval || config_.data.eval_only) return false;
   launch::SnapshotSlots* const slots = launch::snapshot_slots();
-  if (slots == nullptr) {
+  if (grid_.world.any(slots == nullptr)) {  // alike on all ranks, also where one machine has no such memory
     log_warning(
         "--non-persistent-save-interval: the state is kept on disk only. Memory that outlives the ranks is that of ",
         "`espalier launch`, where no limit on the size of files (ulimit -f) forbids it");
@@ -364,7 +364,8 @@ void Job::find_own_checkpoint() {
     std::erase_if(complete, [&](const store::StepEntry& entry) { return entry.step > step; });
     return complete.empty() ? std::nullopt : std::optional(complete.back());
   });
-  if (own) loaded_ = own, newest_saved_ = own->step;
+  loaded_ = own;  // not what the run was finetuned from: that step may not be saved here yet
+  newest_saved_ = own ? std::optional(own->step) : std::nullopt;
 }
 
 void Job::check_goes_on_from(const store::TrainingState& saved) {

@@ -155,7 +155,7 @@ using RandomKills = InMemory;
 
 TEST_F(RandomKills, CostAStepAtMostEachAndChangeNoBit) {
   const int kills = std::getenv("ESPALIER_TEST_ALL") != nullptr ? 1000 : 100;
-  const std::string flags = "--global-batch-size 2 --train-samples 8000000 --lr-decay-style constant --bf16 ";
+  const std::string flags = "--global-batch-size 2 --train-samples 200000 --lr-decay-style constant --bf16 ";
   const std::string kept = flags + "--non-persistent-save-interval 1";
   const launch::SnapshotMemory memory(2);
   const unsigned seed = std::random_device{}();

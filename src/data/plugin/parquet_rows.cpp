@@ -80,6 +80,7 @@ void RowReader::fail(const arrow::Status& status) const {
 }
 
 bool RowReader::open_next_group() {
+  if (group_ >= file_->num_row_groups()) return false;  // the end, asked for again
   const auto metadata = file_->parquet_reader()->metadata();
   if (group_ >= 0) bytes_before_ += metadata->RowGroup(group_)->total_compressed_size();
   rows_read_ = 0;
