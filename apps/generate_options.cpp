@@ -10,7 +10,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
-  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,

@@ -20,7 +20,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
       .add("--chat-template", options.chat_template,
            "Jinja template of /v1/chat/completions; by default the tokenizer's own")
       .value_name("FILE");
-  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits: less memory, faster texts");
+  table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
