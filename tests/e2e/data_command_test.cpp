@@ -74,7 +74,7 @@ TEST_F(DataCommand, NamesEveryProblemOfALineAndWritesNothing) {
        {"--workers 0 (command line) is below the smallest value, 1", "--shard 4/4: 4 parts are numbered 0/4 to 3/4",
         "needs --vocab-file", "needs --merge-file", "--input none: no such file",
         "--json-keys names 'a' more than once", "token files are written as mmap",
-        "--keep-newlines keeps the line ends between sentences: it needs --split-sentences", "cut by English rules"})
+        "--keep-newlines keeps the line ends between sentences: it needs --split-sentences", "split by English rules"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
 }

@@ -294,9 +294,13 @@ TEST_F(EvalCommand, WrongFilesAreNamedWithTheirLines) {
   EXPECT_NE(documents.errors.find("task rte: data/rte.jsonl:1: field 'label' is missing"), std::string::npos);
   EXPECT_FALSE(exists("requests.jsonl"));
   const Outcome parquet = bash("espalier eval --tasks wic --data data --write-requests requests.jsonl");
-  EXPECT_EQ(parquet.exit_code, 2);
-  EXPECT_NE(parquet.errors.find("'data/wic.parquet' is a Parquet file; documents are read as JSONL."),
-            std::string::npos);
+  // Where what reads Parquet was built, the file is looked into.
+  const bool reads = fs::exists(fs::path(ESPALIER_PROGRAM).parent_path() / "libespalier_parquet.so");
+  EXPECT_EQ(parquet.exit_code, reads ? 65 : 2) << parquet.errors;
+  EXPECT_NE(parquet.errors.find(reads ? "'data/wic.parquet': Parquet file size is 4 bytes"
+                                      : "'data/wic.parquet' is a Parquet file, which is read once"),
+            std::string::npos)
+      << parquet.errors;
   write("answers.jsonl", "{}\n");
   const Outcome answers =
       bash("espalier eval --tasks sst --data data --read-results answers.jsonl --results-path r.json");

@@ -88,7 +88,7 @@ TEST_F(ScheduleCommand, WhatContradictsIsRefusedAtOnce) {
       {"--lr-decay-style WSD", {"needs --lr-wsd-decay-iters"}},
       {"--lr-decay-style WSD --lr-wsd-decay-samples 4", {"use --lr-wsd-decay-iters"}},
       {"--lr-decay-style WSD --lr-wsd-decay-iters 19 --lr-warmup-iters 3", {"begins within the warm-up"}},
-      {"--lr-decay-style infinite-cosine --min-lr 0", {"needs --min-lr above 0", "leave nothing"}},
+      {"--lr-decay-style infinite-cosine --min-lr 0", {"needs --min-lr above 0", "leave none of the decay"}},
       {"--lr-decay-style infinite-cosine --constant-lr 1e-4", {"is not between --min-lr, 0.001, and --lr, 0.01"}},
       {"--weight-decay-incr-style cosine", {"needs --start-weight-decay", "needs --end-weight-decay"}},
       {"--start-weight-decay 0.1", {"needs --weight-decay-incr-style"}},

@@ -91,7 +91,7 @@ struct Completion {
 constexpr Completion kCompletions[] = {
     {"tra", "train"},
     {"data ins", "inspect"},
-    {"train ", "bert bert-task gpt ict ict-task t5"},
+    {"train ", "bert bert-task gpt ict ict-task retro t5"},
     {"train gpt --lr-warmup-it", "--lr-warmup-iters"},
     {"train gpt --lr-decay-style co", "constant cosine"},
     {"launch --nproc-per-n", "--nproc-per-node"},
