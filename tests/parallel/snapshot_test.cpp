@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryState,
                          ::testing::Values(Case{"tp2pp2sp", "--fp16"}, Case{"pp2vp2dp2", "--bf16 --ema 0.75"},
                                            Case{"dp4zero2", "--bf16 --optimizer muon"}, Case{"dp2zero3", "--bf16"},
                                            Case{"tp2dp2zero1", "--bf16 --skip-step-sigma 6 --skip-step-window 4"},
-                                           Case{"dp2", "--optimizer adamwschedulefree"}),
+                                           Case{"dp2", "--optimizer adamwschedulefree --lr-decay-style constant"}),
                          [](const auto& info) { return std::string(info.param.layout); });
 
 using RandomKills = InMemory;
