@@ -20,33 +20,6 @@ struct WhoRequest {
   bool text = false, json = false;
 };
 
-void check_step(const RunSamples& samples, const WhoRequest& request) {
-  const int64_t last = samples.steps().samples.num_steps();
-  if (request.step > last)
-    throw UserError(concat("--step ", request.step, ": the run in '", samples.run().folder.string(), "' has ",
-                           format_count(last), " steps, numbered from 1"),
-                    ExitCode::kUsage);
-}
-
-std::string decode(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids(static_cast<size_t>(piece.length));
-  piece.store->read(piece.sequence, piece.offset, piece.length, ids.data());
-  return tokenizer.decode(ids);
-}
-
-Json to_json(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
-  const data::TokenStore& store = *piece.store;
-  Json object = {{"file", store.prefix()},
-                 {"document", document_of(store, piece.sequence)},
-                 {"sequence", piece.sequence},
-                 {"offset", piece.offset},
-                 {"length", piece.length},
-                 {"at", piece.at},
-                 {"byte", store.index().start_bytes(piece.sequence) + piece.offset * bytes_per_token(store.type())}};
-  if (tokenizer != nullptr) object["text"] = decode(piece, *tokenizer);
-  return object;
-}
-
 std::string to_text(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
   return concat("  ", data::describe(piece), "\n",
                 tokenizer == nullptr ? "" : concat("    ", quoted_json(text_of(piece, *tokenizer)), "\n"));
