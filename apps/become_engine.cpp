@@ -13,6 +13,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/literal.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "launch/cores.h"
 
 namespace espalier {
 namespace {
@@ -33,15 +36,32 @@ void check_thread_variables() {
   }
 }
 
+bool is_in_batch_job() {
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string path_beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-void let_waiting_threads_sleep() {
+bool choose_how_threads_wait(int64_t num_processes) {
   check_thread_variables();
-  if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return false;
+  const int64_t num_cores = num_usable_cores();
+  int64_t num_threads = num_cores;
+  if (const char* each = std::getenv("OMP_NUM_THREADS"))
+    num_threads = num_processes * parse_python_int(split(each, ',').front()).value_or(1);
+  const bool too_many = num_threads > num_cores;
+  const bool busy = !too_many && !is_in_batch_job() && !launch::has_free_cores(num_threads);
+  if (too_many || busy)
+    ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  else
+    ::setenv("GOMP_SPINCOUNT", "10000", 1);
+  return busy;
 }
 
 namespace {
@@ -51,7 +71,10 @@ struct EngineWords {
   EngineWords(const std::string& command, const std::vector<std::string>& arguments)
       : words({path_beside_this_program("espalier-engine"), command}) {
     words.insert(words.end(), arguments.begin(), arguments.end());
-    let_waiting_threads_sleep();
+    if (choose_how_threads_wait() && command == "train")
+      log_info(
+          "other programs keep this machine's cores busy: threads that wait for work sleep at once; with the cores "
+          "for itself the run is faster (docs/training.md)");
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
   }

@@ -1,14 +1,19 @@
 // espalier starts in milliseconds and has no tensors; espalier-engine, next to it, has.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace espalier {
 
-// Makes the threads of programs that this one starts or becomes sleep where they wait for work (OMP_WAIT_POLICY
-// passive): libgomp reads the variable when it is loaded. What the user has set stays.
-void let_waiting_threads_sleep();
+// How threads of programs that this one starts or becomes wait for work: libgomp reads these variables when it is
+// loaded. On cores of their own they look for it for some 0.3 ms before they sleep (GOMP_SPINCOUNT), as waking one
+// takes longer than most operations of a small model; where other programs keep the cores busy they sleep at once
+// (OMP_WAIT_POLICY), as a core on which one spins is taken from those who work. A batch system's job has its cores for
+// itself. What the user has set stays. `num_processes`: those that will be started on this machine, together with a
+// thread for each core or with OMP_NUM_THREADS each. Returns whether they sleep at once because the cores are busy.
+bool choose_how_threads_wait(int64_t num_processes = 1);
 
 // Replaces this process by `espalier-engine COMMAND ARGUMENTS`. Returns only by throwing.
 [[noreturn]] void become_engine(const std::string& command, const std::vector<std::string>& arguments);

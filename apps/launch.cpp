@@ -65,9 +65,9 @@ std::optional<Words> words_of_one_process(const launch::LaunchOptions& options) 
 }  // namespace
 
 int launch_main(const Words& arguments) {
-  let_waiting_threads_sleep();
   const auto options = launch::read_launch_options(arguments, launch::process_variables());
   if (!options) return 0;
+  choose_how_threads_wait(options->num_local_ranks);
   if (const auto words = words_of_one_process(*options)) return index_main(*words);
   launch::RankProgram program = program_of(*options);
   if (program.command.front().ends_with("espalier-engine")) {

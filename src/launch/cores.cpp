@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <tuple>
 
 #include "base/error.h"
@@ -25,6 +29,24 @@ std::vector<int> cores_of_process(pid_t process) {
   for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &mask)) cores.push_back(core);
   return cores;
+}
+
+// Threads that run or could, on the whole machine, this one among them; and the machine's cores.
+struct MachineLoad {
+  int64_t num_running = 0;
+  int64_t num_cores = 0;
+};
+
+std::optional<MachineLoad> machine_load(const std::filesystem::path& root) {
+  MachineLoad load;
+  std::ifstream file(root / "proc/stat");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kRunning = "procs_running ";
+    if (line.starts_with("cpu") && line.size() > 3 && '0' <= line[3] && line[3] <= '9') ++load.num_cores;
+    if (line.starts_with(kRunning)) load.num_running = parse_whole(line.substr(kRunning.size())).value_or(0);
+  }
+  if (load.num_running < 1 || load.num_cores < 1) return std::nullopt;
+  return load;
 }
 
 // A number of the kernel's topology files; 0 where there is none (some containers).
@@ -124,6 +146,15 @@ std::optional<double> cpu_quota(const std::filesystem::path& root) {
     if (period > 0) tightest = std::min(tightest.value_or(quota / period), quota / period);
   }
   return tightest;
+}
+
+bool has_free_cores(int64_t num_threads, const std::filesystem::path& root) {
+  for (int look = 0; look < 5; ++look) {
+    if (look > 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::optional<MachineLoad> load = machine_load(root);
+    if (!load || load->num_running - 1 + num_threads <= load->num_cores) return true;
+  }
+  return false;
 }
 
 void bind_to_cores(const CoreShare& share) {

@@ -29,6 +29,11 @@ CoreShare share_of_cores(const RankEnvironment& place);
 // `root` stands before /proc and /sys.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
+// Whether `num_threads` more threads find cores free on this machine: false where other programs keep so many busy that
+// they would have to share. Looks for 20 ms at how many threads run (/proc/stat, below `root`) and takes the quietest
+// moment; true where the system does not say.
+bool has_free_cores(int64_t num_threads, const std::filesystem::path& root = "/");
+
 // Binds this process and the threads that it will start. To be called before there are others.
 void bind_to_cores(const CoreShare& share);
 

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/format.h"
+
 namespace espalier::launch {
 namespace {
 
@@ -103,6 +105,30 @@ TEST_F(CpuQuota, OfVersionOneAsWell) {
   EXPECT_EQ(cpu_quota(root_), std::nullopt);
   put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
   EXPECT_EQ(cpu_quota(root_), 0.5);
+}
+
+using FreeCores = CpuQuota;
+
+TEST_F(FreeCores, AreThoseThatOtherProgramsLeave) {
+  const auto with = [&](int64_t num_running) {
+    put("proc/stat",
+        concat("cpu  9 0 9 9\ncpu0 3 0 3 3\ncpu1 3 0 3 3\ncpu2 3 0 3 3\ncpu3 3 0 3 3\nintr 12 0\nprocs_running ",
+               num_running, "\nprocs_blocked 0\n"));
+  };
+  with(1);  // this process itself
+  EXPECT_TRUE(has_free_cores(4, root_));
+  EXPECT_FALSE(has_free_cores(5, root_));
+  with(2);
+  EXPECT_FALSE(has_free_cores(4, root_));
+  EXPECT_TRUE(has_free_cores(3, root_));
+  with(9);
+  EXPECT_FALSE(has_free_cores(1, root_));
+}
+
+TEST_F(FreeCores, AreAssumedWhereTheSystemDoesNotSay) {
+  EXPECT_TRUE(has_free_cores(64, root_));
+  put("proc/stat", "cpu  9 0 9 9\nprocs_running\n");
+  EXPECT_TRUE(has_free_cores(64, root_));
 }
 
 }  // namespace
