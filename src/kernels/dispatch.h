@@ -1,7 +1,8 @@
 // Which instruction set the CPU kernels use: the one place where it is decided, at run time.
 //
 // Each level includes those before it. ESPALIER_CPU_ISA=generic|avx2|avx512|avx512bf16|amx lowers the choice, to
-// compare paths or to reproduce another machine's run; asking for what the machine lacks is a UserError.
+// compare paths or to reproduce another machine's run; asking for what the machine lacks is a UserError. Without it the
+// level is the machine's best, except that AVX512-BF16 is passed over on processors whose fp32 products are faster.
 #pragma once
 
 namespace espalier::kernels {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "base/error.h"
@@ -33,6 +35,17 @@ TEST(Dispatch, EveryNameUpToTheMachinesLevelIsAccepted) {
     const CpuIsa isa = static_cast<CpuIsa>(level);
     EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)), isa);
   }
+}
+
+// By what the system says of the processor.
+TEST(Dispatch, Bf16InstructionsThatAreSlowerThanFp32AreNotChosen) {
+  if (const char* wanted = std::getenv("ESPALIER_CPU_ISA"); wanted != nullptr && *wanted != '\0')
+    GTEST_SKIP() << "ESPALIER_CPU_ISA chooses";
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const bool slow = text.find("GenuineIntel") != std::string::npos && text.find(" avx512_fp16") != std::string::npos;
+  const CpuIsa best = best_cpu_isa();
+  EXPECT_EQ(cpu_isa(), best == CpuIsa::kAvx512Bf16 && slow ? CpuIsa::kAvx512 : best);
 }
 
 TEST(Dispatch, LevelAboveTheMachinesIsRefused) {
