@@ -45,6 +45,9 @@ void add_stage_rows(OptionTable& table, GptRequest& request) {
       .value_name("START: BLEND");
   table.add_choice("--packing", data.packing, {{"none", data::Packing::kNone}, {"best-fit", data::Packing::kBestFit}},
                    "best-fit: documents that fit into a sample stay whole");
+  table.add_choice("--sample-order", data.sample_order,
+                   {{"megatron", data::OrderKind::kMegatron}, {"implicit", data::OrderKind::kImplicit}},
+                   "implicit: a keyed permutation, for which nothing is built");
   table
       .add("--seq-length-stages", request.length_stages,
            "\"START samples: LENGTH\" or tokens each: samples hold sequences of that length")

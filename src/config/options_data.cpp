@@ -109,8 +109,10 @@ void add_data(OptionTable& table, RunConfig& config) {
   table.add("--reset-position-ids", data.reset_position_ids, "positions restart at each document");
   table.add("--reset-attention-mask", data.reset_attention_mask, "attention does not cross documents");
   table.add("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
-  table.add_choice("--sample-order", data.sample_order, {{"megatron", SampleOrder::kMegatron}},
-                   "order of samples: Megatron's shuffled index arrays");
+  table.add_choice("--sample-order", data.sample_order,
+                   {{"megatron", data::OrderKind::kMegatron}, {"implicit", data::OrderKind::kImplicit}},
+                   "megatron: its shuffled index arrays, built at the start; implicit: a keyed permutation that needs "
+                   "no time or memory, for corpora of any size");
   table.add_choice("--dataloader-type", data.dataloader_type,
                    {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}},
                    "single reads in order; cyclic reshuffles the samples every epoch");

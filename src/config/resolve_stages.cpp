@@ -66,6 +66,9 @@ void Resolver::resolve_stages() {
     if (is_said(name) && !config_.family->reads_running_text)
       problems_.add(origin(name), " is for running text, and ", config_.family->display,
                     " reads samples of another kind. Leave it out");
+  if (data.sample_order == data::OrderKind::kImplicit && !config_.family->reads_running_text)
+    problems_.add(origin("--sample-order"), ": implicit is for running text, and ", config_.family->display,
+                  " reads samples of another kind. Leave it out");
   if (!data.data_stages.empty() && data.dataloader_type == DataloaderType::kCyclic)
     problems_.add("--data-stages and --dataloader-type cyclic exclude each other: cyclic shuffles the samples of all ",
                   "stages together. Leave one out");

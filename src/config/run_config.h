@@ -43,7 +43,6 @@ using spec::OptimizerType;
 enum class LossAverage { kToken, kMicroBatch };
 enum class RecomputeGranularity { kNone, kSelective, kFull };
 enum class RecomputeMethod { kUniform, kBlock };
-enum class SampleOrder { kMegatron };
 enum class LengthBy { kDividing, kTruncating };  // how samples get the length of a stage
 enum class DataloaderType { kSingle, kCyclic };
 enum class ReplicaPolicy { kStop, kRepair };
@@ -111,7 +110,6 @@ struct DataConfig : data::DataSetOptions {
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   std::vector<std::string> seq_length_stages;  // parse_length_stage()
   LengthBy seq_length_stages_by = LengthBy::kDividing;
-  SampleOrder sample_order = SampleOrder::kMegatron;
   DataloaderType dataloader_type = DataloaderType::kSingle;
   std::vector<int64_t> cyclic_layout;  // micro-batch size and data-parallel size whose cyclic order is read
   bool allow_other_tokenizer = false;  // the data may have been made with another

@@ -248,6 +248,10 @@ std::vector<std::string> DataPlan::token_files() const {
 DataPlan plan_data(const DataSetOptions& options, Problems& problems) {
   DataPlan plan;
   plan.endings = options.endings;
+  if (options.sample_order == OrderKind::kImplicit && options.packing == Packing::kBestFit)
+    problems.add(
+        "--sample-order implicit cuts running text, and --packing best-fit keeps documents whole by an index of ",
+        "its own: they exclude each other. Leave one out");
   const auto given = [](const std::vector<std::string>& texts, const std::string& file) {
     return !texts.empty() || !file.empty();
   };

@@ -24,6 +24,12 @@ enum class Packing {
   kBestFit  // documents stay whole where they fit (data/best_fit_index.h)
 };
 
+// In which order the samples of running text are read.
+enum class OrderKind {
+  kMegatron,  // shuffled index arrays, built at the start (data/sample_index.h)
+  kImplicit   // a keyed permutation: nothing is built (data/implicit_order.h)
+};
+
 // As the command line gives them.
 struct DataSetOptions {
   std::vector<std::string> data_path;
@@ -35,6 +41,7 @@ struct DataSetOptions {
   std::string train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path;
   std::vector<std::string> data_stages;  // data/data_stages.h; steps are a problem
   Packing packing = Packing::kNone;
+  OrderKind sample_order = OrderKind::kMegatron;
   int64_t pad_id = 0;               // what fills samples up, where they are not full
   std::string data_impl = "infer";  // or mmap, lazy, cached: what the token files have to be
   int64_t sequence_length = 0;      // above 0

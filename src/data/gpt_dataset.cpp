@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "data/best_fit_index.h"
+#include "data/implicit_order.h"
 #include "data/internal/set_parts.h"
 #include "data/mixture_table.h"
 #include "data/sample_index_cache.h"
@@ -76,6 +77,7 @@ std::string GptDataset::description() const {
   std::string text =
       concat(name_, ": ", format_count(size()), " samples of ", format_count(sequence_length_), " tokens");
   if (packing_ == Packing::kBestFit) text += ", documents whole where they fit";
+  if (order_kind_ == OrderKind::kImplicit) text += ", in implicit order";
   if (mixture_.num_stages() > 1) return concat(text, "\n", mixture_table(mixture_rows(*this)));
   for (const Part& part : parts_)
     text += concat(parts_.size() == 1 ? ", " : "\n  ", format_count(part.order.num_epochs()),
@@ -107,6 +109,7 @@ class GptDatasetBuilder {
     dataset->seed_ = options_.seed;
     dataset->pad_id_ = options_.pad_id;
     dataset->packing_ = options_.packing;
+    dataset->order_kind_ = options_.sample_order;
     dataset->fields_ = {{.name = "text", .shape = {dataset->sequence_length_ + 1}, .holds_ids = true}};
     if (options_.packing == Packing::kBestFit)
       dataset->fields_.push_back({.name = "segments", .shape = {dataset->sequence_length_ + 1}});
@@ -141,6 +144,10 @@ class GptDatasetBuilder {
   }
   std::shared_ptr<const SampleOrder> text_order(const internal::SetPart& part, int64_t num_samples,
                                                 uint32_t seed) const {
+    if (options_.sample_order == OrderKind::kImplicit)
+      return std::make_shared<ImplicitOrder>(
+          part.store->index(),
+          ImplicitRequest{part.documents, options_.sequence_length, num_samples, seed, part.title});
     const SampleRequest request{part.documents, options_.sequence_length, num_samples, seed, part.title};
     return std::make_shared<SampleIndex>(cache_.load_or_build(part.store->sizes(), request));
   }

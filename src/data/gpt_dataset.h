@@ -36,6 +36,7 @@ class GptDataset final : public SampleSource {
   int64_t size() const override { return mixture_.size(); }
   int64_t sequence_length() const { return sequence_length_; }
   Packing packing() const { return packing_; }
+  OrderKind order_kind() const { return order_kind_; }
   const std::vector<SampleField>& fields() const override { return fields_; }
   void read(int64_t number, Sample& sample) const override;
 
@@ -87,6 +88,7 @@ class GptDataset final : public SampleSource {
   std::vector<Part> parts_;
   std::vector<std::string> source_names_;
   Packing packing_ = Packing::kNone;
+  OrderKind order_kind_ = OrderKind::kMegatron;
   int64_t pad_id_ = 0;
   Mixture mixture_;
 };

@@ -171,10 +171,37 @@ uint64_t hash_of_tokens(const TokenStore& store, const DocumentRange& sequences)
   return hasher.digest();
 }
 
+namespace {
+
+// An implicit order follows from where documents begin; that is probed as the tokens are, so that opening a corpus
+// costs the same however large it is. The arrays of the others follow from every size.
+uint64_t hash_of_sizes(const GptDataset::Part& part, OrderKind kind) {
+  const TokenIndex& index = part.store->index();
+  const DocumentRange& documents = part.documents;
+  constexpr int64_t kProbes = 4096;
+  if (kind == OrderKind::kMegatron || documents.size() <= kProbes)
+    return hash64(index.sizes().address(documents.begin), static_cast<size_t>(documents.size()) * sizeof(int32_t));
+  Hasher hasher;
+  for (int64_t probe = 0; probe < kProbes; ++probe) {
+    // The ends among them.
+    const int64_t document = documents.begin + static_cast<int64_t>(static_cast<double>(documents.size() - 1) *
+                                                                    static_cast<double>(probe) / (kProbes - 1));
+    const int64_t values[] = {document, index.start_bytes(document) - index.start_bytes(documents.begin),
+                              index.size(document)};
+    hasher.update(values, sizeof values);
+  }
+  return hasher.digest();
+}
+
+std::string full_reading(const GptDataset& dataset, const std::string& reading) {
+  if (dataset.packing() == Packing::kBestFit) return concat(reading, "; best-fit");
+  return dataset.order_kind() == OrderKind::kImplicit ? concat(reading, "; implicit") : reading;
+}
+
+}  // namespace
+
 OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string& reading) {
-  const bool is_packed = dataset.packing() == Packing::kBestFit;
-  OrderFingerprint fingerprint{
-      dataset.sequence_length(), dataset.seed(), is_packed ? concat(reading, "; best-fit") : reading, {}, {}, {}};
+  OrderFingerprint fingerprint{dataset.sequence_length(), dataset.seed(), full_reading(dataset, reading), {}, {}, {}};
   for (const GptDataset::Part& part : dataset.parts()) {
     // What comes after the first order follows from it.
     const SampleOrder& order = *part.order.orders().front();
@@ -184,8 +211,7 @@ OrderFingerprint order_fingerprint(const GptDataset& dataset, const std::string&
                                  .num_samples_asked = part.num_samples_asked,
                                  .num_epochs = order.num_epochs(),
                                  .num_samples = order.size(),
-                                 .sizes_hash = hash64(part.store->sizes().address(part.documents.begin),
-                                                      static_cast<size_t>(part.documents.size()) * sizeof(int32_t)),
+                                 .sizes_hash = hash_of_sizes(part, dataset.order_kind()),
                                  .arrays_hash = hash_of_arrays(order.arrays()),
                                  .tokens_hash = hash_of_tokens(*part.store, part.documents)});
   }

@@ -94,6 +94,8 @@ void check_running_text(const config::Resolving& resolving, const Objective& obj
   if (data.packing == data::Packing::kBestFit)
     refuse("--packing", objective.kind == Kind::kPrefix ? "prefixes are drawn for running text"
                                                         : "pairs are packed in a way of their own");
+  if (objective.kind == Kind::kMultitask && data.sample_order == data::OrderKind::kImplicit)
+    refuse("--sample-order", "pairs are packed in an order of their own");
   if (objective.kind == Kind::kMultitask && !data.data_stages.empty())
     refuse("--data-stages", "the pairs of a run come from one blend");
 }
