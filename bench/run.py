@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
-                  [--output FILE.json]
+    scripts/bench [--quick] [--only machine,encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
+                  [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
 
-Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
+What the machine can do at most comes first, and figures are shares of it where that makes sense. Runs alternate between the
+peers, and medians count. One process at a time; nothing else should run on the machine.
 """
 import argparse
 import array
@@ -15,16 +16,22 @@ import platform
 import random
 import re
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+
+from compare import compare, markdown
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "data", "convert", "matmul", "training", "parallel", "pipeline", "replicas"]
+PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "parallel", "pipeline", "replicas"]
+QUICK_SECONDS = 180   # after these --quick begins no further part
+PEER_STEP_SECONDS = 120  # a peer that takes longer for a step is not waited for
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
@@ -43,18 +50,26 @@ def say(text):
 class Run:
     """One process to its end: what it printed, and its peak memory."""
 
-    def __init__(self, command, **environment):
+    def __init__(self, command, limit=None, **environment):
+        """`limit`: seconds after which it is killed; None stands for its output then."""
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, cwd=ROOT,
                                        env=os.environ | environment)
+            killer = threading.Timer(limit, process.kill) if limit else None
+            if killer:
+                killer.start()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
+            self.peak_mib, self.output = usage.ru_maxrss / 1024, None
+            if killer:
+                if process.returncode == -signal.SIGKILL and not killer.is_alive():
+                    return
+                killer.cancel()
             output.seek(0), errors.seek(0)
             self.output, errors = output.read(), errors.read()
         if process.returncode:
             line = " ".join(map(str, command))
             sys.exit(f"scripts/bench: exit code {process.returncode} from {line}\n{errors[-3000:]}")
-        self.peak_mib = usage.ru_maxrss / 1024
 
 
 def text_and_vocabulary(arguments):
@@ -104,14 +119,38 @@ def convert(arguments):
     return json.loads(run.output)
 
 
+def machine(arguments):
+    """Registers, memory and disk: bench/machine_bench.cpp."""
+    say("machine: registers, memory, disk")
+    run = Run([BIN / "machine_bench", arguments.threads, arguments.work, 256 if arguments.quick else 1024])
+    return json.loads(run.output)
+
+
+PRODUCT = re.compile(r"  (\S.*?)\s+ours\s+\d+ \(median\s+(\d+)\)\s+ATen\s+\d+ \(median\s+(\d+)\)")
+
+
+def products(output):
+    """matmul_bench's medians, a row for each product of each shape."""
+    rows, shape = [], None
+    for line in output.splitlines():
+        if match := re.match(r"(\d+) tokens, (\d+) -> (\d+)", line):
+            shape = "x".join(match.groups())
+        elif match := PRODUCT.match(line):
+            rows.append({"tokens x inputs x outputs": shape, "product": match[1], "ours_gflops": float(match[2]),
+                         "aten_gflops": float(match[3])})
+    return rows
+
+
 def matmul(arguments):
-    """GFLOP/s of one large bf16 product: the better of oneDNN and our own is the rate of the machine."""
+    """GFLOP/s of one large bf16 product: the better of oneDNN and our own is the rate of the machine. And those of the
+    shapes of GPT-2 small."""
     size = 2048 if arguments.quick else 4096
     say(f"matmul: {size} x {size} x {size}, bf16")
-    run = Run([BIN / "matmul_bench", 9, size], OMP_NUM_THREADS=str(arguments.threads))
-    match = re.search(r"y = x W\^T\s+ours\s+(\d+) \(median\s+(\d+)\)\s+ATen\s+(\d+) \(median\s+(\d+)\)", run.output)
-    ours, onednn = float(match[2]), float(match[4])
-    return {"size": size, "ours_gflops": ours, "onednn_gflops": onednn, "machine_gflops": max(ours, onednn)}
+    threads = {"OMP_NUM_THREADS": str(arguments.threads)}
+    square = products(Run([BIN / "matmul_bench", 5 if arguments.quick else 9, size], **threads).output)[0]
+    rows = [] if arguments.quick else products(Run([BIN / "matmul_bench", 5], **threads).output)
+    ours, aten = square["ours_gflops"], square["aten_gflops"]
+    return {"size": size, "ours_gflops": ours, "aten_gflops": aten, "machine_gflops": max(ours, aten), "rows": rows}
 
 
 def write_tokens(prefix):
@@ -162,8 +201,9 @@ def train_peer(mode):
     def train(arguments, precision, length, steps):
         run = Run([sys.executable, ROOT / "bench/train_peer.py", "--mode", mode, "--precision", precision,
                    "--length", length, "--micro-batch", MICRO_BATCH, "--steps", steps, "--threads", arguments.threads,
-                   "--shape", ",".join(map(str, arguments.shape))])
-        return json.loads(run.output)["seconds"], run.peak_mib
+                   "--shape", ",".join(map(str, arguments.shape))],
+                  limit=(steps + (4 if mode == "compiled" else 1)) * PEER_STEP_SECONDS)
+        return (json.loads(run.output)["seconds"] if run.output else None), run.peak_mib
     return train
 
 
@@ -177,14 +217,27 @@ def training(arguments):
     for precision, length, rounds, steps in QUICK_TRAININGS if arguments.quick else TRAININGS:
         if arguments.lengths and length not in arguments.lengths:
             continue
-        seconds, peaks = {name: [] for name in TRAINERS}, {name: [] for name in TRAINERS}
+        # Compiling takes minutes.
+        trainers = {name: train for name, train in TRAINERS.items() if not (arguments.quick and "compiled" in name)}
+        seconds, peaks = {name: [] for name in trainers}, {name: [] for name in trainers}
+        slow = set()
         for number in range(rounds):
-            for name, train in TRAINERS.items():
+            for name, train in trainers.items():
+                if name in slow:
+                    continue
                 say(f"training: {precision}, {length} tokens, round {number + 1} of {rounds}, {name}")
                 times, peak = train(arguments, precision, length, steps)
+                if times is None:
+                    say(f"{name} takes more than {PEER_STEP_SECONDS} s for a step: not waited for")
+                    slow.add(name)
+                    continue
                 seconds[name].append(statistics.median(times[min(WARM_UP, steps - 1):]))
                 peaks[name].append(peak)
-        for name in TRAINERS:
+        for name in trainers:
+            if name in slow:
+                rows.append({"peer": name, "precision": precision, "length": length, "tokens_per_s": 0.0,
+                             "model_tflops": 0.0, "peak_mib": 0.0, "seconds_per_step": []})
+                continue
             rate = MICRO_BATCH * length / statistics.median(seconds[name])
             rows.append({"peer": name, "precision": precision, "length": length, "tokens_per_s": rate,
                          "model_tflops": rate * model_flops_per_token(arguments.shape, length) / 1e12,
@@ -277,24 +330,54 @@ def print_token_files(part):
           f" {part['check_peak_mib']:.0f} MiB")
 
 
+def print_machine(part):
+    peaks = ", ".join(f"{name} {value:.0f}" for name, value in part["register_gflops"].items())
+    print(f"\nthe machine at most, {part['threads']} threads\n  in registers, GFLOP/s: {peaks}\n"
+          f"  memory: reads {part['read_gb_per_s']:.1f} GB/s, copies {part['copy_gb_per_s']:.1f}\n"
+          f"  disk: writes {part['disk_write_gb_per_s']:.2f} GB/s, reads {part['disk_read_gb_per_s']:.2f}")
+
+
 def print_matmul(part):
-    print(f"\nbf16 product of {part['size']} x {part['size']}, GFLOP/s\n  ours {part['ours_gflops']:.0f}, oneDNN"
-          f" {part['onednn_gflops']:.0f}: the machine does {part['machine_gflops']:.0f}")
+    print(f"\nbf16 product of {part['size']} x {part['size']}, GFLOP/s\n  ours {part['ours_gflops']:.0f}, ATen"
+          f" {part['aten_gflops']:.0f}: the machine does {part['machine_gflops']:.0f}")
+    for row in part["rows"]:
+        print(f"  {row['tokens x inputs x outputs']:<18}{row['product']:<16} ours {row['ours_gflops']:>6.0f}"
+              f"   ATen {row['aten_gflops']:>6.0f}")
 
 
-def print_training(part, machine_gflops):
+def peak_tflops(peaks, precision):
+    """What registers can do for operands of that type: bf16 may be widened to fp32."""
+    names = ("bf16", "fp32") if precision == "bf16" else ("fp32",)
+    return max((value for name, value in peaks.items() if name.startswith(names)), default=0) / 1e3
+
+
+def print_training(part, peaks):
     shape = ",".join(map(str, part["shape"]))
     print(f"\ntraining, layers,hidden,heads,vocabulary = {shape}, {part['micro_batch']} rows a step")
-    print(f"  {'type':<6}{'length':>7}  {'':<18}{'tokens/s':>10}{'model TFLOP/s':>15}"
-          f"{'of bf16 rate':>14}{'peak MiB':>10}{'espalier is':>13}")
+    print(f"  {'type':<6}{'length':>7}  {'':<18}{'tokens/s':>10}{'spread':>8}{'model TFLOP/s':>15}"
+          f"{'of peak':>9}{'peak MiB':>10}{'espalier is':>13}")
     ours = {(row["precision"], row["length"]): row for row in part["rows"] if row["peer"] == "espalier"}
     for row in part["rows"]:
         mine = ours[row["precision"], row["length"]]
-        with_share = machine_gflops and row["precision"] == "bf16"
-        share = f"{row['model_tflops'] * 1e3 / machine_gflops:.1%}" if with_share else ""
+        line = f"  {row['precision']:<6}{row['length']:>7}  {row['peer']:<18}"
+        if not row["tokens_per_s"]:
+            print(f"{line}more than {PEER_STEP_SECONDS} s for a step: not waited for")
+            continue
+        peak = peak_tflops(peaks, row["precision"])
+        share = f"{row['model_tflops'] / peak:.1%}" if peak else ""
+        spread = f"{(max(row['seconds_per_step']) / min(row['seconds_per_step']) - 1):.0%}"
         times = "" if row is mine else f"x{mine['tokens_per_s'] / row['tokens_per_s']:.2f}"
-        print(f"  {row['precision']:<6}{row['length']:>7}  {row['peer']:<18}{row['tokens_per_s']:>10.0f}"
-              f"{row['model_tflops']:>15.3f}{share:>14}{row['peak_mib']:>10.0f}{times:>13}")
+        print(f"{line}{row['tokens_per_s']:>10.0f}{spread:>8}{row['model_tflops']:>15.3f}{share:>9}"
+              f"{row['peak_mib']:>10.0f}{times:>13}")
+    for length in sorted({row["length"] for row in part["rows"]}):
+        rows = [row for row in part["rows"] if row["length"] == length and row["tokens_per_s"]]
+        mine = max((row for row in rows if row["peer"] == "espalier"), key=lambda row: row["tokens_per_s"])
+        others = [row for row in rows if row["peer"] != "espalier"]
+        if others:
+            best = max(others, key=lambda row: row["tokens_per_s"])
+            print(f"  {length} tokens: espalier {mine['precision']} is {mine['tokens_per_s'] / best['tokens_per_s']:.2f} times"
+                  f" as fast as the fastest peer, {best['peer']} {best['precision']}; memory"
+                  f" {mine['peak_mib'] / best['peak_mib']:.2f} of its")
 
 
 def print_convert(part):
@@ -308,13 +391,15 @@ def print_convert(part):
 
 def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
-    for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
+    for part, show in [("limits", print_machine), ("encode", print_encode), ("preprocess", print_preprocess),
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
                        ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas)]:
         if part in results:
             show(results[part])
     if "training" in results:
-        print_training(results["training"], results.get("matmul", {}).get("machine_gflops"))
+        print_training(results["training"], results.get("limits", {}).get("register_gflops", {}))
+    if results["left_out"]:
+        print(f"\nleft out: {', '.join(results['left_out'])}")
 
 
 def cpu_name():
@@ -337,7 +422,8 @@ def numbers(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one round, 256 tokens, few steps: minutes, and rough")
+    parser.add_argument("--quick", action="store_true",
+                        help="one round, 256 tokens, few steps, three minutes: rough, and says what it left out")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas")
     parser.add_argument("--lengths", type=numbers, help="only these sequence lengths")
     parser.add_argument("--threads", type=int, default=2)
@@ -345,6 +431,8 @@ def parse_arguments():
     parser.add_argument("--vocabulary")
     parser.add_argument("--shape", type=numbers, default=[12, 768, 12, 50304],
                         help="layers,hidden,heads,vocabulary (GPT-2 small)")
+    parser.add_argument("--markdown", metavar="FILE", help="the tables as Markdown as well")
+    parser.add_argument("--compare", metavar="OLD.json", help="an earlier result: then, now and the ratio of each figure")
     parser.add_argument("--output", default=str(ROOT / "build" / "bench.json"), help="where the results go as JSON")
     arguments = parser.parse_args()
     arguments.parts = arguments.only.split(",")
@@ -355,19 +443,28 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    results = {"machine": machine_facts(arguments)}
+    old = json.loads(pathlib.Path(arguments.compare).read_text()) if arguments.compare else None
+    results = {"machine": machine_facts(arguments), "left_out": []}
     load = results["machine"]["load_before"]
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
-    measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert, "matmul": matmul,
-               "training": training, "parallel": parallel, "pipeline": pipeline,
-               "replicas": replicas}
+    measure = {"machine": machine, "encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert,
+               "matmul": matmul, "training": training, "parallel": parallel, "pipeline": pipeline, "replicas": replicas}
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
-            if part in arguments.parts:
-                results[part] = measure[part](arguments)
+            if part not in arguments.parts or (arguments.quick and time.monotonic() - start > QUICK_SECONDS):
+                results["left_out"].append(part)
+                continue
+            results["limits" if part == "machine" else part] = measure[part](arguments)
+    if arguments.quick:
+        results["left_out"].append("compiled peers, lengths above 256, more than one round")
     pathlib.Path(arguments.output).write_text(json.dumps(results, indent=1) + "\n")
+    if arguments.markdown:
+        pathlib.Path(arguments.markdown).write_text(markdown(results))
     print_table(results)
+    if old:
+        print("\n" + "\n".join(compare(old, results)))
     say(f"as JSON: {arguments.output}")
 
 
