@@ -42,14 +42,14 @@ struct ClassifiedChar {
   int num_bytes;
 };
 
-inline ClassifiedChar classify(const char* at) {
+[[gnu::always_inline]] inline ClassifiedChar classify(const char* at) {
   const auto byte = static_cast<uint8_t>(*at);
   if (byte < 0x80) return {kAsciiClass[byte], 1};
   const CodePoint point = decode_utf8(at);
   return {class_of_properties(unicode_properties(point.code)), point.num_bytes};
 }
 
-inline const char* skip_class(CharClass kind, const char* at, const char* end) {
+[[gnu::always_inline]] inline const char* skip_class(CharClass kind, const char* at, const char* end) {
   while (at < end) {
     const ClassifiedChar next = classify(at);
     if (next.kind != kind) break;
