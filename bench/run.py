@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only machine,encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
-                  [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
+    scripts/bench [--quick] [--only machine,matmul,training,encode,preprocess,data,convert,serving,parallel,pipeline,
+                  replicas] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
 
 What the machine can do at most comes first, and figures are shares of it where that makes sense. Runs alternate between the
 peers, and medians count. One process at a time; nothing else should run on the machine.
@@ -29,7 +29,8 @@ from compare import compare, markdown
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "parallel", "pipeline", "replicas"]
+PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "serving", "parallel", "pipeline",
+         "replicas"]
 QUICK_SECONDS = 180   # after these --quick begins no further part
 PEER_STEP_SECONDS = 120  # a peer that takes longer for a step is not waited for
 MICRO_BATCH, POSITIONS = 4, 1024
@@ -151,6 +152,44 @@ def matmul(arguments):
     rows = [] if arguments.quick else products(Run([BIN / "matmul_bench", 5], **threads).output)
     ours, aten = square["ours_gflops"], square["aten_gflops"]
     return {"size": size, "ours_gflops": ours, "aten_gflops": aten, "machine_gflops": max(ours, aten), "rows": rows}
+
+
+ENGINE_LINE = re.compile(r"(\d+) streams, .* pass, ([\d.]+) tokens/s|prompt of (\d+): .* ms, ([\d.]+) tokens/s")
+
+
+def serving_espalier(arguments, precision):
+    rates = {}
+    for line in Run([BIN / "engine_bench", "--threads", arguments.threads, "--type", precision]).output.splitlines():
+        if match := ENGINE_LINE.search(line):
+            streams, rate, length, prompt_rate = match.groups()
+            name = {"1": "one", "16": "sixteen"}[streams] if streams else f"prompt_{length}"
+            rates[f"{name}_tokens_per_s"] = float(rate or prompt_rate)
+    return rates
+
+
+def serving_transformers(arguments, precision):
+    run = Run([sys.executable, ROOT / "bench/generate_peer.py", "--type", precision, "--threads", arguments.threads],
+              limit=4 * PEER_STEP_SECONDS)
+    return json.loads(run.output) if run.output else None
+
+
+def serving(arguments):
+    """Generating and reading prompts with a random GPT-2 small, in alternating rounds."""
+    rows = []
+    for precision in ["bf16"] if arguments.quick else ["bf16", "fp32"]:
+        found = {"espalier": [], "transformers": []}
+        for number in range(1 if arguments.quick else 3):
+            for name, measure in [("espalier", serving_espalier), ("transformers", serving_transformers)]:
+                say(f"serving: {precision}, round {number + 1}, {name}")
+                if rates := measure(arguments, precision):
+                    found[name].append(rates)
+        for name, rounds in found.items():
+            if rounds:
+                rows.append({"peer": name, "precision": precision} |
+                            {key: statistics.median(one[key] for one in rounds) for key in rounds[0]})
+            else:
+                say(f"{name} {precision}: not waited for")
+    return {"rows": rows}
 
 
 def write_tokens(prefix):
@@ -330,6 +369,14 @@ def print_token_files(part):
           f" {part['check_peak_mib']:.0f} MiB")
 
 
+def print_serving(part):
+    print(f"\nserving GPT-2 small, tokens/s after 512 of context\n  {'type':<6}{'':<14}{'one text':>10}{'16 texts':>10}"
+          f"{'prompt 512':>12}{'prompt 2000':>13}")
+    for row in part["rows"]:
+        print(f"  {row['precision']:<6}{row['peer']:<14}{row['one_tokens_per_s']:>10.1f}{row['sixteen_tokens_per_s']:>10.1f}"
+              f"{row['prompt_512_tokens_per_s']:>12.0f}{row['prompt_2000_tokens_per_s']:>13.0f}")
+
+
 def print_machine(part):
     peaks = ", ".join(f"{name} {value:.0f}" for name, value in part["register_gflops"].items())
     print(f"\nthe machine at most, {part['threads']} threads\n  in registers, GFLOP/s: {peaks}\n"
@@ -393,6 +440,7 @@ def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     for part, show in [("limits", print_machine), ("encode", print_encode), ("preprocess", print_preprocess),
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
+                       ("serving", print_serving),
                        ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas)]:
         if part in results:
             show(results[part])
@@ -449,7 +497,7 @@ def main():
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
     measure = {"machine": machine, "encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert,
-               "matmul": matmul, "training": training, "parallel": parallel, "pipeline": pipeline, "replicas": replicas}
+               "matmul": matmul, "training": training, "serving": serving, "parallel": parallel, "pipeline": pipeline, "replicas": replicas}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
