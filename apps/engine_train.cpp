@@ -138,9 +138,8 @@ std::unique_ptr<launch::Control> serve_control(const launch::RankEnvironment& pl
 // Whoever starts a run by hand is told about a damaged checkpoint and decides. Ranks that a launcher starts again would
 // fail at the same place each time: they set it aside and continue from the one before. What is thrown is thrown on
 // every rank.
-void train_from_whole_checkpoint(const config::RunConfig& config, const OptionTable& table,
-                                 const std::string& command_line, const dist::Grid& grid,
-                                 const launch::RankEnvironment& place) {
+void train_from_whole_checkpoint(config::RunConfig& config, const OptionTable& table, const std::string& command_line,
+                                 const dist::Grid& grid, const launch::RankEnvironment& place) {
   const config::CheckpointConfig& checkpoint = config.checkpoint;
   while (true) {
     try {

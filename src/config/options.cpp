@@ -82,6 +82,12 @@ void add_training(OptionTable& table, RunConfig& config) {
       .minimum(0);
   table.add("--skip-step-window", training.skip_step_window, "the number of those updates").minimum(2).maximum(100000);
   table
+      .add_choice("--spike-policy", training.spike_policy,
+                  {{"skip", SpikePolicy::kSkip}, {"stop", SpikePolicy::kStop}, {"roll-back", SpikePolicy::kRollBack}},
+                  "what follows a step that --skip-step-sigma skips or whose loss is not finite: skip: nothing more; "
+                  "stop: save and end; roll-back: go back to the newest checkpoint and pass over the samples since")
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--skip-train-iteration-range", training.skip_train_iteration_range,
            "steps FIRST-LAST whose samples are skipped without training, as after a spike of the loss")
       .value_name("RANGE")

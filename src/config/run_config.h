@@ -55,6 +55,13 @@ struct StepRange {
   bool operator==(const StepRange&) const = default;
 };
 
+// What is done about a step whose loss or gradient norm is beyond those before it, or is not finite.
+enum class SpikePolicy {
+  kSkip,     // its update is not made
+  kStop,     // and the run saves and ends
+  kRollBack  // the run goes back to its newest checkpoint and passes over what it trained on since
+};
+
 struct TrainingConfig {
   int64_t micro_batch_size = 0;
   std::optional<int64_t> global_batch_size;  // set after resolve(): micro-batch size * data-parallel size unless given
@@ -71,6 +78,7 @@ struct TrainingConfig {
   // Updates whose loss or norm is this many deviations above those of the last ones are not made; 0: all are.
   double skip_step_sigma = 0;
   int64_t skip_step_window = 128;
+  SpikePolicy spike_policy = SpikePolicy::kSkip;
   bool checkpoint_activations = false;        // older spelling of --recompute-granularity full
   std::string activations_checkpoint_method;  // the same with its --recompute-method: uniform or block
   std::optional<int64_t> checkpoint_num_layers, recompute_num_layers;
@@ -138,6 +146,7 @@ struct CheckpointConfig {
   // resolved, of families that have them: what a run begins with that loads no checkpoint; where predictions go
   std::string pretrained, predictions;
   std::optional<int64_t> save_interval, ckpt_step;
+  std::optional<int64_t> rolled_back_to;  // no option: the step of `save` from which a run goes on after a spike
   std::optional<int64_t> non_persistent_save_interval;     // steps between copies of the state in the launcher's memory
   std::optional<int64_t> save_hf;                          // steps between Hugging Face folders
   std::optional<int64_t> save_keep_last, save_keep_every;  // either: other checkpoints are removed

@@ -168,13 +168,17 @@ std::optional<store::StepEntry> Job::agree_on_step(const FindStep& find) const {
 
 void Job::find_checkpoint(const OptionTable& table) {
   const config::CheckpointConfig& from = config_.checkpoint;
-  if (from.load.empty()) return find_pretrained();
-  const auto entry = agree_on_step([&] { return store::find_checkpoint(from.load, from.ckpt_step, from.save); });
+  if (from.load.empty() && !from.rolled_back_to) return find_pretrained();
+  const auto entry = agree_on_step([&]() -> std::optional<store::StepEntry> {
+    if (!from.rolled_back_to) return store::find_checkpoint(from.load, from.ckpt_step, from.save);
+    return store::StepEntry{*from.rolled_back_to,
+                            std::filesystem::path(from.save) / store::step_folder_name(*from.rolled_back_to)};
+  });
   if (!entry) {
     log_info("no checkpoint in ", from.load, " yet: a new run starts");
     return find_pretrained();
   }
-  log_info(" loading checkpoint from ", from.load, " at iteration ", entry->step);
+  log_info(" loading checkpoint from ", from.rolled_back_to ? from.save : from.load, " at iteration ", entry->step);
   loaded_ = entry;
   ckpt::together(grid_.world, [&] { checkpoint_.emplace(entry->folder); });
   check_options(table, checkpoint_->manifest());
@@ -356,6 +360,10 @@ bool Job::load_from_memory() {
   return true;
 }
 
+void Job::forget_copies() {
+  if (snapshots_) snapshots_->clear();
+}
+
 // Whatever the command says of its beginning: what is in the folder of --save is this run's.
 void Job::find_own_checkpoint() {
   const int64_t step = trainer_->position().step;
@@ -443,7 +451,7 @@ void Job::prepare_save_folder() {
   for (const std::string& name : aside.incomplete)
     log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
                 ". Complete the copy and give it its name back if it should count.");
-  if (!begins_anew(config_))
+  if (!begins_anew(config_) && !config_.checkpoint.rolled_back_to)
     store::remember_step_asked_for(config_.checkpoint.load, config_.checkpoint.ckpt_step, config_.checkpoint.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records after step ", trainer_->position().step,

@@ -53,6 +53,8 @@ class Job {
   // Copies the present state into memory of the launcher, where --non-persistent-save-interval asks for it after this
   // step.
   void keep_in_memory();
+  // The copies are of a state that is not gone on from.
+  void forget_copies();
   // Whether this run goes on from such a copy: what follows a step may not have been done after it.
   bool is_from_memory() const { return is_from_memory_; }
   bool is_saving() const { return saving_; }  // by what check_saving has heard

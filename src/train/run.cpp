@@ -16,6 +16,7 @@
 #include "base/stop_signals.h"
 #include "base/whereabouts.h"
 #include "report/run_log.h"
+#include "store/run_folder.h"
 #include "train/evaluations.h"
 #include "train/finite_check.h"
 #include "train/hf_folders.h"
@@ -60,6 +61,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(200);  // of ranks that pause
 
+// Of as many spikes in a row after the same checkpoint data are not the cause.
+constexpr int64_t kMostRollBacks = 3;
+
+// Thrown on all ranks: the run goes on from the checkpoint of step `to` and passes over the steps up to `spike`.
+struct RollBack {
+  int64_t to = 0, spike = 0;
+};
+
 class Loop {
  public:
   Loop(Job& job, const OptionTable& table, Clock::time_point start, std::unique_ptr<Observer> first)
@@ -72,7 +81,7 @@ class Loop {
         tracing_(config_, grid_),
         stragglers_(grid_, log_),
         reporting_(log_),
-        spikes_(job_, log_),
+        spikes_(job_, log_, [this](const report::StepReport& report) { follow_policy(report); }),
         finite_(job_, log_),
         replicas_(job_, log_),
         saving_(job_, log_),
@@ -98,6 +107,9 @@ class Loop {
   std::optional<std::string> between_steps();
   void end();
   bool skip_steps();
+  // --spike-policy, after a spike.
+  void follow_policy(const report::StepReport& report);
+  void roll_back(int64_t spike);
   // Why the run has to stop after this step, if it has to: on this rank, and on any of them (the first that has a
   // reason).
   std::optional<std::string> own_reason_to_stop() const;
@@ -142,6 +154,7 @@ class Loop {
   };
   Wished wished_;
   uint32_t num_saves_heeded_ = 0;
+  std::optional<std::string> spike_to_stop_at_;
   bool was_over_ = false;  // nothing was left to train when this run began
 };
 
@@ -259,6 +272,45 @@ bool Loop::skip_steps() {
   return false;
 }
 
+void Loop::follow_policy(const report::StepReport& report) {
+  const config::SpikePolicy policy = config_.training.spike_policy;
+  if (policy == config::SpikePolicy::kRollBack) roll_back(report.step);
+  if (policy == config::SpikePolicy::kStop)
+    spike_to_stop_at_ = concat("step ", report.step, " is a spike (",
+                               report.objection.empty() ? "its loss is not finite" : report.objection,
+                               "), and --spike-policy is stop. Exiting");
+}
+
+void Loop::roll_back(int64_t spike) {
+  saving_.settle();  // what is still being written counts
+  std::string newest;
+  if (grid_.rank == 0)
+    for (const store::StepEntry& entry : store::list_steps(config_.checkpoint.save).complete)
+      if (entry.step < spike) newest = std::to_string(entry.step);
+  newest = grid_.world.gather_texts(newest)[0];
+  log_.flush();
+  if (newest.empty()) {
+    const std::string what = concat("step ", spike, " is a spike, and there is no checkpoint to go back to");
+    log_warning(what);
+    log_.event("alert", spike, what);
+    return;
+  }
+  const int64_t to = std::stoll(newest);
+  const auto& skipped = config_.training.skipped_steps;
+  const auto tried =
+      std::count_if(skipped.begin(), skipped.end(), [&](const auto& range) { return range.first == to + 1; });
+  if (tried >= kMostRollBacks)
+    throw UserError(concat("step ", spike, " is a spike after the run went back to step ", to, " ", tried,
+                           " times: the data in between are not its cause. Continue from an earlier checkpoint "
+                           "(--ckpt-step), with a smaller --lr, or with --spike-policy skip"));
+  const std::string what = concat("step ", spike, " is a spike: the run goes back to the checkpoint of step ", to,
+                                  " and passes over steps ", to + 1, " to ", spike);
+  log_warning(what);
+  log_.event("roll back", spike, what);
+  job_.forget_copies();
+  throw RollBack{to, spike};
+}
+
 std::optional<std::string> Loop::reason_to_stop(std::optional<std::string> own) {
   if (position().step >= config_.training.num_steps) own.reset();  // it ends anyway
   const Wishes here = wishes();
@@ -318,6 +370,7 @@ bool Loop::restored_folder() {
 std::optional<std::string> Loop::own_reason_to_stop() const {
   const int64_t step = position().step;
   if (kill_switch_present(config_)) return kill_switch_reason(config_);
+  if (spike_to_stop_at_) return spike_to_stop_at_;
   if (const auto signal = signals_.received()) return concat("received ", *signal, ". Exiting");
   const double minutes = std::chrono::duration<double>(Clock::now() - start_).count() / 60;
   if (config_.training.exit_duration_in_mins && minutes > static_cast<double>(*config_.training.exit_duration_in_mins))
@@ -349,8 +402,8 @@ void Loop::save() {
 
 }  // namespace
 
-void run(const config::RunConfig& config, const OptionTable& table, const std::string& command_line,
-         const dist::Grid& grid, const MakeObserver& make_first) {
+void run(config::RunConfig& config, const OptionTable& table, const std::string& command_line, const dist::Grid& grid,
+         const MakeObserver& make_first) {
   if (grid.world.any(kill_switch_present(config))) {
     log_info(report::datetime_line(kill_switch_reason(config)));
     return;
@@ -358,19 +411,26 @@ void run(const config::RunConfig& config, const OptionTable& table, const std::s
   if (config.checkpoint.save.empty() && !config.data.eval_only)
     log_warning("there is no --save: what is learnt is lost when the run ends");
   const StopSignals signals;
-  set_awaited("tokenizer, data and model, before the first step");
-  set_phase(RunPhase::kLoad, 0);
   const Clock::time_point start = Clock::now();
-  Job job(config, table, grid);
-  // The run is one from here on: its folder stays, and records are written into it.
-  note_run_folder(config.checkpoint.save);
-  if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
-  Loop loop(job, table, start, make_first ? make_first(job) : nullptr);
-  try {
-    loop.run();
-  } catch (const std::exception& error) {
-    loop.end_by(error);
-    throw;
+  while (true) {
+    set_awaited("tokenizer, data and model, before the first step");
+    set_phase(RunPhase::kLoad, 0);
+    Job job(config, table, grid);
+    // The run is one from here on: its folder stays, and records are written into it.
+    note_run_folder(config.checkpoint.save);
+    if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
+    Loop loop(job, table, start, make_first ? make_first(job) : nullptr);
+    try {
+      return loop.run();
+    } catch (const RollBack& back) {
+      config.checkpoint.rolled_back_to = back.to;
+      config.checkpoint.finetune = false;
+      config.training.skipped_steps.push_back({back.to + 1, back.spike});
+      config.training.skip_train_iteration_range.push_back(concat(back.to + 1, "-", back.spike));
+    } catch (const std::exception& error) {
+      loop.end_by(error);
+      throw;
+    }
   }
 }
 

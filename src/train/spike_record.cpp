@@ -18,8 +18,12 @@ constexpr int64_t kMostInARow = 3;
 void SpikeRecord::after_step(const report::StepReport& report) {
   const bool is_spike = !report.objection.empty() || report.nan;
   num_in_a_row_ = is_spike ? num_in_a_row_ + 1 : 0;
-  if (!is_spike || num_in_a_row_ > kMostInARow || job_.grid().rank != 0 || job_.config().checkpoint.save.empty())
-    return;
+  if (!is_spike) return;
+  if (num_in_a_row_ <= kMostInARow && job_.grid().rank == 0 && !job_.config().checkpoint.save.empty()) record(report);
+  on_spike_(report);
+}
+
+void SpikeRecord::record(const report::StepReport& report) {
   const std::string file = write_documents(report);
   log_.event("spike", report.step,
              concat(report.objection.empty() ? "the loss is not finite" : report.objection, "; samples ",

@@ -15,7 +15,7 @@ ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid, const config::F
 }
 
 void train(const Words& words, const dist::Grid& grid, const config::Family& family) {
-  const ParsedRun run(words, grid, family);
+  ParsedRun run(words, grid, family);
   set_log_level(LogLevel::kQuiet);
   train::run(run.config, run.table, join(words, " "), grid);
 }

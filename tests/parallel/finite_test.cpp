@@ -116,7 +116,7 @@ class Finite : public ::testing::Test {
                         plan::layout_flags(layout, 2) + Words{"--save", *folder_ / save} + split_blanks(more);
     return dist::run_ranks(layout.grid, [&](const dist::Grid& grid) -> std::string {
       set_log_level(LogLevel::kQuiet);
-      const ParsedRun parsed(words, grid);
+      ParsedRun parsed(words, grid);
       try {
         train::run(parsed.config, parsed.table, "", grid,
                    [&](train::Job& job) { return std::make_unique<Planter>(job, plant); });

@@ -148,5 +148,62 @@ TEST_F(SkipStep, GoesOnAfterAStopWithTheSameBits) {
   EXPECT_EQ(different_tensors(last("straight"), last("stopped")), Words());
 }
 
+const Words kRollsBack = split_blanks("--spike-policy roll-back --save-interval 10");
+
+// Goes on from the newest checkpoint before the spike, as a run does that is told to pass over the steps since.
+TEST_F(SkipStep, RollsBackToTheNewestCheckpoint) {
+  for (const std::string layout : {"tp1", "dp2zero1"}) {
+    SCOPED_TRACE(layout);
+    run(layout, "skips" + layout, skips_);
+    const int64_t spike = skipped("skips" + layout).at(0), before = (spike - 1) / 10 * 10;
+    const Words range = {"--skip-train-iteration-range", concat(before + 1, "-", spike)};
+    run(layout, "back" + layout, skips_ + kRollsBack);
+    run(layout, "told" + layout, skips_ + Words{"--exit-interval", std::to_string(before)});
+    run(layout, "told" + layout, skips_ + range + Words{"--load", folder_ / ("told" + layout)});
+    EXPECT_EQ(different_tensors(last("back" + layout), last("told" + layout)), Words());
+    EXPECT_EQ(skipped("back" + layout), std::vector<int64_t>());  // the spike's record is set aside with those since
+    const std::string events = read_file(folder_ / concat("back", layout, "/events.jsonl"));
+    EXPECT_NE(events.find(concat("step ", spike, " is a spike: the run goes back to the checkpoint of step ", before,
+                                 " and passes over steps ", before + 1, " to ", spike)),
+              std::string::npos)
+        << events;
+    EXPECT_NE(read_file(folder_ / concat("back", layout, "/config.toml")).find(concat("\"", range[1], "\"")),
+              std::string::npos);
+  }
+}
+
+TEST_F(SkipStep, WithoutACheckpointBeforeItASpikeIsOnlySkipped) {
+  run("tp1", "skips", skips_);
+  run("tp1", "back", skips_ + Words{"--spike-policy", "roll-back"});
+  EXPECT_EQ(different_tensors(last("skips"), last("back")), Words());
+  EXPECT_NE(read_file(folder_ / "back/events.jsonl").find("there is no checkpoint to go back to"), std::string::npos);
+}
+
+// Where nearly every step counts as a spike the data are not the cause.
+TEST_F(SkipStep, RollsBackToOneCheckpointThreeTimes) {
+  const Words often = split_blanks("--skip-step-sigma 0.01 --skip-step-window 2");
+  const Words words = flags() + Words{"--save", folder_ / "often"} + often + kRollsBack;
+  const std::string error = dist::run_ranks({}, [&](const dist::Grid& grid) -> std::string {
+    try {
+      train(words, grid);
+    } catch (const UserError& caught) {
+      return caught.what();
+    }
+    return "";
+  })[0];
+  EXPECT_NE(error.find(" 3 times: the data in between are not its cause"), std::string::npos) << error;
+}
+
+TEST_F(SkipStep, StopsAtASpike) {
+  run("tp1", "skips", skips_);
+  const int64_t spike = skipped("skips").at(0);
+  run("dp2", "stops", skips_ + Words{"--spike-policy", "stop"});
+  EXPECT_EQ(saved_steps(folder_ / "stops"), std::vector<int64_t>{spike});
+  EXPECT_NE(read_file(folder_ / "stops/events.jsonl").find("--spike-policy is stop. Exiting"), std::string::npos);
+  run("dp2", "stops", skips_ + Words{"--spike-policy", "stop", "--load", folder_ / "stops"});
+  run("dp2", "through", skips_);
+  EXPECT_EQ(different_tensors(last("stops"), last("through")), Words());
+}
+
 }  // namespace parallel_skip_step_test
 }  // namespace espalier::test

@@ -86,7 +86,7 @@ class InMemory : public ::testing::Test {
       const bool dies = grid.rank == death.rank;
       if (dies && death.when == Death::When::kSoonAfterStart) die_in(death.step_or_milliseconds);
       set_log_level(LogLevel::kQuiet);
-      const ParsedRun parsed(all, grid);
+      ParsedRun parsed(all, grid);
       train::run(parsed.config, parsed.table, "", grid, [&](train::Job&) -> std::unique_ptr<train::Observer> {
         return dies ? std::make_unique<Dies>(death) : nullptr;
       });
