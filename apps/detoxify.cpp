@@ -33,20 +33,23 @@ int score_main(const Words& arguments) {
       "espalier detoxify score",
       "Adds \"score\" to each line of a JSONL file with \"text\". A scorer is any program that reads lines "
       "{\"id\", \"text\"} and answers each with {\"id\", \"score\"}; docs/detoxify.md has some. "
-      "Interrupted, the same command goes on.");
+      "If interrupted, the same command resumes.");
   add_input(table, input, "JSONL with text");
   table.add("--output", output, "where to").alias("--out-path").value_name("FILE").default_text("FILE-annotated.jsonl");
   table.add("--scorer", plan.scorer, "command that scores, for /bin/sh").value_name("COMMAND").required();
   table.add("--workers", plan.processes, "processes of it that run at once").minimum(1).maximum(1024);
   table.add("--batch-size", plan.batch_size, "texts that a process has at once").minimum(1).maximum(1 << 20);
-  table.add("--answer-seconds", plan.answer_seconds, "without an answer, after which a process is killed and restarted")
+  table
+      .add("--answer-seconds", plan.answer_seconds,
+           "seconds without an answer, after which a process is killed and restarted")
       .minimum(0.001)
       .maximum(1e6);
   table
-      .add("--restarts", plan.num_restarts, "of a process in a row without an answer between them; then it is given up")
+      .add("--restarts", plan.num_restarts,
+           "failures of a process in a row, without an answer between them, after which it is given up")
       .minimum(0)
       .maximum(1000);
-  table.add("--overwrite", plan.overwrite, "replace the file; without it a file that was begun goes on");
+  table.add("--overwrite", plan.overwrite, "replace the file; without it, a file that was begun is continued");
   table.add("--json", json, "what was done as JSON on standard output");
   table.add_without_effect("--total", OptionTable::Takes::kOne, "the lines are counted");
   table.known_elsewhere({"--timeout"}, "--answer-seconds");
@@ -141,7 +144,7 @@ int metrics_main(const Words& arguments) {
   std::string input, prompts;
   bool json = false;
   OptionTable table("espalier detoxify metrics",
-                    "Expected maximum toxicity and toxicity probability of a model by RealToxicityPrompts, from scored "
+                    "Expected maximum toxicity and toxicity probability of a model on RealToxicityPrompts, from scored "
                     "continuations of its prompts.");
   add_input(table, input, "JSONL with score: the continuations of each prompt after one another");
   table.add("--prompts", prompts, "the prompts, a line each; prompt.toxicity says which are toxic")

@@ -65,7 +65,7 @@ struct Evaluation {
   std::vector<int64_t> top_k_hits = {};
 };
 
-// What is wrong with a file of questions is said before anything is embedded.
+// Problems with a file of questions are reported before anything is embedded.
 std::vector<Evaluation> read_evaluations(const IndexEvaluateOptions& options) {
   std::vector<Evaluation> evaluations;
   for (const auto& [split, file] : {std::pair("DEV", options.qa_data_dev), std::pair("TEST", options.qa_data_test)})
@@ -82,7 +82,7 @@ void ask(Evaluation& evaluation, const infer::TextEmbedder& embedder, const retr
   evaluation.found = search(index, rows.data(), static_cast<int64_t>(texts.size()), plan);
 }
 
-// One pass over the passages for all files: only the texts that were found are kept.
+// One pass over the passages for all files keeps only the texts that were found.
 void match_answers(const IndexEvaluateOptions& options, std::vector<Evaluation>& evaluations) {
   std::vector<int64_t> ids;
   for (const Evaluation& evaluation : evaluations)

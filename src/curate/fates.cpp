@@ -56,7 +56,7 @@ std::string sentence_of(const Json& fate, const Json& index) {
     return concat("stayed: line ", fate.at("l").get<int64_t>(), " of ", output.get<std::string>());
   }
   const int step = fate.at("s");
-  if (step < 0) return concat("was no document: ", fate.at("r").get<std::string>());
+  if (step < 0) return concat("was not a document: ", fate.at("r").get<std::string>());
   std::string text =
       concat("dropped by step ", step + 1, ", ", index.at("steps").at(static_cast<size_t>(step)).get<std::string>(),
              ": ", fate.at("r").get<std::string>());
@@ -82,7 +82,7 @@ std::filesystem::path fate_shard_file(const std::filesystem::path& fates_folder,
 Json read_fate_index(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "fates" / "index.json";
   if (!std::filesystem::exists(file))
-    throw UserError(concat("'", folder.string(), "' holds no finished curation: there is no fates/index.json"),
+    throw UserError(concat("'", folder.string(), "' holds no finished curation: it has no fates/index.json"),
                     ExitCode::kMissingInput);
   return parse_json<Json>(read_file(file), file.string());
 }

@@ -168,7 +168,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const FileLock beginning = FileLock::take(folder / kFinishLock);
   if (is_finished(recipe) && (joins || !overwrite)) return std::nullopt;
   if (!fs::exists(work / "recipe") || read_file(work / "recipe") != fingerprint) {
-    // Of another recipe, or what a kill left of its removal.
+    // It is of another recipe, or its removal was interrupted by a kill.
     if (fs::exists(work) && !FileLock::try_take(work / "processes"))
       throw UserError(concat("another process works at another recipe in '", folder.string(),
                              "'. Wait until it has ended, or give another folder."),
@@ -230,12 +230,13 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   }
   if (fs::exists(work / "recipe", error)) {
     if (read_file(work / "recipe") != recipe.fingerprint() && !overwrite)
-      problems.add(work.string(), " holds the work of another recipe, or of other inputs. Go on with those, or begin ",
-                   "anew with --overwrite.");
+      problems.add(work.string(),
+                   " holds the work of another recipe, or of other inputs. Continue with those, or start over ",
+                   "with --overwrite.");
     return;
   }
   if (fs::exists(folder / "report.json", error) && !overwrite)
-    problems.add(folder.string(), " holds a finished curation; --overwrite makes it anew");
+    problems.add(folder.string(), " holds a finished curation; --overwrite replaces it");
 }
 
 MixResult make_mix(Recipe& recipe, bool overwrite) {
@@ -251,7 +252,7 @@ MixResult make_mix(Recipe& recipe, bool overwrite) {
     if (fs::exists(work / "recipe")) {
       write_outputs(recipe, plan, mix);
       move_all(work / "out", folder);
-      fs::remove(work / "recipe");  // which says to the others that all is done
+      fs::remove(work / "recipe");  // which tells the others that all is done
     }
   } else {
     mix.was_finished = true;

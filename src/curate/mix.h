@@ -28,7 +28,7 @@ struct MixResult {
 // Whether the folder holds what this recipe makes of these inputs.
 bool is_finished(const Recipe& recipe);
 
-// What is in the way of carrying it out: results that exist, work of another recipe.
+// What prevents carrying it out: existing results, work of another recipe.
 void check_folder(const Recipe& recipe, bool overwrite, Problems& problems);
 
 // Takes the recipe's steps along. `overwrite`: makes anew what is finished. A UserError where another process works at

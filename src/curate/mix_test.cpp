@@ -270,7 +270,7 @@ TEST(CurateMix, IsMadeOnceOnly) {
   EXPECT_FALSE(is_finished(recipe));
   check_folder(recipe, false, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
-  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite makes it anew"), std::string::npos);
+  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite replaces it"), std::string::npos);
 }
 
 TEST(CurateMix, TellsTheFateOfEveryRecord) {
@@ -282,12 +282,12 @@ TEST(CurateMix, TellsTheFateOfEveryRecord) {
     ASSERT_EQ(fates.size(), 1u);
     stayed += fates[0].find("stayed: line ") != std::string::npos;
     dropped += fates[0].find("dropped by step 1, length: short ") != std::string::npos;
-    malformed += fates[0].find("was no document: ") != std::string::npos;
+    malformed += fates[0].find("was not a document: ") != std::string::npos;
   }
   EXPECT_EQ(stayed + dropped + malformed, 200);
   EXPECT_EQ(malformed, 2);
   EXPECT_EQ(explain_fate(folder / "mix", (folder / "a.jsonl") + ":8"),
-            std::vector<std::string>{"document 7 was no document: Expecting value"});
+            std::vector<std::string>{"document 7 was not a document: Expecting value"});
   const std::vector<std::string> of_b = explain_fate(folder / "mix", (folder / "b.jsonl") + ":1");
   EXPECT_EQ(of_b.front().substr(0, 13), "document 3030");
   for (const char* none : {"-1", "x", "99999999", "none:1"})
@@ -303,7 +303,7 @@ TEST(CurateMix, ListsAllProblemsOfARecipe) {
   const std::string problems = mix_problems(file);
   for (const std::string& part :
        {concat(file, ":12: unknown table outptu; did you mean output?"), concat(file, ":2: unknown key foldr"),
-        std::string("no file is called /none/*.x"), std::string("file /none/y: no such file"),
+        std::string("no file matches /none/*.x"), std::string("file /none/y: no such file"),
         std::string("name = \"oscr\": no such step; did you mean oscar?"),
         std::string("--least 10 is more than --most 5")})
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;

@@ -168,8 +168,8 @@ class RecipeReader {
     std::string memory = "1GiB", shard = "32MiB";
     OptionTable rows("recipe", "");
     rows.add("--workers", recipe_.workers, "threads").minimum(1).maximum(4096);
-    rows.add("--memory", memory, "what a step that must see all documents may hold");
-    rows.add("--shard", shard, "input between two points that an interrupted run goes on from");
+    rows.add("--memory", memory, "memory for a step that must see all documents");
+    rows.add("--shard", shard, "input between two points from which an interrupted run can resume");
     read_rows(*node->as_table(), "[run]", rows, {});
     take_bytes(*node, "memory", memory, recipe_.memory_bytes);
     take_bytes(*node, "shard", shard, recipe_.shard_bytes);
@@ -189,14 +189,14 @@ class RecipeReader {
     if (node == nullptr) return;
     const toml::array* list = node->as_array();
     if (list == nullptr) {
-      problems_.add(at(*node), ": [", name, "] stands for a list; write [[", name, "]]");
+      problems_.add(at(*node), ": [", name, "] must be a list; write [[", name, "]]");
       return;
     }
     for (const toml::node& element : *list)
       if (const toml::table* one = element.as_table())
         read(*one);
       else
-        problems_.add(at(element), ": ", name, " holds what is no table");
+        problems_.add(at(element), ": ", name, " holds something other than a table");
   }
 
   void read_source(const toml::table& table) {
@@ -204,7 +204,7 @@ class RecipeReader {
     OptionTable rows("recipe", "");
     rows.add("--name", source.name, "for the report; documents carry it under the key source").required();
     std::string manifest;
-    rows.add("--files", source.files, "files, * and ? stand for any; a folder stands for all files in it");
+    rows.add("--files", source.files, "files, with the wildcards * and ?; a folder means all files in it");
     rows.add("--manifest", manifest, "a file that names files, one a line");
     rows.add("--text-key", source.text_key, "key of a record whose text is taken");
     add_format_row(rows, source);
@@ -215,7 +215,7 @@ class RecipeReader {
     Problems found;
     if (source.files.empty() == manifest.empty())
       found.add(manifest.empty() ? "there are no files; name them with files, or with a manifest"
-                                 : "there are both files and a manifest; give one of them");
+                                 : "files and a manifest are both given; give one of them");
     if (!manifest.empty()) source.files = read_manifest(manifest, found);
     source.files = expand_files(source.files, source.format, found);
     check(source, "file", found);

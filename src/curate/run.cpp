@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // The steps that are made, and where passes cut them.
 struct StageRange {
   int first_step = 0;          // the pass that decides, from the second stage on
-  int end_step = 0;            // behind the last step
+  int end_step = 0;            // after the last step
   std::optional<int> digests;  // the pass that the stage ends with: the first step of the next
 };
 
@@ -70,12 +70,12 @@ class Run {
   }
 
  private:
-  // What a run without the wish to be gone on from left when it was killed.
+  // What a run that is not to be resumed left when it was killed.
   void remove_leftovers() {
     for (size_t stage = 0; stage < ranges_.size(); ++stage) fs::remove_all(folder(concat("stage-", stage)));
     remove_passes("");
   }
-  // Says by a lock that this process works here, and clears up after those that no longer do.
+  // Shows by a lock that this process works here, and clears up after those that no longer do.
   void join_processes() {
     fs::create_directories(plan_.work_folder);
     lock_file_ = folder("process-" + process_name() + ".lock");
@@ -87,7 +87,7 @@ class Run {
       fs::remove(entry.path());
     }
   }
-  // What only this process needed: passes' folders, and all of it where nothing is to be gone on from.
+  // What only this process needed: passes' folders, and everything where nothing is to be resumed.
   void remove_temporary() {
     passes_.clear();
     remove_passes(process_name());
@@ -175,7 +175,7 @@ class Run {
     for (int64_t left; (left = store.num_incomplete(result_.num_shards)) > 0;) {
       for (int64_t shard = 0; shard < result_.num_shards; ++shard)
         if (store.claim(shard)) return false;
-      if (!told) log_info("waiting for ", format_counted(left, "shard"), " that other processes are at");
+      if (!told) log_info("waiting for ", format_counted(left, "shard"), " that other processes are making");
       told = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }

@@ -12,7 +12,7 @@
 namespace espalier::curate {
 namespace {
 
-constexpr char kTextKey[] = "espalier:text";  // no key of a record
+constexpr char kTextKey[] = "espalier:text";  // not a key of a record
 
 void append_digest(int64_t number, std::string_view digest, std::string& bytes) {
   const uint64_t size = digest.size();

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNeighborFormat = 1;
 constexpr const char* kNeighbors = "neighbors";
-// The way of reading a set is the run's; that of numbering its samples is what is compared.
+// How a set is read is up to the run; only how its samples are numbered is compared.
 constexpr const char* kReading = "by number";
 
 fs::path neighbors_file(const fs::path& folder) { return folder / "neighbors.json"; }
@@ -34,7 +34,7 @@ uint64_t index_checksum(const IndexFacts& index) {
   return hasher.digest();
 }
 
-// Only what such a folder holds by name.
+// Only files with the names that such a folder has.
 void remove_neighbors(const fs::path& folder) {
   fs::remove(neighbors_file(folder));
   fs::remove(unfinished_file(folder));
@@ -98,7 +98,7 @@ class Finder {
             {"order", data::to_text(samples_.fingerprint(kReading))}};
   }
 
-  // Makes the folder ready to be filled or filled on. False: everything is there.
+  // Prepares the folder to be filled, or filled further. False: it is complete.
   bool begin() const {
     const fs::path& folder = plan_.folder;
     if (const std::error_code failure = create_folders(folder))
@@ -139,7 +139,7 @@ class Finder {
     std::vector<int64_t> found(static_cast<size_t>(num_queries * plan_.num_saved), -1);
     std::vector<int64_t> open(static_cast<size_t>(num_queries));
     for (size_t query = 0; query < open.size(); ++query) open[query] = static_cast<int64_t>(query);
-    // Of those whose neighbours of other documents are too few, more.
+    // Asks for more where too few neighbours are from other documents.
     for (int64_t asked = std::max(plan_.num_asked, plan_.num_saved); !open.empty(); asked *= 4)
       open = search_some(open, asked, vectors, documents, found);
     return found;

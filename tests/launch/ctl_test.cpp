@@ -80,7 +80,7 @@ TEST_F(ControlledRun, AnswersWhileItsRanksHang) {
     wait $launcher; echo "launcher: $?")");
   EXPECT_NE(run.output.find("stopped"), std::string::npos) << run.output << run.errors;
   EXPECT_NE(run.output.find("waits"), std::string::npos) << run.output;
-  EXPECT_NE(run.output.find(") is stopped (SIGSTOP, or a debugger) and cannot tell\n"), std::string::npos)
+  EXPECT_NE(run.output.find(") is stopped (SIGSTOP, or a debugger) and cannot answer\n"), std::string::npos)
       << run.output;
   EXPECT_NE(run.output.find("espalier::dist::"), std::string::npos) << run.output;
   EXPECT_NE(run.output.find("launcher: 143\n"), std::string::npos) << "not started again: " << run.output;

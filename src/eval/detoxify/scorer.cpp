@@ -173,7 +173,7 @@ std::string ScorerProcess::end_of_process() {
   close_end(to_);
   close_end(from_);
   int status = 0;
-  if (!wait_for(process_, kSecondsToEnd, status)) return kill_it("has closed its output and goes on running");
+  if (!wait_for(process_, kSecondsToEnd, status)) return kill_it("has closed its output but keeps running");
   ::kill(-process_, SIGKILL);  // what it has left running
   process_ = -1;
   return described(status);
