@@ -46,7 +46,7 @@ int recipe_main(const std::vector<std::string>& arguments) {
   table
       .add("--data-path", prefixes,
            "token files to train on: the recipe names them, and repeats them four times at most")
-      .value_name("PREFIX...")
+      .value_name("PREFIX")
       .common();
   table
       .add("--tokenizer-name-or-path", request.tokenizer,

@@ -183,7 +183,7 @@ struct Querying {
     plan.overwrite = build.overwrite;
     const int64_t of_sample = samples.sequence_length() / chunks.chunk_length();
     if (!build.of_chunks.empty() && files.empty())
-      throw UserError(concat("the index is of vectors of --embeddings-of-chunks: give --embeddings-of-", kind,
+      throw UserError(concat("the index was built from --embeddings-of-chunks: give --embeddings-of-", kind,
                              " of the same encoder"),
                       ExitCode::kUsage);
     const retrieval::QuerySource queries =

@@ -45,7 +45,8 @@ void Resolver::check_qk_clip(const spec::OptimizerKind& kind) {
   if (config_.optimizer.qk_clip_threshold <= 0)
     problems_.add(origin("--qk-clip-threshold"), " is not a bound for logits; use 100, or another number above 0");
   if (kind.averages)
-    problems_.add("--qk-clip: --optimizer ", kind.name(), " has its weights at two points, and logits are of one; use ",
+    problems_.add("--qk-clip: --optimizer ", kind.name(),
+                  " keeps its weights at two points, but logits belong to one; use ",
                   "an optimizer that does not average, or leave --qk-clip out");
 }
 

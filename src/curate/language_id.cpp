@@ -83,7 +83,7 @@ std::unique_ptr<TextClassifier> load_classifier(const std::string& file, const s
                                                 Problems& problems) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    problems.add(option, " ", file, std::filesystem::exists(file, error) ? " is no file" : ": no such file");
+    problems.add(option, " ", file, std::filesystem::exists(file, error) ? " is not a file" : ": no such file");
     return nullptr;
   }
   try {

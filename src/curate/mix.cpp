@@ -158,7 +158,7 @@ bool is_finished(const Recipe& recipe) {
 
 namespace {
 
-// Says by a lock that this process works at the recipe, in a work folder that is of this recipe. Nothing where the
+// Shows by a lock that this process works on the recipe, in a work folder of this recipe. Nothing where the
 // others, with whom it would have shared the work, are done with it.
 std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
@@ -182,7 +182,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   return at_work;
 }
 
-// Of a finished curation, unless somebody has begun anew, or still reads what others have made: the last one removes
+// Of a finished curation, unless somebody has started over, or still reads what others have made: the last one removes
 // it.
 void remove_work(const fs::path& folder, const fs::path& work) {
   const std::optional<FileLock> lock = FileLock::try_take(folder / kFinishLock);
@@ -225,7 +225,7 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   if (recipe.output.folder.empty()) return;
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    problems.add(folder.string(), " is no folder");
+    problems.add(folder.string(), " is not a folder");
     return;
   }
   if (fs::exists(work / "recipe", error)) {

@@ -143,7 +143,7 @@ class RecipeReader {
     const toml::node* node = table.get("mix");
     if (node == nullptr) return;
     if (!node->is_table()) {
-      problems_.add(at(*node), ": mix is no table; write [mix]");
+      problems_.add(at(*node), ": mix is not a table; write [mix]");
       return;
     }
     BlendPlan& plan = recipe_.mix.emplace();
@@ -154,7 +154,7 @@ class RecipeReader {
     if (problems_.messages().size() > before) return;
     Problems found;
     check(plan, found);
-    if (recipe_.output.tokenizer.empty()) found.add("the shares are of tokens: give [output] a tokenizer");
+    if (recipe_.output.tokenizer.empty()) found.add("the shares count tokens: give [output] a tokenizer");
     for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
   }
 
@@ -162,7 +162,7 @@ class RecipeReader {
     const toml::node* node = table.get("run");
     if (node == nullptr) return;
     if (!node->is_table()) {
-      problems_.add(at(*node), ": run is no table; write [run]");
+      problems_.add(at(*node), ": run is not a table; write [run]");
       return;
     }
     std::string memory = "1GiB", shard = "32MiB";
@@ -229,7 +229,7 @@ class RecipeReader {
 
   void read_metadata(const toml::node& node, InputSource& source) {
     if (!node.is_table()) {
-      problems_.add(at(node), ": metadata is no table; write metadata = { licence = \"...\" }");
+      problems_.add(at(node), ": metadata is not a table; write metadata = { licence = \"...\" }");
       return;
     }
     for (const auto& [key, value] : *node.as_table()) {

@@ -291,7 +291,7 @@ TextIndex::TextIndex(const fs::path& folder) {
   if (!fs::exists(file))
     throw UserError(
         concat("'", folder.string(), "' holds no index of texts",
-               fs::exists(folder / "building") ? ": one was begun there; the same 'curate index' goes on" : ""),
+               fs::exists(folder / "building") ? ": one was begun there; the same 'curate index' finishes it" : ""),
         ExitCode::kMissingInput);
   const Json index = parse_json<Json>(read_file(file), file.string());
   if (index.value("version", 0) != 1)

@@ -185,7 +185,7 @@ TEST(TextIndex, NamesWhatIsWrong) {
   EXPECT_NE(message().find("do not match index.json"), std::string::npos) << message();
   std::filesystem::remove(folder / "index/index.json");
   write_text(folder / "index/building", "");
-  EXPECT_NE(message().find("the same 'curate index' goes on"), std::string::npos);
+  EXPECT_NE(message().find("the same 'curate index' finishes it"), std::string::npos);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ void begin_build(const EmbeddingSource& source, const BuildPlan& plan) {
     if (!found.contains(key) || found.at(key) != value)
       throw UserError(concat("'", folder.string(), "' is half built, from something else: ", key, " is ",
                              found.contains(key) ? found.at(key).dump() : "missing", " there and ", value.dump(),
-                             " now; --overwrite begins anew"),
+                             " now; --overwrite starts over"),
                       ExitCode::kCannotCreate);
 }
 

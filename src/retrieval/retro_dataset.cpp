@@ -20,7 +20,7 @@ std::string mismatch(const NeighborFile& neighbors, const data::GptDataset& samp
   const std::vector<std::string> changes = data::order_changes(then, samples.fingerprint(then.reading));
   if (!changes.empty()) return join(changes, "; ");
   if (neighbors.num_samples() < samples.size())
-    return concat("they are of ", format_count(neighbors.num_samples()), " samples, and the set has ",
+    return concat("they are for ", format_count(neighbors.num_samples()), " samples, and the set has ",
                   format_count(samples.size()));
   return "";
 }

@@ -152,7 +152,7 @@ TEST_F(ControlledRun, OfSeveralMachinesIsAskedWhereItsFirstRankIs) {
     wait $launcher; echo "launcher: $?"; wait $other; echo "other: $?")");
   const std::string everything = run.output + run.errors + read_file(folder_ / "log");
   EXPECT_TRUE(run.output.starts_with("control.0\ncontrol.1\n")) << everything;
-  EXPECT_NE(run.output.find("; 1 of 2 ranks are of this place\n"), std::string::npos) << everything;
+  EXPECT_NE(run.output.find("; 1 of 2 ranks are on this machine\n"), std::string::npos) << everything;
   EXPECT_NE(run.output.find("\n   1  "), std::string::npos) << everything;
   EXPECT_NE(run.output.find("ctl: 1\n"), std::string::npos) << everything;
   EXPECT_NE(run.errors.find("pause is for the whole run: ask on "), std::string::npos) << everything;

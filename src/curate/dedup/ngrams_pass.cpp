@@ -64,7 +64,7 @@ void add_task(const TaskFile& file, Contamination& table, Problems& problems) {
     if (strip(line).empty()) continue;
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
     if (record.is_discarded()) {
-      problems.add("--against ", file.name, ": ", file.path, ":", line_number, " is no JSON");
+      problems.add("--against ", file.name, ": ", file.path, ":", line_number, " is not JSON");
       return;
     }
     for (const std::string& text : texts_under(record, file.key)) {

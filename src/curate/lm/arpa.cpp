@@ -278,7 +278,7 @@ class ArpaReader {
     uint64_t context = first_key(ids[length - 2]);
     for (int at = length - 3; at >= 0; --at) context = longer_key(context, ids[at]);
     if (below.find(context) == nullptr)
-      fail("the first ", length - 1, " words of a ", length, "-gram are no ", length - 1, "-gram of the model");
+      fail("the first ", length - 1, " words of a ", length, "-gram are not a ", length - 1, "-gram of the model");
   }
 
   std::string file_;

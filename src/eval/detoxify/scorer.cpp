@@ -93,7 +93,7 @@ std::string described(int status) {
   return concat("ended with exit code ", WEXITSTATUS(status));
 }
 
-// False where it still runs after so many seconds.
+// False where it still runs after that many seconds.
 bool wait_for(pid_t process, double seconds, int& status) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
