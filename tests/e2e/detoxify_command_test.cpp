@@ -145,7 +145,7 @@ TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
       $generate --sample-output-file parts --seed 6 2>refused && exit 1
       grep -c 'seed was 5 and is 6' refused
       $generate --sample-output-file parts --batch-size 7 2>resumed
-      grep -c 'of a process before: going on' resumed
+      grep -c 'of an earlier process: continuing' resumed
       cmp parts whole; ls | grep -c partial || true
       $generate --sample-output-file parts 2>refused && exit 1
       grep -c 'overwrite' refused
