@@ -28,7 +28,7 @@ void Resolver::resolve_optimizer() {
                       ": use --optimizer adam with --exp-avg-dtype and --exp-avg-sq-dtype");
   const spec::OptimizerKind& kind = spec::optimizer_kind(optimizer);
   if (spec::clips_logits(optimizer)) check_qk_clip(kind);
-  if (num_layers() == 0 || !problems_.empty()) return;
+  if (!has_model()) return;
   RunConfig run = config_;
   set_vocabulary(run, run.tokenizer.pad_vocab_size_to.value_or(1));
   const std::vector<spec::ParamSpec> params = model_spec(run).params;
