@@ -1,7 +1,5 @@
 #include "curate/recipe.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -10,6 +8,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "base/toml_text.h"
 #include "curate/input_files.h"
 
 namespace espalier::curate {
@@ -51,7 +50,7 @@ class RecipeReader {
     toml::table table;
     try {
       recipe_.content = read_file(recipe_.file);
-      table = toml::parse(recipe_.content, recipe_.file);
+      table = parse_toml_text(recipe_.content, recipe_.file);
     } catch (const toml::parse_error& error) {
       problems_.add(recipe_.file, ":", error.source().begin.line, ": not TOML: ", std::string(error.description()));
       return std::move(recipe_);
