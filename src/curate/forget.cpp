@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
@@ -349,7 +349,10 @@ class Forgetting {
 
 }  // namespace
 
-ForgetResult forget(const ForgetRequest& request) { return Forgetting(request)(); }
+ForgetResult forget(const ForgetRequest& request) {
+  return read_fields(concat("report.json and fates of '", request.folder.string(), "'"),
+                     [&] { return Forgetting(request)(); });
+}
 
 Json to_json(const ForgetResult& result) {
   Json removed = Json::array(), groups = Json::array();

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
@@ -294,15 +294,18 @@ TextIndex::TextIndex(const fs::path& folder) {
                fs::exists(folder / "building") ? ": one was begun there; the same 'curate index' finishes it" : ""),
         ExitCode::kMissingInput);
   const Json index = parse_json<Json>(read_file(file), file.string());
-  if (index.value("version", 0) != 1)
-    throw UserError(concat("'", file.string(), "': expected version 1; build the index again"), ExitCode::kBadData);
-  loose_ = index.at("loose");
-  num_documents_ = index.at("documents");
-  num_bytes_ = index.at("bytes");
-  sources_ = index.at("sources").get<std::vector<std::string>>();
-  for (const Json& one : index.at("files")) files_.push_back({one.at("file"), one.at("first_number")});
-  for (const Json& shard : index.at("shards"))
-    shards_.push_back(std::make_unique<Shard>(folder, shards_.size(), shard.at("bytes"), shard.at("documents")));
+  read_fields(concat("'", file.string(), "' is not an index of texts"), [&] {
+    if (const auto version = index.at("version").get<int>(); version != 1)
+      throw UserError(concat("'", file.string(), "': expected version 1, found ", version, "; build the index again"),
+                      ExitCode::kBadData);
+    loose_ = index.at("loose");
+    num_documents_ = index.at("documents");
+    num_bytes_ = index.at("bytes");
+    sources_ = index.at("sources").get<std::vector<std::string>>();
+    for (const Json& one : index.at("files")) files_.push_back({one.at("file"), one.at("first_number")});
+    for (const Json& shard : index.at("shards"))
+      shards_.push_back(std::make_unique<Shard>(folder, shards_.size(), shard.at("bytes"), shard.at("documents")));
+  });
 }
 TextIndex::~TextIndex() = default;
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
@@ -140,7 +140,7 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
   const std::string text = read_file(path);
   const Json json = parse_json<Json>(text, path.string());
   checksum_ = hash64(text);
-  try {
+  read_fields(concat("'", path.string(), "' describes no chunks"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kChunkFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kChunkFormat),
                       ExitCode::kBadData);
@@ -168,9 +168,7 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
       num_chunks_ += set.first_chunks.back();
       sets_.push_back(std::move(set));
     }
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' describes no chunks: ", error.what()), ExitCode::kBadData);
-  }
+  });
   if (chunk_length_ < 1 || num_chunks_ < 1 || json.value("chunks", int64_t{0}) != num_chunks_)
     throw UserError(concat("'", path.string(), "' and the files beside it have different numbers of chunks, ",
                            json.value("chunks", int64_t{0}), " and ", num_chunks_,

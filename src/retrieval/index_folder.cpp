@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
@@ -24,6 +24,12 @@ fs::path index_file(const fs::path& folder) { return folder / "index.json"; }
 fs::path building_file(const fs::path& folder) { return folder / "building.json"; }
 std::string shard_name(int64_t number) {
   return format_printf("shard-%05lld.safetensors", static_cast<long long>(number));
+}
+
+uint64_t checksum_of(const std::string& digits, const fs::path& path) {
+  if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw UserError(concat("'", path.string(), "': expected 16 hexadecimal digits as ", kChecksum), ExitCode::kBadData);
+  return std::stoull(digits, nullptr, 16);
 }
 
 void check_ids(const std::vector<int64_t>& ids) {
@@ -195,7 +201,7 @@ IndexFacts read_index(const std::filesystem::path& folder) {
   const Json json = parse_json<Json>(read_file(path), path.string());
   IndexFacts facts;
   int64_t rows = 0;
-  try {
+  read_fields(concat("'", path.string(), "' is not an index of embeddings"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kFormat),
                       ExitCode::kBadData);
@@ -204,14 +210,10 @@ IndexFacts read_index(const std::filesystem::path& folder) {
     for (const Json& entry : json.at("shards")) {
       const std::string name = entry.at("file").get<std::string>();
       facts.shards.push_back({folder / fs::path(name).filename(), entry.at("rows").get<int64_t>(),
-                              std::stoull(entry.at(kChecksum).get<std::string>(), nullptr, 16)});
+                              checksum_of(entry.at(kChecksum).get<std::string>(), path)});
       rows += facts.shards.back().rows;
     }
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' is not an index: ", error.what()), ExitCode::kBadData);
-  } catch (const std::logic_error&) {  // std::stoull
-    throw UserError(concat("'", path.string(), "': expected 16 hexadecimal digits as ", kChecksum), ExitCode::kBadData);
-  }
+  });
   if (facts.dimension < 1 || facts.rows < 1 || rows != facts.rows)
     throw UserError(concat("'", path.string(), "' says ", facts.rows, " rows of ", facts.dimension,
                            " numbers, and its shards have ", rows, " rows"),

@@ -125,7 +125,7 @@ TEST(IndexFolder, SaysWhatIsWrongWithAFolder) {
   write_text(folder / "index.json", R"({"format": 2})");
   expect_error(error_of([&] { read_index(folder.path()); }), "has format 2; this program reads 1");
   write_text(folder / "index.json", R"({"format": 1, "rows": 3})");
-  expect_error(error_of([&] { read_index(folder.path()); }), "is not an index: ");
+  expect_error(error_of([&] { read_index(folder.path()); }), "is not an index of embeddings: 'format' is missing");
   write_text(folder / "index.json",
              R"({"format": 1, "rows": 3, "dimension": 2, "shards": [{"file": "a", "rows": 2, "xxh3": "00"}]})");
   expect_error(error_of([&] { read_index(folder.path()); }), "says 3 rows of 2 numbers, and its shards have 2 rows");

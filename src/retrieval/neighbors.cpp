@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "retrieval/internal/array_file.h"
@@ -193,7 +193,7 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
                            "neighbours; 'espalier retro build' with the flags of the run finds them"),
                     ExitCode::kMissingInput);
   const Json json = parse_json<Json>(read_file(path), path.string());
-  try {
+  read_fields(concat("'", path.string(), "' describes no neighbours"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kNeighborFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kNeighborFormat),
                       ExitCode::kBadData);
@@ -204,9 +204,9 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
     chunks_ = json.at("chunks").get<std::string>();
     order_ = json.at("order").get<std::string>();
     checksum_ = hash64(concat(chunks_, json.at("index").get<std::string>(), json.at("queries").get<std::string>()));
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' describes no neighbours: ", error.what()), ExitCode::kBadData);
-  }
+  });
+  if (num_samples_ < 0 || chunks_of_sample_ < 1 || num_saved_ < 1 || block_samples_ < 1)
+    throw UserError(concat("'", path.string(), "': expected numbers above 0; the file is damaged"), ExitCode::kBadData);
   for (int64_t first = 0; first < num_samples_; first += block_samples_) {
     const fs::path block = block_file(folder, static_cast<int64_t>(files_.size()));
     files_.push_back(std::make_unique<store::SafetensorsFile>(block));
