@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/detoxify/least_toxic.h"
@@ -23,6 +24,10 @@ void add_input(OptionTable& table, std::string& input, const std::string& help) 
 }
 void add_attribute(OptionTable& table, std::string& attribute) {
   table.add("--attribute", attribute, "which of a text's scores says how toxic it is").value_name("NAME");
+}
+
+void check_input_stays(const std::string& input, const std::string& output, Problems& problems) {
+  if (is_same_file(input, output)) problems.add("--output ", output, " is the input");
 }
 
 int score_main(const Words& arguments) {
@@ -56,6 +61,7 @@ int score_main(const Words& arguments) {
   table.known_elsewhere({"--retries"}, "--restarts");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  check_input_stays(input, output, problems);
   problems.raise();
   plan.input = input;
   plan.output = output.empty() ? input + "-annotated.jsonl" : output;
@@ -106,6 +112,7 @@ int filter_main(const Words& arguments) {
     table.add_without_effect(name, OptionTable::Takes::kOne, "the script does not use it either");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  check_input_stays(input, output, problems);
   problems.raise();
   clean_up_when_interrupted();
   plan.input = input;

@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "data/line_reader.h"
 #include "engine_passages.h"
 #include "index_options.h"
@@ -132,7 +132,7 @@ Json to_json(const Evaluation& evaluation, const IndexEvaluateOptions& options) 
 int index_embed(const std::vector<std::string>& arguments) {
   IndexEmbedOptions options;
   if (!read_index_embed_options(arguments, options, /*says_notes=*/false)) return 0;
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   const infer::TextEmbedder embedder = embedder_of(options.encoder);
   print_build_summary(embed_evidence(embedder, options), options.json);
   return 0;
@@ -154,7 +154,7 @@ int index_search(const std::vector<std::string>& arguments) {
 int index_evaluate(const std::vector<std::string>& arguments) {
   IndexEvaluateOptions options;
   if (!read_index_evaluate_options(arguments, options, /*says_notes=*/false)) return 0;
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   std::vector<Evaluation> evaluations = read_evaluations(options);
   const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);
   const std::string folder = options.embed.plan.folder;

@@ -1,5 +1,6 @@
 #include "generate_options.h"
 
+#include "base/output_checks.h"
 #include "base/thread_pool.h"
 
 namespace espalier {
@@ -83,6 +84,8 @@ void check_files(const OptionTable& table, const GenerateOptions& options, Probl
     if (options.num_samples && options.genfile.empty())
       problems.add("--num-samples ", *options.num_samples, " needs --genfile FILE, or --sample-input-file FILE");
   }
+  if (is_same_file(options.input_file, options.output_file))
+    problems.add("--sample-output-file ", options.output_file, " is the file of --sample-input-file");
   if (options.writes_file()) {
     for (const char* name : {"--prompt", "--json"})
       if (given(name))

@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "base/thread_pool.h"
 #include "print_json.h"
 #include "retrieval/chunk_embeddings.h"
@@ -263,7 +263,7 @@ int retro_build_main(const std::vector<std::string>& arguments) {
     return 0;
   check_build(build, problems);
   problems.raise();
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   const Json result = run_tasks(build);
   print_built(result, build);
   return 0;

@@ -273,6 +273,59 @@ TEST(CurateMix, IsMadeOnceOnly) {
   EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite replaces it"), std::string::npos);
 }
 
+// Files that no curation has made, under names that this one needs.
+TEST(CurateMix, ReplacesNobodyElsesFiles) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  for (const char* name : {"mix/work/thesis", "mix/fates", "mix/report.md"}) {
+    const std::filesystem::path path = folder / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_text(path, "x");
+    Problems problems;
+    check_folder(read_recipe(file, problems), true, problems);
+    ASSERT_EQ(problems.messages().size(), 1u) << name;
+    EXPECT_NE(problems.messages()[0].find(concat("no curation has made ", path.string())), std::string::npos)
+        << problems.messages()[0];
+    std::filesystem::remove_all(folder / "mix");
+  }
+  std::filesystem::create_directory(folder / "mix");
+  write_text(folder / "mix/k0.jsonl.zst", "x");  // which outputs there are is known at the end only
+  EXPECT_THROW(make(file, 2), UserError);
+  EXPECT_EQ(test::read_text(folder / "mix/k0.jsonl.zst"), "x");
+  std::filesystem::remove(folder / "mix/k0.jsonl.zst");
+  make(file, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "mix/report.json"));
+}
+
+TEST(CurateMix, ADamagedFileIsNotABug) {
+  TestFolder folder;
+  make(write_corpus(folder), 2);
+  const std::string index = folder / "mix/fates/index.json", whole = test::read_text(index);
+  const auto message = [&] {
+    try {
+      explain_fate(folder / "mix", "5");
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kBadData);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* key : {"steps", "outputs", "files", "shard_ends"}) {
+    std::string damaged = whole;
+    damaged[damaged.find(concat('"', key, '"')) + 1] ^= 1;
+    write_text(index, damaged);
+    EXPECT_NE(message().find(concat("'", key, "' is missing; the file is damaged")), std::string::npos) << message();
+  }
+  write_text(index, whole);
+  const std::string fates = folder / "mix/fates/00000000.zst", bytes = test::read_text(fates);
+  for (size_t at = 0; at < bytes.size(); at += bytes.size() / 33) {
+    std::string damaged = bytes;
+    damaged[at] ^= 4;
+    write_text(fates, damaged);
+    EXPECT_NE(message().find("is damaged"), std::string::npos) << at << ": " << message();
+  }
+}
+
 TEST(CurateMix, TellsTheFateOfEveryRecord) {
   TestFolder folder;
   make(write_corpus(folder), 2);

@@ -9,7 +9,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
 #include "curate/shard_store.h"
@@ -58,10 +58,12 @@ class Run {
 
   RunResult operator()() {
     const auto start = std::chrono::steady_clock::now();
-    if (plan_.keeps_work)
+    if (plan_.keeps_work) {
       join_processes();
-    else
+    } else if (ranges_.size() > 1) {
       remove_leftovers();
+      temporary_.emplace(plan_.work_folder);
+    }
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
     if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
@@ -87,12 +89,14 @@ class Run {
       fs::remove(entry.path());
     }
   }
-  // What only this process needed: passes' folders, and everything where nothing is to be resumed.
+  // What only this process needed: passes' folders, and the stages where nothing is to be resumed. Whatever else is in
+  // the folder is somebody else's.
   void remove_temporary() {
     passes_.clear();
     remove_passes(process_name());
     if (lock_) fs::remove(lock_file_);
-    if (!plan_.keeps_work && ranges_.size() > 1) fs::remove_all(plan_.work_folder);
+    if (!plan_.keeps_work) remove_leftovers();
+    temporary_.reset();
   }
   void remove_passes(const std::string& end) {
     std::error_code none;
@@ -303,6 +307,7 @@ class Run {
   LanguageTally languages_;
   fs::path lock_file_;
   std::optional<FileLock> lock_;
+  std::optional<PendingTree> temporary_;  // the work folder, where nothing is to be resumed
   // Of the input while it is read.
   int64_t next_shard_ = 0, bytes_of_shard_ = 0;
   bool shard_is_new_ = true;
