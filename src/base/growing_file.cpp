@@ -62,7 +62,13 @@ GrowingFile::GrowingFile(fs::path path, const Json& made_from, How how)
 }
 
 GrowingFile::~GrowingFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  if (::lseek(descriptor_, 0, SEEK_END) == 0) {
+    std::error_code ignored;
+    fs::remove(facts_, ignored);
+    fs::remove(partial_, ignored);
+  }
+  ::close(descriptor_);
 }
 
 void GrowingFile::take_over(const Json& made_from, bool overwrite) {

@@ -90,8 +90,8 @@ std::unique_ptr<TextClassifier> load_classifier(const std::string& file, const s
     auto model = std::make_unique<FastTextClassifier>(file);
     if (!model->labels().empty()) return model;
     problems.add(option, " ", file, ": a fastText model without labels, which cannot classify");
-  } catch (const std::exception& cause) {
-    problems.add(option, " ", file, ": not a fastText model (.bin or .ftz): ", cause.what());
+  } catch (const std::exception&) {
+    problems.add(option, " ", file, ": not a fastText model (.bin or .ftz), or a damaged one");
   }
   return nullptr;
 }

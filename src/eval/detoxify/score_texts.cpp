@@ -69,6 +69,9 @@ class Scorers {
         give_back(std::move(process));
         continue;
       }
+      if (exchange.cannot_run)
+        throw UserError(
+            concat(name_, " ", exchange.failure, ": the shell cannot run it; --scorer takes a command line"));
       failures = exchange.answers.empty() ? failures + 1 : 1;
       wait_after(failures, exchange.failure);
     }
