@@ -118,7 +118,7 @@ int prune_checkpoints_main(const Words& arguments) {
   table.positional("RUN_FOLDER", request.folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", request.rule.keep_last, "keep the newest N").minimum(0);
   table.add("--keep-every", request.rule.keep_every, "keep steps divisible by N").minimum(0);
-  table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP...").minimum(1);
+  table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP").minimum(1);
   table
       .add("--verify", request.verify,
            "what is read before anything is removed: all that stays, or the newest checkpoint")

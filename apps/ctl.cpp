@@ -76,7 +76,7 @@ std::string status_text(const ControlMessage& status) {
   const auto here = static_cast<int64_t>(status["ranks"].size()), all = status["world_size"].get<int64_t>();
   return concat("phase ", text_of(status["phase"]), ", step ", text_of(status["step"]),
                 status["paused"].get<bool>() ? ", paused or about to" : "",
-                here < all ? concat("; ", here, " of ", all, " ranks are of this place") : "", "\n",
+                here < all ? concat("; ", here, " of ", all, " ranks are on this machine") : "", "\n",
                 aligned(rows, {0, 2, 5, 6, 7}));
 }
 

@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "base/thread_pool.h"
 #include "curate/text_index.h"
 #include "curate_commands.h"
@@ -126,7 +126,7 @@ int curate_index_main(const std::vector<std::string>& arguments) {
     problems.add("--output ", output, " holds an index; --overwrite rebuilds it");
   problems.raise();
 
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   plan.sources = {source};
   plan.folder = output;
   plan.memory_bytes = *bytes;
@@ -135,7 +135,8 @@ int curate_index_main(const std::vector<std::string>& arguments) {
            format_bytes(static_cast<double>(summary.num_bytes)), ", in ", format_counted(summary.num_shards, "shard"),
            " and ", format_duration(summary.seconds));
   if (summary.input.num_malformed > 0)
-    log_warning(format_counted(summary.input.num_malformed, "record"), " that is not a document, the first ",
+    log_warning(format_counted(summary.input.num_malformed, "record"),
+                summary.input.num_malformed == 1 ? " is not a document: " : " are not documents, the first ",
                 summary.input.first_malformed.front());
   if (json)
     std::puts(Json({{"documents", summary.num_documents},

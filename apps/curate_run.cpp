@@ -6,7 +6,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/pending_file.h"
+#include "base/output_checks.h"
+#include "base/pending_tree.h"
 #include "curate/fates.h"
 #include "curate/mix.h"
 #include "curate_commands.h"
@@ -86,10 +87,12 @@ int curate_run_main(const std::vector<std::string>& arguments) {
     give_report(request, parse_json<nlohmann::ordered_json>(read_file(file), file));
     return 0;
   }
+  if (const std::string other = describe_other_file(request.html, "<!DOCTYPE html", "a page of HTML"); !other.empty())
+    problems.add("--html: ", other);
   if (!request.dry_run && problems.empty()) check_folder(recipe, request.overwrite, problems);
   problems.raise();
 
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   if (request.workers) recipe.workers = *request.workers;
   std::vector<std::string> names;
   for (const curate::PlannedStep& step : recipe.steps) names.push_back(step.name);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
@@ -55,7 +56,7 @@ void add_rows(OptionTable& table, StepRequest& request, curate::StepMaker* maker
       .value_name("BYTES");
   table
       .add("--temporary-folder", request.temporary_folder,
-           "where such a step puts what it does not hold; the folder is made, and removed afterwards")
+           "where such a step puts what it does not hold, in a folder of its own that is removed afterwards")
       .value_name("DIR")
       .default_text("OUTPUT.work");
 }
@@ -67,6 +68,14 @@ std::string step_names() {
   for (const curate::StepKind& kind : curate::step_kinds())
     text += concat("  ", kind.name, std::string(longest + 2 - std::string(kind.name).size(), ' '), kind.summary, "\n");
   return text;
+}
+
+// Several steps may share a temporary folder, which may hold other things as well.
+std::filesystem::path work_folder(const StepRequest& request) {
+  if (request.temporary_folder.empty()) return request.output + ".work";
+  const std::filesystem::path output = std::filesystem::absolute(request.output);
+  return std::filesystem::path(request.temporary_folder) /
+         concat(output.filename().string(), "-", hex64(hash64(output.string())), ".work");
 }
 
 void check(const StepRequest& request, const curate::InputSource& source, Problems& problems) {
@@ -110,7 +119,8 @@ void say_summary(const std::string& step, const curate::RunResult& result, int64
            format_count(num_written), " written, in ", format_duration(result.seconds));
   for (const auto& [reason, count] : tally.dropped) log_info("  dropped ", format_count(count), ": ", reason);
   if (result.input.num_malformed > 0) {
-    std::string text = format_counted(result.input.num_malformed, "record") + " that is not a document:";
+    std::string text = format_counted(result.input.num_malformed, "record") +
+                       (result.input.num_malformed == 1 ? " is not a document:" : " are not documents:");
     for (const std::string& description : result.input.first_malformed) text += "\n  " + description;
     const int64_t more = result.input.num_malformed - static_cast<int64_t>(result.input.first_malformed.size());
     if (more > 0) text += concat("\n  and ", format_count(more), " more");
@@ -140,9 +150,14 @@ int run_step(const curate::StepKind& kind, const std::vector<std::string>& argum
   clean_up_when_interrupted();
   plan.workers = request.workers;
   plan.memory_bytes = *parse_bytes(request.memory);
-  plan.work_folder = request.temporary_folder.empty() ? request.output + ".work" : request.temporary_folder;
+  plan.work_folder = work_folder(request);
   const std::unique_ptr<curate::Output> output = curate::document_output(request.output, request.text_key);
   const curate::RunResult result = curate::run(plan, [&](curate::Document&& document) { output->write(document); });
+  if (result.input.num_documents == 0 && result.input.num_malformed > 0)
+    throw UserError(concat("none of the ", format_count(result.input.num_malformed),
+                           " records is a document. The first: ", result.input.first_malformed.front(),
+                           ". Nothing was written; --format says what the files hold."),
+                    ExitCode::kBadData);
   output->prepare();
   output->move_into_place();
   if (!request.report.empty())

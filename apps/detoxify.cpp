@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/detoxify/least_toxic.h"
@@ -25,6 +26,10 @@ void add_attribute(OptionTable& table, std::string& attribute) {
   table.add("--attribute", attribute, "which of a text's scores says how toxic it is").value_name("NAME");
 }
 
+void check_input_stays(const std::string& input, const std::string& output, Problems& problems) {
+  if (is_same_file(input, output)) problems.add("--output ", output, " is the input");
+}
+
 int score_main(const Words& arguments) {
   eval::ScoringPlan plan;
   std::string input, output;
@@ -33,26 +38,30 @@ int score_main(const Words& arguments) {
       "espalier detoxify score",
       "Adds \"score\" to each line of a JSONL file with \"text\". A scorer is any program that reads lines "
       "{\"id\", \"text\"} and answers each with {\"id\", \"score\"}; docs/detoxify.md has some. "
-      "Interrupted, the same command goes on.");
+      "If interrupted, the same command resumes.");
   add_input(table, input, "JSONL with text");
   table.add("--output", output, "where to").alias("--out-path").value_name("FILE").default_text("FILE-annotated.jsonl");
   table.add("--scorer", plan.scorer, "command that scores, for /bin/sh").value_name("COMMAND").required();
   table.add("--workers", plan.processes, "processes of it that run at once").minimum(1).maximum(1024);
   table.add("--batch-size", plan.batch_size, "texts that a process has at once").minimum(1).maximum(1 << 20);
-  table.add("--answer-seconds", plan.answer_seconds, "without an answer, after which a process is killed and restarted")
+  table
+      .add("--answer-seconds", plan.answer_seconds,
+           "seconds without an answer, after which a process is killed and restarted")
       .minimum(0.001)
       .maximum(1e6);
   table
-      .add("--restarts", plan.num_restarts, "of a process in a row without an answer between them; then it is given up")
+      .add("--restarts", plan.num_restarts,
+           "failures of a process in a row, without an answer between them, after which it is given up")
       .minimum(0)
       .maximum(1000);
-  table.add("--overwrite", plan.overwrite, "replace the file; without it a file that was begun goes on");
+  table.add("--overwrite", plan.overwrite, "replace the file; without it, a file that was begun is continued");
   table.add("--json", json, "what was done as JSON on standard output");
   table.add_without_effect("--total", OptionTable::Takes::kOne, "the lines are counted");
   table.known_elsewhere({"--timeout"}, "--answer-seconds");
   table.known_elsewhere({"--retries"}, "--restarts");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  check_input_stays(input, output, problems);
   problems.raise();
   plan.input = input;
   plan.output = output.empty() ? input + "-annotated.jsonl" : output;
@@ -103,6 +112,7 @@ int filter_main(const Words& arguments) {
     table.add_without_effect(name, OptionTable::Takes::kOne, "the script does not use it either");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  check_input_stays(input, output, problems);
   problems.raise();
   clean_up_when_interrupted();
   plan.input = input;
@@ -141,7 +151,7 @@ int metrics_main(const Words& arguments) {
   std::string input, prompts;
   bool json = false;
   OptionTable table("espalier detoxify metrics",
-                    "Expected maximum toxicity and toxicity probability of a model by RealToxicityPrompts, from scored "
+                    "Expected maximum toxicity and toxicity probability of a model on RealToxicityPrompts, from scored "
                     "continuations of its prompts.");
   add_input(table, input, "JSONL with score: the continuations of each prompt after one another");
   table.add("--prompts", prompts, "the prompts, a line each; prompt.toxicity says which are toxic")

@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "data/line_reader.h"
 #include "engine_passages.h"
 #include "index_options.h"
@@ -65,7 +65,7 @@ struct Evaluation {
   std::vector<int64_t> top_k_hits = {};
 };
 
-// What is wrong with a file of questions is said before anything is embedded.
+// Problems with a file of questions are reported before anything is embedded.
 std::vector<Evaluation> read_evaluations(const IndexEvaluateOptions& options) {
   std::vector<Evaluation> evaluations;
   for (const auto& [split, file] : {std::pair("DEV", options.qa_data_dev), std::pair("TEST", options.qa_data_test)})
@@ -82,7 +82,7 @@ void ask(Evaluation& evaluation, const infer::TextEmbedder& embedder, const retr
   evaluation.found = search(index, rows.data(), static_cast<int64_t>(texts.size()), plan);
 }
 
-// One pass over the passages for all files: only the texts that were found are kept.
+// One pass over the passages for all files keeps only the texts that were found.
 void match_answers(const IndexEvaluateOptions& options, std::vector<Evaluation>& evaluations) {
   std::vector<int64_t> ids;
   for (const Evaluation& evaluation : evaluations)
@@ -132,7 +132,7 @@ Json to_json(const Evaluation& evaluation, const IndexEvaluateOptions& options) 
 int index_embed(const std::vector<std::string>& arguments) {
   IndexEmbedOptions options;
   if (!read_index_embed_options(arguments, options, /*says_notes=*/false)) return 0;
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   const infer::TextEmbedder embedder = embedder_of(options.encoder);
   print_build_summary(embed_evidence(embedder, options), options.json);
   return 0;
@@ -154,7 +154,7 @@ int index_search(const std::vector<std::string>& arguments) {
 int index_evaluate(const std::vector<std::string>& arguments) {
   IndexEvaluateOptions options;
   if (!read_index_evaluate_options(arguments, options, /*says_notes=*/false)) return 0;
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   std::vector<Evaluation> evaluations = read_evaluations(options);
   const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);
   const std::string folder = options.embed.plan.folder;

@@ -96,7 +96,7 @@ int64_t number_of_texts(const GenerateOptions& options, const Prompts& prompts) 
   return options.num_samples.value_or(all);
 }
 
-// The end-of-document token is no part of the text.
+// The end-of-document token is not part of the text.
 std::string line_of(int64_t number, const std::string& prompt, infer::Generated made, const text::Tokenizer& tokenizer,
                     const std::vector<int32_t>& stop_ids) {
   const bool finished =
@@ -123,7 +123,7 @@ void write_samples(const infer::LoadedModel& loaded, const infer::SamplingConfig
                    const GenerateOptions& options) {
   if (loaded.model == nullptr || loaded.text_ends)
     throw UserError(concat(options.load, " holds a ", loaded.config.family->display,
-                           ": files of texts are made by models that continue text; give its texts to --prompt"),
+                           ", but files of texts are made by models that continue text; give its texts to --prompt"),
                     ExitCode::kUsage);
   const Prompts prompts = read_prompts(options, *loaded.tokenizer);
   const int64_t count = number_of_texts(options, prompts);

@@ -15,7 +15,7 @@ namespace espalier {
 // sample does.
 std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::string& prompt);
 
-// Writes the texts in their order as they come. Stopped by a signal or killed, the same options go on after the last
+// Writes the texts in their order as they come. After a signal or a kill, the same options resume after the last
 // whole line.
 void write_samples(const infer::LoadedModel& loaded, const infer::SamplingConfig& sampling,
                    const GenerateOptions& options);

@@ -133,7 +133,9 @@ int serve_model(const std::vector<std::string>& arguments) {
       options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
       options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   if (loaded.model == nullptr || loaded.text_ends)
-    throw UserError("only decoders are served: this model has an encoder", ExitCode::kUsage);
+    throw UserError(concat("'", options.load, "' holds a model with an encoder, and only models that continue text ",
+                           "are served; espalier generate --load fills in its [MASK]"),
+                    ExitCode::kUsage);
   infer::DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for_serving(loaded, options));
   infer::Engine engine(model, loaded.tokenizer.get(), {.scheduler = {.max_sequences = options.max_running}});
   serve_until_stopped(engine, loaded, options, signals);

@@ -1,5 +1,6 @@
 #include "generate_options.h"
 
+#include "base/output_checks.h"
 #include "base/thread_pool.h"
 
 namespace espalier {
@@ -43,7 +44,7 @@ void add_options(OptionTable& table, GenerateOptions& options) {
       .alias("--micro-batch-size")
       .minimum(1)
       .maximum(4096);
-  table.add("--overwrite", options.overwrite, "replace the file; without it a text that was begun goes on");
+  table.add("--overwrite", options.overwrite, "replace the file; without it, a file that was begun is continued");
   table.group("sampling");
   table.add("--temperature", options.temperature, "divides the logits; 0 is --greedy").minimum(0).maximum(100);
   table.add("--top-k", options.top_k, "only the K most likely tokens; 0: all").value_name("K").minimum(0);
@@ -79,17 +80,19 @@ void check_files(const OptionTable& table, const GenerateOptions& options, Probl
     problems.add("--genfile ", options.genfile, " needs --num-samples: how many texts");
   if (options.input_file.empty()) {
     for (const char* name : {"--sample-output-file", "--samples-per-prompt"})
-      if (given(name)) problems.add(table.origin(name), " is of --sample-input-file, which is not given");
+      if (given(name)) problems.add(table.origin(name), " belongs to --sample-input-file, which is not given");
     if (options.num_samples && options.genfile.empty())
       problems.add("--num-samples ", *options.num_samples, " needs --genfile FILE, or --sample-input-file FILE");
   }
+  if (is_same_file(options.input_file, options.output_file))
+    problems.add("--sample-output-file ", options.output_file, " is the file of --sample-input-file");
   if (options.writes_file()) {
     for (const char* name : {"--prompt", "--json"})
       if (given(name))
         problems.add(name, " and a file of many texts exclude each other; the file has an object a text");
   } else {
     for (const char* name : {"--batch-size", "--overwrite"})
-      if (given(name)) problems.add(table.origin(name), " is of --sample-input-file and --genfile");
+      if (given(name)) problems.add(table.origin(name), " belongs to --sample-input-file and --genfile");
   }
 }
 

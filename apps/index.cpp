@@ -1,9 +1,10 @@
 // espalier index: vectors of passages, and which of them are nearest to a question's.
 #include <cmath>
+#include <filesystem>
 
 #include "base/format.h"
 #include "base/options.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "become_engine.h"
 #include "index_commands.h"
 #include "index_options.h"
@@ -71,9 +72,14 @@ int index_build_main(const std::vector<std::string>& arguments) {
   table.add("--json", json, "what was built as JSON on standard output");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (plan.overwrite && std::filesystem::equivalent(std::filesystem::absolute(file).parent_path(), folder, error))
+      problems.add("--embeddings ", file, " lies in --embedding-path ", folder, ", whose shards --overwrite removes");
+  }
   problems.raise();
 
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   plan.folder = folder;
   retrieval::EmbeddingFiles source(paths_of(files));
   const retrieval::BuildSummary summary = build_index(source, plan);

@@ -17,11 +17,11 @@ void add_encoder_rows(OptionTable& table, EncoderOptions& encoder) {
   encoder.workers = num_usable_cores();
   table.add("--load", encoder.load, "run folder or step folder of espalier train ict, or of ict-task")
       .value_name("DIR");
-  table.add("--ict-load", encoder.ict_load, "the same, as upstream's scripts call it").value_name("DIR");
+  table.add("--ict-load", encoder.ict_load, "the same, under the name that upstream's scripts use").value_name("DIR");
   table.add("--ckpt-step", encoder.ckpt_step, "that step of the run instead of its newest").minimum(0);
   table
       .add("--retriever-seq-length", encoder.sequence_length,
-           "tokens that are read of a text, [CLS] and [SEP] included; what is longer is cut")
+           "tokens read of each text, [CLS] and [SEP] included; longer texts are cut")
       .default_text("256, or as many as the model has positions")
       .minimum(4)
       .maximum(1e6);
@@ -47,22 +47,20 @@ void add_embed_rows(OptionTable& table, IndexEmbedOptions& options) {
            "passages as DPR publishes them: a header, then number, text and title between tabs")
       .value_name("TSV")
       .required();
-  table.add("--indexer-batch-size", options.plan.batch_rows, "passages that are embedded between two looks at the log")
-      .minimum(1)
-      .maximum(1 << 24);
-  table.add("--indexer-log-interval", options.log_interval, "such batches for each line of the log").minimum(1);
+  table.add("--indexer-batch-size", options.plan.batch_rows, "passages embedded per batch").minimum(1).maximum(1 << 24);
+  table.add("--indexer-log-interval", options.log_interval, "batches between lines of the log").minimum(1);
   table.add("--shard-rows", options.plan.shard_rows, "rows of a shard").minimum(1).maximum(1 << 30);
-  table.add("--overwrite", options.plan.overwrite, "replace an index that is there, complete or not");
+  table.add("--overwrite", options.plan.overwrite, "replace an existing index, complete or not");
   table.add_refused("--sample-rate", OptionTable::Takes::kOne, "the whole file is embedded; give a smaller one");
   table.add_without_effect("--block-data-path", OptionTable::Takes::kOne, "the index holds the numbers of passages");
 }
 
 void add_search_rows(OptionTable& table, retrieval::SearchPlan& plan, std::string& memory) {
-  table.add("--faiss-topk-retrievals", plan.count, "how many rows for each query")
+  table.add("--faiss-topk-retrievals", plan.count, "rows to return for each query")
       .alias("--top-k")
       .minimum(1)
       .maximum(1 << 20);
-  table.add("--memory", memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+  table.add("--memory", memory, "memory for the parts of the index and the results held at once").value_name("BYTES");
   table.add_without_effect("--faiss-use-gpu", OptionTable::Takes::kFlag, "Faiss searches on the CPU here");
 }
 
@@ -92,7 +90,7 @@ bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEm
   std::string folder;
   OptionTable table("espalier index embed",
                     "Makes a vector of every passage with the context encoder of a retriever, and an index of them. "
-                    "Interrupted, the same command goes on at the first shard that is missing.");
+                    "If interrupted, the same command resumes at the first missing shard.");
   add_encoder_rows(table, options.encoder);
   table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
   add_embed_rows(table, options);
@@ -111,8 +109,8 @@ bool read_index_evaluate_options(const std::vector<std::string>& arguments, Inde
   std::string folder, memory = "1GiB", task = "RETRIEVER-EVAL";
   OptionTable table("espalier index evaluate",
                     "How many questions find a passage with one of their answers among the first 1, 5, 20, 100: the "
-                    "figures of Megatron's tasks RETRIEVER-EVAL and ICT-ZEROSHOT-NQ. Where there is no index yet, it "
-                    "is made of the passages first.");
+                    "figures of Megatron's tasks RETRIEVER-EVAL and ICT-ZEROSHOT-NQ. If there is no index yet, it "
+                    "is built from the passages first.");
   table.add("--task", task, "upstream's name of it").choices({"RETRIEVER-EVAL", "ICT-ZEROSHOT-NQ"});
   add_encoder_rows(table, options.embed.encoder);
   table.add("--embedding-path", folder, "folder of the index").value_name("DIR").required();
@@ -199,7 +197,7 @@ void search_and_print(const IndexSearchOptions& options, const retrieval::IndexF
 void print_build_summary(const retrieval::BuildSummary& summary, bool json) {
   log_info("indexed ", format_counted(summary.rows, "row"), " of ", format_counted(summary.dimension, "number"), " in ",
            format_counted(summary.shards, "shard"),
-           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which were there") : "");
+           summary.shards_kept > 0 ? concat(", ", summary.shards_kept, " of which existed") : "");
   if (json)
     std::puts(Json({{"rows", summary.rows},
                     {"dimension", summary.dimension},

@@ -11,7 +11,7 @@ namespace espalier {
 std::string save_folder_of(const std::vector<std::string>& words, const std::string& option) {
   const config::Family* family = words.size() > 1 && words[0] == "train" ? families::find_family(words[1]) : nullptr;
   if (family == nullptr)
-    throw UserError(option + " is of a training run (train gpt ...), and the ranks run something else",
+    throw UserError(option + " belongs to a training run (train gpt ...), but the ranks run something else",
                     ExitCode::kUsage);
   config::RunConfig run;
   OptionTable table("", "");

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/output_checks.h"
 #include "commands.h"
 #include "family_command.h"
 #include "plan/flops.h"
@@ -101,6 +102,8 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   PlanRequest request;
   Problems problems;
   if (!read_plan_request(family, arguments, request, problems)) return 0;
+  if (const std::string other = describe_other_file(request.svg, "<svg", "a picture in SVG"); !other.empty())
+    problems.add("--svg: ", other);
   problems.raise();
   if (request.search) return search_main(arguments, request);
   const plan::RunPlan plan = plan::plan_run(config::run_shape(request.config));

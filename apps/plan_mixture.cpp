@@ -16,11 +16,11 @@ std::vector<data::MixtureRow> mixture_of(const config::RunConfig& config) {
   const data::DataPlan plan = data::plan_data(options, problems);
   const std::vector<std::string> files = plan.token_files();
   if (files.empty()) return {};
-  // A plan is made before the data are there, too.
+  // A plan may be made before the data exist.
   const auto missing =
       std::find_if(files.begin(), files.end(), [](const std::string& file) { return !data::find_token_files(file); });
   if (missing != files.end()) {
-    log_info("what the run reads of each data set is not said: there is no '", *missing, "' here");
+    log_info("cannot tell what the run reads of each data set: there is no '", *missing, "' here");
     return {};
   }
   problems.raise();

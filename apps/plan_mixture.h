@@ -1,4 +1,4 @@
-// What a run of `espalier plan` reads of its data sets, where they are there.
+// What a run of `espalier plan` reads of its data sets, where they exist.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -199,8 +199,7 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       problems.add(table.origin("--gpu-memory"),
                    " is not an amount of memory; use bytes, or a unit: 80GiB, 512MiB, 80GB");
     else if (*request.memory_limit < int64_t{1} << 20)
-      problems.add(table.origin("--gpu-memory"), " is less than any device has; with a unit: ", request.gpu_memory,
-                   "GiB");
+      problems.add(table.origin("--gpu-memory"), " is less than any device has; use an amount such as 80GiB");
   }
   find_vocabulary(request.config, problems);
   return true;

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "commands.h"
 #include "data/token_store.h"
 #include "families/gpt/depth_recipe.h"
@@ -36,7 +37,7 @@ int recipe_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> prefixes;
   std::optional<int64_t> vocabulary;
   std::string output;
-  bool json = false;
+  bool json = false, overwrite = false;
   OptionTable table("espalier recipe",
                     "Makes a recipe for a GPT from one number, its depth: every other setting by a rule, along with "
                     "the reason. espalier train gpt --recipe FILE trains it.");
@@ -46,7 +47,7 @@ int recipe_main(const std::vector<std::string>& arguments) {
   table
       .add("--data-path", prefixes,
            "token files to train on: the recipe names them, and repeats them four times at most")
-      .value_name("PREFIX...")
+      .value_name("PREFIX")
       .common();
   table
       .add("--tokenizer-name-or-path", request.tokenizer,
@@ -59,12 +60,16 @@ int recipe_main(const std::vector<std::string>& arguments) {
       .minimum(1)
       .common();
   table.add("--output", output, "write the recipe to this file").value_name("FILE").common();
+  table.add("--overwrite", overwrite, "replace an existing file").common();
   table.add("--json", json, "one JSON object instead: settings with their reasons, parameters, tokens, steps, FLOPs")
       .common();
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   if (vocabulary && !request.tokenizer.empty())
     problems.add("--vocab-size is that of --tokenizer-name-or-path; give one of them");
+  if (!output.empty() && !overwrite)
+    if (const std::string existing = describe_existing({output}); !existing.empty())
+      problems.add("--output: ", existing);
   if (json && !output.empty()) problems.add("--json prints, and --output writes the recipe itself; give one of them");
   problems.raise();
   if (vocabulary) request.vocabulary = *vocabulary;

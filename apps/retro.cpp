@@ -12,8 +12,7 @@ const std::vector<Command>& retro_commands() {
   static const std::vector<Command> list = {
       {"build", "chunks of the training data, their index, neighbours of all samples: retro build FLAGS OF train retro",
        retro_build_main},
-      {"chunks", "chunks as text or ids, for an encoder of one's own: retro chunks FLAGS OF train retro",
-       retro_chunks_main},
+      {"chunks", "chunks as text or ids, for your own encoder: retro chunks FLAGS OF train retro", retro_chunks_main},
   };
   return list;
 }
@@ -32,7 +31,7 @@ bool read_retro_flags(const std::vector<std::string>& arguments, OptionTable& ta
   const families::RetroSettings& settings = config.model.as<families::RetroSettings>();
   if (settings.workdir.empty()) problems.add("--retro-workdir is required: the folder of chunks and neighbours");
   if (!settings.shape.retrieves)
-    problems.add("--retro-add-retriever is not given: without it nothing of what is built here would be read");
+    problems.add("--retro-add-retriever is not given: without it, what is built here would not be read");
   if (problems.empty()) data::plan_data(config::data_sets(config), problems);
   return true;
 }
@@ -40,11 +39,11 @@ bool read_retro_flags(const std::vector<std::string>& arguments, OptionTable& ta
 int64_t end_of_document(const config::RunConfig& config) {
   const std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
   if (tokenizer == nullptr)
-    throw UserError("the token that ends documents is the tokenizer's: give --tokenizer-type and its files",
+    throw UserError("the end-of-document token comes from the tokenizer: give --tokenizer-type and its files",
                     ExitCode::kUsage);
   const std::optional<int32_t> eod = tokenizer->eod();
   if (!eod)
-    throw UserError("this tokenizer has no token that ends documents, with which short chunks are filled up",
+    throw UserError("this tokenizer has no end-of-document token, with which short chunks are padded",
                     ExitCode::kBadData);
   return *eod;
 }

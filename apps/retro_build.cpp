@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "base/thread_pool.h"
 #include "print_json.h"
 #include "retrieval/chunk_embeddings.h"
@@ -38,17 +38,16 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
     return table.add(name, value, help).not_in_recipe().common();
   };
   add("--retro-tasks", build.tasks,
-      "build, or some of db-build, index-build, query-pretraining-neighbors with commas between them")
+      "build, or a list of db-build, index-build, query-pretraining-neighbors, separated by commas")
       .value_name("TASKS");
-  add("--retro-index-nfeats", build.dimension, "numbers of the vector of a chunk, of the n-grams of its tokens")
+  add("--retro-index-nfeats", build.dimension, "length of a chunk's vector, made from the n-grams of its tokens")
       .minimum(1)
       .maximum(1 << 20);
   const auto add_files = [&](const std::string& set, std::vector<std::string>& files, const std::string& ids) {
     add(("--embeddings-of-" + set).c_str(), files,
-        concat(
-            "vectors of an encoder of one's own instead: safetensors files with embeddings (F32 [n, d]) and ids (I64 "
-            "[n]), ",
-            ids))
+        concat("vectors of your own encoder instead: safetensors files with embeddings (F32 [n, d]) and ids (I64 "
+               "[n]), ",
+               ids))
         .value_name("FILE");
   };
   add_files("chunks", build.of_chunks, "the numbers of the chunks");
@@ -58,7 +57,7 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
     add_files(set, *files, "number of the sample * chunks of a sample + number of the chunk in it");
   add("--shard-rows", build.shard_rows, "rows of a shard of the index").minimum(1).maximum(1 << 30);
   add("--retro-query-num-neighbors-query", build.neighbors.num_asked,
-      "chunks looked for at first; more where those of the sample's own documents leave too few")
+      "chunks to look for at first; more where too few remain without the sample's own documents")
       .minimum(1)
       .maximum(1 << 20);
   add("--retro-query-num-neighbors-save", build.neighbors.num_saved, "neighbours kept of each chunk")
@@ -67,9 +66,9 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
   add("--retro-block-size", build.neighbors.block_chunks, "chunks of samples whose neighbours are saved at once")
       .minimum(1)
       .maximum(1e9);
-  add("--memory", build.memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+  add("--memory", build.memory, "memory for the parts of the index and the results held at once").value_name("BYTES");
   add("--workers", build.workers, "threads").minimum(1).maximum(4096).default_text("all cores");
-  add("--overwrite", build.overwrite, "replace what is there of something else, complete or not");
+  add("--overwrite", build.overwrite, "replace what was built from something else, complete or not");
   add("--json", build.json, "what was built as JSON on standard output");
 }
 
@@ -96,7 +95,7 @@ void check_build(RetroBuild& build, Problems& problems) {
                  wanted, ", which the model reads; use ", wanted, " or more");
   if (build.of_chunks.empty() && !(build.of_train.empty() && build.of_valid.empty() && build.of_test.empty()))
     problems.add(
-        "vectors of samples are looked for among those of chunks of the same encoder: give "
+        "vectors of samples are searched among those of chunks by the same encoder: give "
         "--embeddings-of-chunks as well");
 }
 
@@ -184,7 +183,7 @@ struct Querying {
     plan.overwrite = build.overwrite;
     const int64_t of_sample = samples.sequence_length() / chunks.chunk_length();
     if (!build.of_chunks.empty() && files.empty())
-      throw UserError(concat("the index is of vectors of --embeddings-of-chunks: give --embeddings-of-", kind,
+      throw UserError(concat("the index was built from --embeddings-of-chunks: give --embeddings-of-", kind,
                              " of the same encoder"),
                       ExitCode::kUsage);
     const retrieval::QuerySource queries =
@@ -193,7 +192,7 @@ struct Querying {
     const retrieval::NeighborSummary found = find_neighbors(plan, chunks, index, samples, queries);
     log_info("neighbours of ", format_counted(found.samples, "sample"), " of ", samples.name(), " in ",
              format_counted(found.blocks, "block"),
-             found.blocks_kept > 0 ? concat(", ", found.blocks_kept, " of which were there") : "");
+             found.blocks_kept > 0 ? concat(", ", found.blocks_kept, " of which existed") : "");
     if (found.missing > 0)
       log_warning(found.missing, " neighbours are missing: the other documents of the database have too few chunks");
     return {{"set", samples.name()},
@@ -238,7 +237,7 @@ Json run_tasks(const RetroBuild& build) {
     throw UserError(concat("the index '", build.index_folder().string(), "' has ", querying.index.rows, " rows of ",
                            querying.index.dimension, " numbers; expected ", chunks.size(),
                            build.of_chunks.empty() ? concat(" of ", embedder.dimension()) : std::string(),
-                           ". It is of other chunks or vectors: --overwrite makes it anew"),
+                           ". It was built from other chunks or vectors: --overwrite rebuilds it"),
                     ExitCode::kBadData);
   result["neighbors"] = Json::array();
   result["neighbors"].push_back(querying.find(*sets.train, "train", build.of_train));
@@ -257,14 +256,14 @@ int retro_build_main(const std::vector<std::string>& arguments) {
   OptionTable table("espalier retro build",
                     "Cuts the documents that a run trains on into chunks, puts these into an index, and finds for each "
                     "chunk of each sample of the run its neighbours in other documents. Takes the flags of 'espalier "
-                    "train retro'. Interrupted, the same command goes on where it was.");
+                    "train retro'. If interrupted, the same command resumes where it was.");
   Problems problems;
   if (!read_retro_flags(
           arguments, table, build.config, [&](OptionTable& rows) { add_build_rows(rows, build); }, problems))
     return 0;
   check_build(build, problems);
   problems.raise();
-  clean_up_when_interrupted();
+  clean_up_when_interrupted(kResumes);
   const Json result = run_tasks(build);
   print_built(result, build);
   return 0;

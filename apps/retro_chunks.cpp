@@ -1,4 +1,4 @@
-// espalier retro chunks: what an encoder outside of this program has to turn into vectors.
+// espalier retro chunks: what an external encoder has to turn into vectors.
 #include <cstdio>
 
 #include "base/format.h"
@@ -82,11 +82,11 @@ int retro_chunks_main(const std::vector<std::string>& arguments) {
                      {"train", ChunkSet::kTrain},
                      {"valid", ChunkSet::kValid},
                      {"test", ChunkSet::kTest}},
-                    "the chunks that neighbours are found among, or those of the samples of a set")
+                    "the chunks among which neighbours are found, or those of the samples of a set")
         .not_in_recipe();
     rows.add("--first", shown.first, "number of the first chunk, from 0").minimum(0).not_in_recipe();
     rows.add("--count", shown.count, "how many").minimum(0).default_text("all").not_in_recipe();
-    rows.add("--json", shown.json, "one line a chunk: id, ids and, where there is a tokenizer, text").not_in_recipe();
+    rows.add("--json", shown.json, "one line per chunk: id, ids and, with a tokenizer, text").not_in_recipe();
   };
   if (!read_retro_flags(arguments, table, shown.config, add_rows, problems)) return 0;
   const std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(shown.config.tokenizer);

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/options.h"
+#include "base/pending_file.h"
 #include "print_json.h"
 #include "report/journal.h"
 #include "runs_commands.h"
@@ -40,13 +41,17 @@ nlohmann::ordered_json journal_json(const report::Journal& journal) {
 int runs_journal_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> folders;
   std::string output;
-  bool json = false;
+  bool json = false, overwrite = false;
   OptionTable table("espalier runs journal",
                     "Reports what happened to a run, attempt by attempt, and what it cost, as a page of Markdown.");
   table.positional("FOLDER", folders, "run folder (--save of the run)", 1, 1);
   table.add("--output", output, "write the page to this file").value_name("FILE");
+  table.add("--overwrite", overwrite, "replace an existing file");
   table.add("--json", json, "one JSON object instead");
   if (!table.parse(arguments)) return 0;
+  if (!output.empty() && !overwrite && !json)
+    if (const std::string existing = describe_existing({output}); !existing.empty())
+      throw UserError("--output: " + existing, ExitCode::kCannotCreate);
   const report::Run run = report::read_run(folders[0]);
   const report::Journal journal = report::read_journal(run);
   if (json)

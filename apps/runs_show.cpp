@@ -82,8 +82,8 @@ std::string describe(const report::Run& run, const report::Metrics& metrics) {
   text += field("checkpoints", checkpoints_text(run));
   text += field("started", time_ago(run.started)) + field("changed", time_ago(run.changed)) + alerts_text(run);
   if (metrics.num_bad_lines > 0)
-    text +=
-        field("records", concat(format_count(metrics.num_bad_lines), " lines of metrics.jsonl are cut off or no JSON"));
+    text += field("records",
+                  concat(format_count(metrics.num_bad_lines), " lines of metrics.jsonl are cut off or not JSON"));
   return text;
 }
 

@@ -90,6 +90,7 @@ int encode_main(const Words& arguments) {
   table.add("--jsonl", request.jsonl,
             "read {\"text\": ...} lines and write {\"ids\": [...]} lines; otherwise all of the input is one text and "
             "its ids are one line");
+  table.known_elsewhere({"--input", "--text"}, "text is read from standard input: ... encode --tokenizer T < FILE");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   explain_unexpected_words(
@@ -119,16 +120,23 @@ int encode_main(const Words& arguments) {
   return 0;
 }
 
-std::vector<int32_t> parse_ids(const nlohmann::json& record, int64_t line) {
-  const auto refuse = [line] {
-    throw UserError(concat("standard input:", line, ": expected {\"ids\": [whole numbers]}"), ExitCode::kBadData);
-  };
-  if (!record.is_object() || !record.contains("ids") || !record["ids"].is_array()) refuse();
+// An id of the tokenizer. Its decoder would leave out any other without a word.
+int32_t parse_id(const nlohmann::json& value, const text::Tokenizer& tokenizer, const std::string& place) {
+  if (!value.is_number_integer())
+    throw UserError(concat(place, ": expected whole numbers, found ", shown(value)), ExitCode::kBadData);
+  if (value < 0 || value >= tokenizer.vocab_size())
+    throw UserError(concat(place, ": ", shown(value), " is not an id of this tokenizer, which has 0 to ",
+                           tokenizer.vocab_size() - 1),
+                    ExitCode::kBadData);
+  return value.get<int32_t>();
+}
+
+std::vector<int32_t> parse_ids(const nlohmann::json& record, const text::Tokenizer& tokenizer,
+                               const std::string& place) {
+  if (!record.is_object() || !record.contains("ids") || !record["ids"].is_array())
+    throw UserError(concat(place, ": expected {\"ids\": [whole numbers]}"), ExitCode::kBadData);
   std::vector<int32_t> ids;
-  for (const auto& id : record["ids"]) {
-    if (!id.is_number_integer() || id < INT32_MIN || id > INT32_MAX) refuse();
-    ids.push_back(id.get<int32_t>());
-  }
+  for (const auto& id : record["ids"]) ids.push_back(parse_id(id, tokenizer, place));
   return ids;
 }
 
@@ -140,6 +148,7 @@ int decode_main(const Words& arguments) {
             "read {\"ids\": [...]} lines and write {\"text\": ...} lines; otherwise ids are separated by spaces and "
             "make one text");
   table.add("--skip-special-tokens", request.skip_special_tokens, "leave out special tokens");
+  table.known_elsewhere({"--input", "--ids"}, "ids are read from standard input: ... decode --tokenizer T < FILE");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   explain_unexpected_words(
@@ -149,15 +158,16 @@ int decode_main(const Words& arguments) {
   if (request.jsonl) {
     for_each_record([&](std::string_view record, int64_t line) {
       const nlohmann::json parsed = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
-      const std::string text = tokenizer->decode(parse_ids(parsed, line), request.skip_special_tokens);
+      const std::vector<int32_t> ids = parse_ids(parsed, *tokenizer, concat("standard input:", line));
+      const std::string text = tokenizer->decode(ids, request.skip_special_tokens);
       std::puts(shown(nlohmann::json{{"text", text}}).c_str());
     });
     return 0;
   }
   std::vector<int32_t> ids;
   for (const std::string& word : split_blanks(read_standard_input())) {
-    const auto id = nlohmann::json::parse(word, nullptr, false);
-    ids.push_back(parse_ids({{"ids", {id}}}, 1).at(0));
+    const nlohmann::json number = nlohmann::json::parse(word, nullptr, /*allow_exceptions=*/false);
+    ids.push_back(parse_id(number.is_number() ? number : nlohmann::json(word), *tokenizer, "standard input"));
   }
   const std::string text = tokenizer->decode(ids, request.skip_special_tokens);
   std::fwrite(text.data(), 1, text.size(), stdout);

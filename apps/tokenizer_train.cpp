@@ -81,6 +81,11 @@ void check_special_tokens(TrainRequest& request, Problems& problems) {
   };
   if (is_given("")) problems.add("--special-tokens: a token cannot be empty");
   for (const std::string& token : tokens)
+    if (std::count(tokens.begin(), tokens.end(), token) > 1) {
+      problems.add("--special-tokens: '", token, "' is given twice; each token has one id");
+      return;
+    }
+  for (const std::string& token : tokens)
     if (text::valid_utf8_prefix(token) != token.size())
       problems.add("--special-tokens: byte ", text::valid_utf8_prefix(token) + 1, " of '", token, "' is not UTF-8");
   if (!request.eod_token.empty()) {

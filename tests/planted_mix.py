@@ -299,7 +299,7 @@ def table_of(corpus, why, mix, quiz, pii, broken, report):
         "repeated line": ("gopher", "language"),  # of some, cld2 cannot tell the language
         "document in another language": ("language",),
         "URL of a listed domain": ("urls",),
-        "record that is no JSON": ("was no document",),
+        "record that is no JSON": ("was not a document",),
     }
     rows = []
     defective = set().union(*corpus.planted.values())

@@ -62,7 +62,13 @@ GrowingFile::GrowingFile(fs::path path, const Json& made_from, How how)
 }
 
 GrowingFile::~GrowingFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  if (::lseek(descriptor_, 0, SEEK_END) == 0) {
+    std::error_code ignored;
+    fs::remove(facts_, ignored);
+    fs::remove(partial_, ignored);
+  }
+  ::close(descriptor_);
 }
 
 void GrowingFile::take_over(const Json& made_from, bool overwrite) {
@@ -82,11 +88,12 @@ void GrowingFile::take_over(const Json& made_from, bool overwrite) {
     if (const std::string different = differences(before, made_from); !different.empty())
       throw UserError(concat("'", partial_.string(), "' was begun with something else: ", different,
                              ". Give what it was begun with, another name for the output, or --overwrite to begin "
-                             "anew."),
+                             "again."),
                       ExitCode::kUsage);
     keep_whole_lines();
     if (num_kept_ > 0)
-      log_info("'", partial_.string(), "' has ", format_counted(num_kept_, "line"), " of a process before: going on");
+      log_info("'", partial_.string(), "' has ", format_counted(num_kept_, "line"),
+               " of an earlier process: continuing");
   } else {
     write_file_atomically(facts_, made_from.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }

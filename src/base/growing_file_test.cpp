@@ -49,6 +49,11 @@ TEST_F(GrowingFileTest, GoesOnAfterTheLastWholeLine) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
+TEST_F(GrowingFileTest, LeavesNothingOfAFileWithoutLines) {
+  { const GrowingFile file(path_, facts_, {}); }
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 TEST_F(GrowingFileTest, RefusesLinesOfSomethingElse) {
   GrowingFile(path_, facts_, {}).write("first");
   const std::string error = error_of({{"seed", 8}, {"load", "run"}, {"more", true}});

@@ -56,6 +56,8 @@ std::string integer_problem(const std::string& word) {
   const std::optional<double> number = parse_python_float(word);
   if (number && *number == std::floor(*number) && std::abs(*number) < 9e18)
     return concat("is not an integer; write ", static_cast<int64_t>(*number));
+  if (number && std::abs(*number) >= 9e18 && word.find_first_not_of("+-_0123456789") == std::string::npos)
+    return concat("is too large for an integer of 64 bits, at most ", INT64_MAX);
   return "is not an integer";
 }
 
@@ -163,6 +165,9 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   }
   const bool is_recipe = allow_recipes_ && option->name() == "--recipe";
   if (is_recipe) return;  // recipes were read before
+  const auto before = reading.said.find(option);
+  if (option->is_list() && say_notes_ && before != reading.said.end() && before->second.second != words)
+    log_warning(option->name(), " is given twice; only the last one counts: ", join(words, " "));
   assign(*option, words, kCommandLine, reading.problems);
   if (!option->refused_) check_names_agree(*option, name, reading.said, reading.problems);
 }

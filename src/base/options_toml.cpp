@@ -1,10 +1,10 @@
-// Recipes and resolved configurations: the option table as TOML. The only file of this library that sees toml++.
-#include <toml++/toml.h>
+// Recipes and resolved configurations: the option table as TOML.
 #include <algorithm>
 
 #include "base/format.h"
 #include "base/literal.h"
 #include "base/options.h"
+#include "base/toml_text.h"
 
 namespace espalier {
 namespace {
@@ -163,7 +163,7 @@ bool OptionTable::parse_toml(const std::string& content, const std::string& file
   }
   toml::table table;
   try {
-    table = toml::parse(content, file_name);
+    table = parse_toml_text(content, file_name);
   } catch (const toml::parse_error& error) {
     const auto place = error.source().begin;
     problems.add(file_name, ":", place.line, ": not TOML from column ", place.column,

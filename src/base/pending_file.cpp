@@ -1,5 +1,6 @@
 #include "base/pending_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -18,26 +19,53 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/pending_tree.h"
 
 namespace espalier {
 namespace {
 
 namespace fs = std::filesystem;
 
+// Removes what is in a folder, without memory from the heap: other threads may still be writing there, so it looks
+// again until nothing is left, or nothing more can be removed.
+void remove_content(int parent, const char* name) {
+  const int folder = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  for (bool removed = true; removed;) {
+    removed = false;
+    ::lseek(folder, 0, SEEK_SET);
+    alignas(dirent64) char buffer[2048];
+    for (ssize_t size; (size = ::getdents64(folder, buffer, sizeof buffer)) > 0;) {
+      for (ssize_t at = 0; at < size; at += reinterpret_cast<const dirent64*>(buffer + at)->d_reclen) {
+        const char* const inner = reinterpret_cast<const dirent64*>(buffer + at)->d_name;
+        if (std::strcmp(inner, ".") == 0 || std::strcmp(inner, "..") == 0) continue;
+        if (::unlinkat(folder, inner, 0) == 0) {
+          removed = true;
+          continue;
+        }
+        remove_content(folder, inner);
+        removed = ::unlinkat(folder, inner, AT_REMOVEDIR) == 0 || removed;
+      }
+    }
+  }
+  ::close(folder);
+}
+
 // What a signal handler has to remove: it may read nothing but this, and no memory is freed that it may be reading.
 class Registry {
  public:
-  void add(const fs::path& path, bool is_folder) {
+  enum class Kind { kFile, kFolder, kTree };
+  void add(const fs::path& path, Kind kind) {
     char* const name = ::strdup(path.c_str());
     for (Entry& entry : entries_) {
       char* expected = nullptr;
       if (!entry.reserved.exchange(true)) {
-        entry.is_folder = is_folder;
+        entry.kind = kind;
         entry.name.compare_exchange_strong(expected, name);
         return;
       }
     }
-    std::free(name);  // with that many files pending at once, a signal leaves some after
+    std::free(name);  // with that many files pending at once, a signal leaves some behind
   }
   void remove(const fs::path& path) {
     for (Entry& entry : entries_) {
@@ -51,14 +79,17 @@ class Registry {
   // In a signal handler. Folders last, the innermost first.
   void remove_all() {
     for (const Entry& entry : entries_)
-      if (const char* name = entry.name; name != nullptr && !entry.is_folder) ::unlink(name);
+      if (const char* name = entry.name; name != nullptr && entry.kind == Kind::kFile) ::unlink(name);
+    for (const Entry& entry : entries_)
+      if (const char* name = entry.name; name != nullptr && entry.kind == Kind::kTree) remove_content(AT_FDCWD, name);
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
-      if (const char* name = entry->name; name != nullptr && entry->is_folder) ::rmdir(name);
+      if (const char* name = entry->name; name != nullptr && entry->kind != Kind::kFile) ::rmdir(name);
   }
 
  private:
   struct Entry {
-    std::atomic<bool> reserved = false, is_folder = false;
+    std::atomic<bool> reserved = false;
+    std::atomic<Kind> kind = Kind::kFile;
     std::atomic<char*> name = nullptr;
   };
   std::array<Entry, 1024> entries_;
@@ -75,11 +106,15 @@ void say(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nobody is left to tell
 }
 
+const char* consequence_of_signals = "";
+
 void end_by(int number) {
   registry().remove_all();
   if (stderr_is_terminal()) say("\r\033[K");
   say(number == SIGINT ? "interrupted" : number == SIGTERM ? "ended by SIGTERM" : "ended by SIGHUP");
-  say(": what was begun is being removed\n");
+  say(": ");
+  say(consequence_of_signals);
+  say("\n");
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
   ::sigaction(number, &plain, nullptr);
@@ -151,7 +186,7 @@ PendingFile::PendingFile(const fs::path& path) : path_(path), temporary_(path.st
     ::close(descriptor_);
     fail("write", temporary_, reason);
   }
-  registry().add(temporary_, /*is_folder=*/false);
+  registry().add(temporary_, Registry::Kind::kFile);
 }
 
 PendingFile::~PendingFile() {
@@ -202,7 +237,7 @@ PendingFolder::PendingFolder(const fs::path& path) {
     }
     if (!made) continue;
     made_.push_back(folder);
-    registry().add(folder, /*is_folder=*/true);
+    registry().add(folder, Registry::Kind::kFolder);
   }
 }
 
@@ -241,7 +276,21 @@ UninterruptedSteps::~UninterruptedSteps() {
     if (const int number = waiting_signal.exchange(0); number != 0) end_by(number);
 }
 
-void clean_up_when_interrupted() {
+PendingTree::PendingTree(const fs::path& path) : folder_(path), path_(path), is_ours_(fs::is_empty(path)) {
+  if (is_ours_) registry().add(path_, Registry::Kind::kTree);
+}
+
+PendingTree::~PendingTree() {
+  if (!is_ours_) return;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, ignored)) fs::remove_all(entry.path(), ignored);
+  registry().remove(path_);
+}
+
+void clean_up_when_interrupted() { clean_up_when_interrupted("what was begun is being removed"); }
+
+void clean_up_when_interrupted(const char* consequence) {
+  consequence_of_signals = consequence;
   registry();
   (void)stderr_is_terminal();  // asked once, outside the handler
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {

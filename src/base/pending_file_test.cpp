@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/pending_tree.h"
 
 namespace espalier {
 namespace {
@@ -78,6 +80,44 @@ TEST_F(PendingFileTest, WhatCannotBeEmptiedIsLetGo) {
             concat("cannot write '", path_.string(), ".tmp': Operation not permitted"));
   EXPECT_EQ(num_descriptors(), before);
   ::close(sealed);
+}
+
+// What a program keeps in a folder while it runs, of somebody else's things there, and of what it had itself.
+TEST_F(PendingFileTest, ATreeGoesAwayAndLeavesWhatWasThereBefore) {
+  {
+    const PendingTree tree(folder_ / "x" / "work");
+    fs::create_directories(folder_ / "x" / "work" / "deep" / "er");
+    write_file_atomically(folder_ / "x" / "work" / "deep" / "er" / "file", "x");
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+  fs::create_directory(folder_ / "mine");
+  { const PendingTree tree(folder_ / "mine"); }
+  EXPECT_TRUE(fs::exists(folder_ / "mine")) << "made by somebody else";
+  write_file_atomically(folder_ / "mine" / "thesis", "x");
+  { const PendingTree tree(folder_ / "mine"); }
+  EXPECT_EQ(read_file(folder_ / "mine" / "thesis"), "x");
+}
+
+TEST_F(PendingFileTest, ASignalRemovesTrees) {
+  fs::create_directory(folder_ / "mine");
+  write_file_atomically(folder_ / "mine" / "thesis", "x");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    clean_up_when_interrupted("gone");
+    const PendingTree mine(folder_ / "mine"), tree(folder_ / "x" / "work");
+    for (int number = 0; number < 300; ++number) {  // more than one read of a folder gives
+      const fs::path inner = folder_ / "x" / "work" / concat("a folder with a long name ", number);
+      fs::create_directory(inner);
+      write_file_atomically(inner / "file", "x");
+    }
+    ::raise(SIGTERM);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  EXPECT_FALSE(fs::exists(folder_ / "x"));
+  EXPECT_EQ(read_file(folder_ / "mine" / "thesis"), "x");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Copies of the state of a job in memory that outlives its processes (launch/snapshot_memory.h), after every step or
-// so: ranks that are started again in the same layout go on from there, and not from the last checkpoint on disk.
+// so: ranks that are restarted in the same layout resume from there, not from the last checkpoint on disk.
 //
 //   Snapshots snapshots(slots, grid.world, tensors);
 //   if (const auto step = snapshots.newest()) numbers = snapshots.load(*step, requests);
@@ -7,7 +7,7 @@
 //   ...
 //   snapshots.keep(numbers, tensors);     // after a step
 //
-// Each rank copies what it holds, next to nothing but memory's speed in its way. Collective but for keep(). Between two
+// Each rank copies what it holds, at nearly the speed of memory. Collective except for keep(). Between two
 // keep() ranks exchange something, so that none is further than one copy ahead of another: then there is a step of
 // which all have a whole one, whenever one dies.
 #pragma once
@@ -33,7 +33,7 @@ class Snapshots {
   std::optional<int64_t> newest() const;
   // Fills the requests, which are for the tensors that were kept, in their order. What was kept with them.
   store::TrainingState load(int64_t step, const std::vector<TensorRequest>& requests);
-  // None of the copies that are there counts: training goes on from elsewhere.
+  // Existing copies no longer count: training resumes from elsewhere.
   void clear() { slots_.go_on_from(0); }
 
   void keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);

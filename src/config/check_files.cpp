@@ -31,6 +31,7 @@ struct FileChecks {
   void check_hugging_face(const char* name, const std::string& path);
   void check_folder_to_write(const char* name, const std::string& folder);
   bool is_blank(const char* name, const std::string& folder);
+  void check_save();
   void check_load();
   void check_finetune();
 };
@@ -151,6 +152,29 @@ void FileChecks::check_finetune() {
                "; to start afresh give another --save");
 }
 
+// Said before data and model are made, which of a large run takes minutes. Copies in memory may be what a restarted run
+// continues from: then its folder may hold checkpoints without --load.
+void FileChecks::check_save() {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (is_blank("--save", checkpoint.save) || checkpoint.save.empty()) return;
+  check_folder_to_write("--save", checkpoint.save);
+  for (fs::path at = fs::absolute(checkpoint.save).lexically_normal(); at.has_relative_path(); at = at.parent_path())
+    if (step_of(at.filename()) && exists(at / "manifest.json"))
+      problems.add(origin("--save"), " is in a checkpoint: ", at.string(), " belongs to the run ",
+                   at.parent_path().string(), " and goes when that is pruned. Give another folder");
+  for (const char* name : {"config.toml", "command.txt"})
+    if (exists(fs::path(checkpoint.save) / name) && !exists(fs::path(checkpoint.save) / "events.jsonl") &&
+        !exists(fs::path(checkpoint.save) / ".lock"))
+      problems.add(origin("--save"), " is not a run folder, and holds a ", name,
+                   ", which the run would replace. Give another folder");
+  const bool begins = checkpoint.load.empty() && !checkpoint.finetune && !config.data.eval_only && !config.plan_only;
+  const std::vector<int64_t> steps = complete_steps(checkpoint.save);
+  if (begins && !checkpoint.non_persistent_save_interval && !steps.empty())
+    problems.add(origin("--save"), " already holds checkpoints up to iteration ", steps.back(),
+                 ", and this run does not continue from them. Give --load ", checkpoint.save,
+                 " to continue, or another --save");
+}
+
 void FileChecks::check_load() {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (is_blank("--load", checkpoint.load) || checkpoint.load.empty()) return;
@@ -191,8 +215,7 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
   checks.check_tokenizer();
   checks.check_load();
   checks.check_finetune();
-  if (!checks.is_blank("--save", config.checkpoint.save))
-    checks.check_folder_to_write("--save", config.checkpoint.save);
+  checks.check_save();
   checks.check_folder_to_write("--tensorboard-dir", config.logging.tensorboard_dir);
   checks.check_folder_to_write("--data-cache-path", config.data.cache_path);
 }

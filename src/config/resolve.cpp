@@ -264,7 +264,7 @@ bool goes_by_unclear_option(const OptionTable& table, const std::string& message
 
 void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   Problems found;
-  internal::Resolver resolver(config, table, found);
+  internal::Resolver resolver(config, table, problems.empty(), found);
   resolver.resolve_length();
   resolver.resolve_grid();
   resolver.resolve_model();

@@ -28,7 +28,7 @@ void Resolver::resolve_optimizer() {
                       ": use --optimizer adam with --exp-avg-dtype and --exp-avg-sq-dtype");
   const spec::OptimizerKind& kind = spec::optimizer_kind(optimizer);
   if (spec::clips_logits(optimizer)) check_qk_clip(kind);
-  if (num_layers() == 0 || !problems_.empty()) return;
+  if (!has_model()) return;
   RunConfig run = config_;
   set_vocabulary(run, run.tokenizer.pad_vocab_size_to.value_or(1));
   const std::vector<spec::ParamSpec> params = model_spec(run).params;
@@ -43,9 +43,10 @@ void Resolver::resolve_optimizer() {
 
 void Resolver::check_qk_clip(const spec::OptimizerKind& kind) {
   if (config_.optimizer.qk_clip_threshold <= 0)
-    problems_.add(origin("--qk-clip-threshold"), " is no bound of logits; use 100, or another number above 0");
+    problems_.add(origin("--qk-clip-threshold"), " is not a bound for logits; use 100, or another number above 0");
   if (kind.averages)
-    problems_.add("--qk-clip: --optimizer ", kind.name(), " has its weights at two points, and logits are of one; use ",
+    problems_.add("--qk-clip: --optimizer ", kind.name(),
+                  " keeps its weights at two points, but logits belong to one; use ",
                   "an optimizer that does not average, or leave --qk-clip out");
 }
 

@@ -91,7 +91,7 @@ void Resolver::check_partition() {
                                  .method_origin = origin("--pp-partition-method")};
   if (request.method == "parameters") {
     // Without the tokenizer's size make_partition(config) checks it when the model is created.
-    if (!config_.tokenizer.pad_vocab_size_to) return;
+    if (!config_.tokenizer.pad_vocab_size_to || !has_model()) return;
     RunConfig run = config_;
     set_vocabulary(run, *config_.tokenizer.pad_vocab_size_to);
     request.weights = plan::part_weights(model_spec(run));

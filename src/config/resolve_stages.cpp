@@ -8,12 +8,12 @@ namespace espalier::config::internal {
 // A batch has one length, which ranks share out.
 void Resolver::check_truncated_length(const std::string& where, const data::StageStart& start, int64_t length) {
   if (start.unit != data::StageUnit::kSteps && start.amount > 0)
-    problems_.add(where, ": the samples of a batch have one length; say in steps where it changes");
+    problems_.add(where, ": the samples of a batch have one length; give in steps where it changes");
   if (length > config_.data.sequence_length)
-    problems_.add(where, " is longer than ", origin("--seq-length"), ", after which samples are cut off");
+    problems_.add(where, " is longer than ", origin("--seq-length"), ", the length of samples");
   const int64_t parts = config_.grid.context * (config_.parallel.sequence_parallel ? config_.grid.tensor : 1);
   if (length % parts != 0)
-    problems_.add(where, " does not divide by the ", parts, " ranks that share a sequence; use ",
+    problems_.add(where, " is not a multiple of the ", parts, " ranks that share a sequence; use ",
                   multiples_near(length, parts));
 }
 

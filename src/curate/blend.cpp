@@ -26,7 +26,7 @@ bool is_about(const data::BlendSource& ratio, const std::string& group) {
          path.parent_path().filename() == group;
 }
 
-// Of the outputs that ratios name; the rest weighs nothing.
+// Of the outputs that ratios name; the others weigh nothing.
 void weigh_by_ratios(const Sources& ratios, Sources& sources) {
   std::vector<std::string> unused;
   for (const data::BlendSource& ratio : ratios) {
@@ -39,8 +39,8 @@ void weigh_by_ratios(const Sources& ratios, Sources& sources) {
     if (!used) unused.push_back(ratio.prefix);
   }
   if (!unused.empty())
-    log_warning(unused.size(), " of ", ratios.size(), " ratios are about no output (the first: ", unused.front(),
-                "); the others share what they have in proportion");
+    log_warning(unused.size(), " of ", ratios.size(), " ratios match no output (the first: ", unused.front(),
+                "); the others share the whole in proportion");
 }
 
 Sources sources_of(const fs::path& folder, const std::vector<GroupTally>& groups) {
@@ -99,7 +99,7 @@ nlohmann::ordered_json write_blend(const BlendPlan& plan, const fs::path& folder
     weigh_by_ratios(plan.ratios_of, sources);
   }
   const std::vector<std::string> dropped = data::drop_unweighted(sources);
-  if (!dropped.empty()) log_warning("left out of the mix, for they weigh nothing: ", join(dropped, ", "));
+  if (!dropped.empty()) log_warning("left out of the mix, since they weigh nothing: ", join(dropped, ", "));
   if (sources.empty()) throw UserError("[mix]: no output has a weight above 0", ExitCode::kBadData);
   const std::string base = folder.string();
   write_file_atomically(folder / "train-splits.txt",

@@ -1,4 +1,4 @@
-// In which shares training is to read the outputs of a curation: the [mix] table of a recipe.
+// The shares in which training is to read the outputs of a curation: the [mix] table of a recipe.
 //
 //   [mix]
 //   alpha = 0.3                  # temperature: an output weighs its tokens to this power
@@ -25,7 +25,7 @@ namespace espalier::curate {
 struct BlendPlan {
   std::optional<double> alpha;
   std::vector<std::string> epochs;
-  std::string ratios;  // a file as BLOOM's
+  std::string ratios;  // a file like BLOOM's
   std::string train_range = "0:0.95", valid_range = "0.95:1";
   bool valid_per_corpus = false;
   std::optional<int64_t> train_tokens;

@@ -36,7 +36,7 @@ class PlainSink : public ByteSink {
   std::string buffer_;
 };
 
-// What the compressors share: pieces of input are turned into output until none is left over.
+// What the compressors share: input is turned into output until none is left.
 class CompressedSink : public ByteSink {
  public:
   explicit CompressedSink(const std::string& path) : plain_(path), out_(kSinkBytes) {}
@@ -47,7 +47,7 @@ class CompressedSink : public ByteSink {
   }
 
  protected:
-  // Takes from `bytes` and fills `out`; true when nothing more is to come of it.
+  // Takes from `bytes` and fills `out`; true when they yield nothing more.
   virtual bool step(std::string_view& bytes, bool last, char* out, size_t capacity, size_t& written) = 0;
 
  private:

@@ -16,7 +16,7 @@ class ByteSink {
   virtual void finish() = 0;  // the end of the compressed stream; the file is synced and closed
 };
 
-// Writes to `file`; `name` is the final one, whose end decides: .gz, .zst, .xz, .bz2, else plain.
+// Writes to `file`; `name` is the final one, whose extension decides: .gz, .zst, .xz, .bz2, else plain.
 std::unique_ptr<ByteSink> byte_sink(const std::string& file, const std::string& name);
 
 }  // namespace espalier::curate

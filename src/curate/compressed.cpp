@@ -2,6 +2,7 @@
 
 #include <zstd.h>
 
+#include <memory>
 #include <new>
 
 #include "base/error.h"
@@ -12,7 +13,11 @@ namespace espalier::curate {
 std::string compress(std::string_view text) {
   constexpr int kLevel = 3;
   std::string result(ZSTD_compressBound(text.size()), '\0');
-  const size_t size = ZSTD_compress(result.data(), result.size(), text.data(), text.size(), kLevel);
+  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
+  if (context == nullptr) throw std::bad_alloc();
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);  // else damage may decompress to another text
+  const size_t size = ZSTD_compress2(context.get(), result.data(), result.size(), text.data(), text.size());
   if (ZSTD_isError(size)) throw std::bad_alloc();
   result.resize(size);
   return result;
@@ -22,10 +27,13 @@ std::string read_compressed(const std::filesystem::path& path) {
   const std::string bytes = read_file(path);
   const unsigned long long size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   const auto damaged = [&] {
-    return UserError(concat("'", path.string(), "' is damaged. Remove its folder: the run then begins anew."),
-                     ExitCode::kBadData);
+    return UserError(
+        concat("'", path.string(), "' is damaged. Remove its folder, and the run starts from the beginning."),
+        ExitCode::kBadData);
   };
   if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) throw damaged();
+  constexpr unsigned long long kMostOfAByte = 1 << 17;  // a block of 128 KiB takes some bytes
+  if (size > kMostOfAByte * (bytes.size() + 1)) throw damaged();
   std::string text(size, '\0');
   const size_t got = ZSTD_decompress(text.data(), text.size(), bytes.data(), bytes.size());
   if (ZSTD_isError(got) || got != size) throw damaged();

@@ -1,4 +1,4 @@
-// Texts of evaluations in training data: word n-grams that occur in both, and the places around them cut out.
+// Texts of evaluations in training data: finds word n-grams that occur in both, and cuts out the text around them.
 //
 // What filter_ngrams.py of the OpenWebText pipeline does, to the last place (use: counts of documents first, then the
 // cuts of each document). Words are runs of \w in the lower-cased text, as Python has both. Of a task's text with fewer
@@ -46,7 +46,7 @@ class Contamination {
   // The n-grams in a text, each once: what is counted, in how many documents. Any thread.
   std::vector<uint32_t> find(std::string_view text) const;
   void count(uint32_t ngram) { ++ngrams_[ngram].documents; }
-  // Forgets those that are in too many documents. After that only cut() may be called.
+  // Drops those that are in too many documents. After that, only cut() may be called.
   void keep_rare();
 
   // What is left of a text, in order; the text itself where nothing was found. Any thread.

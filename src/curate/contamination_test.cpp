@@ -96,7 +96,7 @@ TEST(Ngrams, NamesEveryProblemOfItsFiles) {
                                          "\", \"c:question.text=", folder / "other", "\", \"d=", folder / "missing",
                                          "\"]\nmin_ngram = 14"));
   EXPECT_NE(problems.find("--against x: expected NAME=FILE or NAME:KEY=FILE"), std::string::npos) << problems;
-  EXPECT_NE(problems.find(":2 is no JSON"), std::string::npos);
+  EXPECT_NE(problems.find(":2 is not JSON"), std::string::npos);
   EXPECT_NE(problems.find("has a text 'text'"), std::string::npos);
   EXPECT_NE(problems.find("--min-ngram 14 is more than --max-ngram 13"), std::string::npos);
   EXPECT_NE(problems.find(folder / "missing"), std::string::npos);

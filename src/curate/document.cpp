@@ -12,7 +12,7 @@ class MemberScanner {
  public:
   explicit MemberScanner(std::string_view object) : text_(object), at_(object.find('{') + 1) {}
 
-  // Key as it stands between its quotes, and the value as it stands. False after the last.
+  // The key between its quotes and the value, both unparsed. False after the last.
   bool next(std::string_view& raw_key, std::string_view& value) {
     skip_blanks();
     if (text_[at_] == ',') ++at_;
@@ -126,7 +126,7 @@ bool parse_document(std::string_view line, std::string_view text_key, Document& 
   MemberScanner members(line);
   for (std::string_view key, value; members.next(key, value);) {
     const std::string name = decoded(key);
-    // No JSON is empty: that is the place of the text, which is kept apart.
+    // JSON is never empty: an empty value marks the place of the text, which is kept apart.
     document.metadata.set_json(name, name == text_key ? std::string() : std::string(value));
   }
   return true;

@@ -10,12 +10,12 @@
 
 namespace espalier::curate {
 
-// The other keys of a record, in its order. Values stay as they stood in the input, byte for byte, until one is set.
+// The other keys of a record, in its order. Values stay as they were in the input, byte for byte, until one is set.
 class Metadata {
  public:
   // The value as JSON text; empty if there is no such key.
   std::string_view json(std::string_view key) const;
-  // A value that is a string, decoded; nothing where there is no such key, or where it is no string.
+  // A value that is a string, decoded; nothing where there is no such key, or its value is not a string.
   std::optional<std::string> text(std::string_view key) const;
   void set(std::string_view key, const nlohmann::ordered_json& value);
   // `json` is valid JSON without line ends.
@@ -41,7 +41,7 @@ struct Fate {
   enum class Kind {
     kKept,
     kDropped,
-    kSplit,  // `pieces` are there in its stead; they have its number
+    kSplit,  // replaced by `pieces`, which have its number
   };
   Kind kind = Kind::kKept;
   // Of a document that goes: short, one of a few for each step ("word_repetition"), because the report counts by it.
@@ -58,8 +58,8 @@ struct Fate {
   static Fate split(std::vector<Document> pieces) { return {Kind::kSplit, "", {}, {}, std::move(pieces)}; }
 };
 
-// A line of JSONL. False, and `reason` says why in Python's words, where it is none, or where `text_key` is no string.
-// Bytes that are no UTF-8 become U+FFFD and are counted, as are halves of surrogate pairs.
+// A line of JSONL. False, and `reason` says why in Python's words, where it is not, or `text_key` is not a string.
+// Bytes that are not UTF-8 become U+FFFD and are counted, as are halves of surrogate pairs.
 bool parse_document(std::string_view line, std::string_view text_key, Document& document, std::string& reason,
                     int64_t& num_replaced);
 

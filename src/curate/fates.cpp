@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "curate/compressed.h"
 
 namespace espalier::curate {
@@ -34,7 +34,8 @@ int64_t number_of_place(const Json& index, const std::string& document) {
   const std::optional<int64_t> line =
       colon == std::string::npos ? std::nullopt : whole_number(std::string_view(document).substr(colon + 1));
   if (!line || *line < 1)
-    throw UserError(concat("--document ", document, ": expected a number from 0, or FILE:LINE"), ExitCode::kUsage);
+    throw UserError(concat("--document ", document, ": expected a number from 0, or FILE:LINE, with lines from 1"),
+                    ExitCode::kUsage);
   const std::string file = document.substr(0, colon);
   const Json& files = index.at("files");
   for (size_t at = 0; at < files.size(); ++at) {
@@ -56,7 +57,7 @@ std::string sentence_of(const Json& fate, const Json& index) {
     return concat("stayed: line ", fate.at("l").get<int64_t>(), " of ", output.get<std::string>());
   }
   const int step = fate.at("s");
-  if (step < 0) return concat("was no document: ", fate.at("r").get<std::string>());
+  if (step < 0) return concat("was not a document: ", fate.at("r").get<std::string>());
   std::string text =
       concat("dropped by step ", step + 1, ", ", index.at("steps").at(static_cast<size_t>(step)).get<std::string>(),
              ": ", fate.at("r").get<std::string>());
@@ -82,9 +83,18 @@ std::filesystem::path fate_shard_file(const std::filesystem::path& fates_folder,
 Json read_fate_index(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "fates" / "index.json";
   if (!std::filesystem::exists(file))
-    throw UserError(concat("'", folder.string(), "' holds no finished curation: there is no fates/index.json"),
+    throw UserError(concat("'", folder.string(), "' holds no finished curation: it has no fates/index.json"),
                     ExitCode::kMissingInput);
-  return parse_json<Json>(read_file(file), file.string());
+  Json index = parse_json<Json>(read_file(file), file.string());
+  read_fields(concat("'", file.string(), "'"), [&] {
+    for (const Json& one : index.at("files")) {
+      one.at("file").get<std::string>();
+      one.at("first_number").get<int64_t>();
+    }
+    for (const char* names : {"steps", "outputs"}) index.at(names).get<std::vector<std::string>>();
+    index.at("shard_ends").get<std::vector<int64_t>>();
+  });
+  return index;
 }
 
 int64_t document_number(const Json& index, const std::string& document) {
@@ -126,10 +136,13 @@ std::vector<std::string> explain_fate(const std::filesystem::path& folder, const
   const int64_t number = document_number(index, document);
   const std::vector<int64_t> ends = index.at("shard_ends");
   const size_t shard = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), number) - ends.begin());
+  const std::filesystem::path file = fate_shard_file(fates, shard);
   std::vector<std::string> sentences;
-  for (const std::string& line : split(read_compressed(fate_shard_file(fates, shard)), '\n'))
-    if (!line.empty() && number_of(line) == number)
-      sentences.push_back(concat("document ", number, " ", sentence_of(Json::parse(line), index)));
+  read_fields(concat("'", file.string(), "'"), [&] {
+    for (const std::string& line : split(read_compressed(file), '\n'))
+      if (!line.empty() && number_of(line) == number)
+        sentences.push_back(concat("document ", number, " ", sentence_of(Json::parse(line), index)));
+  });
   if (sentences.empty()) sentences.push_back(concat("document ", number, " was cut into pieces of which none stayed"));
   return sentences;
 }

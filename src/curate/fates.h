@@ -37,7 +37,7 @@ std::filesystem::path fate_shard_file(const std::filesystem::path& fates_folder,
 // The number of FILE:LINE, or the number itself; a UserError where there is no such document.
 int64_t document_number(const nlohmann::ordered_json& index, const std::string& document);
 
-// Sentences for people, one for each piece that the document became. `document`: a number, or FILE:LINE of an input
+// Sentences, one for each piece that the document became. `document`: a number, or FILE:LINE of an input
 // with one record a line. A UserError where there is no such document.
 std::vector<std::string> explain_fate(const std::filesystem::path& folder, const std::string& document);
 

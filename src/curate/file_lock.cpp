@@ -28,7 +28,7 @@ std::optional<FileLock> FileLock::try_take(const std::filesystem::path& file, Ki
                        "): let only one process work there"));
       break;
     }
-    // Its owner before may have removed it between the two calls.
+    // Its former owner may have removed it between the two calls.
     struct stat held, named;
     if (::fstat(lock.descriptor_, &held) == 0 && ::stat(file.c_str(), &named) == 0 && held.st_ino == named.st_ino)
       return lock;

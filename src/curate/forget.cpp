@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
@@ -181,7 +181,7 @@ class Forgetting {
       }
     }
   }
-  // Those whose text is empty, and those of blanks, which some tokenizers give no tokens for.
+  // Those whose text is empty, and those of blanks, for which some tokenizers give no tokens.
   std::vector<std::vector<int64_t>> lines_without_tokens(size_t output) {
     std::vector<std::vector<int64_t>> lines(2);
     Progress progress("read " + output_file(output).filename().string(), file_size_bytes(output_file(output)),
@@ -249,7 +249,7 @@ class Forgetting {
     throw UserError(
         concat("'", store.prefix(), "' has ", format_count(store.num_documents()), " documents for ",
                format_count(num_lines), " lines of text, of which ", guesses[0].size(), " are empty: which ",
-               "is which cannot be told. Carry the recipe out again with --overwrite, without these ",
+               "is which cannot be told. Run the recipe again with --overwrite, without these ",
                "documents in its inputs."),
         ExitCode::kBadData);
   }
@@ -349,7 +349,10 @@ class Forgetting {
 
 }  // namespace
 
-ForgetResult forget(const ForgetRequest& request) { return Forgetting(request)(); }
+ForgetResult forget(const ForgetRequest& request) {
+  return read_fields(concat("report.json and fates of '", request.folder.string(), "'"),
+                     [&] { return Forgetting(request)(); });
+}
 
 Json to_json(const ForgetResult& result) {
   Json removed = Json::array(), groups = Json::array();

@@ -1,7 +1,7 @@
 // Takes documents out of a finished curation (mix.h): out of its JSONL, its token files, and the samples of its report;
 // their fates say that they were forgotten. Everything else stays byte for byte, places of later lines aside.
 //
-// What is new is made in FOLDER/forget.work and then renamed into place; a process killed at any moment leaves the old
+// New files are made in FOLDER/forget.work and then renamed into place; a process killed at any moment leaves the old
 // curation, or what the next call completes first. Inputs are not touched: a recipe that is carried out again finds the
 // documents there again.
 #pragma once

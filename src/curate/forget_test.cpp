@@ -222,7 +222,8 @@ TEST(Forget, NamesWhatIsWrong) {
   make(write_recipe(folder, "mix", {}, "none"));
   EXPECT_NE(message({.folder = folder / "mix", .documents = {"99999"}}).find("there were 708 records"),
             std::string::npos);
-  EXPECT_NE(message({.folder = folder / "mix", .documents = {"x"}}).find("expected a number from 0, or FILE:LINE"),
+  EXPECT_NE(message({.folder = folder / "mix", .documents = {"x"}})
+                .find("expected a number from 0, or FILE:LINE, with lines from 1"),
             std::string::npos);
   std::string lines = read_file(folder / "mix/k0.jsonl");
   write_text(folder / "mix/k0.jsonl", lines.substr(lines.find('\n') + 1));

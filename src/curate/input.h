@@ -1,8 +1,8 @@
 // The input of curation: records of files of one kind after another, numbered, in blocks that many threads can turn
 // into documents.
 //
-// A record is what may become one document: a line of JSONL, a page of a dump. Every record has a number, those that
-// become no document too, so that the fate of each can be told.
+// A record is what may become one document: a line of JSONL, a page of a dump. Every record has a number, even if it
+// becomes no document, so that the fate of each can be reported.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class InputFormat {
   kMediaWiki,  // XML dumps
 };
 
-// Files that are read alike.
+// Files that are read in the same way.
 struct InputSource {
   std::string name;  // of a recipe's source; else empty
   InputFormat format = InputFormat::kJsonl;

@@ -64,7 +64,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns, 
       files.push_back(pattern);
     } else {
       glob_t found{};
-      if (::glob(pattern.c_str(), 0, nullptr, &found) != 0) problems.add("no file is called ", pattern);
+      if (::glob(pattern.c_str(), 0, nullptr, &found) != 0) problems.add("no file matches ", pattern);
       for (size_t index = 0; index < found.gl_pathc; ++index) files.emplace_back(found.gl_pathv[index]);
       ::globfree(&found);
     }

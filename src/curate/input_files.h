@@ -1,4 +1,4 @@
-// Which files a source has, and what their places say: folders as Spark, Ray and Hive lay them out.
+// Which files a source has, and what their paths say: folders as Spark, Ray and Hive lay them out.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 namespace espalier::curate {
 
 // Files, patterns as a shell has them (* ? [), and folders, which stand for all files in them in the order of their
-// names. Of records that lie in folders, files whose names, or folders', begin with _ or . are none of the data:
+// names. In folders, files whose names, or whose folders' names, begin with _ or . are not data:
 // _SUCCESS, _temporary, .part-0.crc.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns, InputFormat format, Problems& problems);
 
 // The files that a list names: a path a line, or a JSON object a line with one under "path" or "file". Paths that are
-// not absolute begin where the list lies; file: goes, and what is on no disk (s3:) is a problem.
+// not absolute are relative to the list's folder; "file:" is stripped, and anything not on a disk (s3:) is a problem.
 std::vector<std::string> read_manifest(const std::string& manifest, Problems& problems);
 
 // The keys that folders of a path name: .../language=fr/day=2026-01-01/part-0.parquet. Values are texts, with %20 and

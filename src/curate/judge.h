@@ -1,5 +1,5 @@
-// Holds what a step measures of a document against its thresholds: the first that fails decides. For a dry run the same
-// code goes on to the end and tells all values.
+// Compares what a step measures of a document with its thresholds: the first that fails decides. For a dry run, the
+// same code continues to the end and reports all values.
 //
 //   void judge(const Document& document, Judge& judge) const {
 //     if (!judge.least("short", length, least_)) return;
@@ -35,7 +35,7 @@ class Judge {
   bool most(const char* name, double value, std::optional<double> threshold) {
     return note({name, value, threshold, false}, threshold && value > *threshold);
   }
-  // What no threshold is about.
+  // Values without a threshold.
   bool drop_if(bool drops, std::string reason, std::optional<double> value = {}) {
     if (all_ != nullptr || !drops) return true;
     fate_ = Fate::dropped(std::move(reason), value);

@@ -64,7 +64,7 @@ class ModelIdentifier : public LanguageIdentifier {
 class Cld2Identifier : public LanguageIdentifier {
  public:
   LanguageGuess guess(std::string_view text) const override {
-    // The largest text that it can be given; languages are told from less.
+    // The largest text that it accepts; less is enough to tell languages.
     const int size = static_cast<int>(std::min<size_t>(text.size(), std::numeric_limits<int>::max() / 2));
     CLD2::Language languages[3];
     int percents[3], text_bytes = 0;
@@ -83,15 +83,15 @@ std::unique_ptr<TextClassifier> load_classifier(const std::string& file, const s
                                                 Problems& problems) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    problems.add(option, " ", file, std::filesystem::exists(file, error) ? " is no file" : ": no such file");
+    problems.add(option, " ", file, std::filesystem::exists(file, error) ? " is not a file" : ": no such file");
     return nullptr;
   }
   try {
     auto model = std::make_unique<FastTextClassifier>(file);
     if (!model->labels().empty()) return model;
     problems.add(option, " ", file, ": a fastText model without labels, which cannot classify");
-  } catch (const std::exception& cause) {
-    problems.add(option, " ", file, ": no fastText model (.bin or .ftz): ", cause.what());
+  } catch (const std::exception&) {
+    problems.add(option, " ", file, ": not a fastText model (.bin or .ftz), or a damaged one");
   }
   return nullptr;
 }

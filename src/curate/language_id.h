@@ -35,7 +35,7 @@ class TextClassifier {
   virtual std::vector<std::string> labels() const = 0;
 };
 
-// Null, with a problem that names `option`, where the file is no such model.
+// Null, with a problem that names `option`, where the file is not such a model.
 std::unique_ptr<TextClassifier> load_classifier(const std::string& file, const std::string& option, Problems& problems);
 
 std::unique_ptr<LanguageIdentifier> cld2_identifier();

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "curate/fates.h"
 #include "curate/file_lock.h"
@@ -135,9 +137,39 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
   fates.finish(plan, result, groups.tallies());
 }
 
-// Files and folders of `from` into `to`, in the place of what is there.
+// The names of what a finished curation in that folder has made: what another one may replace. Empty where there is
+// none.
+std::set<std::string> names_made_in(const fs::path& folder) {
+  const fs::path report = folder / "report.json";
+  if (!fs::exists(report)) return {};
+  std::set<std::string> names = {"fates",       "report.json",     "report.md",        "report.html",
+                                 "recipe.toml", "train-files.txt", "train-splits.txt", "valid-splits.txt"};
+  const auto json = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
+  read_fields(concat("'", report.string(), "'"), [&] {
+    for (const nlohmann::ordered_json& output : json.at("outputs")) {
+      names.insert(output.at("file").get<std::string>());
+      for (const char* end : {".bin", ".idx", ".meta.json"})
+        names.insert(concat(output.at("name").get<std::string>(), "_text_document", end));
+    }
+  });
+  return names;
+}
+
+// Files and folders of `from` into `to`, in the place of those that a curation has made there.
 void move_all(const fs::path& from, const fs::path& to) {
+  const std::set<std::string> replaceable = names_made_in(to);
+  std::vector<fs::path> strangers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    const fs::path name = entry.path().filename();
+    const bool is_copy = name == "recipe.toml" && fs::exists(to / name) && read_file(to / name) == read_file(entry);
+    if (!replaceable.contains(name) && !is_copy && fs::exists(to / name)) strangers.push_back(to / name);
+  }
+  if (!strangers.empty())
+    throw UserError(concat("no curation has made ", strangers.front().string(),
+                           ", in whose place an output belongs: move it away, and the same command finishes"),
+                    ExitCode::kCannotCreate);
   const UninterruptedSteps together;
+  fs::rename(from / "report.json", to / "report.json");  // first: if a kill follows, it says what has been made here
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     const fs::path target = to / entry.path().filename();
     fs::remove_all(target);
@@ -152,13 +184,14 @@ bool is_finished(const Recipe& recipe) {
   const fs::path folder = recipe.output.folder, report = folder / "report.json";
   std::error_code error;
   if (fs::exists(work_folder(recipe) / "recipe", error) || !fs::exists(report, error)) return false;
-  return parse_json<nlohmann::ordered_json>(read_file(report), report.string()).value("recipe", "") ==
-         recipe.fingerprint();
+  const auto json = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
+  return read_fields(concat("'", report.string(), "'"),
+                     [&] { return json.value("recipe", "") == recipe.fingerprint(); });
 }
 
 namespace {
 
-// Says by a lock that this process works at the recipe, in a work folder that is of this recipe. Nothing where the
+// Shows by a lock that this process works on the recipe, in a work folder of this recipe. Nothing where the
 // others, with whom it would have shared the work, are done with it.
 std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
@@ -168,7 +201,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const FileLock beginning = FileLock::take(folder / kFinishLock);
   if (is_finished(recipe) && (joins || !overwrite)) return std::nullopt;
   if (!fs::exists(work / "recipe") || read_file(work / "recipe") != fingerprint) {
-    // Of another recipe, or what a kill left of its removal.
+    // It is of another recipe, or its removal was interrupted by a kill.
     if (fs::exists(work) && !FileLock::try_take(work / "processes"))
       throw UserError(concat("another process works at another recipe in '", folder.string(),
                              "'. Wait until it has ended, or give another folder."),
@@ -182,7 +215,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   return at_work;
 }
 
-// Of a finished curation, unless somebody has begun anew, or still reads what others have made: the last one removes
+// Of a finished curation, unless somebody has started over, or still reads what others have made: the last one removes
 // it.
 void remove_work(const fs::path& folder, const fs::path& work) {
   const std::optional<FileLock> lock = FileLock::try_take(folder / kFinishLock);
@@ -220,22 +253,52 @@ void write_outputs(const Recipe& recipe, const RunPlan& plan, MixResult& mix) {
 
 }  // namespace
 
+// What is in the way besides a curation: files of somebody else's under names that this one needs.
+void check_strangers(const Recipe& recipe, const fs::path& work, Problems& problems) {
+  const fs::path folder = recipe.output.folder;
+  std::error_code error;
+  std::vector<std::string> found;
+  const std::string own[] = {"stage-", "pass-", "process", "out", "recipe"};
+  for (const fs::directory_entry& entry : fs::directory_iterator(work, error)) {
+    const std::string name = entry.path().filename();
+    if (std::none_of(std::begin(own), std::end(own), [&](const std::string& start) { return name.starts_with(start); }))
+      found.push_back(entry.path().string());
+  }
+  const std::set<std::string> made = names_made_in(folder);
+  for (const InputSource& source : recipe.sources)
+    for (const std::string& file : source.files)
+      if (made.contains(fs::path(file).filename()) && fs::equivalent(file, folder / fs::path(file).filename(), error))
+        problems.add("[[source]] ", source.name, ": ", file, " is an output of the curation in ", folder.string(),
+                     ", which this one would replace; give another folder");
+  if (!fs::exists(folder / "report.json", error)) {
+    std::vector<std::string> names = {"fates", "report.md", "report.html", "train-files.txt"};
+    if (recipe.output.by.empty()) names.push_back(recipe.output.file_of("documents"));
+    for (const std::string& name : names)
+      if (fs::exists(folder / name, error)) found.push_back((folder / name).string());
+  }
+  if (!found.empty())
+    problems.add("[output] folder ", folder.string(), ": no curation has made ", found.front(),
+                 ", in whose place its files belong; move it away, or give another folder");
+}
+
 void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
   if (recipe.output.folder.empty()) return;
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    problems.add(folder.string(), " is no folder");
+    problems.add(folder.string(), " is not a folder");
     return;
   }
+  check_strangers(recipe, work, problems);
   if (fs::exists(work / "recipe", error)) {
     if (read_file(work / "recipe") != recipe.fingerprint() && !overwrite)
-      problems.add(work.string(), " holds the work of another recipe, or of other inputs. Go on with those, or begin ",
-                   "anew with --overwrite.");
+      problems.add(work.string(),
+                   " holds the work of another recipe, or of other inputs. Continue with those, or start over ",
+                   "with --overwrite.");
     return;
   }
   if (fs::exists(folder / "report.json", error) && !overwrite)
-    problems.add(folder.string(), " holds a finished curation; --overwrite makes it anew");
+    problems.add(folder.string(), " holds a finished curation; --overwrite replaces it");
 }
 
 MixResult make_mix(Recipe& recipe, bool overwrite) {
@@ -251,7 +314,7 @@ MixResult make_mix(Recipe& recipe, bool overwrite) {
     if (fs::exists(work / "recipe")) {
       write_outputs(recipe, plan, mix);
       move_all(work / "out", folder);
-      fs::remove(work / "recipe");  // which says to the others that all is done
+      fs::remove(work / "recipe");  // which tells the others that all is done
     }
   } else {
     mix.was_finished = true;
@@ -259,7 +322,7 @@ MixResult make_mix(Recipe& recipe, bool overwrite) {
   remove_work(folder, work);
   const fs::path report = folder / "report.json";
   mix.report = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
-  mix.groups = groups_of(mix.report);
+  mix.groups = read_fields(concat("'", report.string(), "'"), [&] { return groups_of(mix.report); });
   return mix;
 }
 

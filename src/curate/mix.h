@@ -28,10 +28,10 @@ struct MixResult {
 // Whether the folder holds what this recipe makes of these inputs.
 bool is_finished(const Recipe& recipe);
 
-// What is in the way of carrying it out: results that exist, work of another recipe.
+// What prevents carrying it out: existing results, work of another recipe.
 void check_folder(const Recipe& recipe, bool overwrite, Problems& problems);
 
-// Takes the recipe's steps along. `overwrite`: makes anew what is finished. A UserError where another process works at
+// Consumes the recipe's steps. `overwrite`: redoes what is finished. A UserError where another process works on
 // another recipe in this folder.
 MixResult make_mix(Recipe& recipe, bool overwrite = false);
 // The first `most_documents` records, in a folder of its own that goes away: what the report would say.

@@ -270,7 +270,60 @@ TEST(CurateMix, IsMadeOnceOnly) {
   EXPECT_FALSE(is_finished(recipe));
   check_folder(recipe, false, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
-  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite makes it anew"), std::string::npos);
+  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite replaces it"), std::string::npos);
+}
+
+// Files that no curation has made, under names that this one needs.
+TEST(CurateMix, ReplacesNobodyElsesFiles) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  for (const char* name : {"mix/work/thesis", "mix/fates", "mix/report.md"}) {
+    const std::filesystem::path path = folder / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_text(path, "x");
+    Problems problems;
+    check_folder(read_recipe(file, problems), true, problems);
+    ASSERT_EQ(problems.messages().size(), 1u) << name;
+    EXPECT_NE(problems.messages()[0].find(concat("no curation has made ", path.string())), std::string::npos)
+        << problems.messages()[0];
+    std::filesystem::remove_all(folder / "mix");
+  }
+  std::filesystem::create_directory(folder / "mix");
+  write_text(folder / "mix/k0.jsonl.zst", "x");  // which outputs there are is known at the end only
+  EXPECT_THROW(make(file, 2), UserError);
+  EXPECT_EQ(test::read_text(folder / "mix/k0.jsonl.zst"), "x");
+  std::filesystem::remove(folder / "mix/k0.jsonl.zst");
+  make(file, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "mix/report.json"));
+}
+
+TEST(CurateMix, ADamagedFileIsNotABug) {
+  TestFolder folder;
+  make(write_corpus(folder), 2);
+  const std::string index = folder / "mix/fates/index.json", whole = test::read_text(index);
+  const auto message = [&] {
+    try {
+      explain_fate(folder / "mix", "5");
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kBadData);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* key : {"steps", "outputs", "files", "shard_ends"}) {
+    std::string damaged = whole;
+    damaged[damaged.find(concat('"', key, '"')) + 1] ^= 1;
+    write_text(index, damaged);
+    EXPECT_NE(message().find(concat("'", key, "' is missing; the file is damaged")), std::string::npos) << message();
+  }
+  write_text(index, whole);
+  const std::string fates = folder / "mix/fates/00000000.zst", bytes = test::read_text(fates);
+  for (size_t at = 0; at < bytes.size(); at += bytes.size() / 33) {
+    std::string damaged = bytes;
+    damaged[at] ^= 4;
+    write_text(fates, damaged);
+    EXPECT_NE(message().find("is damaged"), std::string::npos) << at << ": " << message();
+  }
 }
 
 TEST(CurateMix, TellsTheFateOfEveryRecord) {
@@ -282,12 +335,12 @@ TEST(CurateMix, TellsTheFateOfEveryRecord) {
     ASSERT_EQ(fates.size(), 1u);
     stayed += fates[0].find("stayed: line ") != std::string::npos;
     dropped += fates[0].find("dropped by step 1, length: short ") != std::string::npos;
-    malformed += fates[0].find("was no document: ") != std::string::npos;
+    malformed += fates[0].find("was not a document: ") != std::string::npos;
   }
   EXPECT_EQ(stayed + dropped + malformed, 200);
   EXPECT_EQ(malformed, 2);
   EXPECT_EQ(explain_fate(folder / "mix", (folder / "a.jsonl") + ":8"),
-            std::vector<std::string>{"document 7 was no document: Expecting value"});
+            std::vector<std::string>{"document 7 was not a document: Expecting value"});
   const std::vector<std::string> of_b = explain_fate(folder / "mix", (folder / "b.jsonl") + ":1");
   EXPECT_EQ(of_b.front().substr(0, 13), "document 3030");
   for (const char* none : {"-1", "x", "99999999", "none:1"})
@@ -303,7 +356,7 @@ TEST(CurateMix, ListsAllProblemsOfARecipe) {
   const std::string problems = mix_problems(file);
   for (const std::string& part :
        {concat(file, ":12: unknown table outptu; did you mean output?"), concat(file, ":2: unknown key foldr"),
-        std::string("no file is called /none/*.x"), std::string("file /none/y: no such file"),
+        std::string("no file matches /none/*.x"), std::string("file /none/y: no such file"),
         std::string("name = \"oscr\": no such step; did you mean oscar?"),
         std::string("--least 10 is more than --most 5")})
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;

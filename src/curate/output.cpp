@@ -101,7 +101,7 @@ class ParquetOutput : public Output {
         columns_.add(member.key, member.json);
   }
 
-  // The line, with values that agree on no type as text.
+  // The line, where values without a common type are written as text.
   void append_row(std::string_view line, std::string& rows) const {
     if (!columns_.has_json_text()) {
       rows += line;
@@ -142,7 +142,7 @@ std::unique_ptr<Output> document_output(const std::filesystem::path& path, std::
 
 void check_output(const std::filesystem::path& path, Problems& problems) {
   if (is_parquet(path) && !data::has_parquet())
-    problems.add("'", path.string(), "' is to be Parquet, for which libespalier_parquet.so is missing beside the ",
+    problems.add("'", path.string(), "' is to be Parquet, but libespalier_parquet.so is missing next to the ",
                  "program: 'scripts/setup --parquet' builds it");
 }
 

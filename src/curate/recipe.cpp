@@ -1,7 +1,5 @@
 #include "curate/recipe.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -10,6 +8,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "base/toml_text.h"
 #include "curate/input_files.h"
 
 namespace espalier::curate {
@@ -51,7 +50,7 @@ class RecipeReader {
     toml::table table;
     try {
       recipe_.content = read_file(recipe_.file);
-      table = toml::parse(recipe_.content, recipe_.file);
+      table = parse_toml_text(recipe_.content, recipe_.file);
     } catch (const toml::parse_error& error) {
       problems_.add(recipe_.file, ":", error.source().begin.line, ": not TOML: ", std::string(error.description()));
       return std::move(recipe_);
@@ -143,7 +142,7 @@ class RecipeReader {
     const toml::node* node = table.get("mix");
     if (node == nullptr) return;
     if (!node->is_table()) {
-      problems_.add(at(*node), ": mix is no table; write [mix]");
+      problems_.add(at(*node), ": mix is not a table; write [mix]");
       return;
     }
     BlendPlan& plan = recipe_.mix.emplace();
@@ -154,7 +153,7 @@ class RecipeReader {
     if (problems_.messages().size() > before) return;
     Problems found;
     check(plan, found);
-    if (recipe_.output.tokenizer.empty()) found.add("the shares are of tokens: give [output] a tokenizer");
+    if (recipe_.output.tokenizer.empty()) found.add("the shares count tokens: give [output] a tokenizer");
     for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
   }
 
@@ -162,14 +161,14 @@ class RecipeReader {
     const toml::node* node = table.get("run");
     if (node == nullptr) return;
     if (!node->is_table()) {
-      problems_.add(at(*node), ": run is no table; write [run]");
+      problems_.add(at(*node), ": run is not a table; write [run]");
       return;
     }
     std::string memory = "1GiB", shard = "32MiB";
     OptionTable rows("recipe", "");
     rows.add("--workers", recipe_.workers, "threads").minimum(1).maximum(4096);
-    rows.add("--memory", memory, "what a step that must see all documents may hold");
-    rows.add("--shard", shard, "input between two points that an interrupted run goes on from");
+    rows.add("--memory", memory, "memory for a step that must see all documents");
+    rows.add("--shard", shard, "input between two points from which an interrupted run can resume");
     read_rows(*node->as_table(), "[run]", rows, {});
     take_bytes(*node, "memory", memory, recipe_.memory_bytes);
     take_bytes(*node, "shard", shard, recipe_.shard_bytes);
@@ -189,14 +188,14 @@ class RecipeReader {
     if (node == nullptr) return;
     const toml::array* list = node->as_array();
     if (list == nullptr) {
-      problems_.add(at(*node), ": [", name, "] stands for a list; write [[", name, "]]");
+      problems_.add(at(*node), ": [", name, "] must be a list; write [[", name, "]]");
       return;
     }
     for (const toml::node& element : *list)
       if (const toml::table* one = element.as_table())
         read(*one);
       else
-        problems_.add(at(element), ": ", name, " holds what is no table");
+        problems_.add(at(element), ": ", name, " holds something other than a table");
   }
 
   void read_source(const toml::table& table) {
@@ -204,7 +203,7 @@ class RecipeReader {
     OptionTable rows("recipe", "");
     rows.add("--name", source.name, "for the report; documents carry it under the key source").required();
     std::string manifest;
-    rows.add("--files", source.files, "files, * and ? stand for any; a folder stands for all files in it");
+    rows.add("--files", source.files, "files, with the wildcards * and ?; a folder means all files in it");
     rows.add("--manifest", manifest, "a file that names files, one a line");
     rows.add("--text-key", source.text_key, "key of a record whose text is taken");
     add_format_row(rows, source);
@@ -215,7 +214,7 @@ class RecipeReader {
     Problems found;
     if (source.files.empty() == manifest.empty())
       found.add(manifest.empty() ? "there are no files; name them with files, or with a manifest"
-                                 : "there are both files and a manifest; give one of them");
+                                 : "files and a manifest are both given; give one of them");
     if (!manifest.empty()) source.files = read_manifest(manifest, found);
     source.files = expand_files(source.files, source.format, found);
     check(source, "file", found);
@@ -229,7 +228,7 @@ class RecipeReader {
 
   void read_metadata(const toml::node& node, InputSource& source) {
     if (!node.is_table()) {
-      problems_.add(at(node), ": metadata is no table; write metadata = { licence = \"...\" }");
+      problems_.add(at(node), ": metadata is not a table; write metadata = { licence = \"...\" }");
       return;
     }
     for (const auto& [key, value] : *node.as_table()) {

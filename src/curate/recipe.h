@@ -48,11 +48,11 @@ struct Recipe {
   int64_t workers = 1, memory_bytes = int64_t{1} << 30, shard_bytes = kShardBytes;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null without output.tokenizer
 
-  // Of the text and of the sizes of the inputs: work of one recipe is not gone on with by another.
+  // Of the text and of the sizes of the inputs: the work of one recipe is not continued by another.
   std::string fingerprint() const;
 };
 
-// Adds all that is wrong, with file and line; reads what the steps need. The recipe is whole only if nothing was added.
+// Adds all problems, with file and line; reads what the steps need. The recipe is whole only if nothing was added.
 Recipe read_recipe(const std::string& file, Problems& problems);
 
 }  // namespace espalier::curate

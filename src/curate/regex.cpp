@@ -58,7 +58,7 @@ bool Regex::for_each(std::string_view text, const std::function<void(const Match
     use({places[0], places[1], has_group ? places[2] : places[1], has_group ? places[3] : places[1]});
     at = places[1];
     if (places[0] != places[1]) continue;
-    // An empty match: on behind the next character.
+    // An empty match: continue after the next character.
     for (++at; at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80;) ++at;
   }
   return true;

@@ -15,12 +15,12 @@ std::string share_of(int64_t part, int64_t whole) {
   return whole == 0 ? "-" : format_fixed(100.0 * static_cast<double>(part) / static_cast<double>(whole), 1) + " %";
 }
 
-// As many digits as tell: 1500, 0.1875, 1.204e+06.
+// The significant digits: 1500, 0.1875, 1.204e+06.
 std::string shown_number(const Json& number, int digits) {
   return number.is_number() ? format_printf("%.*g", digits, number.get<double>()) : "-";
 }
 
-// One line, that Markdown takes for text.
+// One line that Markdown takes for text.
 std::string as_code(const std::string& text) {
   constexpr size_t kShown = 160;
   std::string line;
@@ -132,7 +132,7 @@ std::string report_as_markdown(const Json& report) {
   const auto count = [](const Json& of, const char* key) { return format_count(of.at(key).get<int64_t>()); };
   std::string text = "# What the curation did\n\n";
   text += concat(count(input, "records"), " records, ", count(input, "documents"), " documents, ",
-                 count(input, "malformed"), " records that are no document.\n\n");
+                 count(input, "malformed"), " records that are not documents.\n\n");
   for (const Json& description : input.at("first_malformed"))
     text += "- " + as_code(description.get<std::string>()) + "\n";
   text +=

@@ -215,9 +215,9 @@ std::string page_of(const Json& report) {
   const Json& input = report.at("input");
   std::string page = kHead;
   page += concat("<p>", count(input, "records"), " records, ", count(input, "documents"), " documents, ",
-                 count(input, "malformed"), " records that are no document.</p>\n");
+                 count(input, "malformed"), " records that are not documents.</p>\n");
   if (!input.at("first_malformed").empty()) {
-    page += "<details><summary>Records that are no document</summary>\n";
+    page += "<details><summary>Records that are not documents</summary>\n";
     for (const Json& description : input.at("first_malformed"))
       page += "<pre>" + escaped_text(description) + "</pre>\n";
     page += "</details>\n";

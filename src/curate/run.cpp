@@ -9,7 +9,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/pending_file.h"
+#include "base/pending_tree.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
 #include "curate/shard_store.h"
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // The steps that are made, and where passes cut them.
 struct StageRange {
   int first_step = 0;          // the pass that decides, from the second stage on
-  int end_step = 0;            // behind the last step
+  int end_step = 0;            // after the last step
   std::optional<int> digests;  // the pass that the stage ends with: the first step of the next
 };
 
@@ -58,10 +58,12 @@ class Run {
 
   RunResult operator()() {
     const auto start = std::chrono::steady_clock::now();
-    if (plan_.keeps_work)
+    if (plan_.keeps_work) {
       join_processes();
-    else
+    } else if (ranges_.size() > 1) {
       remove_leftovers();
+      temporary_.emplace(plan_.work_folder);
+    }
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
     if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
@@ -70,12 +72,12 @@ class Run {
   }
 
  private:
-  // What a run without the wish to be gone on from left when it was killed.
+  // What a run that is not to be resumed left when it was killed.
   void remove_leftovers() {
     for (size_t stage = 0; stage < ranges_.size(); ++stage) fs::remove_all(folder(concat("stage-", stage)));
     remove_passes("");
   }
-  // Says by a lock that this process works here, and clears up after those that no longer do.
+  // Shows by a lock that this process works here, and clears up after those that no longer do.
   void join_processes() {
     fs::create_directories(plan_.work_folder);
     lock_file_ = folder("process-" + process_name() + ".lock");
@@ -87,12 +89,14 @@ class Run {
       fs::remove(entry.path());
     }
   }
-  // What only this process needed: passes' folders, and all of it where nothing is to be gone on from.
+  // What only this process needed: passes' folders, and the stages where nothing is to be resumed. Whatever else is in
+  // the folder is somebody else's.
   void remove_temporary() {
     passes_.clear();
     remove_passes(process_name());
     if (lock_) fs::remove(lock_file_);
-    if (!plan_.keeps_work && ranges_.size() > 1) fs::remove_all(plan_.work_folder);
+    if (!plan_.keeps_work) remove_leftovers();
+    temporary_.reset();
   }
   void remove_passes(const std::string& end) {
     std::error_code none;
@@ -175,7 +179,7 @@ class Run {
     for (int64_t left; (left = store.num_incomplete(result_.num_shards)) > 0;) {
       for (int64_t shard = 0; shard < result_.num_shards; ++shard)
         if (store.claim(shard)) return false;
-      if (!told) log_info("waiting for ", format_counted(left, "shard"), " that other processes are at");
+      if (!told) log_info("waiting for ", format_counted(left, "shard"), " that other processes are making");
       told = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
@@ -303,6 +307,7 @@ class Run {
   LanguageTally languages_;
   fs::path lock_file_;
   std::optional<FileLock> lock_;
+  std::optional<PendingTree> temporary_;  // the work folder, where nothing is to be resumed
   // Of the input while it is read.
   int64_t next_shard_ = 0, bytes_of_shard_ = 0;
   bool shard_is_new_ = true;

@@ -1,7 +1,7 @@
-// A line of steps over the documents of some inputs, into outputs.
+// A sequence of steps over the documents of some inputs, into outputs.
 //
-// Steps that see all documents first (Pass) cut the line into stages; between two stages, documents wait on disk. With
-// a work folder that stays, every stage leaves its shards there (shard_store.h): a run that was killed makes those that
+// Steps that see all documents first (Pass) cut the sequence into stages; between two stages, documents wait on disk.
+// With a work folder that stays, every stage leaves its shards there (shard_store.h): a resumed run makes those that
 // are not complete, and several processes that run the same plan, on one machine or on several, share them among
 // themselves. Each of them reads all of the input and makes each pass for itself. The outputs are the same for any
 // number of workers, processes and kills.
@@ -34,8 +34,8 @@ struct RunPlan {
   std::vector<PlannedStep> steps;
   int64_t workers = 1, memory_bytes = int64_t{1} << 30;
   std::filesystem::path work_folder;  // for what lies between stages
-  bool keeps_work = false;            // so that a later run goes on from it; else the folder goes away
-  int64_t shard_bytes = kShardBytes;  // of input; a run that goes on must have the same
+  bool keeps_work = false;            // so that a later run can resume from it; else the folder is removed
+  int64_t shard_bytes = kShardBytes;  // of input; a run that resumes must have the same
   int64_t most_documents = 0;         // only records with numbers below; 0: all
   bool measures = false;              // keeps what steps measure of every document (8 bytes each), for percentiles
 };

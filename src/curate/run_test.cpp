@@ -140,6 +140,17 @@ TEST(CurateRun, PassesKeepTheFirstForAnyNumberOfWorkers) {
   }
 }
 
+TEST(CurateRun, KeepsWhatOthersHaveInItsTemporaryFolder) {
+  TestFolder folder;
+  write_text(folder / "in", lines(100, 13));
+  std::filesystem::create_directory(folder / "scratch");
+  write_text(folder / "scratch/thesis", "x");
+  EXPECT_EQ(run_over({folder / "in"}, 2, folder / "scratch", false).texts.size(), 13u);
+  EXPECT_EQ(test::read_text(folder / "scratch/thesis"), "x");
+  EXPECT_EQ(
+      std::distance(std::filesystem::directory_iterator(folder / "scratch"), std::filesystem::directory_iterator()), 1);
+}
+
 TEST(CurateRun, GoesOnBehindTheLastCompleteShard) {
   TestFolder folder;
   const std::string filler(100 << 10, 'a');  // 11 MB: three shards of 3 MiB and more

@@ -5,14 +5,14 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "curate/compressed.h"
 
 namespace espalier::curate {
 namespace {
 
-constexpr char kTextKey[] = "espalier:text";  // no key of a record
+constexpr char kTextKey[] = "espalier:text";  // not a key of a record
 
 void append_digest(int64_t number, std::string_view digest, std::string& bytes) {
   const uint64_t size = digest.size();
@@ -61,7 +61,8 @@ std::optional<FileLock> ShardStore::claim(int64_t shard) const {
 
 ShardSummary ShardStore::summary(int64_t shard) const {
   const std::filesystem::path path = path_of(shard, ".json");
-  return shard_summary_of(parse_json<nlohmann::ordered_json>(read_file(path), path.string()));
+  const auto json = parse_json<nlohmann::ordered_json>(read_file(path), path.string());
+  return read_fields(concat("'", path.string(), "'"), [&] { return shard_summary_of(json); });
 }
 
 std::filesystem::path ShardStore::path_of(int64_t shard, const char* kind) const {

@@ -1,4 +1,4 @@
-// What a stage left on disk: its documents in shards, each of which is there whole or not at all.
+// What a stage left on disk: its documents in shards, each of which exists whole or not at all.
 //
 //   WORK/stage-0/00000017.documents.zst   a document a line: its number, a blank, JSON
 //                         .digests.zst    for the pass that comes after the stage
@@ -24,7 +24,7 @@ namespace espalier::curate {
 
 // What is known of a complete shard.
 struct ShardSummary {
-  int64_t next_number = 0;  // behind its last record
+  int64_t next_number = 0;  // after its last record
   InputTally input;
   std::vector<StepTally> tallies;
 };

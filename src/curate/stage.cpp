@@ -29,7 +29,7 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
       // Pieces share a number, by which a pass knows its documents.
       if (digests_ != nullptr)
         throw UserError(concat("step ", first_step_ + static_cast<int>(step) + 1,
-                               " of the recipe cuts documents into pieces; let it follow the steps that must see all ",
+                               " of the recipe cuts documents into pieces; put it after the steps that must see all ",
                                "documents first (for duplicates, for example)"),
                         ExitCode::kUsage);
       tally.note_change(document.number, before, fate.pieces.empty() ? "" : fate.pieces.front().text);

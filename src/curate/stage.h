@@ -11,7 +11,7 @@
 
 namespace espalier::curate {
 
-// Where a document went that is not in the output.
+// What became of a document that is not in the output.
 struct FateRecord {
   int64_t number = 0;
   int step = 0;  // index into the recipe's steps; -1: the record was no document
@@ -19,10 +19,10 @@ struct FateRecord {
   std::optional<double> value, threshold;
 };
 
-// One block of documents, gone through a stage.
+// One block of documents, after a stage.
 struct BlockResult {
   int64_t input_bytes = 0, text_bytes = 0;
-  int64_t next_number = 0;  // behind the block
+  int64_t next_number = 0;  // after the block
   std::vector<Document> documents;
   std::vector<std::string> digests;  // of each document, where the stage ends with a pass
   std::vector<FateRecord> fates;
@@ -34,7 +34,7 @@ struct BlockResult {
 class Stage {
  public:
   // `decides`, if there is one, comes before the steps. `digests`: the pass that comes after them.
-  // `measures`: what the steps measure of each document is kept, for percentiles.
+  // `measures`: keeps what the steps measure of each document, for percentiles.
   Stage(int first_step, const Pass* decides, std::vector<const Step*> steps, const Pass* digests, bool measures)
       : first_step_(first_step), decides_(decides), steps_(std::move(steps)), digests_(digests), measures_(measures) {}
 

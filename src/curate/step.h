@@ -1,4 +1,4 @@
-// The steps of curation: what is done to one document after another, and what must see all of them first.
+// The steps of curation: those that treat documents one by one, and those that must see all of them first.
 //
 //   class ShortTexts : public Step {                      // steps/short_texts.cpp
 //    public:
@@ -38,7 +38,7 @@ namespace espalier::curate {
 class Step {
  public:
   virtual ~Step() = default;
-  // Changes the document, or says that it goes.
+  // Changes the document, or says that it is dropped.
   virtual Fate apply(Document& document) const = 0;
   // What apply() would measure of it, as far as it is numbers: all of it, whatever is dropped. Judge helps.
   virtual void measure(Document document, std::vector<Measure>& measures) const {
@@ -47,7 +47,7 @@ class Step {
   }
 };
 
-// A step that does nothing but hold values against thresholds, after it may have changed the text.
+// A step that only compares values with thresholds, possibly after changing the text.
 class JudgedStep : public Step {
  public:
   Fate apply(Document& document) const final {
@@ -67,7 +67,7 @@ class JudgedStep : public Step {
   virtual void judge(const Document& document, Judge& judge) const = 0;
 };
 
-// Where a pass may put what does not fit into memory: a folder of its own, empty at first, gone after it.
+// Where a pass may put what does not fit into memory: a folder of its own, empty at first, removed afterwards.
 struct PassSpace {
   std::filesystem::path folder;
   int64_t memory_bytes = int64_t{1} << 30;
@@ -89,13 +89,13 @@ class Pass {
   virtual nlohmann::ordered_json facts() const { return nlohmann::ordered_json::object(); }
 };
 
-// The options of one step of a recipe, and the step that they make.
+// The options of one step of a recipe, and the step that they configure.
 class StepMaker {
  public:
   virtual ~StepMaker() = default;
   // Binds rows to members of this object.
   virtual void add_rows(OptionTable& table) { (void)table; }
-  // What is wrong with the options, all of it, before any document is read: files that are missing too. Messages name
+  // All problems with the options, missing files included, before any document is read. Messages name
   // options as the command line has them ("--least 0: ..."). May read the files that the step will need.
   virtual void check(Problems& problems) { (void)problems; }
   // One of the two, after check() found nothing. The maker outlives what it makes.

@@ -52,10 +52,10 @@ struct StepTally {
   bool wants_sample(const std::string& reason) const;
 };
 
-// Records that are no document.
+// Records that are not documents.
 struct InputTally {
   static constexpr size_t kKept = 10;
-  int64_t num_records = 0, num_documents = 0, num_replaced = 0;  // U+FFFD in the place of what is no UTF-8
+  int64_t num_records = 0, num_documents = 0, num_replaced = 0;  // U+FFFD in place of what is not UTF-8
   int64_t num_malformed = 0;
   std::vector<std::string> first_malformed;  // "crawl.jsonl:17: ..."
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kSeparator = '\xFF';
-constexpr int64_t kMostShardBytes = int64_t{1} << 30;  // offsets are 32 bits; a text more may be on top
+constexpr int64_t kMostShardBytes = int64_t{1} << 30;  // offsets are 32 bits; one more text may be added
 constexpr size_t kContextBytes = 60;
 
 struct TextStart {
@@ -92,7 +92,7 @@ class IndexBuilder {
     prepare_folder();
     map_in_order<TextShard>(
         plan_.workers, [this](TextShard& shard) { return next(shard); },
-        [](const TextShard&) { return int64_t{8} << 20; },  // as many shards at a time as workers
+        [](const TextShard&) { return int64_t{8} << 20; },  // as many shards at a time as there are workers
         [this](const TextShard& shard) {
           write(shard);
           return Json({{"bytes", shard.text.size()}, {"documents", shard.starts.size()}});
@@ -105,7 +105,7 @@ class IndexBuilder {
   }
 
  private:
-  // Shards that an earlier build of the same made stay.
+  // Shards that an earlier, identical build made stay.
   void prepare_folder() {
     fs::create_directories(plan_.folder);
     std::string facts = concat("1 ", shard_bytes_, " ", plan_.loose, " ", plan_.source_key);
@@ -215,7 +215,7 @@ class TextIndex::Shard {
         starts_(shard_file(folder, index, ".documents")) {
     if (static_cast<int64_t>(text_.size()) != num_bytes || suffixes_.size() > 4 * text_.size() ||
         starts_.size() != static_cast<size_t>(num_documents) * sizeof(TextStart))
-      throw UserError(concat("'", name_, "' and the files beside it do not fit index.json; build the index again"),
+      throw UserError(concat("'", name_, "' and the files next to it do not match index.json; build the index again"),
                       ExitCode::kBadData);
   }
 
@@ -291,18 +291,21 @@ TextIndex::TextIndex(const fs::path& folder) {
   if (!fs::exists(file))
     throw UserError(
         concat("'", folder.string(), "' holds no index of texts",
-               fs::exists(folder / "building") ? ": one was begun there; the same 'curate index' goes on" : ""),
+               fs::exists(folder / "building") ? ": one was begun there; the same 'curate index' finishes it" : ""),
         ExitCode::kMissingInput);
   const Json index = parse_json<Json>(read_file(file), file.string());
-  if (index.value("version", 0) != 1)
-    throw UserError(concat("'", file.string(), "': expected version 1; build the index again"), ExitCode::kBadData);
-  loose_ = index.at("loose");
-  num_documents_ = index.at("documents");
-  num_bytes_ = index.at("bytes");
-  sources_ = index.at("sources").get<std::vector<std::string>>();
-  for (const Json& one : index.at("files")) files_.push_back({one.at("file"), one.at("first_number")});
-  for (const Json& shard : index.at("shards"))
-    shards_.push_back(std::make_unique<Shard>(folder, shards_.size(), shard.at("bytes"), shard.at("documents")));
+  read_fields(concat("'", file.string(), "' is not an index of texts"), [&] {
+    if (const auto version = index.at("version").get<int>(); version != 1)
+      throw UserError(concat("'", file.string(), "': expected version 1, found ", version, "; build the index again"),
+                      ExitCode::kBadData);
+    loose_ = index.at("loose");
+    num_documents_ = index.at("documents");
+    num_bytes_ = index.at("bytes");
+    sources_ = index.at("sources").get<std::vector<std::string>>();
+    for (const Json& one : index.at("files")) files_.push_back({one.at("file"), one.at("first_number")});
+    for (const Json& shard : index.at("shards"))
+      shards_.push_back(std::make_unique<Shard>(folder, shards_.size(), shard.at("bytes"), shard.at("documents")));
+  });
 }
 TextIndex::~TextIndex() = default;
 

@@ -1,13 +1,13 @@
-// Is this text in the training data, and where? A suffix array over all texts, on disk and mapped when it is asked.
+// Is this text in the training data, and where? A suffix array over all texts, on disk, mapped when it is queried.
 //
-//   FOLDER/00000017.text       texts one after another, parted by 0xFF (which valid UTF-8 does not have)
+//   FOLDER/00000017.text       texts one after another, separated by 0xFF (which valid UTF-8 does not have)
 //                  .suffixes   uint32 each: where characters begin, sorted by what follows
 //                  .documents  of each text: where it begins, its number, its source
 //   FOLDER/index.json          written last: counts, inputs, sources
 //
 // Shards are cut by --memory; each is sorted by libdivsufsort (5 bytes of memory a byte of text, O(n log n)). On disk
 // the index takes 5 bytes for each byte of ASCII, less of other scripts. A question costs two binary searches in each
-// shard (Manber and Myers 1993), whatever the size of the data. An interrupted build goes on with the next shard.
+// shard (Manber and Myers 1993), whatever the size of the data. An interrupted build resumes at the next shard.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TextIndexPlan {
   std::vector<InputSource> sources;
   std::filesystem::path folder;
   bool loose = false;                 // texts and questions in lower case, with single blanks
-  std::string source_key = "source";  // of a document: told with what is found
+  std::string source_key = "source";  // of a document: reported with what is found
   int64_t workers = 1, memory_bytes = int64_t{4} << 30;
 };
 
@@ -53,14 +53,14 @@ class TextIndex {
     int64_t record = 0;         // in its file, from 1: the line, where a record is one
     std::string source;         // what the document says of itself; may be empty
     int64_t begin = 0;          // byte of the text
-    std::string before, after;  // what stands around it there
+    std::string before, after;  // the text around it there
   };
   // How often the text occurs. Not empty.
   int64_t count(std::string_view text) const;
   // The first ones, in the order of the input.
   std::vector<Place> places(std::string_view text, int64_t most) const;
 
-  // Stretches of a text that occur, as long as they can be, of at least so many bytes; in the order of the text.
+  // Stretches of a text that occur, as long as possible, of at least that many bytes; in the order of the text.
   struct Part {
     size_t begin = 0, size = 0;
     int64_t count = 0;

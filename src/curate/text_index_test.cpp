@@ -182,10 +182,10 @@ TEST(TextIndex, NamesWhatIsWrong) {
   write_text(folder / "index/00000000.suffixes", std::string(400, '\xff'));
   EXPECT_NE(message().find("damaged: byte 4294967295"), std::string::npos) << message();
   write_text(folder / "index/00000000.text", "x");
-  EXPECT_NE(message().find("do not fit index.json"), std::string::npos) << message();
+  EXPECT_NE(message().find("do not match index.json"), std::string::npos) << message();
   std::filesystem::remove(folder / "index/index.json");
   write_text(folder / "index/building", "");
-  EXPECT_NE(message().find("the same 'curate index' goes on"), std::string::npos);
+  EXPECT_NE(message().find("the same 'curate index' finishes it"), std::string::npos);
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
-// Which URLs are taken: the rules of the OpenWebText pipeline's blacklist_urls.py, in its order; the first that applies
-// names the reason.
+// Which URLs are accepted: the rules of the OpenWebText pipeline's blacklist_urls.py, in its order; the first that
+// applies names the reason.
 //
 //   domain      the label in front of the public suffix (libpsl; `co.uk` and the like) is in the list, or, where an
 //               entry has a dot, the host is that name or ends in it
-//   extension   what stands in front of `?`, lower-cased, ends in one of the list
+//   extension   what precedes `?`, lower-cased, ends in one of the list
 //   short       at most 8 characters
-//   malformed   no http or https URL of a host with labels (or four numbers), a port, a path or query without blanks
+//   malformed   not an http or https URL of a host with labels (or four numbers), a port, a path or query without
+//   blanks
 //
-// Hosts are compared in lower case. Equal URLs are the business of the step `exact`. O(length); any thread.
+// Hosts are compared in lower case. The step `exact` handles equal URLs. O(length); any thread.
 #pragma once
 
 #include <memory>
@@ -41,7 +42,7 @@ struct UrlRules {
   int64_t most_short = 8;                   // characters
 };
 
-// The reason why the URL is not taken; null if it is.
+// The reason why the URL is rejected; null if it is accepted.
 const char* why_not_url(std::string_view url, const UrlRules& rules, const PublicSuffixes& suffixes);
 
 }  // namespace espalier::curate

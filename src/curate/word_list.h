@@ -1,4 +1,4 @@
-// Word lists from files: a word a line, UTF-8; lines without one do not count.
+// Word lists from files: a word per line, UTF-8; blank lines do not count.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace espalier::curate {
 
-// Empty, with a problem that names `option`, where the file cannot be read, is no UTF-8, or holds no word.
+// Empty, with a problem that names `option`, where the file cannot be read, is not UTF-8, or holds no words.
 std::unordered_set<std::string> read_word_list(const std::string& file, const std::string& option, Problems& problems);
 
 }  // namespace espalier::curate

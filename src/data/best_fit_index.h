@@ -1,5 +1,5 @@
-// Samples of whole documents (--packing best-fit): every document that fits into a sample stands in one, whole, beside
-// others that fill it up.
+// Samples of whole documents (--packing best-fit): every document that fits into a sample is in one, whole, along with
+// others that fill the rest.
 //
 // One epoch, shuffled. A sample has room for sequence length + 1 tokens. Documents are taken in shuffled order, 16,384
 // at a time. One that is longer than a sample fills as many of its own as it can, which overlap by one token as those

@@ -45,9 +45,10 @@ StageStart parse_stage_start(const std::string& text) {
     if (unit == "samples") return {amount, StageUnit::kSamples};
     if (unit == "tokens") return {amount, StageUnit::kTokens};
   }
-  throw UserError(concat("'", strip(text), "' is no beginning of a stage: expected a number of steps, or a number and ",
-                         "steps, iterations, samples or tokens, as in 2_000_000 samples"),
-                  ExitCode::kUsage);
+  throw UserError(
+      concat("'", strip(text), "' does not say where a stage begins: expected a number of steps, or a number and ",
+             "steps, iterations, samples or tokens, as in 2_000_000 samples"),
+      ExitCode::kUsage);
 }
 
 std::pair<StageStart, std::string> split_stage(const std::string& text, const std::string& form) {
@@ -75,7 +76,7 @@ std::pair<StageStart, int64_t> parse_length_stage(const std::string& text) {
   const auto [start, words] = split_stage(text, "\"START: LENGTH\"");
   const std::optional<int64_t> length = parse_python_int(strip(words));
   if (!length || *length < 1)
-    throw UserError(concat("'", strip(words), "' is no sequence length: expected a number of tokens, 1 or more"),
+    throw UserError(concat("'", strip(words), "' is not a sequence length: expected a number of tokens, 1 or more"),
                     ExitCode::kUsage);
   return {start, *length};
 }
@@ -90,7 +91,7 @@ LengthStage length_at(const std::vector<LengthStage>& stages, int64_t sample, in
 int64_t first_sample_of(const StageStart& start, int64_t sequence_length) {
   if (start.unit == StageUnit::kSteps)
     throw UserError(concat("a stage that begins after ", start.amount,
-                           " steps: how many samples they read is not known here. Say it in samples or tokens."),
+                           " steps: how many samples they read is not known here. Give it in samples or tokens."),
                     ExitCode::kUsage);
   if (start.unit == StageUnit::kSamples || sequence_length <= 0) return start.amount;
   return start.amount / sequence_length + (start.amount % sequence_length != 0);

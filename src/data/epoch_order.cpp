@@ -29,7 +29,7 @@ EpochOrder::Place EpochOrder::at(int64_t sample) const {
     permutation_ = torch_randperm(num_examples_, static_cast<uint64_t>(seed_) + static_cast<uint64_t>(epoch));
     permuted_epoch_ = epoch;
   }
-  // What fills up the last step begins the order again.
+  // The last step is filled up from the beginning of the order.
   return {static_cast<size_t>(permutation_[static_cast<size_t>(place) % permutation_.size()]), place < num_examples_};
 }
 

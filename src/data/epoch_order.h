@@ -16,7 +16,7 @@ struct TaskEpochs {
   bool keep_last = false;
 };
 
-// Of an epoch of so many examples.
+// Of an epoch of that many examples.
 int64_t task_steps_of_epoch(int64_t num_examples, const TaskEpochs& epochs);
 
 // Any number of threads may ask.

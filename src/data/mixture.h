@@ -38,7 +38,7 @@ class Mixture {
   int64_t size() const { return size_; }
   // Place::set is the source, Place::sample counts its samples from the beginning of the run.
   BlendIndex::Place place(int64_t sample) const;
-  // Where that sample of a source stands in the run; nothing where the run ends before it.
+  // Where that sample of a source is in the run; nothing where the run ends before it.
   std::optional<int64_t> sample_at(const BlendIndex::Place& place) const;
 
   size_t num_stages() const { return parts_.size(); }

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 const ParquetTable& load_parquet_plugin() {
   return *static_cast<const ParquetTable*>(load_plugin(
       {parquet_plugin_path(), "espalier_parquet_table", kParquetInterface,
-       "it reads and writes Parquet, and lies beside the program. 'scripts/setup --parquet' builds it, with "
+       "it reads and writes Parquet, and belongs next to the program. 'scripts/setup --parquet' builds it, with "
        "Arrow's libraries.",
        "It needs Arrow's libraries: 'scripts/setup --parquet' downloads them."}));
 }
@@ -51,7 +51,7 @@ class ParquetInput : public InputStream {
   const ParquetTable& table_;
   std::string name_;
   ParquetReader* reader_ = nullptr;
-  std::string_view lines_;  // read and not given out yet
+  std::string_view lines_;  // read, not yet returned
 };
 
 // Types as ParquetTable::create has them, besides these: null says that nothing is known yet, kText that the values

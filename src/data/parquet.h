@@ -1,4 +1,4 @@
-// Parquet files by way of libespalier_parquet.so (docs/data-path.md), which scripts/setup --parquet builds.
+// Parquet files through libespalier_parquet.so (docs/data-path.md), which scripts/setup --parquet builds.
 //
 // A row is read and written as a JSON line: what reads JSONL reads Parquet.
 #pragma once

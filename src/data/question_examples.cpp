@@ -71,7 +71,7 @@ void read_question_examples(const std::string& path, const KeptPassages& keep, s
     const std::unique_ptr<InputStream> stream = open_input(path);
     InputBuffer buffer(*stream);
     std::istream input(&buffer);
-    // Each element of the list is taken and let go when it ends.
+    // Each element of the list is handled and freed when it ends.
     const nlohmann::json rest = nlohmann::json::parse(input, [&](int depth, nlohmann::json::parse_event_t event,
                                                                  nlohmann::json& row) {
       if (depth != 1 ||

@@ -56,7 +56,7 @@ class OrderChain {
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   int64_t num_epochs() const;
-  double epochs_of(int64_t num_samples) const;  // that the first so many samples are
+  double epochs_of(int64_t num_samples) const;  // that this many samples amount to
   int64_t tokens_per_epoch() const { return orders_.front()->tokens_per_epoch(); }
   void spans(int64_t sample, std::vector<DocumentSpan>& spans) const;
   std::vector<Sighting> sightings(const DocumentRange& documents) const;

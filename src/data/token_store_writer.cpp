@@ -79,7 +79,7 @@ TokenStoreWriter::TokenStoreWriter(const std::string& prefix, TokenType type)
   tokens_ = std::make_unique<Buffered>(token_file_.temporary());
   index_ = std::make_unique<Buffered>(index_file_.temporary());
   document_marks_ = std::make_unique<Buffered>(mark_file_.temporary());
-  const std::string room(kIndexHeaderBytes, '\0');  // no magic: the file is no index before finish()
+  const std::string room(kIndexHeaderBytes, '\0');  // no magic: the file is not an index before finish()
   index_->write(room.data(), room.size());
   const int64_t first_mark = 0;
   document_marks_->write(&first_mark, sizeof first_mark);

@@ -40,7 +40,7 @@ void end_with_lost_peer(const std::string& message) {
 
 DeviceWatch::DeviceWatch(at::Device device, std::chrono::milliseconds timeout, Lost lost)
     : device_(device), timeout_(timeout), lost_(std::move(lost)) {
-  sigset_t all, before;  // signals are the business of the rank's own threads
+  sigset_t all, before;  // the rank's own threads handle signals
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { watch(); });

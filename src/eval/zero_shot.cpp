@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -76,6 +77,15 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
+// Its braces, keys and escapes would be scored as text.
+void refuse_jsonl(const std::string& file, const std::string& text) {
+  const auto record = nlohmann::json::parse(text.substr(0, text.find('\n')), nullptr, /*allow_exceptions=*/false);
+  if (record.is_object())
+    throw UserError(
+        concat("'", file, "' is JSONL, and ", kWikitext103, " reads text: jq -r .text '", file, "' > NEW converts it"),
+        ExitCode::kBadData);
+}
+
 std::string detokenize(const std::string& text, Detokenizer detokenizer) {
   switch (detokenizer) {
     case Detokenizer::kWikitext: return detokenize_wikitext(text);
@@ -96,6 +106,7 @@ Question ask_ids(std::vector<int32_t> context, std::vector<int32_t> continuation
 PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& options) {
   const Detokenizer detokenizer = options.detokenizer ? *options.detokenizer : detokenizer_for(file);
   const std::string text = read_text(file);
+  refuse_jsonl(file, text);
   // Single blanks part words, so line ends stay inside them and two blanks hold an empty one, as upstream counts.
   const std::string_view stripped = strip(text);
   const int64_t num_words = 1 + std::count(stripped.begin(), stripped.end(), ' ');

@@ -10,12 +10,13 @@ void add_task_run_rows(OptionTable& table, TaskRunSettings& settings, const Task
       .value_name("PATH")
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add("--epochs", settings.epochs, "passes over the training examples; 0: evaluate and leave")
+  table.add("--epochs", settings.epochs, "passes over the training examples; 0: evaluate and exit")
       .minimum(0)
       .maximum(1e6)
       .common()
       .on_resume(ResumeRule::kFree);
-  table.add("--keep-last", settings.keep_last, "train on what an epoch leaves over of whole steps, too").common();
+  table.add("--keep-last", settings.keep_last, "also train on the examples of an epoch that do not fill a whole step")
+      .common();
   table
       .add("--pretrained-checkpoint", settings.pretrained_checkpoint,
            concat(words.pretrained_checkpoint, ": run folder or step folder; not read where --load finds a checkpoint"))
@@ -32,7 +33,7 @@ void check_task_run(const config::Resolving& resolving, const TaskRunSettings& s
     if (resolving.given(name))
       problems.add(resolving.origin(name), " names token files, which a task does not read; use --train-data and ",
                    "--valid-data");
-  // A saved run, and so a recipe, holds the steps that its epochs made.
+  // A saved run, and so a recipe, has the steps that its epochs amounted to.
   const auto asked_for = [&](const std::string& name) {
     const Option& option = *resolving.table.find(name);
     return option.given() && (name != "--train-iters" || option.source() == "command line");
@@ -41,7 +42,7 @@ void check_task_run(const config::Resolving& resolving, const TaskRunSettings& s
     if (asked_for(name))
       problems.add(resolving.origin(name), ": a task counts in epochs, and each step has a full batch; use --epochs");
   if (resolving.run.data.dataloader_type == config::DataloaderType::kCyclic)
-    problems.add(resolving.origin("--dataloader-type"), ": a task shuffles every epoch by itself; leave it out");
+    problems.add(resolving.origin("--dataloader-type"), ": a task shuffles each epoch separately; leave it out");
   if (resolving.run.plan_only) return;
   if (settings.train_data.empty() && settings.epochs > 0)
     problems.add("--train-data is required: ", files, ", or --epochs 0");

@@ -1,4 +1,4 @@
-// What runs have that go over files of their own in epochs, whatever the task: rows, checks, and the length that the
+// What all tasks with files of their own, read in epochs, have in common: rows, checks, and the length that the
 // epochs make.
 #pragma once
 
@@ -37,7 +37,7 @@ void check_task_run(const config::Resolving& resolving, const TaskRunSettings& s
 data::TaskEpochs training_epochs(const config::RunConfig& run, const TaskRunSettings& settings);
 
 // Sets the length of the run; `count_examples` says how many there are to train on, 0 where they cannot be read: then
-// it stays open. A run of no epochs evaluates.
+// it stays open. A run of zero epochs evaluates.
 void resolve_task_run(config::RunConfig& run, const OptionTable& table, const TaskRunSettings& settings,
                       const std::function<int64_t()>& count_examples, Problems& problems);
 

@@ -93,7 +93,7 @@ void check_no_document_options(const config::Resolving& resolving, const char* w
     if (option.values() != option.default_values())
       resolving.problems.add(resolving.origin(name),
                              " is for decoders, whose samples run over the ends of documents; a ", whose,
-                             "'s sample is of one document. Leave it out");
+                             "'s sample comes from one document. Leave it out");
   }
 }
 

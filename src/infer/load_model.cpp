@@ -48,7 +48,8 @@ void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, 
   for (tensor::Param& param : params.params()) load_weight(checkpoint, param, set);
 }
 
-// One parameter after another, so that the whole of them never lies in memory as it is saved. `params` have no storage.
+// One parameter after another, so that all of them are never in memory at once in their saved form. `params` have no
+// storage.
 void load_int8_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, WeightSet set) {
   double saved_bytes = 0, bytes = 0, squares = 0, errors = 0;
   for (tensor::Param& param : params.params()) {

@@ -37,7 +37,7 @@ TextEmbedder::TextEmbedder(const Options& options)
                     ExitCode::kUsage);
 }
 
-// The calling thread waits; each of the others takes the next text, so that long ones hold up nothing.
+// The calling thread waits; each of the others takes the next text, so that long ones delay nothing.
 void TextEmbedder::embed(size_t count, Side side, const IdsOf& ids_of, float* rows) const {
   const auto most = static_cast<size_t>(sequence_length_ - 1);
   std::atomic<size_t> next{0};

@@ -42,7 +42,7 @@ void AlertSender::send(const std::string& alert) {
 }
 
 void AlertSender::run() {
-  // The launcher's signals are its own thread's.
+  // Signals are for the launcher's own thread.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -74,7 +74,7 @@ std::string AlertSender::try_once(const std::string& alert) const {
   worker.command = {"sh", "-c", "printf '%s\\n' \"$ESPALIER_ALERT\" | {\n" + options_.command + "\n}"};
   worker.variables = process_variables();
   worker.variables["ESPALIER_ALERT"] = alert;
-  // Standard output is for what the ranks print.
+  // Standard output is reserved for what the ranks print.
   worker.stdout_to = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
   try {
     WorkerGroup group({worker});

@@ -1,4 +1,4 @@
-// Runs a command of the user for each alert, from a thread of its own: one at a time, in order, again where it fails.
+// Runs the user's command for each alert, on a thread of its own: one at a time, in order, retrying those that fail.
 //
 //   AlertSender sender({.command = "curl -fsS -d @- https://chat.example/hook", .on_failure = say});
 //   sender.send(R"({"incident": "hang", ...})");   // the command gets it on its standard input

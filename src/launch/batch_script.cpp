@@ -46,7 +46,7 @@ bool has_flag(const Words& command, const std::string& name) {
   });
 }
 
-// One launcher a machine, which all meet on the first; `nodes`, `head`, `port` and `id` are the shell's.
+// One launcher per machine; all meet on the first one. `nodes`, `head`, `port` and `id` are shell expressions.
 std::string launch_line(const BatchJob& job, const std::string& nodes, const std::string& id) {
   return concat(shell_word(job.program), " launch --nnodes ", nodes, " --nproc-per-node ", job.ranks_per_node,
                 " --rdzv-backend c10d --rdzv-endpoint \"$MASTER_ADDR:$MASTER_PORT\" --rdzv-id ", id, " --max-restarts ",
@@ -126,7 +126,7 @@ void add_pbs_directives(const BatchJob& job, Script& script) {
   for (const std::string& directive : job.directives) script.directive(directive);
 }
 
-// PBS cannot exclude machines: spare ones are asked for, and the bad ones left out of the list.
+// PBS cannot exclude machines: we ask for spare ones, and drop the bad ones from the list.
 void add_pbs_hosts(const BatchJob& job, Script& script) {
   script.line("hosts=$(mktemp)");
   const std::string bad = job.exclude.empty() ? "" : join(expand_nodelist(job.exclude), "|");
@@ -143,7 +143,7 @@ std::string pbs_script(const BatchJob& job) {
   BatchJob run = job;
   const std::optional<int64_t> seconds = parse_time_limit(job.time);
   const bool trains = !job.command.empty() && job.command.front() == "train";
-  // PBS gives no signal before the end: the run itself watches the time.
+  // PBS sends no signal before the end: the run itself watches the time.
   if (trains && seconds && job.signal_seconds > 0 && !has_flag(job.command, "--exit-duration-in-mins")) {
     run.command.push_back("--exit-duration-in-mins");
     run.command.push_back(std::to_string(std::max<int64_t>(1, (*seconds - job.signal_seconds) / 60)));
@@ -192,8 +192,8 @@ std::optional<int64_t> parse_time_limit(const std::string& text) {
 
 std::string batch_script(const BatchJob& job) {
   if (!job.time.empty() && parse_time_limit(job.time).value_or(0) <= 0)
-    throw UserError(concat("--time ", job.time,
-                           " is no length of a job: write HOURS:MINUTES:SECONDS, such as 20:00:00, ", "or DAYS-HOURS"),
+    throw UserError(concat("--time ", job.time, " is not a job length: write HOURS:MINUTES:SECONDS, such as 20:00:00, ",
+                           "or DAYS-HOURS"),
                     ExitCode::kUsage);
   if (job.scheduler == Scheduler::kPbs) return pbs_script(job);
   if (job.spare_nodes > 0)

@@ -17,7 +17,7 @@ struct BatchJob {
   std::optional<int64_t> cpus_per_rank, gpus_per_node;
   std::string time;  // H:MM:SS; SLURM also takes its other forms
   std::string partition, account, qos, constraint, output;
-  int64_t array_size = 0;        // that many jobs one after the other; 0: one job
+  int64_t array_size = 0;        // number of jobs, one after another; 0: one job
   std::string dependency;        // as the scheduler writes it: afterany:123
   std::string exclude;           // machines: n[01-03],x2
   int64_t spare_nodes = 0;       // PBS: asked for in addition, to make up for excluded ones
@@ -33,7 +33,7 @@ struct BatchJob {
 // UserError (exit code 2) for what the scheduler cannot do.
 std::string batch_script(const BatchJob& job);
 
-// Seconds of "90" (minutes), "1:30:00", "2-12:00:00"; nothing if it is none.
+// Seconds of "90" (minutes), "1:30:00", "2-12:00:00"; nothing if it is not a length of time.
 std::optional<int64_t> parse_time_limit(const std::string& text);
 
 }  // namespace espalier::launch

@@ -24,10 +24,10 @@ constexpr NamedLevel kLevels[] = {{"quiet", LogLevel::kQuiet},
 LogLevel level_named(const std::string& name) {
   for (const NamedLevel& level : kLevels)
     if (name == level.name) return level.level;
-  throw UserError(concat("'", name, "' is no level: quiet, warning, info or debug"), ExitCode::kUsage);
+  throw UserError(concat("'", name, "' is not a level; use quiet, warning, info or debug"), ExitCode::kUsage);
 }
 
-// In a word; what a rank waits for stands beside it.
+// In one word; what the rank waits for is a field of its own.
 std::string state_in_a_word(const Sight& sight, pid_t pid) {
   if (pid < 0) return "ended";
   if (internal::state_of(pid).state == 'T') return "stopped";
@@ -85,27 +85,26 @@ ControlAnswer Control::answer(const ControlMessage& request) const {
     const size_t others = static_cast<size_t>(options_.world_size - options_.num_local_ranks);
     return {{{"said", concat("ends ", options_.num_local_ranks, options_.num_local_ranks == 1 ? " rank" : " ranks",
                              " at once; what is not saved is lost",
-                             others > 0 ? "; the launchers of other machines hear of it as of a failure" : "")}},
+                             others > 0 ? "; the launchers of other machines take it for a failure" : "")}},
             options_.kill};
   }
   const bool pauses = command == "pause", resumes = command == "resume";
   if (command != "save" && command != "stop" && command != "log-level" && !pauses && !resumes)
     throw UserError(concat("this run knows no command ", command));
   need_first_rank(command);
-  if (command == "stop")
-    return {{{"said", "the run ends after the step that is under way, and saves before"}}, options_.stop};
+  if (command == "stop") return {{{"said", "the run saves after the step in progress, then ends"}}, options_.stop};
   if (command == "save") {
     board.ask_for_save(0);
-    return said("the run saves after the step that is under way, and goes on");
+    return said("the run saves after the step in progress, then continues");
   }
   if (command == "log-level") {
     board.ask_for_log_level(0, level_named(request.value("level", "")));
-    return said("the run says as much from its next step on");
+    return said("the run logs at this level from its next step on");
   }
   const bool was_paused = board.wishes(0).pause;
   board.ask_for_pause(0, pauses);
-  if (was_paused == pauses) return said(pauses ? "it was asked to pause before" : "it was not paused");
-  return said(pauses ? "all ranks pause together after the step that is under way, until resume" : "the run goes on");
+  if (was_paused == pauses) return said(pauses ? "it had already been asked to pause" : "it was not paused");
+  return said(pauses ? "all ranks pause together after the step in progress, until resume" : "the run continues");
 }
 
 ControlMessage Control::status() const {

@@ -1,11 +1,11 @@
-// What `espalier ctl` asks of a run, answered by the launcher of its ranks (or by a run that has none) from a thread of
-// its own, whatever the ranks' main threads do.
+// The requests of `espalier ctl` to a run, answered by the launcher of its ranks (or by a run that has none) from a
+// thread of its own, whatever the ranks' main threads do.
 //
 //   Control control({.board = board, ...});        // of one round of ranks
 //   control.set_pids(group.pids());                // whenever they may have changed
 //
-// status and dump tell of the ranks of this machine, kill ends those. save, stop, pause, resume and log-level are for
-// the whole run, and answered where its first rank is: that one tells the others, between two steps.
+// status and dump report on the ranks of this machine, and kill ends them. save, stop, pause, resume and log-level are
+// for the whole run, and answered where its first rank is: that one tells the others, between two steps.
 #pragma once
 
 #include <sys/types.h>

@@ -120,7 +120,7 @@ class ControlServer::Socket {
   // UserError if there can be none.
   explicit Socket(std::string file) : file_(std::move(file)) {
     if (connect_to(file_).valid()) throw UserError(concat("'", file_, "' is served by another process"));
-    ::unlink(file_.c_str());  // left by one that was killed
+    ::unlink(file_.c_str());  // left by a process that was killed
     socket_ = listen_at(file_);
     if (socket_.valid()) return;
     ::unlink(file_.c_str());
@@ -151,7 +151,7 @@ class ControlServer::Socket {
       ::rmdir(folder.c_str());
     }
     throw UserError(
-        concat("no socket can be made at '", file_, "' or in the temporary directory: ", std::strerror(errno)));
+        concat("cannot create a socket at '", file_, "' or in the temporary directory: ", std::strerror(errno)));
   }
 
   std::string file_, elsewhere_;
@@ -161,7 +161,7 @@ class ControlServer::Socket {
 ControlServer::ControlServer(Options options)
     : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   ESPALIER_CHECK(wake_ >= 0, std::strerror(errno));
-  sigset_t all, before;  // signals are the business of other threads
+  sigset_t all, before;  // other threads handle signals
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { serve(); });
@@ -242,11 +242,11 @@ ControlReply ask_control(const ControlPlace& place, const ControlMessage& reques
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   const std::string text = line_of(request);
   if (internal::send_all(socket.get(), text, deadline) != internal::Transfer::kDone)
-    return {ControlOutcome::kTrouble, {}, concat("'", place.file, "' took no request")};
+    return {ControlOutcome::kTrouble, {}, concat("'", place.file, "' did not accept the request")};
   const auto reply = read_line(socket.get(), kLongestMessage, deadline);
   if (!reply || reply->empty())
     return {
-        ControlOutcome::kTrouble, {}, concat("'", place.file, "' gave no answer within ", format_duration(seconds))};
+        ControlOutcome::kTrouble, {}, concat("'", place.file, "' did not answer within ", format_duration(seconds))};
   return {ControlOutcome::kAnswered, parse_json<ControlMessage>(*reply, place.file), ""};
 }
 

@@ -1,7 +1,7 @@
-// A socket in a run's folder by which a person asks something of the run, of the same machine and user.
+// A socket in a run's folder through which a person on the same machine, as the same user, queries the run.
 //
-// It lies at FOLDER/control.<node>.<host>. Where that path is too long for a socket, or the file system takes none, the
-// socket lies in the temporary directory and the file names it. One request and one answer a connection: a line of JSON
+// It is FOLDER/control.<node>.<host>. Where that path is too long for a socket, or the file system allows none, the
+// socket is in the temporary directory and the file names it. One request and one answer per connection: a line of JSON
 // each, {"command": "status"} and what answers it, or {"error": "..."}.
 #pragma once
 

@@ -42,7 +42,7 @@ class Reader {
     if (!value) return std::nullopt;
     const std::optional<int64_t> parsed = parse_whole(*value);
     if (!parsed)
-      throw UserError(concat("the environment's ", name, "='", *value, "' is no whole number of at least 0"),
+      throw UserError(concat("the environment's ", name, "='", *value, "' is not a whole number of at least 0"),
                       ExitCode::kUsage);
     return parsed;
   }
@@ -83,7 +83,7 @@ std::optional<Claim> claim_of_rank_variables(const Reader& env) {
 }
 
 std::optional<Claim> claim_of_slurm(const Reader& env) {
-  // A batch script has SLURM_PROCID=0 as well, but is no step.
+  // A batch script has SLURM_PROCID=0 as well, but is not a step.
   const auto rank = env.number("SLURM_PROCID"), size = env.first_number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   if (!rank || !size || !env.text("SLURM_STEP_ID") || !env.text("SLURM_STEP_NUM_TASKS")) return std::nullopt;
   Claim claim;
@@ -263,7 +263,7 @@ std::string master_address(const Reader& env, const Claim& claim) {
 int master_port(const Reader& env, const Claim& claim) {
   if (const auto port = env.number("MASTER_PORT")) {
     if (*port < 1 || *port > 65535)
-      throw UserError(concat("the environment's MASTER_PORT=", *port, " is no port (1 to 65535)"), ExitCode::kUsage);
+      throw UserError(concat("the environment's MASTER_PORT=", *port, " is not a port (1 to 65535)"), ExitCode::kUsage);
     return static_cast<int>(*port);
   }
   if (claim.world_size == 1) return 0;

@@ -3,10 +3,10 @@
 //   const RankEnvironment place = detect_environment();
 //   if (place.rank == 0) log_info(place.explanation);   // "ranks by SLURM: rank 0 of 8 on 2 machines, ..."
 //
-// Order of precedence: explicit flags, RANK (torchrun, espalier launch, by hand), a SLURM step, MPI and its kin, a
+// Order of precedence: explicit flags, RANK (torchrun, espalier launch, by hand), a SLURM step, MPI and the like, a
 // single process. Two sources that contradict each other are a UserError that shows both; a launcher inside a launcher
-// (torchrun or mpirun, one a machine, started by srun) is no contradiction. One of several tasks of SLURM that lacks
-// its step's variables is refused too: it is no single process.
+// (torchrun or mpirun, one a machine, started by srun) is not a contradiction. One of several SLURM tasks that lacks
+// its step's variables is refused too: it is not a single process.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct RankEnvironment {
   bool launcher_store = false;
   int64_t restart_count = 0;  // of espalier launch or torchrun: how often the group has been started again
   std::string run_id;         // of the launcher or the batch system; empty if there is none
-  std::string explanation;    // who won and what it said, in one line
-  std::string doubt;          // of a single process: why several were probably meant; mostly empty
+  std::string explanation;    // which source won and what it said, in one line
+  std::string doubt;          // of a single process: why several were probably meant; usually empty
 };
 
 // Flags that name a rank win over every variable.

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Time = std::chrono::system_clock::time_point;
 
-// The format has whole seconds; the file itself knows better when it was written.
+// The format has whole seconds; the file's own time of modification is finer.
 Time time_of(const std::filesystem::path& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return std::chrono::system_clock::now();
@@ -38,7 +38,7 @@ void leave_error_for_launcher(const std::string& message, int exit_code) noexcep
     const Json content = {{"message", {{"message", message}, {"extraInfo", extra}}}};
     write_file_atomically(path, content.dump(-1, ' ', false, Json::error_handler_t::replace));
   } catch (const std::exception& error) {
-    log_warning("the launcher does not get this error: ", error.what());
+    log_warning("cannot pass this error on to the launcher: ", error.what());
   }
 }
 

@@ -20,7 +20,7 @@ struct RankError {
 // error is on its way out.
 void leave_error_for_launcher(const std::string& message, int exit_code) noexcept;
 
-// Nothing if there is no file, or none that can be read: the launcher asks when a rank has ended, and what a rank wrote
+// Nothing if there is no file or it cannot be read: the launcher asks once a rank has ended, and what a rank wrote
 // must not end the launcher. Also takes torchrun's short form, {"message": text}.
 std::optional<RankError> read_error_file(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// What is known of ranks that failed, which of them failed first, and the report about them.
+// What is known of ranks that failed, which of them failed first, and the report on them.
 #pragma once
 
 #include <cstdint>

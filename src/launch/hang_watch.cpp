@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBetweenLooks = 0.25, kAsleepElsewhere = 15, kDisk = 60, kAllWait = 30;
 constexpr int64_t kStretchesToKnow = 100;
-// After a pause of the launcher itself (the machine was suspended) the ranks get all their time again.
+// After a pause of the launcher itself (the machine was suspended) the ranks' time starts anew.
 constexpr double kOwnPause = 2;
 
 double now_seconds() {

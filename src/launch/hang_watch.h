@@ -3,11 +3,11 @@
 //
 // Ranks that wait for others are not at fault. Of those that do not wait:
 //   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress)
-//   asleep without a disk's doing, and no processor time used: the same while training or evaluating, else 15 s or so
+//   asleep though not on a disk, using no processor time: the same while training or evaluating, else 15 s or so
 //   waiting for a disk or a file system: max(60 s, 5 x the 99th percentile, 3 x the longest stretch so far)
 //   busy: the same, once a hundred stretches are known; never before
 // If all ranks of the run are here and each waits for another, those that have come least far are at fault, after
-// max(30 s, 5 x, 3 x). Where every rank here is stopped, somebody has suspended the run: that is said, once, and
+// max(30 s, 5 x, 3 x). Where every rank here is stopped, somebody has suspended the run: it says so, once, and
 // nothing is ended.
 #pragma once
 

@@ -20,7 +20,7 @@ using Variables = std::map<std::string, std::string>;
 
 constexpr int kDefaultRendezvousPort = 29400;
 
-// As they stand on the command line.
+// As written on the command line.
 struct LaunchFlags {
   std::string nnodes = "1:1", nproc_per_node = "1", rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf;
   std::string start_method = "spawn", role = "default", log_dir, redirects = "0", tee = "0", local_ranks_filter;
@@ -63,7 +63,9 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add("--standalone", flags.standalone, "one machine, a free port, a random name").common();
   table.add("--local-addr", flags.local_addr, "this machine's address for the others, if not its name");
   table.group("failures");
-  table.add("--max-restarts", flags.max_restarts, "how often the whole group is started again").minimum(0).common();
+  table.add("--max-restarts", flags.max_restarts, "how many times the whole group may be restarted")
+      .minimum(0)
+      .common();
   table.add("--monitor-interval", flags.monitor_interval, "seconds between looks at the ranks").minimum(0.001);
   table
       .add("--hang-timeout", flags.hang_timeout,
@@ -93,7 +95,7 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
             "are reached without encryption");
   table
       .add("--alert-command", flags.alert_command,
-           "sh runs it for every incident (a rank failed or hangs, a save failed, ...), which it reads as a line of "
+           "run by sh for every incident (a rank failed or hangs, a save failed, ...), which it reads as a line of "
            "JSON; "
            "needs a run with --save")
       .value_name("COMMAND")
@@ -107,7 +109,7 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add_without_effect("--event-log-handler", Takes::kOne, "events are not recorded");
   table.add_without_effect("--signals-to-handle", Takes::kOne, "SIGTERM, SIGINT, SIGHUP and SIGQUIT end the ranks");
   table.add_refused("--logs-specs", Takes::kOne, "use --redirects, --tee and --log-dir");
-  table.add_refused("--numa-binding", Takes::kOne, "ranks get their share of neighbouring cores without it");
+  table.add_refused("--numa-binding", Takes::kOne, "ranks are bound to their share of neighbouring cores without it");
   table.add_refused("--duplicate-stdout-filters", Takes::kList, "use --tee and grep");
   table.add_refused("--duplicate-stderr-filters", Takes::kList, "use --tee and grep");
   table.add_refused("--virtual-local-rank", Takes::kFlag, "ranks find their device by LOCAL_RANK");
@@ -239,7 +241,7 @@ void read_filter(const std::string& text, LaunchOptions& options, Problems& prob
     if (rank)
       options.local_ranks_filter.insert(*rank);
     else
-      problems.add("--local-ranks-filter ", text, " is no list of local ranks (0,1)");
+      problems.add("--local-ranks-filter ", text, " is not a list of local ranks (0,1)");
   }
 }
 
@@ -338,7 +340,7 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   options.runs_other_program = flags.no_python;
   if (flags.page) options.page = PageOptions{.host = flags.page_host, .port = static_cast<int>(flags.page_port)};
   for (const char* name : {"--page-port", "--page-host"})
-    if (!flags.page && table.find(name)->given()) problems.add(name, " is of --page, which is not given");
+    if (!flags.page && table.find(name)->given()) problems.add(name, " belongs to --page, which is not given");
   options.alert_command = flags.alert_command;
   read_filter(flags.local_ranks_filter, options, problems);
   problems.raise();

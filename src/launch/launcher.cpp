@@ -244,13 +244,13 @@ class Launcher {
     }
   }
 
-  // The rank that the others wait for is killed: they hear of it at once, where they would wait for many minutes.
-  // Before that all tell where they are.
+  // The rank that the others wait for is killed: they hear of it at once; otherwise they would wait for many minutes.
+  // Before that, all report where they are.
   void end_hang(const Hang& hang, const Round& round, const WhereaboutsBoard& board, WorkerGroup& group) const {
     const std::string run_folder = board.sight(0).folder;
     if (hang.is_suspended) {
       const std::string what = concat("all ranks on this machine are stopped: ", hang.text,
-                                      ". Waiting for SIGCONT; SIGTERM twice more within two seconds ends the run.");
+                                      ". Waiting for SIGCONT; two more SIGTERMs within two seconds end the run.");
       log_warning(what);
       tell({.kind = Incident::Kind::kSuspended, .what = what, .run_folder = run_folder});
       return;
@@ -340,7 +340,7 @@ class Launcher {
     try_to_tell([&] { meeting_->report_stopped(group.failures()); });
   }
 
-  // The store may be gone with the machine that hosts it: this machine's ranks stop all the same.
+  // The store may be gone along with the machine that hosts it: this machine's ranks stop all the same.
   template <class Tell>
   static void try_to_tell(const Tell& tell) {
     try {
@@ -389,7 +389,7 @@ class Launcher {
     if (decision.starts_again) {
       log_info(what, "starting all ranks again",
                decision.wait_seconds > 0
-                   ? concat(" in ", decision.wait_seconds, " s, as they came no further than before")
+                   ? concat(" in ", decision.wait_seconds, " s, as they got no further than before")
                    : "");
       if (snapshots_ && !decision.trusts_memory) snapshots_->clear();
       wait_before_restart(decision.wait_seconds);
@@ -424,7 +424,7 @@ class Launcher {
     const std::string text = failure_report(program_.name, failures);
     for (std::string_view rest = text; !rest.empty();) {
       const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
-      if (written < 0 && errno != EINTR) break;  // nobody reads it; the exit code says enough
+      if (written < 0 && errno != EINTR) break;  // nobody reads it; the exit code suffices
       if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
     }
     const Failure& cause = failures.front();

@@ -70,7 +70,7 @@ Failure gone(const Round& round) {
   failure.exit_code = static_cast<int>(ExitCode::kFailed);
   failure.lost_machine = true;
   failure.message = concat("the launcher on ", node.address, " (pid ", node.pid,
-                           ") went away without a word: it was killed, or its machine or network is down");
+                           ") vanished: it was killed, or its machine or network is down");
   return failure;
 }
 
@@ -91,7 +91,7 @@ NodeMeeting::~NodeMeeting() {
   try {
     store_.leave_will({}, {});
   } catch (const UserError&) {
-    // The store is gone, and the will with it.
+    // The store is gone, and the last will with it.
   }
 }
 
@@ -122,7 +122,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
 
 // False if the job is over, or this launcher is told to stop.
 bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
-  log_info("the ranks run already; this machine (", self_.address, ") waits for their next start");
+  log_info("the ranks are already running; this machine (", self_.address, ") waits for their next start");
   while (!is_cancelled()) {
     try {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
@@ -160,7 +160,7 @@ std::vector<Node> NodeMeeting::number_nodes(std::vector<Node> nodes) const {
   return nodes;
 }
 
-// Who has not come, as the user named them: by number, or only how many.
+// Which machines have not come, as the user named them: by number, or only how many.
 std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
   const int64_t count = std::ssize(nodes);
   std::string who;
@@ -201,7 +201,7 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
                              format_duration(options_.join_timeout_seconds),
                              " (--rdzv-conf join_timeout): missing are ", missing(nodes),
                              ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
-                             "and see whether they reach ", store_.options().address, ":", store_.options().port, "."),
+                             "and check that they reach ", store_.options().address, ":", store_.options().port, "."),
                       ExitCode::kLostPeer);
     report.look(missing(nodes));
     std::this_thread::sleep_for(kLook);

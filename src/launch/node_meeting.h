@@ -2,9 +2,9 @@
 //
 // A round is one start of the whole group. All through one rendezvous store, which the launcher at the endpoint hosts:
 //   join()       waits for enough machines and numbers them
-//   outcome()    tells, while the ranks run, whether the round is over anywhere
-//   report...()  ends it: everybody's when all are done, at once when one has failed
-// A launcher that dies without a word is noticed by its connection, and its round fails.
+//   outcome()    says, while the ranks run, whether the round is over anywhere
+//   report...()  ends it for everybody: when all are done, or at once when one has failed
+// The death of a launcher is noticed by its connection, and its round fails.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@ namespace espalier::launch {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw UserError(concat("'", text, "' is no list of nodes as SLURM writes it (n[01-03,7],x2): ", why),
+  throw UserError(concat("'", text, "' is not a list of nodes as SLURM writes it (n[01-03,7],x2): ", why),
                   ExitCode::kUsage);
 }
 
@@ -36,7 +36,7 @@ std::vector<std::string> expand_ranges(const std::string& ranges, const std::str
     const std::vector<std::string> ends = split(range, '-');
     const std::optional<int64_t> first = parse_whole(ends.front()), last = parse_whole(ends.back());
     if (ends.size() > 2 || !first || !last || *last < *first || *last - *first > kMaxNodes)
-      refuse(text, concat("'", range, "' is no range of numbers"));
+      refuse(text, concat("'", range, "' is not a range of numbers"));
     for (int64_t number = *first; number <= *last; ++number) {
       const std::string digits = std::to_string(number);
       const size_t width = ends.front().size();
@@ -80,7 +80,7 @@ std::vector<int64_t> expand_tasks_per_node(const std::string& text) {
     if (bracket != std::string::npos)
       times = entry.ends_with(")") ? parse_whole(entry.substr(bracket + 2, entry.size() - bracket - 3)) : std::nullopt;
     if (!count || !times || *times < 1 || *times > 1'000'000)
-      throw UserError(concat("'", text, "' is no count of tasks per node as SLURM writes it (2(x3),1)"),
+      throw UserError(concat("'", text, "' is not a count of tasks per node as SLURM writes it (2(x3),1)"),
                       ExitCode::kUsage);
     counts.insert(counts.end(), static_cast<size_t>(*times), *count);
   }

@@ -87,7 +87,7 @@ class OutputPump::Thread {
  public:
   Thread() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     ESPALIER_CHECK(wake_.valid(), std::strerror(errno));
-    sigset_t all, before;  // signals are the launcher's business
+    sigset_t all, before;  // the launcher handles signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::thread([this] { run(); });

@@ -17,8 +17,8 @@ class OutputPump {
   OutputPump& operator=(const OutputPump&) = delete;
 
   struct Target {
-    int file = -1;    // gets the bytes as they are; closed by the pump
-    int stream = -1;  // 1 or 2: also there, line by line; -1: not
+    int file = -1;    // receives the bytes unchanged; closed by the pump
+    int stream = -1;  // 1 or 2: also copied there, line by line; -1: not
     std::string prefix;
   };
   // The end to write to, for the rank. The caller closes it once the rank has it.
@@ -33,7 +33,7 @@ class OutputPump {
   std::unique_ptr<Thread> thread_;
 };
 
-// The last `count` lines of a file, as far as they stand in its last 8 KiB; empty if there is no file.
+// The last `count` lines of a file, as far as its last 8 KiB hold them; empty if there is no file.
 std::string last_lines_of(const std::string& path, int count);
 
 }  // namespace espalier::launch

@@ -15,7 +15,7 @@ PeerWatch::PeerWatch(const RankEnvironment& place) {
   if (!place.launcher_store || place.world_size == 1) return;
   store_ = std::make_unique<RendezvousClient>(
       RendezvousClient::Options{place.master_address, place.master_port, job_secret(place.run_id)});
-  sigset_t all, before;  // signals are the business of the rank's own threads
+  sigset_t all, before;  // the rank's own threads handle signals
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this, key = round_over_key(place.restart_count)] { watch(key); });
@@ -32,12 +32,12 @@ void PeerWatch::watch(const std::string& key) {
   while (true) {
     try {
       if (store_->get(key, std::chrono::minutes(10)) != kRoundFailed) return;
-      log_line(LogLevel::kQuiet, "error: another rank has failed; this one ends with it");
+      log_line(LogLevel::kQuiet, "error: another rank has failed, so this one ends too");
       _exit(static_cast<int>(ExitCode::kLostPeer));
     } catch (const RendezvousTimeout&) {
       continue;  // all is well
     } catch (const UserError&) {
-      return;  // interrupted, or the launcher is gone, which ends this process by other means
+      return;  // interrupted, or the launcher is gone, which ends this process in another way
     }
   }
 }

@@ -28,7 +28,7 @@ class PeerWatch {
   std::thread thread_;
 };
 
-// The store's key that says how a round of `espalier launch` ended, and its values.
+// The store's key that holds how a round of `espalier launch` ended, and its values.
 std::string round_over_key(int64_t round);
 inline constexpr const char* kRoundDone = "done";
 inline constexpr const char* kRoundFailed = "failed";

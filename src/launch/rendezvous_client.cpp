@@ -59,7 +59,7 @@ class RendezvousClient::Channel {
     check(send_all(socket_.get(), sealer_.seal(request.text()), deadline));
     std::string header = receive(kHeaderBytes, deadline);
     const size_t size = payload_size(header);
-    if (size < 1 || size > kMaxPayloadBytes) lost("it sent nonsense");
+    if (size < 1 || size > kMaxPayloadBytes) lost("it sent something malformed");
     answer = receive(size, deadline);
     if (!opener_.is_genuine(std::string_view(header).substr(4), answer)) lost("its answer was changed on the way");
     const Status status = static_cast<Status>(answer.front());
@@ -67,12 +67,12 @@ class RendezvousClient::Channel {
     return status;
   }
 
-  // For requests that cannot fail by themselves.
+  // For requests that succeed unless the connection fails.
   std::string ask(const MessageWriter& request) {
     std::string answer;
     const Status status = ask(request, answer);
     if (status == Status::kBadRequest)
-      throw UserError("the rendezvous store refused a request: is a key that counts also set to a text?");
+      throw UserError("the rendezvous store refused a request: is a counter's key also set to text?");
     return answer;
   }
 
@@ -128,7 +128,7 @@ class RendezvousClient::Channel {
     const bool heard = receive_all(socket_.get(), hello.data(), hello.size(), deadline) == Transfer::kDone;
     if (!heard || !hello.starts_with(kMagic))
       throw UserError(concat(place_of(options_),
-                             " is no rendezvous store of Espalier: another program listens there. Choose "
+                             " is not a rendezvous store of Espalier: another program listens there. Choose "
                              "another port (MASTER_PORT, --master-port or --rdzv-endpoint)."));
     const Nonces nonces{hello.substr(kMagic.size()), random_bytes(kNonceBytes)};
     check(send_all(socket_.get(), nonces.client + proof(options_.secret, Side::kClient, nonces), deadline));

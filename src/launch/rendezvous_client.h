@@ -43,7 +43,7 @@ class RendezvousClient {
 
   const Options& options() const;
 
-  // Makes a call that waits in another thread, and every later one, fail.
+  // Makes the call that another thread waits in, and every later call, fail.
   void interrupt();
 
   // A UserError of any of these means that the server is gone.

@@ -65,7 +65,7 @@ class RendezvousServer::Loop {
       throw UserError(concat("cannot host a rendezvous store: ", std::strerror(errno)));
     watch(EPOLL_CTL_ADD, listener_.get(), kListener, EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), kStop, EPOLLIN);
-    sigset_t all, before;  // signals are the business of the program's own threads
+    sigset_t all, before;  // the program's own threads handle signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::thread([this] { run(); });
@@ -125,7 +125,7 @@ class RendezvousServer::Loop {
       const uint64_t id = deadlines_.begin()->second;
       Connection& connection = connections_.at(id);
       if (!connection.proven)
-        refuse(id, "it said nothing to prove that it belongs to the job");
+        refuse(id, "it sent no proof that it belongs to the job");
       else if (end_wait(id, connection, Status::kTimedOut))
         handle_messages(id, connection);
     }
@@ -169,7 +169,7 @@ class RendezvousServer::Loop {
     if ((events & EPOLLOUT) != 0 && !flush(id, connection)) return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
     if (!receive(connection)) {
-      // A connection that closes without a word is a port scan or a peer that gave up.
+      // A connection that closes before it sends anything is a port scan or a peer that gave up.
       drop(id);
       return;
     }

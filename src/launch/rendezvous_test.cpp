@@ -262,7 +262,8 @@ TEST(StoreErrors, AnotherProgramListensThere) {
     RendezvousClient client({"127.0.0.1", internal::port_of(silent), "s", 5s});
     ADD_FAILURE();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("is no rendezvous store of Espalier: another program"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("is not a rendezvous store of Espalier: another program"),
+              std::string::npos);
   }
   other.join();
 }

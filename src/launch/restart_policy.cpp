@@ -38,10 +38,10 @@ std::string the_same(const std::vector<Failure>& failures, const char* what, con
 }
 
 std::string advice_on_killed(const Failure& failure) {
-  return concat("Somebody or something outside the run ended this rank each time at the same place. Most often it is ",
+  return concat("Somebody or something outside the run ended this rank each time at the same place. Usually it is ",
                 "memory:\n  dmesg -T | grep -i -e 'out of memory' -e oom     on ", failure.host,
                 "\n  espalier doctor                                  there\n",
-                "Then start the run again without that machine (espalier submit --exclude ", failure.host,
+                "Then restart the run without that machine (espalier submit --exclude ", failure.host,
                 ", or another host in its place), or with less memory for each rank (espalier plan).");
 }
 
@@ -52,9 +52,9 @@ std::string advice_on_error(const Failure& failure, const std::string& run_folde
       "step, the options or the program are the cause, and starting again would not change them.\n";
   if (failure.step > 0)
     text += concat("  espalier data who --run ", run, " --step ", failure.step, "       the documents of that step\n",
-                   "  espalier replay --load ", run, " --step ", failure.step, "      the step once more, looked at\n",
-                   "  --skip-train-iteration-range ", failure.step, "-", failure.step, "      passes over it\n");
-  return text + "The same command goes on from the newest checkpoint once the cause is gone.";
+                   "  espalier replay --load ", run, " --step ", failure.step, "      the step once more, examined\n",
+                   "  --skip-train-iteration-range ", failure.step, "-", failure.step, "      skips it\n");
+  return text + "Once the cause is gone, the same command continues from the newest checkpoint.";
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ std::string cause_page(const std::vector<Failure>& alike, const std::string& run
   });
   text += the_same(alike, "rank", [](const Failure& failure) { return std::to_string(failure.rank); });
   text += the_same(alike, "host", [](const Failure& failure) { return failure.host; });
-  if (!last.message.empty()) text += concat("\nWhat it said at last\n  ", last.message, "\n");
+  if (!last.message.empty()) text += concat("\nIts last message\n  ", last.message, "\n");
   if (!last.last_lines.empty()) text += concat("\nThe last lines of its stderr\n", last.last_lines, "\n");
   text += concat("\nWhat to do\n", is_from_outside(last) ? advice_on_killed(last) : advice_on_error(last, run_folder),
                  "\n");

@@ -1,6 +1,6 @@
 // Whether, when and from what the ranks start again after a failure: nothing is tried again blindly.
 //
-// What came to a rank from outside (it was killed, hung, its machine or a peer is gone) says nothing against the state:
+// A failure from outside (a rank was killed or hung, its machine or a peer is gone) does not put its state in doubt:
 // the ranks go on from the copies in memory. A rank that ended by an error of its own, or by a signal of its own doing,
 // may have spoilt its state before: they go back to the checkpoint.
 // An error of its own that comes again at the same step ends the run: data, options or code are its cause, and a third

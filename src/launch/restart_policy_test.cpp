@@ -104,7 +104,7 @@ TEST(RestartPolicy, ThePageOfAnErrorNamesTheStepAndHowToLookAtIt) {
   const std::string page = cause_page({first, second}, "/runs/a b");
   for (const char* part :
        {"the same fault came 2 times", "rank 1 on alpha, process 2017: exit code 65\n",
-        "What it said at last\n  data/a.bin: id 70000 of 50304\n", "the same place: phase train, step 1,017",
+        "Its last message\n  data/a.bin: id 70000 of 50304\n", "the same place: phase train, step 1,017",
         "another rank each time: 1, 2", "another host each time: alpha, beta", "The last lines of its stderr\nreading",
         "espalier data who --run '/runs/a b' --step 1017", "espalier replay --load '/runs/a b' --step 1017",
         "--skip-train-iteration-range 1017-1017"})

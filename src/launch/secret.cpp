@@ -66,7 +66,7 @@ fs::path user_key_path() {
 void create_user_key(const fs::path& path) {
   const auto fail = [&](const std::string& what) {
     throw UserError(
-        concat("cannot make a key for the jobs of this user: ", what, ": ", std::strerror(errno), ". ", give_one()),
+        concat("cannot create a key for this user's jobs: ", what, ": ", std::strerror(errno), ". ", give_one()),
         ExitCode::kCannotCreate);
   };
   std::error_code error;

@@ -79,7 +79,7 @@ void SnapshotSlots::unmap() {
     if (memory != nullptr) munmap(std::exchange(memory, nullptr), static_cast<size_t>(kHeadBytes + bytes_));
 }
 
-// Asked for page by page the kernel would give until it has to kill somebody.
+// Page by page, the kernel would grant memory until it has to kill a process.
 void SnapshotSlots::check_room(int64_t bytes) const {
   int64_t missing = 0;
   for (int number = 0; number < 2; ++number) {

@@ -55,12 +55,12 @@ class SnapshotSlots {
   SnapshotSlots(const SnapshotSlots&) = delete;
   SnapshotSlots& operator=(const SnapshotSlots&) = delete;
 
-  // Before anything else. Room for two copies of so many bytes; those that are there stay, as far as they fit.
+  // Before anything else. Room for two copies of this many bytes; copies that exist stay, as far as they fit.
   // UserError where the machine has not enough memory.
   void reserve(int64_t bytes);
   std::vector<SnapshotHead> heads() const;  // of copies that were finished, the newest first
   const uint8_t* data(int64_t step) const;  // of one of these
-  // Training goes on from the copy of this step: it is the newest from here on, and no later one counts. 0: from none.
+  // Training continues from the copy of this step: it is now the newest, and later ones do not count. 0: from none.
   void go_on_from(int64_t step);
 
   uint8_t* begin();

@@ -63,11 +63,11 @@ std::string name_of(pid_t pid, pid_t thread) {
 }
 
 std::string why_no_answer(pid_t pid, pid_t thread) {
-  const bool is_main = pid == thread;  // then any thread of the process that waits for a disk may be the cause
+  const bool is_main = pid == thread;  // any thread of the process that waits for a disk may then be the cause
   switch ((is_main ? internal::state_of(pid) : internal::state_of_thread(pid, thread)).state) {
     case 't':
-    case 'T': return "is stopped (SIGSTOP, or a debugger) and cannot tell";
-    case 'D': return "waits for a disk or a file system and cannot tell";
+    case 'T': return "is stopped (SIGSTOP, or a debugger) and cannot answer";
+    case 'D': return "waits for a disk or a file system and cannot answer";
     case 'X':
     case 'Z': return "has ended";
     default: return "did not answer within a second";
@@ -198,7 +198,7 @@ std::vector<RankStacks> collect_stacks(const WhereaboutsBoard& board, int64_t fi
     if (pids[at] < 0) continue;
     const int signal = board.stack_record(static_cast<int64_t>(at)).signal;
     if (signal == 0)
-      ranks[at].why_none = "has not begun: it gives no stack yet";
+      ranks[at].why_none = "has not begun: it has no stack yet";
     else
       threads[at] = threads_of(pids[at], which, signal);
     most = std::max(most, threads[at].size());

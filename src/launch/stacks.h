@@ -20,7 +20,7 @@ namespace espalier::launch {
 struct ThreadStack {
   std::string thread;               // its name; "main thread" for that one
   std::vector<std::string> frames;  // innermost first: "at::add (libtorch_cpu.so)"
-  std::string why_none = {};        // it did not answer: "waits for a disk or a file system and cannot tell"
+  std::string why_none = {};        // it did not answer: "waits for a disk or a file system and cannot answer"
 };
 
 struct RankStacks {
@@ -30,11 +30,11 @@ struct RankStacks {
   std::vector<ThreadStack> threads;
 };
 
-// kAll interrupts waits of threads that are not ours, too: for ranks that hang anyway.
+// kAll also interrupts waits of threads that are not ours: for ranks that hang anyway.
 enum class Threads { kMain, kAll };
 
 // `pids` by local rank, -1 for those that have ended, which are left out. Waits a second at most for each answer, and
-// about five for all; reading the functions' names from files that are not in memory comes on top.
+// about five for all; reading the functions' names from files that are not in memory takes additional time.
 std::vector<RankStacks> collect_stacks(const WhereaboutsBoard& board, int64_t first_rank,
                                        const std::vector<pid_t>& pids, Threads threads);
 

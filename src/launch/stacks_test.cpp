@@ -97,7 +97,7 @@ TEST(Stacks, OfProcessesThatWaitComputeAndAreStopped) {
   const std::string summary = stacks_summary(stacks);
   EXPECT_THAT(summary, HasSubstr("ranks 9, 11 in espalier::launch::stacks_test::waits_for_a_peer (in "));
   EXPECT_THAT(summary, HasSubstr("rank 8 in espalier::launch::stacks_test::computes_for_ever"));
-  EXPECT_THAT(summary, HasSubstr("rank 10 is stopped (SIGSTOP, or a debugger) and cannot tell"));
+  EXPECT_THAT(summary, HasSubstr("rank 10 is stopped (SIGSTOP, or a debugger) and cannot answer"));
   EXPECT_THAT(stacks_text(stacks), HasSubstr("main (espalier_launch_test)"));
 
   char folder[] = "/tmp/espalier-stacks-XXXXXX";
@@ -155,7 +155,7 @@ TEST(Stacks, OfOtherThreadsThatAnswerAndThatDoNot) {
   const std::string text = stacks_text(stacks);
   EXPECT_THAT(text, HasSubstr("rank 0, main thread\n"));
   EXPECT_THAT(text, testing::ContainsRegex("rank 0, thread waits\n( .*\n)* .*waits_for_a_peer"));
-  EXPECT_THAT(text, HasSubstr("rank 0, thread deaf\n    (waits for a disk or a file system and cannot tell)\n"));
+  EXPECT_THAT(text, HasSubstr("rank 0, thread deaf\n    (waits for a disk or a file system and cannot answer)\n"));
   EXPECT_THAT(text, Not(HasSubstr("thread serves")));
 }
 
@@ -163,7 +163,7 @@ TEST(Stacks, OfARankThatHasNotBegunOrHasEnded) {
   const WhereaboutsBoard board(2);
   const std::vector<RankStacks> stacks = collect_stacks(board, 0, {getpid(), -1}, Threads::kAll);
   ASSERT_EQ(stacks.size(), 1U);
-  EXPECT_EQ(stacks_summary(stacks), "rank 0 has not begun: it gives no stack yet");
+  EXPECT_EQ(stacks_summary(stacks), "rank 0 has not begun: it has no stack yet");
 }
 
 TEST(Symbols, AreShortened) {

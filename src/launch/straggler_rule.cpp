@@ -45,7 +45,7 @@ std::vector<StragglerRule::Verdict> StragglerRule::add_step(const std::vector<do
 }
 
 void StragglerRule::compare(Kin& kin, const std::vector<double>& own_seconds) {
-  constexpr double kLeastSeconds = 1e-9;  // a clock that stands
+  constexpr double kLeastSeconds = 1e-9;  // a clock that does not advance
   const size_t size = kin.ranks.size(), kept = size * static_cast<size_t>(kStepsOfNoise);
   std::vector<std::pair<double, int64_t>> order;
   for (const int64_t rank : kin.ranks)

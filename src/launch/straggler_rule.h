@@ -8,7 +8,7 @@
 // Slower by 5 % means that x has the mean d = ln 1.05 instead of 0. The evidence of a step for that is the logarithm of
 // the likelihood ratio of the two under normal noise of standard deviation s,
 //   e = d (x - d / 2) / s^2
-// bounded to a fifth of the threshold either way, so that no hiccup of a step or four names anybody. A rank is named
+// bounded to a fifth of the threshold either way, so that a hiccup of one to four steps names nobody. A rank is named
 // when the sum of e, which never falls below 0 (Page's CUSUM), exceeds ln(20,000 n) for n ranks; the incident is over
 // when the sum for the opposite does. s comes from the run itself: the median of |x - x of the step before| over the
 // last 32 steps and all kin, by 0.6745 sqrt(2) (a lasting difference does not widen it), at least 0.2 %. The first two
@@ -39,7 +39,7 @@ class StragglerRule {
     double excess = 0;      // 0.07: slower by 7 %, over ...
     int64_t num_steps = 0;  // the last steps, this one included
   };
-  // Of one step: each rank's own time, in seconds. What has changed by it.
+  // Takes one step: each rank's own time, in seconds. Returns what it changed.
   std::vector<Verdict> add_step(const std::vector<double>& own_seconds);
 
  private:

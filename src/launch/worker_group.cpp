@@ -108,7 +108,7 @@ struct Child {
 }  // namespace
 
 WorkerGroup::WorkerGroup(std::vector<Worker> workers) : workers_(std::move(workers)), processes_(workers_.size()) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves behind stays in reach
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves running stays in reach
   try {
     for (size_t index = 0; index < workers_.size(); ++index) start(index);
   } catch (...) {
@@ -153,7 +153,7 @@ void WorkerGroup::start(size_t index) {
     throw UserError(concat("cannot start ", program, ": ", std::strerror(reason)), ExitCode::kMissingInput);
 }
 
-// The dead are left for stop() to bury: as long as they lie there nobody else gets their number, so that killing what
+// Ended ranks are left for stop() to reap: until then nobody else gets their number, so that killing what
 // is left of their sessions hits no stranger.
 void WorkerGroup::reap() {
   for (size_t index = 0; index < processes_.size(); ++index) {
@@ -189,7 +189,7 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
       failure.exit_code = *error->exit_code;
     }
   }
-  // What fails after the others were told to stop is no cause, unless it says itself that it failed before.
+  // What fails after the others were told to stop is not a cause, unless it says itself that it failed before.
   if (stopping_ && (failure.error_file.empty() || failure.time > stop_time_)) return;
   if (!worker.stderr_file.empty()) failure.last_lines = last_lines_of(worker.stderr_file, 10);
   failures_.push_back(std::move(failure));

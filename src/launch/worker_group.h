@@ -4,7 +4,7 @@
 //   while (group.num_running() > 0 && !group.any_failed()) { wait for SIGCHLD; group.reap(); }
 //   group.stop(SIGTERM, seconds);          // the rest, with all that they started
 //
-// Each is the leader of a session of its own, so that what a terminal sends does not reach it past the launcher, and
+// Each leads a session of its own, so that a terminal's signals reach it only through the launcher, and
 // ends with SIGKILL when the launcher dies. To be used by one thread; it must live as long as the ranks.
 #pragma once
 

@@ -28,7 +28,7 @@ std::string escaped(const std::string& text) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
-      // No other byte below a blank may be in XML.
+      // XML allows no other byte below a blank.
       default: result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
     }
   }

@@ -180,7 +180,7 @@ std::vector<fs::path> find_runs(const std::vector<std::string>& folders, int dep
   for (const std::string& folder : folders) {
     std::error_code error;
     if (!fs::is_directory(folder, error))
-      throw UserError(concat("'", folder, "' is ", fs::exists(folder, error) ? "not a folder" : "not there",
+      throw UserError(concat("'", folder, "' ", fs::exists(folder, error) ? "is not a folder" : "does not exist",
                              "; name a run folder (--save of a run) or a folder of them"),
                       ExitCode::kMissingInput);
     fs::path path = fs::path(folder).lexically_normal();
@@ -193,13 +193,14 @@ std::vector<fs::path> find_runs(const std::vector<std::string>& folders, int dep
 Run read_run(const fs::path& folder) {
   std::error_code error;
   if (!is_run_folder(folder))
-    throw UserError(concat("'", folder.string(), "' is ",
-                           fs::exists(folder / "manifest.json", error) ? "a step folder; name the run folder above it"
-                           : fs::exists(folder, error)
-                               ? "not a run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint. " +
-                                     concat("`espalier runs list ", folder.string(), "` shows the runs below it")
-                               : "not there"),
-                    ExitCode::kMissingInput);
+    throw UserError(
+        concat("'", folder.string(), "' ",
+               fs::exists(folder / "manifest.json", error) ? "is a step folder; name the run folder above it"
+               : fs::exists(folder, error)
+                   ? "is not a run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint. " +
+                         concat("`espalier runs list ", folder.string(), "` shows the runs below it")
+                   : "does not exist"),
+        ExitCode::kMissingInput);
   Run run;
   run.folder = folder;
   run.options = read_options(folder / "config.toml");

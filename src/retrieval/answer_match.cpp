@@ -21,7 +21,7 @@ std::string normal_form(std::string_view text) {
 
 bool is_of_word(char32_t code) { return text::is_letter(code) || text::is_number(code) || text::is_mark(code); }
 
-// Blanks, and what is unassigned or no character to be seen.
+// Blanks, and what is unassigned or invisible.
 bool is_no_word(char32_t code) {
   using text::Category;
   const Category category = text::category(code);

@@ -1,7 +1,7 @@
-// Whether a passage holds an answer, by the rules of DPR's evaluation, which Megatron's is.
+// Whether a passage holds an answer, by the rules of DPR's evaluation, which Megatron uses.
 //
 // Both are brought into Unicode's form NFD. kString: the words of an answer follow each other in the passage; words are
-// runs of letters, marks and digits, or any other single character that is no blank, in lower case. kRegex: the answer
+// runs of letters, marks and digits, or any other single character except blanks, in lower case. kRegex: the answer
 // is a regular expression that matches anywhere, whatever the case; one that cannot be compiled matches nothing.
 #pragma once
 
@@ -32,7 +32,7 @@ class AnswerMatcher {
 // What kString compares: the words of a text in NFD and lower case.
 std::vector<std::string> answer_words(std::string_view text);
 
-// Of each question whether the first, the second ... passage found holds an answer, as many as were found. Element k -
+// For each question: whether the first, second, ... passage found holds an answer, as many as were found. Element k -
 // 1 of the result counts the questions with a hit among the first k.
 std::vector<int64_t> top_k_hits(const std::vector<std::vector<bool>>& hits_of_questions);
 

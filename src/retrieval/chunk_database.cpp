@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
@@ -82,14 +82,14 @@ Json describe_chunks(const ChunkPlan& plan) {
           {"sets", std::move(sets)}};
 }
 
-// What differs but for the numbers of chunks; empty where nothing does.
+// What differs, the numbers of chunks aside; empty where nothing does.
 std::string chunk_difference(const Json& found, const Json& wanted) {
   for (const char* key : {"format", "chunk_length", "end_of_document"})
     if (!found.contains(key) || found.at(key) != wanted.at(key))
       return concat(key, " is ", found.contains(key) ? found.at(key).dump() : "missing", " there and ",
                     wanted.at(key).dump(), " now");
   if (!found.contains("sets") || found.at("sets").size() != wanted.at("sets").size())
-    return concat("they are of another number of data sets than ", wanted.at("sets").size());
+    return concat("their number of data sets differs from that of ", wanted.at("sets").size());
   for (size_t at = 0; at < wanted.at("sets").size(); ++at)
     for (const char* key : {"prefix", "documents", "tokens"})
       if (found.at("sets")[at].value(key, Json()) != wanted.at("sets")[at].at(key))
@@ -110,7 +110,7 @@ int64_t build_chunks(const ChunkPlan& plan) {
     const std::string other = chunk_difference(found, wanted);
     if (other.empty()) return ChunkDatabase(plan.folder).size();
     throw UserError(concat("'", plan.folder.string(), "' holds other chunks: ", other,
-                           ". --overwrite makes them anew, with their index and neighbours"),
+                           ". --overwrite rebuilds them, with their index and neighbours"),
                     ExitCode::kCannotCreate);
   }
   fs::remove(description);
@@ -124,7 +124,7 @@ int64_t build_chunks(const ChunkPlan& plan) {
                           {static_cast<int64_t>(first.size())}, first);
   }
   if (total == 0)
-    throw UserError("no document of --data-path that is trained on holds a token: there are no chunks to be found",
+    throw UserError("no document of --data-path that is trained on holds a token, so there are no chunks",
                     ExitCode::kBadData);
   wanted["chunks"] = total;
   write_file_atomically(description, wanted.dump(2) + "\n");
@@ -140,7 +140,7 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
   const std::string text = read_file(path);
   const Json json = parse_json<Json>(text, path.string());
   checksum_ = hash64(text);
-  try {
+  read_fields(concat("'", path.string(), "' describes no chunks"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kChunkFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kChunkFormat),
                       ExitCode::kBadData);
@@ -159,7 +159,7 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
           set.documents.end > set.store->num_sequences() ||
           hex64(hash_of_file(*set.store, set.documents)) != entry.at("tokens").get<std::string>())
         throw UserError(concat("the token files '", set.prefix, "' have changed since '", path.string(),
-                               "' was made of them; 'espalier retro build --overwrite' makes it anew"),
+                               "' was made from them; 'espalier retro build --overwrite' rebuilds it"),
                         ExitCode::kBadData);
       const fs::path file = folder / fs::path(entry.at("file").get<std::string>()).filename();
       set.table = std::make_unique<store::SafetensorsFile>(file);
@@ -168,12 +168,11 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
       num_chunks_ += set.first_chunks.back();
       sets_.push_back(std::move(set));
     }
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' describes no chunks: ", error.what()), ExitCode::kBadData);
-  }
+  });
   if (chunk_length_ < 1 || num_chunks_ < 1 || json.value("chunks", int64_t{0}) != num_chunks_)
     throw UserError(concat("'", path.string(), "' and the files beside it have different numbers of chunks, ",
-                           json.value("chunks", int64_t{0}), " and ", num_chunks_, "; make them anew"),
+                           json.value("chunks", int64_t{0}), " and ", num_chunks_,
+                           "; rebuild them with 'espalier retro build --overwrite'"),
                     ExitCode::kBadData);
 }
 

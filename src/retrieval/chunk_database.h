@@ -1,18 +1,18 @@
-// The chunks that neighbours are looked for among: the documents of training, each cut every so many tokens.
+// The chunks among which neighbours are sought: the documents of training, cut into pieces of a fixed number of tokens.
 //
 //   build_chunks({.folder = "work", .chunk_length = 64, .end_of_document = eod, .parts = ...});
 //   const ChunkDatabase chunks("work");
 //   chunks.read(chunks.place(17), 2, ids);     // chunk 17 and what follows it in its document
 //
-// A chunk never spans documents; the last one of a document may be shorter. The token that ends a document belongs to
-// none. Chunks are numbered through all data sets, so that where one lies follows from how many each document has:
+// A chunk never spans documents; the last chunk of a document may be shorter. The token that ends a document belongs to
+// none. Chunks are numbered across all data sets, so that the place of each follows from how many each document has:
 //
 //   chunks.json                 {"format": 1, "chunk_length", "end_of_document", "chunks", "sets": [{"prefix",
 //                                "documents": [begin, end], "chunks", "tokens", "file"}, ...]}
 //   chunks-00000.safetensors    first_chunk I64 [documents + 1]: of each document, counted from the set's first chunk
 //
-// The tokens stay where they are; `tokens` is a checksum of sizes and of some places of the file, by which one that was
-// made again is noticed.
+// The tokens stay where they are; `tokens` is a checksum of sizes and of some places of the file, which reveals that it
+// was made again.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ struct ChunkPlan {
   int64_t end_of_document = 0;
   std::vector<ChunkPart> parts;
   int threads = 1;
-  bool overwrite = false;  // make anew what is there
+  bool overwrite = false;  // replace what exists
 };
 
-// What is there already and would be the same stays. Returns the number of chunks. UserErrors: chunks of other
-// documents or of another length that are there; no chunk at all.
+// What exists already and would be the same stays. Returns the number of chunks. UserErrors: chunks of other
+// documents or of another length exist there; no chunk at all.
 int64_t build_chunks(const ChunkPlan& plan);
 
 // Immutable; any number of threads may read.

@@ -30,7 +30,7 @@ std::string ChunkEmbeddings::fingerprint() const {
   return hex64(hash64(concat(embedder_.name(), " of chunks ", hex64(chunks_.checksum()))));
 }
 
-// The padding of a short chunk is none of its text.
+// The padding of a short chunk is not part of its text.
 void ChunkEmbeddings::read(int64_t first, int64_t count, float* rows) {
   in_parallel(count, threads_, [&](int64_t number) {
     std::vector<int64_t> ids(static_cast<size_t>(chunks_.chunk_length()));

@@ -1,4 +1,4 @@
-// Chunks as vectors: those of the database, to be put into an index, and those of samples, to be looked up there.
+// Chunks as vectors: those of the database, to be indexed, and those of samples, to be looked up in the index.
 #pragma once
 
 #include <cstdint>

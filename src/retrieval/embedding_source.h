@@ -1,4 +1,4 @@
-// Vectors to be put into an index, wherever they come from: files, or an encoder of texts.
+// Vectors to be indexed, wherever they come from: files, or an encoder of texts.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ void walk_passages(const std::string& path, const char* title, const Use& use) {
 EvidenceReader::EvidenceReader(const std::string& path) : file_(path) {
   if (!file_.next(fields_)) file_.refuse("expected a header and passages, found nothing");
   if (parse_python_int(fields_[0]))
-    file_.refuse("expected a header such as 'id\ttext\ttitle', found a passage, which would be passed over");
+    file_.refuse("expected a header such as 'id\ttext\ttitle', found a passage, which would be skipped");
 }
 
 bool EvidenceReader::next(Passage& passage) {
@@ -64,7 +64,8 @@ std::unordered_map<int64_t, std::string> read_passage_texts(const std::string& p
   });
   for (const int64_t id : wanted)
     if (!texts.contains(id))
-      throw UserError(concat("'", path, "' has no passage ", id, ", which the index has; give the file that it is of"),
+      throw UserError(concat("'", path, "' has no passage ", id,
+                             ", which the index has; give the file that the index was built from"),
                       ExitCode::kBadData);
   return texts;
 }

@@ -1,4 +1,4 @@
-// The passages that answers are looked for in, as DPR publishes them (psgs_w100.tsv): a header, then a row each of
+// The passages in which answers are sought, as DPR publishes them (psgs_w100.tsv): a header, then a row each of
 // number, text and title.
 #pragma once
 
@@ -20,7 +20,7 @@ class EvidenceReader {
  public:
   // UserError: a file whose first row is a passage.
   explicit EvidenceReader(const std::string& path);
-  // False at the end. A row that is none is a UserError (kBadData) with its line.
+  // False at the end. A malformed row is a UserError (kBadData) with its line.
   bool next(Passage& passage);
   int64_t consumed_bytes() const { return file_.consumed_bytes(); }
 
@@ -29,10 +29,10 @@ class EvidenceReader {
   std::vector<std::string> fields_;
 };
 
-// The ids of all passages in their order, as they stand.
+// The ids of all passages, in the order of the file.
 std::vector<int64_t> read_passage_ids(const std::string& path);
 
-// The texts of some passages by id. A UserError names an id that is not there.
+// The texts of some passages by id. A UserError names an id that is missing.
 std::unordered_map<int64_t, std::string> read_passage_texts(const std::string& path, const std::vector<int64_t>& ids);
 
 }  // namespace espalier::retrieval

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
@@ -26,6 +26,12 @@ std::string shard_name(int64_t number) {
   return format_printf("shard-%05lld.safetensors", static_cast<long long>(number));
 }
 
+uint64_t checksum_of(const std::string& digits, const fs::path& path) {
+  if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw UserError(concat("'", path.string(), "': expected 16 hexadecimal digits as ", kChecksum), ExitCode::kBadData);
+  return std::stoull(digits, nullptr, 16);
+}
+
 void check_ids(const std::vector<int64_t>& ids) {
   std::vector<int64_t> sorted = ids;
   std::sort(sorted.begin(), sorted.end());
@@ -33,7 +39,7 @@ void check_ids(const std::vector<int64_t>& ids) {
     throw UserError(concat("id ", sorted.front(), " is negative; ids are whole numbers from 0 on"), ExitCode::kBadData);
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end())
-    throw UserError(concat("id ", *twice, " stands for two rows; an id names one"), ExitCode::kBadData);
+    throw UserError(concat("id ", *twice, " occurs in two rows; ids are unique"), ExitCode::kBadData);
 }
 
 void check_finite(const std::vector<float>& rows, int64_t first, int64_t dimension, const std::vector<int64_t>& ids) {
@@ -60,7 +66,7 @@ Json recipe_of(const EmbeddingSource& source, const BuildPlan& plan) {
           {"shard_rows", plan.shard_rows}};
 }
 
-// Only what an index holds by name: the folder may be anyone's.
+// Only files with an index's names: the folder may hold other things.
 void remove_index(const fs::path& folder) {
   fs::remove(index_file(folder));
   fs::remove(building_file(folder));
@@ -70,15 +76,14 @@ void remove_index(const fs::path& folder) {
   }
 }
 
-// Makes the folder ready to be built or to be built on.
+// Prepares the folder for a build, or for the rest of one.
 void begin_build(const EmbeddingSource& source, const BuildPlan& plan) {
   const fs::path& folder = plan.folder;
   if (const std::error_code failure = create_folders(folder))
     throw UserError(concat("cannot create '", folder.string(), "': ", failure.message()), ExitCode::kCannotCreate);
   if (plan.overwrite) remove_index(folder);
   if (fs::exists(index_file(folder)))
-    throw UserError(concat("'", folder.string(), "' holds an index; --overwrite makes it anew"),
-                    ExitCode::kCannotCreate);
+    throw UserError(concat("'", folder.string(), "' holds an index; --overwrite replaces it"), ExitCode::kCannotCreate);
   const Json recipe = recipe_of(source, plan);
   const fs::path building = building_file(folder);
   if (!fs::exists(building)) {
@@ -89,13 +94,13 @@ void begin_build(const EmbeddingSource& source, const BuildPlan& plan) {
   const Json found = parse_json<Json>(read_file(building), building.string());
   for (const auto& [key, value] : recipe.items())
     if (!found.contains(key) || found.at(key) != value)
-      throw UserError(concat("'", folder.string(), "' is half built from something else: ", key, " is ",
+      throw UserError(concat("'", folder.string(), "' is half built, from something else: ", key, " is ",
                              found.contains(key) ? found.at(key).dump() : "missing", " there and ", value.dump(),
-                             " now; --overwrite begins anew"),
+                             " now; --overwrite starts over"),
                       ExitCode::kCannotCreate);
 }
 
-// Whether the shard is there, whole; then its checksum.
+// Whether the shard exists and is whole; then its checksum.
 bool is_complete(Shard& shard, int64_t dimension, const int64_t* ids) {
   if (!fs::exists(shard.path)) return false;
   try {
@@ -157,7 +162,7 @@ void write_index_file(const fs::path& folder, const IndexFacts& facts) {
 
 BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan) {
   const auto num_rows = static_cast<int64_t>(source.ids().size());
-  if (num_rows == 0) throw UserError("there are no rows to build an index of", ExitCode::kBadData);
+  if (num_rows == 0) throw UserError("there are no rows to index", ExitCode::kBadData);
   check_ids(source.ids());
   begin_build(source, plan);
   IndexFacts facts{.rows = num_rows, .dimension = source.dimension()};
@@ -187,7 +192,7 @@ IndexFacts read_index(const std::filesystem::path& folder) {
   if (!fs::exists(path)) {
     if (fs::exists(building_file(folder)))
       throw UserError(concat("'", folder.string(),
-                             "' is not complete: the same 'espalier index build' or 'index embed' goes on with it"),
+                             "' is not complete: the same 'espalier index build' or 'index embed' continues it"),
                       ExitCode::kMissingInput);
     throw UserError(concat("'", folder.string(),
                            "' holds no index (no index.json); 'espalier index build' or 'index embed' makes one"),
@@ -196,7 +201,7 @@ IndexFacts read_index(const std::filesystem::path& folder) {
   const Json json = parse_json<Json>(read_file(path), path.string());
   IndexFacts facts;
   int64_t rows = 0;
-  try {
+  read_fields(concat("'", path.string(), "' is not an index of embeddings"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kFormat),
                       ExitCode::kBadData);
@@ -205,14 +210,10 @@ IndexFacts read_index(const std::filesystem::path& folder) {
     for (const Json& entry : json.at("shards")) {
       const std::string name = entry.at("file").get<std::string>();
       facts.shards.push_back({folder / fs::path(name).filename(), entry.at("rows").get<int64_t>(),
-                              std::stoull(entry.at(kChecksum).get<std::string>(), nullptr, 16)});
+                              checksum_of(entry.at(kChecksum).get<std::string>(), path)});
       rows += facts.shards.back().rows;
     }
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' is no index: ", error.what()), ExitCode::kBadData);
-  } catch (const std::logic_error&) {  // std::stoull
-    throw UserError(concat("'", path.string(), "': expected 16 hexadecimal digits as ", kChecksum), ExitCode::kBadData);
-  }
+  });
   if (facts.dimension < 1 || facts.rows < 1 || rows != facts.rows)
     throw UserError(concat("'", path.string(), "' says ", facts.rows, " rows of ", facts.dimension,
                            " numbers, and its shards have ", rows, " rows"),
@@ -229,7 +230,7 @@ ShardFile::ShardFile(const Shard& shard, int64_t dimension)
                     reinterpret_cast<uintptr_t>(ids()) % alignof(int64_t) == 0;
   if (!fits)
     throw UserError(concat("'", shard.path.string(), "': expected embeddings F32 [", shard.rows, ", ", dimension,
-                           "] and ids I64 [", shard.rows, "], as index.json says; the shard is of another index"),
+                           "] and ids I64 [", shard.rows, "], as index.json says; the shard belongs to another index"),
                     ExitCode::kBadData);
 }
 

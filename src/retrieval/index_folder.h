@@ -1,11 +1,11 @@
 // An index of embeddings: a folder of shards that any reader of safetensors opens, and index.json.
 //
 //   index.json                  {"format": 1, "rows": N, "dimension": d, "shards": [{"file", "rows", "xxh3"}, ...]}
-//   shard-00000.safetensors     ids I64 [n], embeddings F32 [n, d]; its checksum also stands in its metadata
+//   shard-00000.safetensors     ids I64 [n], embeddings F32 [n, d]; its metadata holds its checksum too
 //   building.json               while it is not complete: what it is built from
 //
 // `xxh3` is XXH3 (64 bits) of the bytes of the ids followed by those of the embeddings. A shard appears under its name
-// when it is whole, so a build that was killed goes on at the first shard that is missing, and ends with the same
+// when it is whole, so a build that was killed resumes at the first missing shard, and ends with the same
 // bytes.
 #pragma once
 
@@ -23,7 +23,7 @@ struct BuildPlan {
   std::filesystem::path folder;
   int64_t shard_rows = 1 << 18;
   int64_t batch_rows = 4096;  // asked of the source at once
-  bool overwrite = false;     // remove an index that is there, or an unfinished one of something else
+  bool overwrite = false;     // remove an existing index, or an unfinished one of something else
 };
 
 struct BuildSummary {
@@ -32,8 +32,8 @@ struct BuildSummary {
   double seconds = 0;
 };
 
-// UserErrors: an index that is there; an unfinished one of another source or shard size; an id that is negative or
-// stands twice; a number that is not finite, with its row and id.
+// UserErrors: an index exists; an unfinished one of another source or shard size; an id that is negative or
+// occurs twice; a number that is not finite, with its row and id.
 BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan);
 
 struct Shard {

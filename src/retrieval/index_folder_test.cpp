@@ -99,7 +99,7 @@ TEST(IndexFolder, RefusesWhatIsThereAndWhatIsOfSomethingElse) {
   source.fails_after = -1;
   EXPECT_EQ(build_index(source, plan).shards_kept, 0);
   plan.overwrite = false;
-  expect_error(error_of([&] { build_index(source, plan); }), "holds an index; --overwrite makes it anew");
+  expect_error(error_of([&] { build_index(source, plan); }), "holds an index; --overwrite replaces it");
   EXPECT_EQ(read_index(plan.folder).shards.size(), 3U);
 }
 
@@ -112,7 +112,7 @@ TEST(IndexFolder, RefusesRowsThatCannotBeSearched) {
                concat("row 5 (id ", source.id_list[5], ") has nan as number 2 of 7"));
   source = test_vectors::random(9, 7, 4);
   source.id_list[3] = source.id_list[8];
-  expect_error(error_of([&] { build_index(source, plan); }), concat("id ", source.id_list[8], " stands for two rows"));
+  expect_error(error_of([&] { build_index(source, plan); }), concat("id ", source.id_list[8], " occurs in two rows"));
   source.id_list[3] = -1;
   expect_error(error_of([&] { build_index(source, plan); }), "id -1 is negative");
   source = Vectors();
@@ -125,7 +125,7 @@ TEST(IndexFolder, SaysWhatIsWrongWithAFolder) {
   write_text(folder / "index.json", R"({"format": 2})");
   expect_error(error_of([&] { read_index(folder.path()); }), "has format 2; this program reads 1");
   write_text(folder / "index.json", R"({"format": 1, "rows": 3})");
-  expect_error(error_of([&] { read_index(folder.path()); }), "is no index: ");
+  expect_error(error_of([&] { read_index(folder.path()); }), "is not an index of embeddings: 'format' is missing");
   write_text(folder / "index.json",
              R"({"format": 1, "rows": 3, "dimension": 2, "shards": [{"file": "a", "rows": 2, "xxh3": "00"}]})");
   expect_error(error_of([&] { read_index(folder.path()); }), "says 3 rows of 2 numbers, and its shards have 2 rows");

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "retrieval/internal/array_file.h"
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNeighborFormat = 1;
 constexpr const char* kNeighbors = "neighbors";
-// The way of reading a set is the run's; that of numbering its samples is what is compared.
+// How a set is read is up to the run; only how its samples are numbered is compared.
 constexpr const char* kReading = "by number";
 
 fs::path neighbors_file(const fs::path& folder) { return folder / "neighbors.json"; }
@@ -34,7 +34,7 @@ uint64_t index_checksum(const IndexFacts& index) {
   return hasher.digest();
 }
 
-// Only what such a folder holds by name.
+// Only files with the names that such a folder has.
 void remove_neighbors(const fs::path& folder) {
   fs::remove(neighbors_file(folder));
   fs::remove(unfinished_file(folder));
@@ -98,7 +98,7 @@ class Finder {
             {"order", data::to_text(samples_.fingerprint(kReading))}};
   }
 
-  // Makes the folder ready to be filled or filled on. False: everything is there.
+  // Prepares the folder to be filled, or filled further. False: it is complete.
   bool begin() const {
     const fs::path& folder = plan_.folder;
     if (const std::error_code failure = create_folders(folder))
@@ -139,7 +139,7 @@ class Finder {
     std::vector<int64_t> found(static_cast<size_t>(num_queries * plan_.num_saved), -1);
     std::vector<int64_t> open(static_cast<size_t>(num_queries));
     for (size_t query = 0; query < open.size(); ++query) open[query] = static_cast<int64_t>(query);
-    // Of those whose neighbours of other documents are too few, more.
+    // Asks for more where too few neighbours are from other documents.
     for (int64_t asked = std::max(plan_.num_asked, plan_.num_saved); !open.empty(); asked *= 4)
       open = search_some(open, asked, vectors, documents, found);
     return found;
@@ -193,7 +193,7 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
                            "neighbours; 'espalier retro build' with the flags of the run finds them"),
                     ExitCode::kMissingInput);
   const Json json = parse_json<Json>(read_file(path), path.string());
-  try {
+  read_fields(concat("'", path.string(), "' describes no neighbours"), [&] {
     if (const auto format = json.at("format").get<int64_t>(); format != kNeighborFormat)
       throw UserError(concat("'", path.string(), "' has format ", format, "; this program reads ", kNeighborFormat),
                       ExitCode::kBadData);
@@ -204,9 +204,9 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
     chunks_ = json.at("chunks").get<std::string>();
     order_ = json.at("order").get<std::string>();
     checksum_ = hash64(concat(chunks_, json.at("index").get<std::string>(), json.at("queries").get<std::string>()));
-  } catch (const Json::exception& error) {
-    throw UserError(concat("'", path.string(), "' describes no neighbours: ", error.what()), ExitCode::kBadData);
-  }
+  });
+  if (num_samples_ < 0 || chunks_of_sample_ < 1 || num_saved_ < 1 || block_samples_ < 1)
+    throw UserError(concat("'", path.string(), "': expected numbers above 0; the file is damaged"), ExitCode::kBadData);
   for (int64_t first = 0; first < num_samples_; first += block_samples_) {
     const fs::path block = block_file(folder, static_cast<int64_t>(files_.size()));
     files_.push_back(std::make_unique<store::SafetensorsFile>(block));

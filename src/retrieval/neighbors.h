@@ -1,20 +1,20 @@
-// Which chunks of the database are nearest to each chunk of each sample of a set, found once, before training.
+// The chunks of the database nearest to each chunk of each sample of a set, found once, before training.
 //
 //   NeighborSource queries ...
 //   find_neighbors(plan, chunks, index, samples, queries);
 //   const NeighborFile neighbors("work/neighbors/train");
-//   neighbors.row(sample, chunk);     // ids of chunks, the nearest first; -1 from where there are no more
+//   neighbors.row(sample, chunk);     // ids of chunks, the nearest first; -1 for those that do not exist
 //
-// Sample n of a set has a row for each of its chunks. No neighbour is of a document that the sample holds tokens of.
-// The folder of a set:
+// Sample n of a set has a row for each of its chunks. No neighbour comes from a document that the sample holds tokens
+// of. The folder of a set:
 //
-//   neighbors.json               samples, chunks of a sample, neighbours of a chunk, samples of a block; what the
-//   chunks,
-//                                the index and the order of the samples are
+//   neighbors.json               numbers: samples, chunks per sample, neighbours per chunk, samples per block; and
+//   which
+//                                chunks, index and order of samples they belong to
 //   block-00000.safetensors      neighbors I64 [samples, chunks, neighbours]
 //   building.json                while it is not complete: the same description
 //
-// A block appears when it is whole, so that a search that was killed goes on at the first block that is missing. What
+// A block appears when it is whole, so that a search that was killed resumes at the first missing block. What
 // is found depends neither on threads nor on blocks (search.h).
 #pragma once
 
@@ -35,7 +35,7 @@ namespace espalier::retrieval {
 struct NeighborPlan {
   std::filesystem::path folder;    // of the set
   int64_t num_saved = 20;          // neighbours of each chunk
-  int64_t num_asked = 200;         // at first; more where those of the sample's documents leave too few
+  int64_t num_asked = 200;         // at first; more where too few remain without the sample's own documents
   int64_t block_chunks = 100'000;  // chunks of samples in a file
   int64_t memory_bytes = 1LL << 30;
   int threads = 1;
@@ -50,7 +50,7 @@ struct QuerySource {
 
 struct NeighborSummary {
   int64_t samples = 0, blocks = 0, blocks_kept = 0;
-  int64_t missing = 0;  // of blocks that were made now: places for which the database has no chunk left
+  int64_t missing = 0;  // of blocks made by this call: places for which the database has no chunk left
 };
 
 // Samples [0, samples.size()), each of a whole number of chunks. UserErrors: neighbours of something else that are
@@ -61,7 +61,7 @@ NeighborSummary find_neighbors(const NeighborPlan& plan, const ChunkDatabase& ch
 // Immutable; any number of threads may read.
 class NeighborFile {
  public:
-  // UserErrors: none there, or not complete.
+  // UserErrors: there are none, or they are not complete.
   explicit NeighborFile(const std::filesystem::path& folder);
 
   int64_t num_samples() const { return num_samples_; }

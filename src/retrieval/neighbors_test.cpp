@@ -177,7 +177,7 @@ TEST_F(Neighbors, OfOtherSamplesAreRefused) {
     const auto samples = data::GptDataSets::open_train(options(20));
     find(*samples, {.folder = neighbor_folder(folder_.path(), "train", "train"), .num_saved = kSaved});
   }
-  EXPECT_NE(open(options(20), 4).find("each chunk has 3 of them, and --retro-num-neighbors is 4"), std::string::npos);
+  EXPECT_NE(open(options(20), 4).find("each chunk has 3 of them, but --retro-num-neighbors is 4"), std::string::npos);
   EXPECT_NE(open(options(200), 2).find("asked for 20 samples"), std::string::npos) << open(options(200), 2);
   data::DataSetOptions other = options(20);
   other.seed = 7;

@@ -5,9 +5,9 @@
 //
 // Each run of one, two or three tokens adds 1 or -1 to one number of the vector; XXH3 of the run's ids, as 32-bit
 // numbers, decides: the place by its remainder, the sign by its highest bit (Weinberger et al. 2009). The square root
-// of each number's amount stands for it, so that frequent tokens do not decide alone, and the vector is divided by its
+// of each number's magnitude replaces it, so that frequent tokens do not dominate, and the vector is divided by its
 // length. Texts that have runs in common are near, whatever they mean: this finds quotations, versions and repetitions,
-// which is what a small corpus has to be found, and what a check of the way from texts to neighbours needs.
+// which is what a small corpus has to offer, and what a check of the path from texts to neighbours needs.
 //
 // The same bits on every machine: sums are of whole numbers, and IEEE 754 decides the rest.
 #pragma once

@@ -21,7 +21,7 @@ std::vector<Question> read_questions(const std::string& path) {
     try {
       answers = text::python::parse_literal(fields[1]);
     } catch (const UserError& error) {
-      file.refuse(concat("the answers are no list of strings: ", error.what()));
+      file.refuse(concat("the answers are not a list of strings: ", error.what()));
     }
     if (!answers.is_array() ||
         !std::all_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.is_string(); }))

@@ -12,7 +12,7 @@ struct Question {
   std::vector<std::string> answers;
 };
 
-// A UserError (kBadData) names the file and the line of what is no question with answers.
+// A UserError (kBadData) names the file and the line of what is not a question with answers.
 std::vector<Question> read_questions(const std::string& path);
 
 }  // namespace espalier::retrieval

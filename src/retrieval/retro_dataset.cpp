@@ -12,15 +12,15 @@ namespace {
 // Why the neighbours are not those of these samples; empty where they are.
 std::string mismatch(const NeighborFile& neighbors, const data::GptDataset& samples, const ChunkDatabase& chunks,
                      const RetroSampleOptions& options) {
-  if (neighbors.chunks() != hex64(chunks.checksum())) return "they are of other chunks than those of chunks.json";
+  if (neighbors.chunks() != hex64(chunks.checksum())) return "they refer to other chunks than those of chunks.json";
   if (neighbors.num_saved() < options.num_neighbors)
-    return concat("each chunk has ", neighbors.num_saved(), " of them, and --retro-num-neighbors is ",
+    return concat("each chunk has ", neighbors.num_saved(), " of them, but --retro-num-neighbors is ",
                   options.num_neighbors);
   const data::OrderFingerprint then = data::parse_order(neighbors.order());
   const std::vector<std::string> changes = data::order_changes(then, samples.fingerprint(then.reading));
   if (!changes.empty()) return join(changes, "; ");
   if (neighbors.num_samples() < samples.size())
-    return concat("they are of ", format_count(neighbors.num_samples()), " samples, and the set has ",
+    return concat("they are for ", format_count(neighbors.num_samples()), " samples, and the set has ",
                   format_count(samples.size()));
   return "";
 }
@@ -36,9 +36,9 @@ RetroDataset::RetroDataset(std::unique_ptr<const data::GptDataset> samples, std:
   const std::string why = mismatch(neighbors_, *samples_, *chunks_, options);
   if (!why.empty())
     throw UserError(concat("'", neighbor_folder(options.workdir, kind, samples_->name()).string(),
-                           "' holds neighbours of something else than the samples of this run: ", why,
+                           "' holds neighbours of other samples than those of this run: ", why,
                            ". Run 'espalier retro build' with the flags of this run (--overwrite replaces what is "
-                           "there), or take the flags that it was run with"),
+                           "there), or use the flags that it was run with"),
                     ExitCode::kBadData);
   const int64_t length = options.num_retrieved_chunks * chunks_->chunk_length();
   fields_ = {samples_->fields().front(),

@@ -4,12 +4,12 @@
 //   sets.train->read(17, sample);
 //
 // Arrays: `text`, sequence length + 1 ids; `neighbor_tokens` [chunks, neighbours, retrieved length], each neighbour a
-// chunk of the database and what follows it in its document, filled up with the token that ends documents; and
-// `neighbor_counts` [chunks], of those that there are: they come first, the rest is filling.
+// chunk of the database and what follows it in its document, padded with the token that ends documents; and
+// `neighbor_counts` [chunks], the number of neighbours that exist: they come first, the rest is padding.
 //
 // Upstream lets a neighbour run on into the next document of the database, which may be the sample's own, and takes the
-// last chunk of all where a neighbour is missing. Here a neighbour ends with its document, and nothing stands for one
-// that is missing.
+// last chunk of all where a neighbour is missing. Here a neighbour ends with its document, and nothing takes the place
+// of a missing one.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class RetroDataset final : public data::SampleSource {
   std::string description() const override;
   std::vector<std::string> prefixes() const override { return samples_->prefixes(); }
   void probe_ids(int64_t vocab_size) const override { samples_->probe_ids(vocab_size); }
-  // Names the neighbours as part of the way of reading.
+  // Names the neighbours as part of how the set is read.
   data::OrderFingerprint fingerprint(const std::string& reading) const override;
   std::vector<data::SamplePiece> pieces(int64_t number) const override { return samples_->pieces(number); }
 

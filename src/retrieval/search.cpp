@@ -99,7 +99,7 @@ class Search {
     }
   }
 
-  // Asks for more and more candidates, of those queries for which a better row may still be missing.
+  // Asks for ever more candidates for those queries that may still lack a better row.
   void search_queries(const Block& block, std::vector<int64_t> numbers, int64_t candidates) {
     while (!numbers.empty()) {
       std::vector<int64_t> open;
@@ -139,7 +139,7 @@ class Search {
   }
 
   // Of one query, candidates [begin, begin + count) of scores_ and rows_. False, with nothing taken, where a row that
-  // is none of them may belong to the answer.
+  // is not among them may belong to the answer.
   bool take(const Block& block, int64_t number, int64_t begin, int64_t count) {
     const float* const query = queries_ + number * index_.dimension;
     const double query_length = length_of(query, index_.dimension);

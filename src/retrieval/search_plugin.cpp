@@ -9,7 +9,7 @@ std::filesystem::path search_plugin_path() { return beside_program("libespalier_
 const SearchTable& load_search_plugin(const std::filesystem::path& path) {
   return *static_cast<const SearchTable*>(
       load_plugin({path, "espalier_search_table", kSearchInterface,
-                   "it holds the search and lies beside the program. 'scripts/setup' builds it.",
+                   "it holds the search and belongs next to the program. 'scripts/setup' builds it.",
                    "It needs BLAS and LAPACK: Debian's packages libblas3 and liblapack3, or libopenblas0."}));
 }
 

@@ -1,4 +1,4 @@
-// Loads libespalier_search.so, which lies beside the program, when it is first asked for.
+// Loads libespalier_search.so, from the program's folder, when it is first needed.
 #pragma once
 
 #include <filesystem>

@@ -15,7 +15,7 @@ class TabFile {
  public:
   explicit TabFile(const std::string& path);
 
-  // False at the end. Empty lines are passed over. A quotation mark that is not closed is a UserError (kBadData).
+  // False at the end. Empty lines are skipped. An unclosed quotation mark is a UserError (kBadData).
   bool next(std::vector<std::string>& fields);
   int64_t line() const { return first_line_; }  // from 1, in which the last row began
   int64_t consumed_bytes() const { return stream_->consumed_bytes(); }

@@ -102,11 +102,12 @@ StepReader::StepReader(const fs::path& step_folder)
     : folder_(step_folder), manifest_(read_manifest(step_folder)), mutex_(std::make_unique<std::mutex>()) {
   const std::optional<int64_t> named = step_of_name(step_folder);
   if (named && *named != manifest_.state.step)
-    throw UserError(concat("'", step_folder.string(), "' is named as step ", *named, ", and its ", kManifestName,
-                           " is of step ", manifest_.state.step,
-                           ": it was renamed, or files of two checkpoints are mixed. If they are of one, its name is ",
-                           step_folder_name(manifest_.state.step)),
-                    ExitCode::kBadData);
+    throw UserError(
+        concat("'", step_folder.string(), "' is named as step ", *named, ", and its ", kManifestName,
+               " belongs to step ", manifest_.state.step,
+               ": it was renamed, or files of two checkpoints are mixed. If they belong to one, its name is ",
+               step_folder_name(manifest_.state.step)),
+        ExitCode::kBadData);
 }
 StepReader::~StepReader() = default;
 StepReader::StepReader(StepReader&&) noexcept = default;

@@ -270,8 +270,8 @@ TEST_F(Step, AFolderUnderTheNumberOfAnotherStepIsRefused) {
     const std::string path = (folder_ / name).string();
     EXPECT_EQ(error_of([&] { StepReader reader(path); }),
               concat("'", path,
-                     "' is named as step 8, and its manifest.json is of step 7: it was renamed, or files of two "
-                     "checkpoints are mixed. If they are of one, its name is step_00000007"));
+                     "' is named as step 8, and its manifest.json belongs to step 7: it was renamed, or files of two "
+                     "checkpoints are mixed. If they belong to one, its name is step_00000007"));
     EXPECT_EQ(verify(path).size(), 1u);
     fs::rename(folder_ / std::string(name).substr(0, std::string(name).find('/')), folder_ / "step_00000007");
   }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "text/internal/bert_words.h"
 #include "text/internal/strings.h"
 #include "text/internal/tokenizer_file.h"
@@ -78,8 +79,8 @@ class BertTokenizer final : public Tokenizer {
     for (size_t id = 0; id < pieces_.size(); ++id) ids_[pieces_[id]] = static_cast<int32_t>(id);
     for (const char* needed : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {
       if (ids_.count(needed) == 0) {
-        throw UserError(concat("'", file_.string(), "' (", pieces_.size(), " lines) has no line '", needed,
-                               "', which WordPiece for BERT needs"),
+        throw UserError(concat("'", file_.string(), "' (", format_counted(static_cast<int64_t>(pieces_.size()), "line"),
+                               ") has no line '", needed, "', which WordPiece for BERT needs"),
                         ExitCode::kBadData);
       }
     }

@@ -447,7 +447,7 @@ void Job::prepare_save_folder() {
   const bool goes_on = loaded_ && (!config_.checkpoint.finetune || loaded_->step == 0 || is_from_memory_);
   const store::Superseded aside =
       store::prepare_save_folder(config_.checkpoint.save, goes_on ? loaded_ : std::nullopt, trainer_->position().step);
-  for (const std::string& name : aside.removed) log_info("removed what an interrupted save left behind: ", name);
+  for (const std::string& name : aside.removed) log_info("removed what an interrupted save left: ", name);
   for (const std::string& name : aside.incomplete)
     log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
                 ". Complete the copy and give it its name back if it should count.");

@@ -22,9 +22,12 @@ Listener::Listener(net::io_context& context, const std::string& host, int port, 
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(net::socket_base::max_listen_connections, error);
   if (error)
-    throw UserError(
-        concat("cannot listen on ", host, ":", port, ": ", error.message(), "; --port 0 uses any free port"),
-        ExitCode::kCannotCreate);
+    throw UserError(concat("cannot listen on ", host, ":", port, ": ",
+                           error == net::error::address_in_use ? "another program does; --port 0 uses any free port"
+                           : error == boost::system::errc::address_not_available
+                               ? "this machine does not have that address; use 127.0.0.1, 0.0.0.0 or one of its own"
+                               : error.message()),
+                    ExitCode::kCannotCreate);
   port_ = acceptor_.local_endpoint().port();
   accept();
 }

@@ -145,7 +145,7 @@ TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
       $generate --sample-output-file parts --seed 6 2>refused && exit 1
       grep -c 'seed was 5 and is 6' refused
       $generate --sample-output-file parts --batch-size 7 2>resumed
-      grep -c 'of a process before: going on' resumed
+      grep -c 'of an earlier process: continuing' resumed
       cmp parts whole; ls | grep -c partial || true
       $generate --sample-output-file parts 2>refused && exit 1
       grep -c 'overwrite' refused
@@ -199,8 +199,8 @@ TEST_F(DetoxifyCommand, WhatCannotBeIsSaidBeforeAnythingIsDone) {
       {"espalier generate --load model --num-samples 3", "--num-samples 3 needs --genfile FILE"},
       {"espalier generate --load model --genfile x", "--genfile x needs --num-samples"},
       {"espalier generate --load model --genfile x --num-samples 2 --prompt a", "--prompt and a file of many texts"},
-      {"espalier generate --load model --samples-per-prompt 3 --prompt a", "is of --sample-input-file"},
-      {"espalier generate --load model --batch-size 3 --prompt a", "is of --sample-input-file and --genfile"},
+      {"espalier generate --load model --samples-per-prompt 3 --prompt a", "belongs to --sample-input-file"},
+      {"espalier generate --load model --batch-size 3 --prompt a", "belongs to --sample-input-file and --genfile"},
       {"espalier finetune_gpt.py --data-path a --data-path2 --split 100,0,0",
        "--data-path2 has 0 words. Give one prefix"},
       {"espalier finetune_gpt.py --data-path a --data-path2 b --split 98,2,0", "--split is 98,2,0"},

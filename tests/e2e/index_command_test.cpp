@@ -47,7 +47,7 @@ TEST_F(IndexCommand, SaysWhatIsWrong) {
   write_rows("a", {1, 0, 0, 1}, {7, 7});
   const Outcome twice = bash("espalier index build --embeddings a --embedding-path index");
   EXPECT_EQ(twice.exit_code, 65);
-  EXPECT_NE(twice.errors.find("id 7 stands for two rows"), std::string::npos) << twice.errors;
+  EXPECT_NE(twice.errors.find("id 7 occurs in two rows"), std::string::npos) << twice.errors;
   const Outcome none = bash("espalier index search index --queries a");
   EXPECT_EQ(none.exit_code, 66);
   EXPECT_NE(none.errors.find("'index' holds no index (no index.json)"), std::string::npos) << none.errors;

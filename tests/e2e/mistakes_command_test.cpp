@@ -123,6 +123,43 @@ INSTANTIATE_TEST_SUITE_P(
                 2, "is JSON, not a SentencePiece model"},
         Mistake{"espalier data check " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl", 65, "is text (JSON)"}));
 
+// Answers that were crashes, wrong results without a word, or no help.
+INSTANTIATE_TEST_SUITE_P(
+    Once, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier train gpt --num-layers 2 --hidden-size 16 --seq-length 32 --max-position-embeddings 32 "
+                "--micro-batch-size 2 --lr 1e-3 --train-iters 2 $TOKENIZER --data-path $DATA",
+                2, "--num-attention-heads is required: "},
+        Mistake{"printf '[=x]\n' >r.toml; espalier $TRAIN --recipe r.toml; code=$?; rm r.toml; exit $code", 2,
+                "r.toml:1: not TOML"},
+        Mistake{"printf '[=x]\n' >r.toml; espalier curate r.toml; code=$?; rm r.toml; exit $code", 2,
+                "r.toml:1: not TOML: expected a key"},
+        Mistake{"echo '5 99999999' | espalier tokenizer decode $TOKENIZER", 65,
+                "standard input: 99999999 is not an id of this tokenizer, which has 0 to "},
+        Mistake{"echo '5 x' | espalier tokenizer decode $TOKENIZER", 65, "expected whole numbers, found \"x\""},
+        Mistake{"espalier tokenizer encode $TOKENIZER --input a.txt", 2, "text is read from standard input"},
+        Mistake{"head -c 99 /dev/zero >w.safetensors; espalier tokenizer inspect --tokenizer-type PretrainedFromHF "
+                "--tokenizer-name-or-path w.safetensors; code=$?; rm w.safetensors; exit $code",
+                65, "'w.safetensors' is a binary file, and JSON is expected"},
+        Mistake{"espalier $TRAIN --micro-batch-size 99999999999999999999", 2,
+                "is too large for an integer of 64 bits, at most 9223372036854775807"},
+        Mistake{"echo x >r.toml; espalier recipe --depth 4 --output r.toml; code=$?; grep -q x r.toml && rm r.toml; "
+                "exit $code",
+                2, "'r.toml' (2 B) exists"},
+        Mistake{"printf 'a\nb\n' >in; espalier curate step length --input in --output out --least 1; code=$?; rm in; "
+                "exit $code",
+                65, "none of the 2 records is a document. The first: in:1: "},
+        Mistake{"mkdir -p scratch/mine; espalier curate step exact --input " ESPALIER_SOURCE_FOLDER
+                "/tests/data/owt-20.jsonl --output out.jsonl --temporary-folder scratch; code=$?; rm out.jsonl; "
+                "rmdir scratch/mine scratch; exit $code",
+                0, "exact: 20 documents in"},
+        Mistake{"echo '{\"text\": \"a\"}' >in; espalier detoxify score --input in --scorer nosuchprogram --output out; "
+                "code=$?; rm in; exit $code",
+                1, "'nosuchprogram' ended with exit code 127: the shell cannot run it"},
+        Mistake{"espalier checkpoint import-hf --input none --save out", 66, "--input 'none' does not exist"},
+        Mistake{"echo x >in; espalier checkpoint import-hf --input in --save out; code=$?; rm in; exit $code", 2,
+                "is a file; give the folder, with config.json"}));
+
 INSTANTIATE_TEST_SUITE_P(Surroundings, MistakesCommand,
                          testing::Values(Mistake{"OMP_NUM_THREADS=0 espalier $TRAIN", 2,
                                                  "OMP_NUM_THREADS='0' is not a number of threads"},

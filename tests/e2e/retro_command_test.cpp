@@ -106,9 +106,9 @@ TEST_F(RetroCommand, SaysWhatIsWrong) {
                 "--num-layers 5 --seq-length 30 --pipeline-model-parallel-size 2 --context-parallel-size 2 "
                 "--recompute-granularity full --objective prefix --reset-position-ids --window-size 8"),
          {"--num-layers 5 (command line) has no layer that attends to neighbours", "use 6 or more",
-          "--seq-length 30 (command line) is no multiple of --retro-chunk-length 8", "use 24 or 32",
+          "--seq-length 30 (command line) is not a multiple of --retro-chunk-length 8", "use 24 or 32",
           "--pipeline-model-parallel-size 2", "--context-parallel-size 2", "use --tensor-model-parallel-size",
-          "--recompute-granularity full is not for a Retro", "--objective prefix", "--reset-position-ids",
+          "--recompute-granularity full does not work for a Retro", "--objective prefix", "--reset-position-ids",
           "--window-size 8"});
   expect(concat("espalier retro build ", run, "--retro-tasks db --workers 2 --memory much"),
          {"--retro-tasks db: expected build, or some of", "--memory much"});

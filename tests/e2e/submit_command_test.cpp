@@ -37,7 +37,7 @@ TEST_F(SubmitCommand, ATimeThatTheSchedulerWouldRefuseIsRefusedHere) {
   for (const char* time : {"90", "90:00", "20:00:00", "2-0", "2-12:30", "2-12:30:00"})
     EXPECT_EQ(submit(concat("--time ", time)).exit_code, 0) << time;
   for (const char* time : {"20h", "1:2:3:4", "2-", ":30", "12,5", "0", "-5"})
-    expect_refused(concat("--time=", time), concat("--time ", time, " is no length of a job"));
+    expect_refused(concat("--time=", time), concat("--time ", time, " is not a job length"));
   expect_refused("--scheduler pbs --time 90:00x", "write HOURS:MINUTES:SECONDS, such as 20:00:00");
 }
 

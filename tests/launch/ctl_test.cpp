@@ -80,7 +80,7 @@ TEST_F(ControlledRun, AnswersWhileItsRanksHang) {
     wait $launcher; echo "launcher: $?")");
   EXPECT_NE(run.output.find("stopped"), std::string::npos) << run.output << run.errors;
   EXPECT_NE(run.output.find("waits"), std::string::npos) << run.output;
-  EXPECT_NE(run.output.find(") is stopped (SIGSTOP, or a debugger) and cannot tell\n"), std::string::npos)
+  EXPECT_NE(run.output.find(") is stopped (SIGSTOP, or a debugger) and cannot answer\n"), std::string::npos)
       << run.output;
   EXPECT_NE(run.output.find("espalier::dist::"), std::string::npos) << run.output;
   EXPECT_NE(run.output.find("launcher: 143\n"), std::string::npos) << "not started again: " << run.output;
@@ -152,7 +152,7 @@ TEST_F(ControlledRun, OfSeveralMachinesIsAskedWhereItsFirstRankIs) {
     wait $launcher; echo "launcher: $?"; wait $other; echo "other: $?")");
   const std::string everything = run.output + run.errors + read_file(folder_ / "log");
   EXPECT_TRUE(run.output.starts_with("control.0\ncontrol.1\n")) << everything;
-  EXPECT_NE(run.output.find("; 1 of 2 ranks are of this place\n"), std::string::npos) << everything;
+  EXPECT_NE(run.output.find("; 1 of 2 ranks are on this machine\n"), std::string::npos) << everything;
   EXPECT_NE(run.output.find("\n   1  "), std::string::npos) << everything;
   EXPECT_NE(run.output.find("ctl: 1\n"), std::string::npos) << everything;
   EXPECT_NE(run.errors.find("pause is for the whole run: ask on "), std::string::npos) << everything;

@@ -62,7 +62,8 @@ TEST_F(LaunchedPage, WhatCannotBeShownIsRefusedBeforeARankStarts) {
   EXPECT_NE(other.errors.find("--page is of a training run"), std::string::npos) << other.errors;
   const Shell without = shell(folder_, "espalier launch --page-port 3 --nproc-per-node 2 " + training("run"));
   EXPECT_EQ(without.exit_code, 2);
-  EXPECT_NE(without.errors.find("--page-port is of --page, which is not given"), std::string::npos) << without.errors;
+  EXPECT_NE(without.errors.find("--page-port belongs to --page, which is not given"), std::string::npos)
+      << without.errors;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 

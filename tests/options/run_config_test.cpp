@@ -363,6 +363,26 @@ TEST_F(RunFiles, MissingOnesAreNamed) {
             Words{"--save D/vocab.json/x (command line): D/vocab.json is a file, not a folder"});
 }
 
+TEST_F(RunFiles, ARunIsNotPutIntoACheckpointOrOnTopOfAnother) {
+  for (const char* folder : {"D/run/step_00000020", "D/run/step_00000020/a/b"})
+    EXPECT_EQ(check(good_ + "--save-interval 5 --save " + folder),
+              Words{std::string("--save ") + folder +
+                    " (command line) is in a checkpoint: D/run/step_00000020 belongs to the run D/run and goes when "
+                    "that is pruned. Give another folder"});
+  EXPECT_EQ(check(good_ + "--save D/run --save-interval 5"),
+            Words{"--save D/run (command line) already holds checkpoints up to iteration 20, and this run does not "
+                  "continue from them. Give --load D/run to continue, or another --save"});
+  EXPECT_EQ(check(good_ + "--save D/run --load D/run --save-interval 5"), Words{});
+  EXPECT_EQ(check(good_ + "--save D/run/step_00000040/x --save-interval 5"), Words{}) << "no checkpoint";
+  std::filesystem::create_directory(folder_ / "project");
+  write_file_atomically(folder_ / "project/config.toml", "mine = 1");
+  EXPECT_EQ(check(good_ + "--save D/project --save-interval 5"),
+            Words{"--save D/project (command line) is not a run folder, and holds a config.toml, which the run would "
+                  "replace. Give another folder"});
+  write_file_atomically(folder_ / "project/events.jsonl", "");
+  EXPECT_EQ(check(good_ + "--save D/project --save-interval 5"), Words{}) << "a run that has saved nothing yet";
+}
+
 TEST_F(RunFiles, CheckpointsThatAreNotThereAreNamed) {
   EXPECT_EQ(check(good_ + "--load D/none"), Words{"--load D/none (command line): there is no such folder"});
   EXPECT_EQ(check(good_ + "--load D/run/step_00000030.partial"),

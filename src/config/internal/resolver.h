@@ -14,8 +14,9 @@ using plan::multiples_near;
 
 class Resolver {
  public:
-  Resolver(RunConfig& config, const OptionTable& table, Problems& problems)
-      : config_(config), table_(table), problems_(problems) {}
+  // `is_complete`: every required option was given, and every word could be read.
+  Resolver(RunConfig& config, const OptionTable& table, bool is_complete, Problems& problems)
+      : config_(config), table_(table), is_complete_(is_complete), problems_(problems) {}
 
   void resolve_length();
   void resolve_model();
@@ -38,6 +39,8 @@ class Resolver {
  private:
   std::string origin(const char* name) const { return table_.origin(name); }
   int64_t num_layers() const { return config_.family->num_layers(config_.model); }
+  // Whether model_spec() may be asked: with a size missing, or one that does not divide another, there is no model.
+  bool has_model() const { return is_complete_ && problems_.empty() && num_layers() > 0; }
   bool given(const char* name) const { return table_.find(name)->given(); }
   // Given, and not only with the value that it has anyway, as in a saved configuration.
   bool is_said(const char* name) const {
@@ -60,6 +63,7 @@ class Resolver {
 
   RunConfig& config_;
   const OptionTable& table_;
+  const bool is_complete_;
   Problems& problems_;
   bool ramp_is_good_ = true;
 };

@@ -171,7 +171,21 @@ void check_decoder_start(const std::string& config_text, const fs::path& folder,
 
 }  // namespace
 
+void check_is_model_folder(const fs::path& input) {
+  const auto refuse = [&](const char* what, ExitCode code) {
+    throw UserError(concat("--input '", input.string(), "' ", what), code);
+  };
+  if (!fs::exists(input)) refuse("does not exist", ExitCode::kMissingInput);
+  if (!fs::is_directory(input))
+    refuse("is a file; give the folder, with config.json and the weights", ExitCode::kUsage);
+  if (fs::exists(input / "config.json")) return;
+  if (!store::list_steps(input).complete.empty() || fs::exists(input / "manifest.json"))
+    refuse("is a run of Espalier: it needs no import. Give it to --load", ExitCode::kUsage);
+  refuse("holds no config.json: expected a Hugging Face folder", ExitCode::kMissingInput);
+}
+
 ImportReport import_hf(const ImportOptions& options, const fs::path& run_folder) {
+  check_is_model_folder(options.input);
   check_files_of_folder(options.input);
   const fs::path config_file = options.input / "config.json";
   const std::string config_text = read_file(config_file);

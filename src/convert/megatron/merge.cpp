@@ -126,7 +126,7 @@ void check_rank(const std::vector<const MegatronShard*>& shards, const ParamSpec
   if (position != store::num_elements(expected))
     problems.add(shards[0]->view.file.parent_path().string(), ": ", name, " of ", place_text(*shards[0], stages),
                  ": expected ", store::num_elements(expected), " elements of shape ", text_of(expected),
-                 " in parts, found ", position, "; the file of a data rank is missing or is of another run");
+                 " in parts, found ", position, "; the file of a data rank is missing or belongs to another run");
 }
 
 }  // namespace

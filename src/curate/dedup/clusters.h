@@ -1,4 +1,4 @@
-// Documents that are joined in pairs, directly or over others: of each cluster the one with the lowest number stays.
+// Clusters of documents that are joined in pairs, directly or through others: the lowest number of each stays.
 //
 // Connected components by sorting alone, with alternating large-star and small-star steps (Kiveris et al., Connected
 // components in MapReduce and beyond, SoCC 2014): each round sorts all pairs three times, and O(log^2 n) rounds are
@@ -23,9 +23,9 @@ class Clusters {
   void join(uint64_t a, uint64_t b);
   void finish();
 
-  // After finish(): the node that stays in this one's stead; nothing if this one stays.
+  // After finish(): the node that stays in place of this one; nothing if this one stays.
   std::optional<uint64_t> kept_for(uint64_t node) const;
-  // Dropped where all nodes of the document are: "duplicate", against the number of the document that stays.
+  // Dropped where all nodes of the document are: "duplicate", with the number of the document that stays.
   Fate decide(const DocumentNodes& nodes, const Document& document) const;
   // Pairs, clusters, documents that go, the largest clusters.
   nlohmann::ordered_json facts() const;

@@ -1,10 +1,10 @@
 // A name for each document that a pass sees, whose order is that of the documents.
 //
 // The pieces of a document that an earlier step split have its number; here each gets a name of its own, found again by
-// its text. Pieces of one document with equal texts cannot be told apart afterwards: what is decided of all of them
+// its text. Pieces of one document with equal texts cannot be told apart afterwards: what is decided for all of them
 // holds for each.
 //
-// Memory: none but a buffer; on disk 16 bytes for each piece of a split document.
+// Memory: one buffer; on disk 16 bytes for each piece of a split document.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What occurs again byte for byte: documents, their URLs, or lines and paragraphs within them.
+// Byte-for-byte repetitions: documents, their URLs, or lines and paragraphs within them.
 //
 // Each has a hash of 128 bits (two texts that differ share one with odds of 10^-18 among 10^10), which is sorted on
 // disk: O(n log n), memory of two sorters' buffers, 40 bytes on disk for each.
@@ -24,7 +24,7 @@ struct ExactConfig {
   bool within() const { return unit == ExactUnit::kLine || unit == ExactUnit::kParagraph; }
 };
 
-// Consecutive pieces that make up the text, each with the line ends behind it.
+// Consecutive pieces that make up the text, each with the line ends after it.
 std::vector<std::string_view> pieces_of(std::string_view text, ExactUnit unit) {
   std::vector<std::string_view> pieces;
   size_t begin = 0;
@@ -127,7 +127,7 @@ class ExactPass : public Pass {
 
   void finish() override {
     nodes_.finish();
-    // Of a group of equal entries, those before the configured number of times wait: one or a few.
+    // Of a group of equal entries, those below the configured number wait: one or a few.
     std::vector<ExactEntry> waiting;
     int64_t size = 0;
     ExactEntry first{};
@@ -184,7 +184,7 @@ class ExactPass : public Pass {
     if (text::python::strip(text).empty())
       return Fate::dropped("only_duplicates", static_cast<double>(drops.size()),
                            static_cast<double>(DocumentNodes::number_of(drops.front().kept)));
-    // Where the last piece is gone, so is what parted it from the one before.
+    // If the last piece is removed, so is the separator before it.
     while (text.ends_with('\n') && !document.text.ends_with('\n')) text.pop_back();
     document.text = std::move(text);
     return Fate::kept();
@@ -208,9 +208,9 @@ class ExactMaker : public StepMaker {
                       {"line", ExactUnit::kLine},
                       {"paragraph", ExactUnit::kParagraph}},
                      "what is compared: whole texts, their URLs, or the lines or paragraphs of all texts, of which the "
-                     "repeated ones leave their text; paragraphs are parted by empty lines");
+                     "repeated ones are removed from their text; paragraphs are separated by empty lines");
     table.add_choice("--keep", config_.keep, {{"first", ExactKeep::kFirst}, {"none", ExactKeep::kNone}},
-                     "which of those that are equal stays: the one in the document with the lowest number, or none");
+                     "which of several equal ones stays: the one in the document with the lowest number, or none");
     table.add("--times", config_.times, "how often it must occur to be removed").minimum(2).maximum(1000000);
     table.add("--least-characters", config_.least_characters, "shorter lines and paragraphs stay").minimum(0);
     table.add("--url-key", config_.url_key, "key of the record that holds the URL; without it, a document stays")

@@ -1,4 +1,4 @@
-// How much two sets of shingles have in common.
+// How similar two sets of shingles are.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ ShingleSet openwebtext_shingles(std::string_view text);
 
 enum class JaccardDivisor { kUnion, kMin, kMax };
 
-// What both have, divided by what either, the smaller or the larger has; 0 where one is empty. O(a + b).
+// The size of the intersection over that of the union, the smaller or the larger set; 0 where one is empty. O(a + b).
 double jaccard(const ShingleSet& a, const ShingleSet& b, JaccardDivisor divisor);
 
 }  // namespace espalier::curate

@@ -1,11 +1,11 @@
-// MinHash: a text's signature, of which as large a share equals another's as their sets of shingles have in common.
+// MinHash: signatures of texts; two share as many values as their sets of shingles have elements in common.
 //
 // Two settings. OpenWebText's (tools/openwebtext of Megatron-LM with the package LSH): MurmurHash3_x86_32 of every
 // window of 5 bytes under 100 seeds, the least as a signed number that is at most -1; equal to it bit for bit. The
 // modern one: each shingle of words or characters has one 64-bit hash, of which each value of the signature takes
 // another mixture.
 //
-// A signature costs O(shingles x values) and holds nothing but the values; in the first setting windows that were seen
+// A signature costs O(shingles x values) and holds nothing but the values; in the first setting, windows that were seen
 // a moment ago are left out, which changes no minimum. The inner loops are compiled for each instruction set
 // (minhash_avx2.cpp, minhash_avx512.cpp) and chosen at run time, with the same bits.
 // Broder, On the resemblance and containment of documents, 1997; Leskovec et al., Mining of Massive Datasets, 3.4.

@@ -138,7 +138,7 @@ class MinHashPass : public Pass {
  private:
   std::vector<uint64_t> bands_of(std::string_view text) const {
     if (config_.is_openwebtext()) {
-      if (text::python::num_characters(text.substr(0, 64)) <= 5) return {};  // its set is empty: it is like none
+      if (text::python::num_characters(text.substr(0, 64)) <= 5) return {};  // its set is empty: it resembles no other
       const std::vector<uint32_t> values = windows_(text);
       return band_hashes<uint32_t>(values, config_.num_bands(), config_.num_rows());
     }
@@ -165,7 +165,7 @@ class MinHashMaker : public StepMaker {
                      {{"openwebtext", MinHashSetting::kOpenWebText},
                       {"words", MinHashSetting::kWords},
                       {"characters", MinHashSetting::kCharacters}},
-                     "what signatures are made of: windows of 5 bytes under the 100 hashes of the OpenWebText "
+                     "what signatures are made from: windows of 5 bytes under the 100 hashes of the OpenWebText "
                      "pipeline, or runs of words or characters with 64-bit hashes");
     table.add("--shingle", config_.shingle, "words or characters of a run")
         .minimum(1)
@@ -179,7 +179,7 @@ class MinHashMaker : public StepMaker {
     table.add("--seed", config_.seed, "of the 64-bit hashes");
     table
         .add("--threshold", config_.threshold,
-             "candidates are compared run by run, and are duplicates from this Jaccard similarity on; 0 takes all "
+             "candidates are compared run by run, and are duplicates from this Jaccard similarity on; 0 accepts all "
              "candidates, and reads no text twice")
         .default_text("0; openwebtext 0.7");
     table.add_choice("--jaccard", config_.divisor,
@@ -187,7 +187,7 @@ class MinHashMaker : public StepMaker {
                      "what the common runs are divided by");
     table
         .add("--heuristic-iter", config_.heuristic_iter,
-             "how often a bucket is searched for what is alike to its first document; -1: until one is left")
+             "how often a bucket is searched for documents like its first; -1: until one is left")
         .minimum(-1);
   }
   void check(Problems& problems) override {

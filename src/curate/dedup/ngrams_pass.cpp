@@ -64,7 +64,7 @@ void add_task(const TaskFile& file, Contamination& table, Problems& problems) {
     if (strip(line).empty()) continue;
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
     if (record.is_discarded()) {
-      problems.add("--against ", file.name, ": ", file.path, ":", line_number, " is no JSON");
+      problems.add("--against ", file.name, ": ", file.path, ":", line_number, " is not JSON");
       return;
     }
     for (const std::string& text : texts_under(record, file.key)) {
@@ -140,17 +140,18 @@ class NgramsMaker : public StepMaker {
         .value_name("NAME[:KEY]=FILE")
         .required();
     table.add("--max-ngram", config_.setting.most_words, "words of an n-gram").minimum(1).maximum(1000);
-    table.add("--min-ngram", config_.setting.least_words, "texts of fewer words are not searched for").minimum(1);
+    table.add("--min-ngram", config_.setting.least_words, "texts of fewer words are ignored").minimum(1);
     table
         .add("--key-threshold", config_.setting.most_documents,
-             "n-grams in as many documents are common phrases, and stay")
+             "n-grams that occur in this many documents are common phrases, and stay")
         .minimum(1);
-    table.add("--least-characters", config_.setting.least_characters, "pieces that are not longer go").minimum(0);
+    table.add("--least-characters", config_.setting.least_characters, "pieces of this length or less are dropped")
+        .minimum(0);
     table
         .add("--remove-characters", config_.setting.margin_characters,
              "what is cut out on each side of an n-gram, and on to the end of the sentence")
         .minimum(0);
-    table.add("--most-pieces", config_.most_pieces, "documents of which more are left go").minimum(1);
+    table.add("--most-pieces", config_.most_pieces, "documents cut into more pieces than this are dropped").minimum(1);
   }
   void check(Problems& problems) override {
     table_.emplace(config_.setting);

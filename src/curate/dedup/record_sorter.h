@@ -1,12 +1,12 @@
-// Records of a fixed size, sorted on disk: what every deduplication that must see all documents is built of.
+// Sorts records of a fixed size on disk: every deduplication that must see all documents is built on it.
 //
 //   RecordSorter<Edge> sorter(folder, "edges", memory_bytes);
 //   sorter.add(edge);                                          // any order
-//   sorter.drain([](const Edge& edge) { ... });                // in order, once; equal records stand side by side
+//   sorter.drain([](const Edge& edge) { ... });                // in order, once; equal records are adjacent
 //
 // A buffer of at most `memory_bytes` is sorted and written as a run whenever it is full; runs are merged 64 at a time.
-// n records cost O(n log n) comparisons and ceil(log_64(n * size / memory)) reads and writes of all of them. What was
-// never full is never written. The order is that of operator<, which must compare all members, so that the result
+// n records cost O(n log n) comparisons and ceil(log_64(n * size / memory)) reads and writes of all of them. A buffer
+// that never fills is never written. The order is that of operator<, which must compare all members, so that the result
 // depends on the records alone and never on the memory. Knuth, The Art of Computer Programming 3, 5.4.
 #pragma once
 

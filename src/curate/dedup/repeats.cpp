@@ -55,7 +55,7 @@ void Repeats::finish() {
   ranges_ = SortedRecords<ByteRange>(folder_ / "repeats");
 }
 
-// The shard, and as much behind it as a window needs that begins at its last byte.
+// The shard, and as many bytes after it as a window needs that begins at its last byte.
 std::string Repeats::read(int64_t shard) const {
   const int64_t begin = shard * shard_bytes_;
   std::string bytes(static_cast<size_t>(std::min(shard_bytes_ + window_ - 1, num_bytes_ - begin)), '\0');
@@ -74,8 +74,8 @@ void Repeats::mark(int64_t earlier, int64_t shard, std::vector<bool>& marked) co
       divsufsort(reinterpret_cast<const sauchar_t*>(bytes.data()), suffixes.data(), static_cast<saidx_t>(size)) != 0)
     throw UserError(concat("no memory to sort ", size, " suffixes; give a smaller --memory"));
   const auto window_size = static_cast<size_t>(window_);
-  // Only windows that begin in a shard itself count, not those in what follows it. In order of the texts: those of the
-  // earlier shard have the smaller places already.
+  // Only windows that begin in the shard itself count, not those in what follows it. In order of the texts: those of
+  // the earlier shard have the smaller places already.
   const auto counts = [&](int64_t at) {
     return at + window_ <= size && (at < second ? at < shard_bytes_ : at - second < shard_bytes_);
   };

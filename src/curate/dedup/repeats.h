@@ -1,9 +1,9 @@
 // Stretches of text that occurred before, by suffix arrays over shards of bounded size.
 //
 // A byte is repeated if it is in a window of `window` bytes, within one text, that occurs at an earlier place: in a
-// text before, or further to the left. All occurrences but the first are found. The bytes of all texts stand one after
-// another in a file, parted by 0xFF (which valid UTF-8 does not have), in shards that overlap by a window less a byte.
-// Each shard is sorted together with each one before it by libdivsufsort; suffixes with equal windows are then
+// text before, or further to the left. All occurrences but the first are found. The bytes of all texts are stored one
+// after another in a file, separated by 0xFF (which valid UTF-8 does not have), in shards that overlap by a window less
+// a byte. Each shard is sorted together with each one before it by libdivsufsort; suffixes with equal windows are then
 // neighbours. As any two places are in one of these pairs, the result does not depend on the size of the shards.
 //
 // Memory: 11 bytes for each byte of a shard. Cost: O(n log n) where all fits in one pair; O(n^2 / shard) beyond it, so

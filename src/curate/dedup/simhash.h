@@ -1,4 +1,4 @@
-// SimHash: 64 bits of a text, few of which differ where texts are nearly alike. As the OSCAR corpora were deduplicated
+// SimHash: 64 bits of a text, few of which differ between near-duplicates. As the OSCAR corpora were deduplicated
 // for BLOOM: windows of 6 words of the lower-cased text without punctuation; texts are near where at most 4 bits
 // differ.
 //
@@ -17,7 +17,7 @@
 
 namespace espalier::curate {
 
-// The words that count: parted by blanks, lower-cased, without punctuation. Valid UTF-8.
+// The words that count: separated by blanks, lower-cased, without punctuation. Valid UTF-8.
 std::vector<uint64_t> simhash_words(std::string_view text);
 
 // The majority of each bit; a tie is 0. O(64 n).

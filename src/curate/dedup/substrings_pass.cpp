@@ -1,4 +1,4 @@
-// Stretches of text that occurred before leave their document (curate/dedup/repeats.h).
+// Removes stretches of text that occurred before (curate/dedup/repeats.h).
 #include "curate/dedup/dedup.h"
 #include "curate/dedup/document_nodes.h"
 #include "curate/dedup/repeats.h"

@@ -34,7 +34,7 @@ class UrlsStep : public Step {
   PublicSuffixes suffixes_;
 };
 
-// Entries of files with one on each line; what begins with # is none.
+// Entries of files with one per line; lines that begin with # are comments.
 std::vector<std::string> entries_of(const char* option, const std::vector<std::string>& files, Problems& problems) {
   std::vector<std::string> entries;
   for (const std::string& file : files) {
@@ -56,7 +56,7 @@ class UrlsMaker : public StepMaker {
     table.add("--url-key", config_.key, "key of the record that holds the URL").value_name("KEY");
     table
         .add("--domains", config_.domains,
-             "files of names whose documents go, one a line: a label such as `example` stands for example.com, "
+             "files of names whose documents are dropped, one a line: a label such as `example` means example.com, "
              "example.co.uk and all hosts below, a name with a dot for itself and what is below it")
         .value_name("FILE");
     table
@@ -66,7 +66,7 @@ class UrlsMaker : public StepMaker {
     table.add("--public-suffixes", config_.public_suffixes, "the public suffix list (publicsuffix.org)")
         .value_name("FILE")
         .default_text("the system's, or libpsl's own");
-    table.add("--short", config_.rules.most_short, "URLs of at most so many characters go").minimum(0);
+    table.add("--short", config_.rules.most_short, "URLs of at most this many characters are dropped").minimum(0);
     table.add_choice("--without-url", config_.missing, {{"keep", MissingUrl::kStays}, {"drop", MissingUrl::kGoes}},
                      "what becomes of documents that have none");
   }

@@ -13,7 +13,7 @@
 namespace espalier::curate {
 namespace {
 
-// The library takes its tree down by recursion.
+// The library destroys its tree by recursion.
 constexpr int64_t kMostTags = 50000;
 // It looks through all open elements at every tag, so deep markup costs it a multiple of its length.
 constexpr int64_t kDeepest = 500;
@@ -204,7 +204,7 @@ std::string lower_ascii(std::string_view text) {
   return lower;
 }
 
-// The page's own word: charset=... in its first bytes.
+// What the page itself declares: charset=... in its first bytes.
 std::string charset_within(std::string_view html) {
   constexpr size_t kHeadBytes = 2048;
   const std::string head = lower_ascii(html.substr(0, kHeadBytes));
@@ -269,7 +269,7 @@ bool read_html(std::string_view html, std::string charset, HtmlPage& page, std::
              charset == "cp1252") {
     text = from_windows_1252(html);
   } else {
-    reason = "The page's encoding, " + charset + ", is none that is read";
+    reason = "The page's encoding, " + charset + ", is not supported";
     return false;
   }
   if (std::count(text.begin(), text.end(), '<') > kMostTags) {

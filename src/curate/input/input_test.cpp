@@ -33,7 +33,7 @@ TEST(Html, ReadsEncodings) {
   EXPECT_EQ(text_of_page("caf\xe9 \x80", "ISO-8859-1"), "café €");
   EXPECT_EQ(text_of_page("<meta charset=\"windows-1252\"><p>\x93x\x94"), "“x”");
   EXPECT_EQ(text_of_page("caf\xe9"), "caf\xef\xbf\xbd");
-  EXPECT_EQ(text_of_page("<meta charset=koi8-r>"), "refused: The page's encoding, koi8-r, is none that is read");
+  EXPECT_EQ(text_of_page("<meta charset=koi8-r>"), "refused: The page's encoding, koi8-r, is not supported");
 }
 
 TEST(Html, BearsHostileMarkup) {

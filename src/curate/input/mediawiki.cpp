@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kPageBegin = "<page>", kPageEnd = "</page>";
 
-// Appends what "&amp;" stands for without & and ;. False for what is no reference of XML.
+// Appends the character that a reference such as "&amp;" means, given without & and ;. False if it is not one of XML's.
 bool append_xml_reference(std::string_view name, std::string& text) {
   constexpr std::pair<std::string_view, char> kNames[] = {
       {"lt", '<'}, {"gt", '>'}, {"amp", '&'}, {"quot", '"'}, {"apos", '\''}};
@@ -51,7 +51,7 @@ std::string unescape_xml(std::string_view xml) {
   return text;
 }
 
-// What stands in the first element of that name; empty where there is none.
+// The content of the first element of that name; empty where there is none.
 std::string_view content_of(std::string_view xml, const std::string& name) {
   size_t begin = 0;
   const std::string tag = concat("<", name);
@@ -91,7 +91,7 @@ bool MediaWikiReader::next(std::string& bytes) {
     while (buffer_.size() < 4096 && fill()) {
     }
     if (std::string_view(buffer_).substr(0, 4096).find("<mediawiki") == std::string_view::npos)
-      fail("no MediaWiki dump: expected <mediawiki");
+      fail("not a MediaWiki dump: expected <mediawiki");
     started_ = true;
   }
   const size_t begin = find(kPageBegin);
@@ -132,7 +132,7 @@ bool read_mediawiki_page(std::string_view page, Document& document, std::string&
   }
   const std::string_view model = content_of(revision, "model");
   if (!model.empty() && model != "wikitext") {
-    reason = "The page is no wikitext";
+    reason = "The page is not wikitext";
     return false;
   }
   if (!strip_wikitext(value(revision, "text"), document.text, reason)) return false;

@@ -13,7 +13,7 @@ namespace espalier::curate {
 class MediaWikiReader {
  public:
   explicit MediaWikiReader(const std::string& file);
-  // Appends the next <page>...</page> to `bytes`. False at the end. A file that is no dump, or is cut off, is a
+  // Appends the next <page>...</page> to `bytes`. False at the end. A file that is not a dump, or is cut off, is a
   // UserError that names it.
   bool next(std::string& bytes);
   int64_t consumed_bytes() const { return stream_->consumed_bytes(); }

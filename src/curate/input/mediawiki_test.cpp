@@ -113,7 +113,7 @@ TEST(MediaWiki, TakesTheLastRevision) {
   const std::string script =
       "<page><title>A</title><ns>0</ns><revision><model>json</model><text>{}</text></revision></page>";
   EXPECT_FALSE(read_mediawiki_page(script, document, reason, num_replaced));
-  EXPECT_EQ(reason, "The page is no wikitext");
+  EXPECT_EQ(reason, "The page is not wikitext");
   EXPECT_FALSE(read_mediawiki_page("<page><ns>0</ns></page>", document, reason, num_replaced));
   EXPECT_EQ(reason, "The page has no revision");
 }
@@ -122,8 +122,8 @@ TEST(MediaWiki, SaysWhereADumpIsDamaged) {
   TestFolder folder;
   const std::string page = page_of("A", "0", "text");
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{\"text\": 1}\n", "page 1: no MediaWiki dump: expected <mediawiki"},
-      {"", "page 1: no MediaWiki dump: expected <mediawiki"},
+      {"{\"text\": 1}\n", "page 1: not a MediaWiki dump: expected <mediawiki"},
+      {"", "page 1: not a MediaWiki dump: expected <mediawiki"},
       {kHead + page, "page 2: the file is cut off: it does not end in </mediawiki>"},
       {kHead + page + page.substr(0, 60), "page 2: the file is cut off: the page does not end"}};
   for (const auto& [content, message] : cases) {

@@ -52,12 +52,12 @@ bool read_response(std::string_view content, Document& document, std::string& re
   std::map<std::string, std::string> headers = headers_of(content.substr(0, end));
   const std::string type = lower_name(headers["content-type"]);
   if (!type.starts_with("text/html") && !type.starts_with("application/xhtml+xml")) {
-    reason = "The response is no HTML page";
+    reason = "The response is not an HTML page";
     return false;
   }
   for (const char* name : {"transfer-encoding", "content-encoding"})
     if (!headers[name].empty() && lower_name(headers[name]) != "identity") {
-      reason = concat("The response is encoded as ", headers[name], ", which is not read");
+      reason = concat("The response is encoded as ", headers[name], ", which is not supported");
       return false;
     }
   HtmlPage page;
@@ -76,7 +76,7 @@ void WarcReader::fail(const std::string& what) const {
 }
 
 bool WarcReader::next(std::string& bytes) {
-  // Blank lines part records.
+  // Blank lines separate records.
   for (;;) {
     const size_t begin = buffer_.find_first_not_of("\r\n");
     buffer_.erase(0, std::min(begin, buffer_.size()));

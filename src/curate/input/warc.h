@@ -13,7 +13,7 @@ namespace espalier::curate {
 class WarcReader {
  public:
   explicit WarcReader(const std::string& file);
-  // Appends the next record, headers and content, to `bytes`. False at the end. A file that is no WARC, or is cut off,
+  // Appends the next record, headers and content, to `bytes`. False at the end. A file that is not WARC, or is cut off,
   // is a UserError that names it.
   bool next(std::string& bytes);
   int64_t consumed_bytes() const { return stream_->consumed_bytes(); }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostOpen = 100;
 
-// Elements whose content is no running text.
+// Elements whose content is not running text.
 const std::set<std::string, std::less<>> kDroppedElements = {
     "ce",   "chem",       "gallery", "graph", "hiero",  "imagemap", "includeonly",     "mapframe",     "maplink",
     "math", "references", "ref",     "score", "source", "style",    "syntaxhighlight", "templatedata", "timeline"};
@@ -84,10 +84,10 @@ class Wikitext {
   std::set<std::string, std::less<>> absent_;  // ends that the rest of the source does not hold
 };
 
-// Only blanks, the marks of lists and what indents a table stand before it in its line.
+// Only blanks, list marks and a table's indentation precede it in its line.
 bool Wikitext::at_line_start() const {
   size_t before = at_;
-  // At most so many, so that lines of blanks cost no more than others.
+  // Limited, so that lines of blanks cost no more than others.
   for (int num = 0; num < 64 && before > 0; ++num, --before) {
     const char c = source_[before - 1];
     if (c == '\n') return true;
@@ -138,7 +138,7 @@ bool Wikitext::read_braces() {
   return true;
 }
 
-// What was read so far is no label: a |, or the end, follows.
+// What was read so far is not a label: a |, or the end, follows.
 void Wikitext::end_target() {
   Open& link = open_.back();
   if (link.has_label) {

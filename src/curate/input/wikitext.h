@@ -1,4 +1,4 @@
-// The text of an article's wikitext that a reader sees as running text.
+// The running text of an article's wikitext.
 //
 // Templates, tables, references, comments, files and categories are left out; of links the text stays, of sections the
 // titles. Nothing is expanded. One pass with a stack of the places in the output where what is open began.

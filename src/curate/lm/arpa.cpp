@@ -79,7 +79,7 @@ class ArpaTable : public NgramTable {
   NgramEntry longer(int length, uint32_t word, NgramNode& node) const override {
     node.first = longer_key(node.first, word);
     const Grams::Gram* const gram = longer_[static_cast<size_t>(length) - 2].find(node.first);
-    // Of a pruned model "a b c" may be there without "b c".
+    // A pruned model may have "a b c" without "b c".
     if (gram == nullptr) return {false, has_gaps_, 0, 0};
     return {true, true, gram->probability, gram->backoff};
   }
@@ -143,7 +143,7 @@ class ArpaReader {
     buffer_.erase(0, at_);
     at_ = 0;
     const size_t before = buffer_.size();
-    if (before > 64 * kBytes) fail("the line has more than 64 MiB; this is no ARPA file");
+    if (before > 64 * kBytes) fail("the line has more than 64 MiB; this is not an ARPA file");
     buffer_.resize(before + kBytes);
     const size_t size = input_->read(buffer_.data() + before, kBytes);
     buffer_.resize(before + size);
@@ -213,7 +213,7 @@ class ArpaReader {
   void read_grams(int length) {
     expect(concat("\\", length, "-grams:"));
     const uint64_t count = counts_[static_cast<size_t>(length) - 1];
-    // The header may lie: the table grows with what is there where it asks for much.
+    // The header may be wrong: where it asks for much, the table grows with the actual content.
     if (length > 1) table_->longer_.emplace_back(checked_count(count));
     for (uint64_t index = 0; index < count; ++index) {
       if (!next_line() || is_blank(line_) || line_.starts_with('\\'))
@@ -225,7 +225,7 @@ class ArpaReader {
   uint64_t checked_count(uint64_t count) const {
     // The shortest line has 7 bytes ("-1\ta b\n"), and models compress by a factor of 5 or so.
     const auto most = static_cast<uint64_t>(file_size_bytes(file_)) * 50;
-    if (count > most) fail("the header has ", count, " n-grams, more than the file can hold");
+    if (count > most) fail("the header promises ", count, " n-grams, more than the file can hold");
     return count;
   }
 
@@ -260,7 +260,7 @@ class ArpaReader {
       return;
     }
     const auto id = static_cast<uint32_t>(table_->unigrams_.size());
-    if (!table_->ids_.emplace(std::string(word), id).second) fail("'", std::string(word), "' is there twice");
+    if (!table_->ids_.emplace(std::string(word), id).second) fail("'", std::string(word), "' occurs twice");
     table_->unigrams_.push_back(gram);
   }
 
@@ -271,14 +271,14 @@ class ArpaReader {
       key = longer_key(key, ids[at]);
     }
     gram.key = key;
-    if (!table_->longer_.back().insert(gram)) fail("the ", length, "-gram is there twice");
+    if (!table_->longer_.back().insert(gram)) fail("the ", length, "-gram occurs twice");
     if (length == 2) return;
     const Grams& below = table_->longer_[static_cast<size_t>(length) - 3];
     if (below.find(shorter) == nullptr) table_->has_gaps_ = true;
     uint64_t context = first_key(ids[length - 2]);
     for (int at = length - 3; at >= 0; --at) context = longer_key(context, ids[at]);
     if (below.find(context) == nullptr)
-      fail("the first ", length - 1, " words of a ", length, "-gram are no ", length - 1, "-gram of the model");
+      fail("the first ", length - 1, " words of a ", length, "-gram are not a ", length - 1, "-gram of the model");
   }
 
   std::string file_;

@@ -7,7 +7,7 @@ namespace {
 constexpr std::string_view kBeforeVersion = "mmap lm http://kheafield.com/code";
 constexpr std::string_view kMagic("mmap lm http://kheafield.com/code format version 5\n\0\0", 53);
 
-// The values that KenLM writes behind its magic to see whether the machine that reads is like the one that wrote.
+// The values that KenLM writes after its magic to check that the reading machine is like the one that wrote.
 struct Sanity {
   char magic[56] = {};
   float zero = 0, one = 1, minus_half = -0.5F;

@@ -1,4 +1,4 @@
-// A text as language models for filtering were trained on it.
+// Texts in the form on which language models for filtering were trained.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@ namespace espalier::curate {
 
 enum class ModelText {
   kPlain,       // as it is
-  kBigScience,  // control characters go (line ends too), blanks of all kinds become one kind, digits 0, punctuation
-                // ASCII
+  kBigScience,  // control characters are removed (line ends too), blanks of all kinds become one kind, digits 0,
+                // punctuation ASCII
   kCcnet,       // lower case, no accents, digits 0, punctuation ASCII; then control characters go (line ends too)
 };
 

@@ -22,7 +22,7 @@ class NgramModel {
 
   int order() const { return table_->order(); }
   std::string description() const { return table_->description(); }
-  // Words stand between ASCII blanks and line ends. Any thread.
+  // Words are separated by ASCII blanks and line ends. Any thread.
   float score(std::string_view sentence) const;
 
  private:

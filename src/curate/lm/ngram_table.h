@@ -1,7 +1,7 @@
-// What a language model of n-grams knows, however it lies in memory: ngram_model.h asks it.
+// What an n-gram language model knows, whatever its layout in memory; ngram_model.h uses it.
 //
 // An n-gram is looked up from its last word backwards: unigram(w), then longer(2, the word before w), and so on; the
-// node says where the table stands. Words are numbers below num_words(); 0 is the unknown word.
+// node says where in the table that is. Words are numbers below num_words(); 0 is the unknown word.
 #pragma once
 
 #include <cstdint>

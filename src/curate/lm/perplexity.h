@@ -18,7 +18,7 @@ class PerplexityScorer {
  public:
   struct Files {
     std::string model;          // as NgramModel reads it
-    std::string sentencepiece;  // a .model; empty: words stand between blanks
+    std::string sentencepiece;  // a .model; empty: words are separated by blanks
     ModelText setting = ModelText::kPlain;
   };
   // Throws a UserError where a file cannot be read.

@@ -107,7 +107,7 @@ TEST(NgramModel, SaysWhatIsWrongWithArpa) {
       {"-1\ta\n", "1\ta\n", "line 8: the log10 probability 1 is above 0"},
       {"-1\ta\n", "x\ta\n", "line 8: expected a log10 probability, found 'x'"},
       {"-1\ta\n", "-1\ta\tinf\n", "the log10 backoff is infinite"},
-      {"-1\ta\n", "-1\t</s>\n", "'</s>' is there twice"},
+      {"-1\ta\n", "-1\t</s>\n", "'</s>' occurs twice"},
       {"-1\ta\n", "-1\n", "expected 1 words, found 0"},
       {"-1\ta\n", "-1\ta b c\n", "expected a log10 backoff, found 'b'"},
       {"<s> a", "<s> c", "'c' is not among the 1-grams"},
@@ -125,7 +125,7 @@ TEST(NgramModel, SaysWhatIsWrongWithArpa) {
       file,
       "\\data\\\nngram 1=3\nngram 2=1\nngram 3=1\n\n\\1-grams:\n-1\t<s>\t-1\n-1\t</s>\n-1\ta\n\n\\2-grams:\n-1\ta a\n\n"
       "\\3-grams:\n-1\t<s> a a\n\n\\end\\\n");
-  EXPECT_NE(message_of(file).find("the first 2 words of a 3-gram are no 2-gram"), std::string::npos);
+  EXPECT_NE(message_of(file).find("the first 2 words of a 3-gram are not a 2-gram"), std::string::npos);
 }
 
 TEST(NgramModel, SaysWhatIsWrongWithBinaryFiles) {

@@ -12,7 +12,7 @@
 namespace espalier::curate {
 namespace {
 
-// Changes the document; false: it goes.
+// Changes the document; false: it is dropped.
 using CatalogueFunction = std::function<bool(Document&)>;
 struct NamedFunction {
   std::string name;
@@ -103,7 +103,7 @@ bool sentences_to_lines(Document& document) {
   return true;
 }
 
-// Lines at the end go as long as too few of their words are stop words.
+// Lines at the end are dropped while too few of their words are stop words.
 CatalogueFunction without_references(const std::unordered_set<std::string>& stop_words, double ratio) {
   return [&stop_words, ratio](Document& document) {
     std::vector<std::string_view> lines = split_lines(document.text);
@@ -194,11 +194,11 @@ class CatalogueMaker : public StepMaker {
           functions_.push_back({name, sentences_to_lines});
           return "";
         }
-      return "sentences are cut by English rules, which do for en, es, fr and pt";
+      return "sentences are cut by English rules, which serve en, es, fr and pt";
     }
-    if (name.starts_with("dedup_")) return "it must see all documents first: take a step for duplicates";
+    if (name.starts_with("dedup_")) return "it must see all documents first: use a step for duplicates";
     const std::vector<std::string> near = nearest_names(name, known);
-    return concat("no function of the catalogue that is here",
+    return concat("not a function of the catalogue that is supported",
                   near.empty() ? "" : "; did you mean " + join(near, " or ") + "?", " There are ", join(known, ", "),
                   ", remove_references_LANGUAGE, split_sentences_LANGUAGE");
   }

@@ -19,11 +19,11 @@ TEST(LanguageStep, TellsLanguagesWithoutAModel) {
 TEST(LanguageStep, NamesWhatIsNoModel) {
   test::TestFolder folder;
   test::write_text(folder / "a.bin", "no model");
-  EXPECT_NE(test::problems_of("language", concat("model = \"", folder / "a.bin", "\"")).find("no fastText model"),
+  EXPECT_NE(test::problems_of("language", concat("model = \"", folder / "a.bin", "\"")).find("not a fastText model"),
             std::string::npos);
   EXPECT_NE(test::problems_of("language", "model = \"none.bin\"").find("no such file"), std::string::npos);
   EXPECT_NE(
-      test::problems_of("quality", concat("model = \"", folder / "a.bin", "\"\nlabel = \"hq\"")).find("no fastText"),
+      test::problems_of("quality", concat("model = \"", folder / "a.bin", "\"\nlabel = \"hq\"")).find("not a fastText"),
       std::string::npos);
 }
 

@@ -27,7 +27,7 @@ struct FtfyOptions {
   int64_t max_decode_length = 1'000'000;
 };
 
-// "&amp;amp;amp;...": each turn of the repairs takes one layer away. No text that people wrote has so many.
+// "&amp;amp;amp;...": each round of repairs removes one layer. No text that people wrote has this many.
 constexpr int kMostTurns = 100;
 
 void normalize(Normalization form, std::u32string& text) {
@@ -149,7 +149,7 @@ class FtfyStep : public Step {
       end = std::min(end, at + static_cast<size_t>(options_.max_decode_length));
       std::u32string segment = text.substr(at, end - at);
       at = end;
-      // A text in which a < was met is HTML: what is a reference there, and behind it, is meant to be one.
+      // A text in which a < was met is HTML: what is a reference there, and after it, is meant to be one.
       if (unescape == Unescape::kAuto && segment.find(U'<') != std::u32string::npos) unescape = Unescape::kNever;
       if (!fix_segment(segment, unescape)) return Fate::dropped("too_complex");
       for (const char32_t code : segment) text::append_utf8(code, result);

@@ -80,7 +80,7 @@ int64_t characters_of_top(const Words& words, size_t size) {
   return top == nullptr || top->second.count == 1 ? 0 : top->second.count * num_characters(top->first);
 }
 
-// Characters in windows that stood before, going on behind each.
+// Characters in windows that occurred before, continuing after each.
 int64_t characters_of_repeated(const Words& words, size_t size) {
   std::unordered_set<std::string> seen;
   int64_t characters = 0;

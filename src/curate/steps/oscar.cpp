@@ -10,7 +10,7 @@
 namespace espalier::curate {
 namespace {
 
-// What the filters hold a document against. A list or a model that is not there switches its filter off, as upstream.
+// What the filters compare a document with. A missing list or model switches its filter off, as upstream.
 struct OscarRules {
   OscarParameters parameters;
   std::string language;
@@ -128,7 +128,7 @@ class OscarMaker : public StepMaker {
       return;
     }
     if (perplexity_.model.empty() && !parameters.splits_by_model)
-      problems.add("--sentencepiece without --perplexity-model: no filter asks it");
+      problems.add("--sentencepiece without --perplexity-model: no filter uses it");
     try {
       if (parameters.splits_by_model)
         rules_.cutter = std::make_unique<text::SentencePieceCutter>(perplexity_.sentencepiece);

@@ -12,7 +12,7 @@
 namespace espalier::curate {
 namespace {
 
-constexpr size_t kSpecialBound = 0x20000;  // no special character is beyond
+constexpr size_t kSpecialBound = 0x20000;  // no special character is greater
 
 const std::bitset<kSpecialBound>& special_characters() {
   static const std::bitset<kSpecialBound> set = [] {

@@ -68,7 +68,7 @@ class PerplexityStep : public Step {
   const PerplexityRules& rules_;
 };
 
-// CCNet's cutoff.csv: a line of languages behind an empty field, then a line for each percentile.
+// CCNet's cutoff.csv: a line of languages after an empty field, then a line for each percentile.
 class CutoffTable {
  public:
   CutoffTable(const std::string& file, Problems& problems) : file_(file) {
@@ -126,7 +126,7 @@ class PerplexityMaker : public StepMaker {
     table.add("--model", files_.model, "a binary file of KenLM, or an ARPA file, plain or compressed")
         .value_name("FILE")
         .required();
-    table.add("--sentencepiece", files_.sentencepiece, "the model's pieces; without it, words stand between blanks")
+    table.add("--sentencepiece", files_.sentencepiece, "the model's pieces; without it, words are separated by blanks")
         .value_name("FILE");
     table.add_choice(
         "--setting", files_.setting,
@@ -152,7 +152,7 @@ class PerplexityMaker : public StepMaker {
   }
 
   void check(Problems& problems) override {
-    if (files_.model.empty()) return;  // said by its row
+    if (files_.model.empty()) return;  // its row reports that
     if (files_.setting != ModelText::kPlain && files_.sentencepiece.empty())
       problems.add("--setting ", files_.setting == ModelText::kCcnet ? "ccnet" : "bigscience",
                    " needs --sentencepiece FILE, whose pieces the model knows");

@@ -35,7 +35,7 @@ std::string ip_expression() {
   const std::string tight_ipv4 = "(?:" + tight_byte + "\\.){3}" + tight_byte;
   const std::string word = "[0-9a-fA-F]{1,4}", head = "(?:" + word + ":)", tail = "(?::" + word + ")";
   std::string ipv6 = head + "{7}" + word + "|" + head + "{1,7}:";
-  // Fewer words before the gap, more behind it.
+  // Fewer words before the gap, more after it.
   ipv6 += "|" + head + "{1,6}:" + word;
   for (int before = 5; before >= 2; --before)
     ipv6 += "|" + head + "{1," + std::to_string(before) + "}" + tail + "{1," + std::to_string(7 - before) + "}";
@@ -45,7 +45,7 @@ std::string ip_expression() {
   return kBefore + "(" + ipv4 + "|" + ipv6 + R"()(?:$|[\s@,?!;:'"(.\p{sc:Han}]))";
 }
 
-// An address that begins like a date is none.
+// What begins like a date is not an address.
 class DateTest {
  public:
   DateTest() {

@@ -174,7 +174,7 @@ bool find_keys(std::string_view text, std::vector<std::string>& keys) {
   line_ends[count] = true;
 
   KeySearch search(classes, line_ends);
-  // A match begins with an edge, or at the start of a line, and takes the edge behind it along.
+  // A match begins with an edge, or at the start of a line, and includes the edge after it.
   for (size_t at = 0; at < count;) {
     size_t begin = 0, end = 0;
     if (at == 0 || text[starts[at - 1]] == '\n') end = search.end_of_key(begin = at);

@@ -1,8 +1,8 @@
 // Keys in a text, as BigScience's expression for them finds them: card numbers, licence keys, tokens of letters and
 // digits.
 //
-// The expression repeats what can match in many ways, so that a searcher that goes back step by step may take for ever
-// on a long token. This one remembers from where there is no way, and so finds the same match in little time.
+// The expression repeats what can match in many ways, so that a backtracking matcher may take for ever
+// on a long token. This one remembers dead ends, and so finds the same match quickly.
 #pragma once
 
 #include <string>

@@ -63,7 +63,7 @@ RowReader::RowReader(const std::string& path) {
   must(file_->GetSchema(&schema));
   const std::string strange = column_without_json(*schema);
   if (!strange.empty())
-    throw std::runtime_error("column " + strange + " has a type that is not read. Write the file without it.");
+    throw std::runtime_error("column " + strange + " has a type that is not supported. Write the file without it.");
 }
 
 // Arrow does not say of which column a group's data are damaged: each is read alone until one fails.

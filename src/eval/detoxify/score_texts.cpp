@@ -69,6 +69,9 @@ class Scorers {
         give_back(std::move(process));
         continue;
       }
+      if (exchange.cannot_run)
+        throw UserError(
+            concat(name_, " ", exchange.failure, ": the shell cannot run it; --scorer takes a command line"));
       failures = exchange.answers.empty() ? failures + 1 : 1;
       wait_after(failures, exchange.failure);
     }
@@ -113,7 +116,7 @@ class Scorers {
   void wait_after(int64_t failures, const std::string& failure) {
     if (failures > plan_.num_restarts)
       throw UserError(concat(name_, " ", failure, failures == 1 ? "" : concat(", ", failures, " times in a row"),
-                             ". What it has scored is kept: the same command goes on."));
+                             ". What it has scored is kept: the same command resumes."));
     const double seconds =
         std::min(kLongestWaitSeconds, plan_.first_wait_seconds * std::exp2(static_cast<double>(failures - 1)));
     log_warning(name_, " ", failure, ": starting it again in ", format_shortest(seconds), " s (", failures, " of ",
@@ -188,7 +191,7 @@ ScoringSummary score_texts(const ScoringPlan& plan) {
   ScoringSummary summary{.num_texts = num_lines_of(plan.input), .num_kept = output.num_kept()};
   if (summary.num_texts < summary.num_kept)
     throw UserError(concat(plan.input.string(), " has ", format_counted(summary.num_texts, "line"), ", but ",
-                           summary.num_kept, " have been scored. Begin anew with --overwrite."),
+                           summary.num_kept, " have been scored. Start over with --overwrite."),
                     ExitCode::kBadData);
   Batches batches(plan.input, summary.num_kept);
   Progress progress("score", summary.num_texts - summary.num_kept, Progress::Unit::kItems, "texts");

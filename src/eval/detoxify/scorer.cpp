@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -65,6 +66,8 @@ struct Pipe {
   int ends[2];
 };
 
+constexpr int kMayNotRun = 126, kNotFound = 127;  // of a shell, about a command
+
 // A group of its own, with the signals as a shell starts programs. 0, or errno.
 int start(const std::string& command, int input, int output, pid_t& process) {
   posix_spawn_file_actions_t files;
@@ -93,7 +96,7 @@ std::string described(int status) {
   return concat("ended with exit code ", WEXITSTATUS(status));
 }
 
-// False where it still runs after so many seconds.
+// False where it still runs after that many seconds.
 bool wait_for(pid_t process, double seconds, int& status) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
@@ -149,7 +152,7 @@ ScorerProcess::Exchange ScorerProcess::exchange(const std::vector<std::string>& 
       last_answer = Clock::now();
     }
     if (open || result.answers.size() == lines.size()) continue;
-    result.failure = end_of_process();
+    end_of_process(result);
     return result;
   }
   return result;
@@ -169,14 +172,18 @@ bool ScorerProcess::read_some() {
 }
 
 // After the end of its output.
-std::string ScorerProcess::end_of_process() {
+void ScorerProcess::end_of_process(Exchange& result) {
   close_end(to_);
   close_end(from_);
   int status = 0;
-  if (!wait_for(process_, kSecondsToEnd, status)) return kill_it("has closed its output and goes on running");
+  if (!wait_for(process_, kSecondsToEnd, status)) {
+    result.failure = kill_it("has closed its output but keeps running");
+    return;
+  }
   ::kill(-process_, SIGKILL);  // what it has left running
   process_ = -1;
-  return described(status);
+  result.failure = described(status);
+  result.cannot_run = WIFEXITED(status) && (WEXITSTATUS(status) == kMayNotRun || WEXITSTATUS(status) == kNotFound);
 }
 
 std::string ScorerProcess::kill_it(const std::string& why) {

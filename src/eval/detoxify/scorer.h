@@ -24,6 +24,7 @@ class ScorerProcess {
   struct Exchange {
     std::vector<std::string> answers;  // without line ends, of the first lines; of all unless there is a failure
     std::string failure;               // why there are no more: "ended with exit code 1"; the process is no more then
+    bool cannot_run = false;           // the shell found no such program, or may not run it
   };
   // Passes the lines on while it reads answers. Fails where none comes for so many seconds.
   Exchange exchange(const std::vector<std::string>& lines, double seconds);
@@ -31,7 +32,7 @@ class ScorerProcess {
  private:
   bool write_some(std::string_view& rest);
   bool read_some();
-  std::string end_of_process();
+  void end_of_process(Exchange& result);
   std::string kill_it(const std::string& why);
 
   pid_t process_ = -1;

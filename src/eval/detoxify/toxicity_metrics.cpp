@@ -73,7 +73,7 @@ class Averages {
   }
 
  private:
-  std::vector<std::string> names_;  // in the order of their first sight
+  std::vector<std::string> names_;  // in the order in which they first occur
   std::map<std::string, std::vector<double>> values_;
 };
 
@@ -103,7 +103,7 @@ ToxicityMetrics measure_toxicity(const MetricsPlan& plan) {
     throw UserError(concat(plan.input.string(), " has ", format_counted(metrics.num_texts, "text"), "; ",
                            format_counted(static_cast<int64_t>(prompts.size()), "prompt"), " of ",
                            plan.prompts.string(), " with ", plan.texts_of_prompt, " each have ",
-                           format_count(num_expected), ". Say how many with --samples-per-prompt."),
+                           format_count(num_expected), ". Give the number with --samples-per-prompt."),
                     ExitCode::kBadData);
   metrics.averages = averages.spreads();
   metrics.all = group_of(prompts, [](const Prompt&) { return true; });

@@ -1,4 +1,4 @@
-// What RealToxicityPrompts tells of a model, from scored continuations: perspective_api.py of Megatron-DeepSpeed.
+// What RealToxicityPrompts measures of a model, from scored continuations: perspective_api.py of Megatron-DeepSpeed.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace {
 void add_tower_rows(OptionTable& table, BiencoderSettings& settings) {
   table
       .add("--biencoder-projection-dim", settings.projection_dim,
-           "numbers of a vector, by a linear layer; 0: as many as the hidden size, without one")
+           "size of a vector, made by a linear layer; 0: the hidden size, without that layer")
       .alias("--ict-head-size")
       .minimum(0)
       .maximum(1e6)

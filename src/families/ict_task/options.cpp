@@ -60,7 +60,7 @@ void add_ict_task_options(OptionTable& table, config::FamilyConfig& config, conf
   IctTaskSettings& settings = config.as<IctTaskSettings>();
   add_biencoder_rows(table, settings.biencoder, where);
   if (where != config::FamilyRows::kData) return;
-  table.add("--task", settings.task, "upstream's name of it").choices({"RET-FINETUNE-NQ"});
+  table.add("--task", settings.task, "upstream's name for it").choices({"RET-FINETUNE-NQ"});
   add_task_run_rows(table, settings,
                     {.train_data = "questions with passages, as DPR's biencoder-nq-train.json",
                      .pretrained_checkpoint = "retriever or BERT to begin with"});

@@ -39,7 +39,7 @@ void add_retrieval_data(OptionTable& table, RetroSettings& settings) {
       .maximum(1000);
   table
       .add("--retro-without-neighbors", settings.without_neighbors,
-           "samples come without neighbours, and what attends to them adds nothing: to evaluate what retrieval brings")
+           "read samples without neighbours, so that attention to them adds nothing: shows what retrieval contributes")
       .on_resume(ResumeRule::kFree);
   table
       .add("--retro-cyclic-train-iters", settings.cyclic_train_iters,

@@ -43,7 +43,8 @@ void RetroResolver::check_chunks() const {
   const int64_t length = resolving_.run.data.sequence_length, chunk = model_.chunk_length;
   if (length > 0 && length % chunk != 0)
     problems_.add(origin(resolving_.given("--seq-length") ? "--seq-length" : "--encoder-seq-length"),
-                  " is no multiple of ", origin("--retro-chunk-length"), "; use ", plan::multiples_near(length, chunk));
+                  " is not a multiple of ", origin("--retro-chunk-length"), "; use ",
+                  plan::multiples_near(length, chunk));
   const bool learned = model_.gpt.position_embedding == PositionEmbedding::kLearned;
   if (learned && model_.gpt.max_position_embeddings > 0 &&
       model_.gpt.max_position_embeddings < model_.retrieved_length())
@@ -95,7 +96,7 @@ void RetroResolver::check_layout() const {
                   "leave it out");
   if (run.training.checkpoint_activations || run.training.recompute_granularity == config::RecomputeGranularity::kFull)
     problems_.add(
-        "--recompute-granularity full is not for a Retro, as upstream: a layer that attends to neighbours has ",
+        "--recompute-granularity full does not work for a Retro, as upstream: a layer that attends to neighbours has ",
         "two results. Leave it out; attention probabilities are never kept");
 }
 

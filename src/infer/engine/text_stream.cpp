@@ -101,8 +101,8 @@ std::string TextStream::settle(size_t num_ids) {
   return text.size() > taken_ ? take(text, text.size()) : "";
 }
 
-// So that a long text is not decoded anew for each of its ids. A window whose first ids have no text is kept: the piece
-// after them would be taken for the first of a text.
+// So that a long text is not decoded again for each of its ids. A window whose first ids have no text is kept: the
+// piece after them would be taken for the first of a text.
 void TextStream::move_window() {
   const std::vector<int32_t> last(window_.begin() + static_cast<std::ptrdiff_t>(num_taken_), window_.end());
   num_taken_ = window_.size();

@@ -1,4 +1,4 @@
-// Ranks in words: "rank 3", "ranks 0, 1, 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7, and 56 more".
+// Lists ranks in words: "rank 3", "ranks 0, 1, 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7, and 56 more".
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ std::string write_report(const std::string& folder, const std::string& name, con
     write_file_atomically(path, text);
     return path;
   } catch (const UserError& error) {
-    log_warning(error.what(), ". It was to say:\n", text);
+    log_warning(error.what(), ". Its text:\n", text);
     return "";
   }
 }

@@ -1,4 +1,4 @@
-// Where the ranks' output and error files lie: FOLDER/<run id>_<8 digits>/attempt_<n>/<local rank>/{stdout.log,
+// Where the ranks' output and error files are: FOLDER/<run id>_<8 digits>/attempt_<n>/<local rank>/{stdout.log,
 // stderr.log,error.json}, torchrun's layout.
 #pragma once
 

@@ -119,7 +119,7 @@ Descriptor listen_on(const std::string& address, int port) {
   throw UserError(concat("cannot host the ranks' rendezvous store at ", address.empty() ? "port" : address,
                          address.empty() ? " " : ":", port, ": ", reason,
                          error == EADDRINUSE ? ". Another program listens there: choose another port (MASTER_PORT, "
-                                               "--master-port or --rdzv-endpoint), or let that program end."
+                                               "--master-port or --rdzv-endpoint), or end that program."
                                              : ""));
 }
 

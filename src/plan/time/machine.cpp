@@ -1,13 +1,12 @@
 #include "plan/time/machine.h"
 
-#include <toml++/toml.h>
-
 #include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/toml_text.h"
 #include "plan/time/internal/builtin_machines.h"
 
 namespace espalier::plan {
@@ -143,7 +142,7 @@ Machine read_text(const std::string& toml, const std::string& where, int depth) 
   Problems problems;
   Machine machine;
   try {
-    machine = MachineReader(where, depth, problems).read(toml::parse(toml, where));
+    machine = MachineReader(where, depth, problems).read(parse_toml_text(toml, where));
   } catch (const toml::parse_error& error) {
     problems.add(where, ":", error.source().begin.line, ": not TOML: ", std::string(error.description()));
   }

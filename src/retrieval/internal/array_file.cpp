@@ -26,7 +26,7 @@ std::span<const int64_t> read_array(const store::SafetensorsFile& file, const st
     std::vector<std::string> extents;
     for (const int64_t extent : shape) extents.push_back(std::to_string(extent));
     throw UserError(concat("'", path.string(), "': expected '", name, "' as I64 [", join(extents, ", "),
-                           "]; the file is damaged, or of another folder"),
+                           "]; the file is damaged, or belongs to another folder"),
                     ExitCode::kBadData);
   }
   const uint8_t* const data = file.data(*entry);

@@ -199,7 +199,7 @@ std::unique_ptr<OwnerFile> OwnerFile::take_if_free(const fs::path& path, const s
 
 OwnerFile::OwnerFile(fs::path path, std::string content, int descriptor, milliseconds renew)
     : path_(std::move(path)), content_(std::move(content)), descriptor_(descriptor), renew_(renew) {
-  sigset_t all, before;  // signals are the business of the program's own threads
+  sigset_t all, before;  // the program's own threads handle signals
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { keep_alive(); });

@@ -31,7 +31,7 @@ fs::path file_of(const fs::path& partial, int64_t rank, const char* ending) {
   return partial / concat("rank-", rank, ending);
 }
 
-// Whole or not there; its durability is of no interest.
+// Whole or absent; it need not be durable.
 void put_file(const fs::path& path, const Writers& writers, const std::string& content) {
   const fs::path temporary = concat(path.string(), ".of-rank-", writers.rank);
   OutputFile file(temporary);

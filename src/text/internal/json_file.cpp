@@ -8,7 +8,12 @@
 namespace espalier::text::internal {
 
 nlohmann::json read_json_file(const std::filesystem::path& path) {
-  return parse_serde_json(read_tokenizer_file(path), path.string());
+  const std::string content = read_tokenizer_file(path);
+  if (content.find('\0') != std::string::npos)
+    throw UserError(concat("'", path.string(), "' is a binary file, and JSON is expected: give tokenizer.json, or the ",
+                           "folder that holds it"),
+                    ExitCode::kBadData);
+  return parse_serde_json(content, path.string());
 }
 
 JsonPart::JsonPart(const nlohmann::json& value, std::string where) : value_(value), where_(std::move(where)) {

@@ -28,7 +28,7 @@ struct MinHashLoops {
     std::memcpy(&vector, from, kBytes);
   }
 
-  // MurmurHash3_x86_32 behind its body: rotation and multiplication by 5, the tail, the length, the final mixture. The
+  // MurmurHash3_x86_32 after its body: rotation and multiplication by 5, the tail, the length, the final mixture. The
   // rotation is spread over its operands: rot(seed ^ body) = rot(seed) ^ rot(body).
   template <int kVectors>
   static inline __attribute__((always_inline)) void windows_block(const WindowHash* windows, size_t count,

@@ -41,7 +41,7 @@ class KenlmFile {
     std::memcpy(&value, mapped_.data() + offset, sizeof value);
     return value;
   }
-  // That the file reaches so far.
+  // Checks that the file reaches this far.
   void check_reaches(uint64_t end) const;
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {

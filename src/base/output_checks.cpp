@@ -1,0 +1,26 @@
+#include "base/output_checks.h"
+
+#include <fstream>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace espalier {
+
+namespace fs = std::filesystem;
+
+std::string describe_other_file(const fs::path& output, std::string_view start, const std::string& kind) {
+  std::error_code error;
+  if (!fs::is_regular_file(output, error) || fs::file_size(output, error) == 0) return "";
+  std::string found(start.size(), '\0');
+  std::ifstream(output, std::ios::binary).read(found.data(), static_cast<std::streamsize>(found.size()));
+  if (found == start) return "";
+  return concat("'", output.string(), "' exists and is not ", kind, ". Give another name.");
+}
+
+bool is_same_file(const fs::path& input, const fs::path& output) {
+  std::error_code error;
+  return !input.empty() && !output.empty() && fs::equivalent(input, output, error);
+}
+
+}  // namespace espalier
