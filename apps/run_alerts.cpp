@@ -26,7 +26,7 @@ constexpr int64_t kMostEqualLosses = 50;
 // it.
 const std::set<std::string>& told_events() {
   static const std::set<std::string> names = {
-      "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune failed"};
+      "alert", "straggler", "roll back", "save failed", "evaluation failed", "hf folder failed", "prune failed"};
   return names;
 }
 

@@ -68,7 +68,7 @@ std::string alerts_text(const report::Run& run) {
   std::string text;
   for (const report::RunEvent& event : run.events)
     if (event.event == "alert" || event.event == "error" || event.event == "save failed" || event.event == "hang" ||
-        event.event == "failure" || event.event == "straggler")
+        event.event == "failure" || event.event == "straggler" || event.event == "roll back")
       text += field(event.event.c_str(), concat("step ", format_count(event.step), ": ", event.detail));
   return text;
 }

@@ -425,7 +425,9 @@ void Job::load_or_initialize() {
     }
   }
   newest_saved_ = finetune ? std::nullopt : std::optional(saved.step);
-  log_info("  successfully loaded checkpoint from ", config_.checkpoint.load, " at iteration ", saved.step,
+  log_info("  successfully loaded checkpoint from ",
+           config_.checkpoint.rolled_back_to ? config_.checkpoint.save : config_.checkpoint.load, " at iteration ",
+           saved.step,
            config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
            : of_ema                    ? " (the moving average of the weights, to be evaluated)"
            : finetune                  ? " (weights only, to be evaluated)"
