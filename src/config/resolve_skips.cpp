@@ -48,8 +48,6 @@ void Resolver::resolve_skips() {
     else
       ranges.push_back({step + 1, step + 1});
   }
-  if (training.spike_policy == SpikePolicy::kRollBack && config_.checkpoint.save.empty())
-    problems_.add(origin("--spike-policy"), ": roll-back needs the checkpoints of --save");
   // Those that overlap or follow one another become one, as upstream merges them.
   std::sort(ranges.begin(), ranges.end(), [](const StepRange& a, const StepRange& b) { return a.first < b.first; });
   training.skipped_steps.clear();

@@ -122,6 +122,8 @@ void Search::search_optimizer() {
 
 void Search::search_loss_scale() {
   add_if(config_.training.skip_step_sigma == 0, {"--skip-step-window"}, "there is no --skip-step-sigma");
+  add_if(config_.training.spike_policy == SpikePolicy::kRollBack && config_.checkpoint.save.empty(), {"--spike-policy"},
+         "there is no --save, so no checkpoint to go back to");
   const OptimizerConfig& optimizer = config_.optimizer;
   add_if(!config_.training.fp16, {"--loss-scale"}, "only --fp16 scales the loss");
   const bool is_constant = optimizer.loss_scale.value_or(0) > 0;
