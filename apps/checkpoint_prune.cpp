@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 using store::StepEntry;
 
-struct Request {
+struct PruneRequest {
   Words folders;
   store::PruneRule rule;
   int64_t workers = num_usable_cores();
@@ -61,7 +61,7 @@ Json rows_of(const std::vector<StepEntry>& entries) {
   return rows;
 }
 
-void print_plan(const Request& request, const store::PrunePlan& plan) {
+void print_plan(const PruneRequest& request, const store::PrunePlan& plan) {
   if (!request.json) {
     print_rows("keep", plan.keep);
     print_rows("remove", plan.remove);
@@ -81,7 +81,7 @@ std::vector<int64_t> spikes_of(const fs::path& run) {
   return steps;
 }
 
-void prune(const Request& request) {
+void prune(const PruneRequest& request) {
   const fs::path run = request.folders[0];
   const store::RunListing listing = store::list_steps(run);
   store::PruneRule rule = request.rule;
@@ -110,7 +110,7 @@ void prune(const Request& request) {
 }  // namespace
 
 int prune_checkpoints_main(const Words& arguments) {
-  Request request;
+  PruneRequest request;
   OptionTable table("espalier checkpoint prune",
                     "Removes old checkpoints of a run. The newest complete one always stays. Without --yes it only "
                     "shows what would be removed. With --yes it first reads everything that stays and compares the "

@@ -26,7 +26,7 @@ const Words kCtlCommands = {"status", "save", "stop", "kill", "dump", "log-level
 constexpr double kSecondsToAnswer = 30;
 using Clock = std::chrono::steady_clock;
 constexpr auto kTimeToOpen = std::chrono::seconds(2);
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kLookForSocket = std::chrono::milliseconds(50);
 
 std::string hosts_of(const std::vector<ControlPlace>& places) {
   std::set<std::string> hosts;
@@ -96,7 +96,7 @@ void show(const std::string& command, const ControlMessage& answer, bool json) {
 // The first that answers: of several launchers on this machine the one with the first ranks. What answers for a run
 // opens its socket a moment after the run's first words in its folder.
 ControlMessage ask(const std::string& folder, const ControlMessage& request) {
-  for (const auto deadline = Clock::now() + kTimeToOpen;; std::this_thread::sleep_for(kLook)) {
+  for (const auto deadline = Clock::now() + kTimeToOpen;; std::this_thread::sleep_for(kLookForSocket)) {
     std::string trouble;
     bool has_stale = false;
     for (const ControlPlace& place : places_here(folder)) {

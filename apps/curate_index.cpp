@@ -60,7 +60,7 @@ Json answer_of(const curate::TextIndex& index, const std::string& question, cons
 }
 
 // One line of a text for people.
-std::string shown(const Json& text) {
+std::string in_one_line(const Json& text) {
   std::string line = text.get<std::string>();
   for (char& c : line)
     if (static_cast<uint8_t>(c) < 32) c = ' ';
@@ -80,15 +80,15 @@ void say(const Json& answer, const curate::TextIndex& index, int64_t least) {
               format_count(index.num_documents()).c_str(),
               format_bytes(static_cast<double>(index.num_bytes())).c_str());
   for (const Json& place : answer.at("places"))
-    std::printf("  %s: %s[...]%s\n", place_of(place).c_str(), shown(place.at("before")).c_str(),
-                shown(place.at("after")).c_str());
+    std::printf("  %s: %s[...]%s\n", place_of(place).c_str(), in_one_line(place.at("before")).c_str(),
+                in_one_line(place.at("after")).c_str());
   if (count > 0) return;
   for (const Json& part : answer.at("parts"))
     std::printf("  bytes %lld to %lld of the text: %s; first in %s: %s\n",
                 static_cast<long long>(part.at("begin").get<int64_t>()),
                 static_cast<long long>(part.at("begin").get<int64_t>() + part.at("bytes").get<int64_t>()),
                 format_counted(part.at("count"), "place").c_str(), place_of(part.at("first")).c_str(),
-                shown(part.at("text")).c_str());
+                in_one_line(part.at("text")).c_str());
   if (answer.at("parts").empty()) std::printf("  nor any stretch of %lld bytes of it\n", static_cast<long long>(least));
 }
 

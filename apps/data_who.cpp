@@ -22,7 +22,7 @@ struct WhoRequest {
 
 std::string to_text(const data::SamplePiece& piece, const text::Tokenizer* tokenizer) {
   return concat("  ", data::describe(piece), "\n",
-                tokenizer == nullptr ? "" : concat("    ", quoted_json(text_of(piece, *tokenizer)), "\n"));
+                tokenizer == nullptr ? "" : concat("    ", quoted_json(text_of_piece(piece, *tokenizer)), "\n"));
 }
 
 void print_sample(RunSamples& samples, int64_t sample, const WhoRequest& request, const text::Tokenizer* tokenizer) {
@@ -67,7 +67,7 @@ int data_who_main(const std::vector<std::string>& arguments) {
   if (!table.parse(words)) return 0;
   RunSamples samples(request.run, request.step, more);
   const plan::SampleRange range = samples.samples_of(request.step);
-  const std::unique_ptr<text::Tokenizer> tokenizer = request.text ? tokenizer_of(samples.run()) : nullptr;
+  const std::unique_ptr<text::Tokenizer> tokenizer = request.text ? tokenizer_of_run(samples.run()) : nullptr;
   bool proved = false;
   const bool good = check_record(samples, request.step, proved);
   log_info("step ", request.step, " of ", samples.run().folder.string(), " (", samples.fate(request.step),

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr auto kLook = std::chrono::milliseconds(500);
+constexpr auto kLookAtFiles = std::chrono::milliseconds(500);
 // To the last bit: of a healthy run not even two are.
 constexpr int64_t kMostEqualLosses = 50;
 
@@ -45,7 +45,8 @@ std::string cause_of(const std::string& incident, const std::string& detail) {
 
 }  // namespace
 
-// The lines that are added to a file, which may not exist yet.
+// The lines that are added to a file, which may not exist yet. Those that no run writes, with values of other types,
+// are passed over: the launcher must not end because of one.
 class RunAlerts::Lines {
  public:
   explicit Lines(fs::path path) : path_(std::move(path)) {
@@ -59,7 +60,10 @@ class RunAlerts::Lines {
     if (!file || !file.seekg(read_)) return;
     for (std::string line; std::getline(file, line) && !file.eof();) {
       read_ += static_cast<std::streamoff>(line.size()) + 1;
-      use(line);
+      try {
+        use(line);
+      } catch (const json::exception&) {
+      }
     }
   }
 
@@ -96,7 +100,7 @@ void RunAlerts::follow() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   for (bool ends = false; !ends;) {
     std::unique_lock lock(mutex_);
-    ended_.wait_for(lock, kLook, [&] { return ends_; });
+    ended_.wait_for(lock, kLookAtFiles, [&] { return ends_; });
     ends = ends_;  // and one look more
     events_->read([&](const std::string& line) { read_event(line); });
     metrics_->read([&](const std::string& line) { read_metrics(line); });

@@ -42,7 +42,7 @@ std::unique_ptr<const data::GptDataset> open_train(const families::RecordedRun& 
   check_kind(run);
   data::DataSetOptions options = config::data_sets(run.config);
   // What fills samples up is part of what was recorded of them.
-  if (options.packing == data::Packing::kBestFit) options.pad_id = data::pad_id(*tokenizer_of(run));
+  if (options.packing == data::Packing::kBestFit) options.pad_id = data::pad_id(*tokenizer_of_run(run));
   return data::GptDataSets::open_train(options);
 }
 
@@ -163,12 +163,12 @@ nlohmann::ordered_json to_json(const SamplePlace& place) {
           {"row", place.row}};
 }
 
-std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run) {
+std::unique_ptr<text::Tokenizer> tokenizer_of_run(const families::RecordedRun& run) {
   const text::TokenizerOptions& options = run.config.tokenizer;
   return text::load_tokenizer(run.tokenizer_folder.empty() ? options : text::moved_to(options, run.tokenizer_folder));
 }
 
-std::string text_of(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
+std::string text_of_piece(const data::SamplePiece& piece, const text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids(static_cast<size_t>(piece.length));
   piece.store->read(piece.sequence, piece.offset, piece.length, ids.data());
   return tokenizer.decode(ids);
@@ -195,7 +195,7 @@ nlohmann::ordered_json sample_json(RunSamples& samples, int64_t sample, const te
          {"length", piece.length},
          {"at", piece.at},
          {"byte", store.index().start_bytes(piece.sequence) + piece.offset * bytes_per_token(store.type())}});
-    if (tokenizer != nullptr) object["pieces"].back()["text"] = text_of(piece, *tokenizer);
+    if (tokenizer != nullptr) object["pieces"].back()["text"] = text_of_piece(piece, *tokenizer);
   }
   return object;
 }

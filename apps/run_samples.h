@@ -78,8 +78,8 @@ nlohmann::ordered_json to_json(const SamplePlace& place);
 
 // The tokenizer that a checkpoint of the run carries, else the one that its options name. A UserError where neither
 // exists.
-std::unique_ptr<text::Tokenizer> tokenizer_of(const families::RecordedRun& run);
-std::string text_of(const data::SamplePiece& piece, const text::Tokenizer& tokenizer);
+std::unique_ptr<text::Tokenizer> tokenizer_of_run(const families::RecordedRun& run);
+std::string text_of_piece(const data::SamplePiece& piece, const text::Tokenizer& tokenizer);
 // The data set of the blend that sample `number` of the set is from.
 const std::string& source_of(const data::GptDataset& train, int64_t number);
 // Place, number in the order of the set, source, and pieces; their texts if there is a tokenizer.

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kSecondsToAnswer = 2;
+constexpr double kSecondsToTellRanks = 2;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Json ranks_of_run(const std::filesystem::path& folder) {
       why = concat("the run is on another machine: ", place.host);
       continue;
     }
-    const launch::ControlReply reply = launch::ask_control(place, {{"command", "status"}}, kSecondsToAnswer);
+    const launch::ControlReply reply = launch::ask_control(place, {{"command", "status"}}, kSecondsToTellRanks);
     if (reply.outcome == launch::ControlOutcome::kTrouble) why = reply.trouble;
     if (reply.outcome != launch::ControlOutcome::kAnswered) continue;
     for (const char* key : {"phase", "step", "paused"})
@@ -39,14 +39,14 @@ Json ranks_of_run(const std::filesystem::path& folder) {
 std::string plan_picture_of_run(const std::filesystem::path& folder) {
   families::RecordedRun run = families::read_recorded_run(folder, std::nullopt);
   if (run.layout) run.config.grid = *run.layout;
-  if (run.config.vocabulary.padded_size == 0) config::set_vocabulary(run.config, tokenizer_of(run)->vocab_size());
+  if (run.config.vocabulary.padded_size == 0) config::set_vocabulary(run.config, tokenizer_of_run(run)->vocab_size());
   return plan::to_svg(plan::plan_run(config::run_shape(run.config)), std::nullopt);
 }
 
 Json texts_of_step(const std::filesystem::path& folder, int64_t step, int64_t most) {
   RunSamples samples(folder.string(), step, {});
   const plan::SampleRange range = samples.samples_of(step);
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(samples.run());
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of_run(samples.run());
   const std::optional<bool> equal = samples.equals_record(step);
   Json object = {{"step", step},
                  {"fate", samples.fate(step)},

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Request {
+struct PlotRequest {
   std::vector<std::string> folders, labels;
   std::string metric, title, output;
   enum class Against { kSteps, kTokens, kSeconds } against = Against::kSteps;
@@ -25,17 +25,17 @@ struct Request {
   bool log_y = false, overwrite = false, json = false;
 };
 
-const char* name_of(Request::Against against) {
+const char* name_of(PlotRequest::Against against) {
   switch (against) {
-    case Request::Against::kSteps: return "step";
-    case Request::Against::kTokens: return "tokens";
-    case Request::Against::kSeconds: return "seconds of training";
+    case PlotRequest::Against::kSteps: return "step";
+    case PlotRequest::Against::kTokens: return "tokens";
+    case PlotRequest::Against::kSeconds: return "seconds of training";
   }
   return "";
 }
 
-void parse(const std::vector<std::string>& arguments, Request& request, bool& runs) {
-  using Against = Request::Against;
+void parse(const std::vector<std::string>& arguments, PlotRequest& request, bool& runs) {
+  using Against = PlotRequest::Against;
   OptionTable table("espalier runs plot",
                     "Plots one quantity of several runs over steps, tokens or time, as an SVG file.");
   table.positional("FOLDER", request.folders, "run folders (--save of the runs)", 1, 24);
@@ -72,9 +72,9 @@ void parse(const std::vector<std::string>& arguments, Request& request, bool& ru
 }
 
 // Where each recorded step is. A run that does not record what is asked for has NaN there.
-std::vector<double> places(const report::MetricsIndex& metrics, Request::Against against) {
-  if (against == Request::Against::kSteps) return {metrics.steps().begin(), metrics.steps().end()};
-  const bool sums = against == Request::Against::kSeconds;
+std::vector<double> places(const report::MetricsIndex& metrics, PlotRequest::Against against) {
+  if (against == PlotRequest::Against::kSteps) return {metrics.steps().begin(), metrics.steps().end()};
+  const bool sums = against == PlotRequest::Against::kSeconds;
   const report::MetricsIndex::Column* const column = metrics.find(sums ? "step_seconds" : "consumed_tokens");
   if (column == nullptr) return std::vector<double>(metrics.steps().size(), std::nan(""));
   std::vector<double> x(column->values.begin(), column->values.end());
@@ -109,7 +109,7 @@ report::Curve evaluations_of(const report::MetricsIndex& metrics, const std::vec
   return curve;
 }
 
-report::Curve curve_of(const report::Run& run, const Request& request, const std::string& metric) {
+report::Curve curve_of(const report::Run& run, const PlotRequest& request, const std::string& metric) {
   report::MetricsIndex metrics(run.folder / "metrics.jsonl");
   metrics.update();
   const std::vector<double> x = places(metrics, request.against);
@@ -133,7 +133,7 @@ std::string loss_of(const report::Run& run) {
 }  // namespace
 
 int runs_plot_main(const std::vector<std::string>& arguments) {
-  Request request;
+  PlotRequest request;
   bool runs = false;
   parse(arguments, request, runs);
   if (!runs) return 0;

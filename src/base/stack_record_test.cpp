@@ -1,6 +1,5 @@
 #include "base/stack_record.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
@@ -32,23 +31,23 @@ std::optional<std::vector<uint64_t>> await_stack(const StackRecord& record, pid_
   return std::nullopt;
 }
 
-// A function whose stretch of code is known: from itself to the next page or so.
-__attribute__((noinline)) void waits_in_here(sem_t* never) {
+// Alone in its section of the program, whose begin and end the linker tells.
+__attribute__((noinline, section("waits_in_here"))) void waits_in_here(sem_t* never) {
   while (sem_wait(never) != 0) {
   }
   asm volatile("");  // no tail call
 }
+extern "C" const char __start_waits_in_here[], __stop_waits_in_here[];
 
-bool is_in(uint64_t address, void (*function)(sem_t*)) {
-  const auto start = reinterpret_cast<uint64_t>(function);
-  return address > start && address < start + 256;
+bool is_waiting(uint64_t address) {
+  return address > reinterpret_cast<uint64_t>(__start_waits_in_here) &&
+         address < reinterpret_cast<uint64_t>(__stop_waits_in_here);
 }
 
 // How many frames of the answer are in that function; -1 without an answer.
-int64_t num_frames_in(const StackRecord& record, pid_t thread, void (*function)(sem_t*)) {
+int64_t num_frames_that_wait(const StackRecord& record, pid_t thread) {
   const std::optional<std::vector<uint64_t>> frames = await_stack(record, thread);
-  if (!frames) return -1;
-  return std::count_if(frames->begin(), frames->end(), [&](uint64_t frame) { return is_in(frame, function); });
+  return frames ? std::count_if(frames->begin(), frames->end(), is_waiting) : -1;
 }
 
 struct Asleep {
@@ -80,10 +79,8 @@ TEST(StackRecord, OfAProcessThatWaitsForEver) {
     ASSERT_TRUE(request_stack(child.record, child.pid, child.pid));
     const auto frames = await_stack(child.record, child.pid);
     ASSERT_TRUE(frames);
-    size_t found = 0;
-    for (const uint64_t frame : *frames) found += is_in(frame, waits_in_here) ? 1 : 0;
-    EXPECT_EQ(found, 1U) << frames->size();
-    EXPECT_FALSE(is_in(frames->front(), waits_in_here)) << "the innermost is sem_wait's";
+    EXPECT_EQ(std::count_if(frames->begin(), frames->end(), is_waiting), 1) << frames->size();
+    EXPECT_FALSE(is_waiting(frames->front())) << "the innermost is sem_wait's";
   }
 }
 
@@ -107,27 +104,31 @@ TEST(StackRecord, IsNotAskedOfThoseThatDoNotAnswer) {
 
 TEST(StackRecord, OfAThreadIsThatThreadsOwn) {
   StackRecord& record = shared_record();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
   const pid_t pid = fork();
   if (pid == 0) {
     answer_stack_requests(record);
-    std::thread other([] {
+    std::thread other([&] {
+      const auto number = static_cast<pid_t>(syscall(SYS_gettid));
+      if (write(ends[1], &number, sizeof number) != sizeof number) _exit(1);
       sem_t never;
       sem_init(&never, 0, 0);
       waits_in_here(&never);
     });
     while (true) poll(nullptr, 0, -1);
   }
-  while (record.signal == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  close(ends[1]);
+  pid_t other = 0;
+  ASSERT_EQ(read(ends[0], &other, sizeof other), static_cast<ssize_t>(sizeof other));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   ASSERT_TRUE(request_stack(record, pid, pid));
-  const int64_t in_main = num_frames_in(record, pid, waits_in_here);
-  int64_t in_other = 0;
-  for (pid_t thread = pid + 1; thread < pid + 2000 && in_other == 0; ++thread)  // numbers are given in order
-    if (request_stack(record, pid, thread)) in_other = num_frames_in(record, thread, waits_in_here);
-  EXPECT_EQ(in_main, 0);
-  EXPECT_EQ(in_other, 1);
+  EXPECT_EQ(num_frames_that_wait(record, pid), 0);
+  ASSERT_TRUE(request_stack(record, pid, other));
+  EXPECT_EQ(num_frames_that_wait(record, other), 1);
   kill(pid, SIGKILL);
   waitpid(pid, nullptr, 0);
+  close(ends[0]);
 }
 
 }  // namespace stack_record_test

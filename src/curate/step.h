@@ -41,7 +41,7 @@ class Step {
   // Changes the document, or says that it is dropped.
   virtual Fate apply(Document& document) const = 0;
   // What apply() would measure of it, as far as it is numbers: all of it, whatever is dropped. Judge helps.
-  virtual void measure(Document document, std::vector<Measure>& measures) const {
+  virtual void measure(const Document& document, std::vector<Measure>& measures) const {
     (void)document;
     (void)measures;
   }
@@ -56,10 +56,11 @@ class JudgedStep : public Step {
     judge(document, one);
     return one.fate();
   }
-  void measure(Document document, std::vector<Measure>& measures) const final {
-    prepare(document);
+  void measure(const Document& document, std::vector<Measure>& measures) const final {
+    Document prepared = document;
+    prepare(prepared);
     Judge all(&measures);
-    judge(document, all);
+    judge(prepared, all);
   }
 
  private:

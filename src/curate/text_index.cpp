@@ -213,7 +213,7 @@ class TextIndex::Shard {
         text_(shard_file(folder, index, ".text")),
         suffixes_(shard_file(folder, index, ".suffixes")),
         starts_(shard_file(folder, index, ".documents")) {
-    if (static_cast<int64_t>(text_.size()) != num_bytes || suffixes_.size() > 4 * text_.size() ||
+    if (static_cast<int64_t>(text_.size()) != num_bytes || suffixes_.size() > 4 * text_.size() || num_documents < 1 ||
         starts_.size() != static_cast<size_t>(num_documents) * sizeof(TextStart))
       throw UserError(concat("'", name_, "' and the files next to it do not match index.json; build the index again"),
                       ExitCode::kBadData);
@@ -248,14 +248,19 @@ class TextIndex::Shard {
     return value;
   }
   std::string_view all() const { return {reinterpret_cast<const char*>(text_.data()), text_.size()}; }
-  // The document that the byte is in.
-  TextStart document_at(uint32_t byte) const {
+  // The document that the byte is in, from one of `num_sources`.
+  TextStart document_at(uint32_t byte, size_t num_sources) const {
     size_t low = 0, high = starts_.size() / sizeof(TextStart);
     while (high - low > 1) {
       const size_t middle = low + (high - low) / 2;
       (start(middle).begin <= byte ? low : high) = middle;
     }
-    return start(low);
+    const TextStart found = start(low);
+    if (found.begin > byte || found.source >= num_sources)
+      throw UserError(concat("'", name_, "': the .documents beside it is damaged: byte ", byte,
+                             " is in a document from ", found.begin, " on of source ", found.source),
+                      ExitCode::kBadData);
+    return found;
   }
 
  private:
@@ -333,7 +338,7 @@ std::vector<TextIndex::Place> TextIndex::places(std::string_view text, int64_t m
     std::vector<uint32_t> offsets;
     for (; !first.empty(); first.pop()) offsets.push_back(first.top());
     for (auto offset = offsets.rbegin(); offset != offsets.rend(); ++offset) {
-      const TextStart start = shard->document_at(*offset);
+      const TextStart start = shard->document_at(*offset, sources_.size());
       const std::string_view all = shard->all();
       const std::string_view document =
           all.substr(start.begin, std::min(all.find(kSeparator, start.begin), all.size()) - start.begin);
@@ -348,7 +353,7 @@ std::vector<TextIndex::Place> TextIndex::places(std::string_view text, int64_t m
       Place place{start.number,
                   "",
                   0,
-                  sources_.at(start.source),
+                  sources_[start.source],
                   static_cast<int64_t>(at),
                   std::string(document.substr(context, at - context)),
                   std::string(document.substr(behind, context_end - behind))};

@@ -170,7 +170,7 @@ TEST(TextIndex, NamesWhatIsWrong) {
   TestFolder folder;
   const auto message = [&] {
     try {
-      TextIndex(folder / "index").count("a");
+      TextIndex(folder / "index").places("a", 1);
     } catch (const UserError& error) {
       return std::string(error.what());
     }
@@ -179,6 +179,10 @@ TEST(TextIndex, NamesWhatIsWrong) {
   EXPECT_NE(message().find("holds no index of texts"), std::string::npos);
   build_text_index(plan_of(folder, draw_texts(8, 20), 1 << 20, 1));
   EXPECT_EQ(message(), "");
+  const std::filesystem::path documents = folder / "index/00000000.documents";
+  write_text(documents, std::string(std::filesystem::file_size(documents), '\x7f'));
+  EXPECT_NE(message().find("is in a document from 9187201950435737471 on of source 2139062143"), std::string::npos)
+      << message();
   write_text(folder / "index/00000000.suffixes", std::string(400, '\xff'));
   EXPECT_NE(message().find("damaged: byte 4294967295"), std::string::npos) << message();
   write_text(folder / "index/00000000.text", "x");

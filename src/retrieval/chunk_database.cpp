@@ -164,6 +164,10 @@ ChunkDatabase::ChunkDatabase(const std::filesystem::path& folder) : folder_(fold
       const fs::path file = folder / fs::path(entry.at("file").get<std::string>()).filename();
       set.table = std::make_unique<store::SafetensorsFile>(file);
       set.first_chunks = internal::read_array(*set.table, file, kFirstChunk, {set.documents.size() + 1});
+      if (set.first_chunks.front() != 0 || !std::is_sorted(set.first_chunks.begin(), set.first_chunks.end()))
+        throw UserError(concat("'", file.string(), "' is damaged: the first chunks of documents are not in order; ",
+                               "'espalier retro build --overwrite' makes it anew"),
+                        ExitCode::kBadData);
       if (set.file < 0) set.file = static_cast<int64_t>(sets_.size());
       num_chunks_ += set.first_chunks.back();
       sets_.push_back(std::move(set));
@@ -194,6 +198,11 @@ ChunkDatabase::Place ChunkDatabase::place(int64_t chunk) const {
               .begin = (of_set - set.first_chunks[static_cast<size_t>(document)]) * chunk_length_,
               .file = set.file};
   place.length = std::min(chunk_length_, length_of(set, place.document) - place.begin);
+  if (place.length < 1)
+    throw UserError(concat("'", folder_.string(), "' is damaged: chunk ", chunk, " would begin at token ", place.begin,
+                           " of document ", place.document, " of '", set.prefix, "', which is shorter; ",
+                           "'espalier retro build --overwrite' makes it anew"),
+                    ExitCode::kBadData);
   return place;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "retrieval/internal/array_file.h"
 #include "retrieval/internal/test_corpus.h"
 
 namespace espalier::retrieval {
@@ -99,6 +100,30 @@ TEST(ChunkDatabase, IsNotMadeTwiceAndNotMixed) {
               build_chunks({.folder = folder / "x", .end_of_document = kEnd, .parts = {{folder / "empty", {0, 2}}}});
             }).find("there are no chunks"),
             std::string::npos);
+}
+
+// Documents of 20 and 30 tokens have 3 and 4 chunks of 8. Each of these files says otherwise, and has 7 in all as well.
+TEST(ChunkDatabase, NamesAFileOfFirstChunksThatIsDamaged) {
+  const TestFolder folder;
+  write_documents(folder / "a", random_documents({20, 30}, 1));
+  build_chunks(
+      {.folder = folder / "chunks", .chunk_length = 8, .end_of_document = kEnd, .parts = {{folder / "a", {0, 2}}}});
+  const auto places_with = [&](const std::vector<int64_t>& first_chunks) {
+    internal::write_array(folder / "chunks/chunks-00000.safetensors", "first_chunk", {3}, first_chunks);
+    const ChunkDatabase chunks(folder / "chunks");
+    for (int64_t chunk = 0; chunk < chunks.size(); ++chunk) chunks.place(chunk);
+  };
+  places_with({0, 3, 7});
+  const std::vector<std::pair<std::vector<int64_t>, std::string>> wrong = {
+      {{1, 3, 7}, "chunks-00000.safetensors' is damaged"},
+      {{0, 9, 7}, "chunks-00000.safetensors' is damaged"},
+      {{0, -1, 7}, "chunks-00000.safetensors' is damaged"},
+      {{0, 4, 7}, "chunk 3 would begin at token 24 of document 0"},
+      {{0, 2, 7}, "chunk 6 would begin at token 32 of document 1"}};
+  for (const auto& [first_chunks, message] : wrong) {
+    const std::string error = error_of([&, &firsts = first_chunks] { places_with(firsts); });
+    EXPECT_NE(error.find(message), std::string::npos) << error;
+  }
 }
 
 }  // namespace chunk_database_test

@@ -201,6 +201,11 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
     chunks_of_sample_ = json.at("chunks_of_sample").get<int64_t>();
     num_saved_ = json.at("neighbors").get<int64_t>();
     block_samples_ = json.at("block_samples").get<int64_t>();
+    if (num_samples_ < 0 || chunks_of_sample_ < 1 || num_saved_ < 1 || block_samples_ < 1)
+      throw UserError(concat("'", path.string(), "' describes no neighbours: expected at least one chunk of a sample, ",
+                             "neighbour and sample of a block, found ", chunks_of_sample_, ", ", num_saved_, " and ",
+                             block_samples_),
+                      ExitCode::kBadData);
     chunks_ = json.at("chunks").get<std::string>();
     order_ = json.at("order").get<std::string>();
     checksum_ = hash64(concat(chunks_, json.at("index").get<std::string>(), json.at("queries").get<std::string>()));

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "data/gpt_dataset.h"
 #include "retrieval/chunk_embeddings.h"
 #include "retrieval/internal/test_corpus.h"
@@ -182,6 +184,12 @@ TEST_F(Neighbors, OfOtherSamplesAreRefused) {
   data::DataSetOptions other = options(20);
   other.seed = 7;
   EXPECT_NE(open(other, 2).find("the seed was 1234 and is 7"), std::string::npos) << open(other, 2);
+  const std::filesystem::path description = neighbor_folder(folder_.path(), "train", "train") / "neighbors.json";
+  auto json = parse_json<nlohmann::json>(read_file(description), description.string());
+  json["block_samples"] = 0;
+  test_files::write_text(description.string(), json.dump());
+  EXPECT_NE(open(options(20), 2).find("describes no neighbours: expected at least one chunk"), std::string::npos)
+      << open(options(20), 2);
 }
 
 // Known answers: XXH3 of the little-endian 32-bit ids of each run, by tests/oracle/ngram_vectors.py with the Python

@@ -200,6 +200,9 @@ TEST(ChatTemplate, WhatATemplateMayTakeIsBounded) {
         << use;
   EXPECT_THAT(chat_refusal("{% macro m(x) %}{{ m(x) }}{% endmacro %}{{ m(1) }}"), testing::HasSubstr("too deep"));
   EXPECT_THAT(chat_refusal("{{ range(10000000000)|length }}", small), testing::HasSubstr("takes more than"));
+  for (const char* number : {"1099511627777", "-1099511627777", "-9223372036854775807 - 1"})
+    for (const std::string& ends : {concat(number, ", 0"), concat("0, ", number), concat("0, 0, ", number)})
+      EXPECT_THAT(chat_refusal(concat("{{ range(", ends, ")|length }}"), small), testing::HasSubstr("goes too far"));
   EXPECT_THAT(chat_refusal("{{ strftime_now('%5000d') }}"), testing::HasSubstr("too long"));
   EXPECT_THAT(
       chat_refusal("{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = [ns.x] %}{% endfor %}"),

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kLookAtExport = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void HfFolders::at_end() {
   const WaitsFor waits(Waiting::kOthers, "the Hugging Face folder", "--save-hf");
   hear_of_saves();
   if (heard_) add(*heard_);
-  for (poll(); program_.is_running() && !signals.received(); poll()) std::this_thread::sleep_for(kLook);
+  for (poll(); program_.is_running() && !signals.received(); poll()) std::this_thread::sleep_for(kLookAtExport);
 }
 
 }  // namespace espalier::train

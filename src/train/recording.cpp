@@ -24,7 +24,7 @@ int64_t pass_number(const std::string& pass) {
 }
 
 // Elements at once, so that a large activation is not there twice in double.
-constexpr int64_t kElementsAtOnce = int64_t{1} << 20;
+constexpr int64_t kMeasuredAtOnce = int64_t{1} << 20;
 
 void measure(const at::Tensor& values, Observation& seen) {
   const at::Tensor host = values.detach().to(at::kCPU).contiguous();
@@ -33,8 +33,8 @@ void measure(const at::Tensor& values, Observation& seen) {
   seen.digest = hash64(host.const_data_ptr(), host.nbytes());
   const at::Tensor flat = host.reshape({-1});
   double squares = 0;
-  for (int64_t begin = 0; begin < flat.numel(); begin += kElementsAtOnce) {
-    const at::Tensor part = flat.narrow(0, begin, std::min(kElementsAtOnce, flat.numel() - begin)).to(at::kDouble);
+  for (int64_t begin = 0; begin < flat.numel(); begin += kMeasuredAtOnce) {
+    const at::Tensor part = flat.narrow(0, begin, std::min(kMeasuredAtOnce, flat.numel() - begin)).to(at::kDouble);
     const at::Tensor finite = at::isfinite(part);
     const int64_t num_bad = part.numel() - finite.sum().item<int64_t>();
     if (num_bad > 0 && seen.num_not_finite == 0) {

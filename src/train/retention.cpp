@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kLookAtPruning = std::chrono::milliseconds(50);
 
 std::string in_words(const std::vector<int64_t>& steps) {
   std::vector<std::string> words;
@@ -114,7 +114,7 @@ void Retention::at_end() {
   const StopSignals signals;
   set_awaited("older checkpoints, which are being removed; the last one is saved");
   const WaitsFor waits(Waiting::kOthers, "the removal of older checkpoints", "--save-keep-last");
-  for (poll(); program_.is_running() && !signals.received(); poll()) std::this_thread::sleep_for(kLook);
+  for (poll(); program_.is_running() && !signals.received(); poll()) std::this_thread::sleep_for(kLookAtPruning);
 }
 
 }  // namespace espalier::train

@@ -92,16 +92,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return refuse(403, "the address lacks the secret; use the complete one that the program printed");
     if (slash == std::string::npos) return refuse(404, "the address ends in a slash");
     request.path.erase(0, slash + 1);
-    // The worker may not touch the connection, so its result is passed back to the thread of the connections.
-    asio::post(*shared_.workers, [self = shared_from_this(), request] {
+    // The worker may neither touch the connection nor be the last to let go of it, so the connection is passed back
+    // with the result to the thread of the connections.
+    asio::post(*shared_.workers, [self = shared_from_this(), request]() mutable {
       Reply reply;
       try {
         reply = self->shared_.handler(request);
       } catch (const std::exception& error) {
         reply = {500, "text/plain; charset=utf-8", std::string(error.what()) + "\n"};
       }
-      asio::post(self->stream_.get_executor(),
-                 [self, reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
+      const auto thread = self->stream_.get_executor();
+      asio::post(thread,
+                 [self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
     });
   }
 

@@ -60,7 +60,8 @@ TEST_F(LaunchedAlerts, AreOneForEachIncident) {
   EXPECT_NE(events.find("restart 1 of 2 follows"), std::string::npos) << events;
 }
 
-// What the ranks write counts, too; a run without incidents gives none, and one that ends says so.
+// What the ranks write counts, too, and what nobody writes is passed over; a run without incidents gives none, and one
+// that ends says so.
 TEST_F(LaunchedAlerts, TellWhatRanksWriteAndThatARunHasEnded) {
   const std::string command = "espalier launch --nproc-per-node 1 --alert-command 'cat >>'$folder'/alerts' ";
   const Shell run = shell(folder_, preamble() + "touch $folder/alerts; " + command +
@@ -69,6 +70,7 @@ TEST_F(LaunchedAlerts, TellWhatRanksWriteAndThatARunHasEnded) {
     )" + command + training({"--train-samples", "80000"}) +
                                        R"(& launcher=$!
     await grep -qs '"step":13,' $folder/run/metrics.jsonl
+    echo '{"time":1,"event":7,"step":null,"detail":"no line of a run"}' >>$folder/run/events.jsonl
     echo '{"time":1,"event":"save failed","step":12,"detail":"step 12: the disk is full"}' >>$folder/run/events.jsonl
     echo '{"time":1,"event":"save failed","step":14,"detail":"step 14: the disk is full"}' >>$folder/run/events.jsonl
     await grep -q 'save failed' $folder/alerts

@@ -125,9 +125,8 @@ bool Wikitext::read_braces() {
     open(Kind::kTable, 2);
   } else if (at("{{")) {
     open(Kind::kTemplate, 2);
-  } else if (at("|}") && at_line_start() && close_block({Kind::kTable}, {Kind::kTemplate, Kind::kElementTable})) {
-    at_ += 2;
-  } else if (at("}}") && close_block({Kind::kTemplate}, {Kind::kTable, Kind::kElementTable})) {
+  } else if ((at("|}") && at_line_start() && close_block({Kind::kTable}, {Kind::kTemplate, Kind::kElementTable})) ||
+             (at("}}") && close_block({Kind::kTemplate}, {Kind::kTable, Kind::kElementTable}))) {
     at_ += 2;
   } else if (source_[at_] == '|' && top_is(Kind::kLink)) {
     end_target();

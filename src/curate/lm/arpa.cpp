@@ -59,7 +59,7 @@ uint64_t longer_key(uint64_t key, uint32_t word) {
 }
 uint64_t first_key(uint32_t word) { return longer_key(0x243F6A8885A308D3ULL, word); }
 
-struct TextHash {
+struct WordHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
@@ -87,7 +87,7 @@ class ArpaTable : public NgramTable {
 
  private:
   friend class ArpaReader;
-  std::unordered_map<std::string, uint32_t, TextHash, std::equal_to<>> ids_;
+  std::unordered_map<std::string, uint32_t, WordHash, std::equal_to<>> ids_;
   std::vector<Grams::Gram> unigrams_;  // by id
   std::vector<Grams> longer_;          // of 2 words and more
   bool has_gaps_ = false;

@@ -21,7 +21,7 @@ class LanguageStep : public Step {
     if (guess.score < least_) return Fate::dropped("language_score", guess.score, least_);
     return Fate::kept();
   }
-  void measure(Document document, std::vector<Measure>& measures) const override {
+  void measure(const Document& document, std::vector<Measure>& measures) const override {
     measures.push_back({"language_score", identifier_.guess(document.text).score, least_, true});
   }
 
@@ -78,7 +78,7 @@ class QualityStep : public Step {
     document.metadata.set(key_, probability);
     return Fate::kept();
   }
-  void measure(Document document, std::vector<Measure>& measures) const override {
+  void measure(const Document& document, std::vector<Measure>& measures) const override {
     measures.push_back({"quality", probability_of(document.text), least_, true});
   }
 

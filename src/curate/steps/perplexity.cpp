@@ -46,7 +46,7 @@ class PerplexityStep : public Step {
     if (perplexity) document.metadata.set(rules_.key, *perplexity);
     return Fate::kept();
   }
-  void measure(Document document, std::vector<Measure>& measures) const override {
+  void measure(const Document& document, std::vector<Measure>& measures) const override {
     const std::string language = document.metadata.text(rules_.language_key).value_or("");
     if (!rules_.language.empty() && language != rules_.language) return;
     const std::optional<double> perplexity = scorer_(document.text);

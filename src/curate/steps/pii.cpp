@@ -12,8 +12,8 @@ namespace espalier::curate {
 namespace {
 
 // Classes that several expressions share; \b in a class is a backspace. sc: the script alone, not its extensions.
-const std::string kPunctuation = R"(@?,!;:'")(.)";
-const std::string kBefore = R"((?:^|[\b\s)" + kPunctuation + R"(\p{sc:Han}]))";
+const std::string kMarksBefore = R"(@?,!;:'")(.)";
+const std::string kBefore = R"((?:^|[\b\s)" + kMarksBefore + R"(\p{sc:Han}]))";
 
 std::string email_expression() {
   // Letters (circled ones too), marks and numbers, as \w of the module `regex` has them.

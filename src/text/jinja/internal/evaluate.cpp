@@ -202,7 +202,8 @@ Json Interpreter::range(const Arguments& arguments) {
   const auto step = given.size() == 3 ? given[2].get<int64_t>() : 1;
   if (step == 0) refuse("range does not accept a step of 0");
   constexpr int64_t kFarthest = int64_t{1} << 40;
-  if (std::max(std::abs(begin), std::max(std::abs(end), std::abs(step))) > kFarthest) refuse("range goes too far");
+  for (const int64_t number : {begin, end, step})
+    if (number < -kFarthest || number > kFarthest) refuse("range goes too far");
   Json list = Json::array();
   for (int64_t at = begin; step > 0 ? at < end : at > end; at += step) {
     spend_steps(1);
