@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "detoxify_scripts.h"
 #include "families/registry.h"
+#include "retro_scripts.h"
 #include "tasks_main.h"
 
 namespace espalier {
@@ -70,8 +71,7 @@ std::vector<std::string> canonical_words(Words words) {
   }
   if (words[0].ends_with("tools/retro/main.py")) {
     words.erase(words.begin());
-    words.insert(words.begin(), {"retro", "build"});
-    return words;
+    return words_of_retro_main(words);
   }
   if (script_name(words[0]) == "generate_samples_gpt") {
     words.erase(words.begin());

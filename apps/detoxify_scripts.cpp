@@ -11,26 +11,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Takes an option and its values out of `words`; nothing where it is not there. The last of several holds.
-std::optional<Words> take_out(Words& words, const std::string& option) {
-  std::optional<Words> values;
-  for (size_t at = 0; at < words.size();) {
-    const bool joined = words[at].starts_with(option + "=");
-    if (words[at] != option && !joined) {
-      ++at;
-      continue;
-    }
-    values.emplace();
-    if (joined) values->push_back(words[at].substr(option.size() + 1));
-    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
-    while (!joined && at < words.size() && !words[at].starts_with("--")) {
-      values->push_back(words[at]);
-      words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-  }
-  return values;
-}
-
 // "valid: 0.3 0.98:1 a, 0.7 0.98:1 b" of the words of a blend: weights before prefixes, or one prefix.
 std::string group_of(const std::string& name, const std::string& range, const std::string& option, const Words& blend) {
   if (blend.empty() || (blend.size() > 1 && blend.size() % 2 != 0))

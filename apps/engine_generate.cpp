@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/sentence_vocabulary.h"
+#include "engine_neighbors.h"
 #include "engine_samples.h"
 #include "generate_options.h"
 #include "infer/continue_prompts.h"
@@ -50,11 +51,12 @@ std::string answer_of(const infer::Generated& result, const text::Tokenizer& tok
 }
 
 void print_object(const std::string& prompt, const std::string& text, const infer::Generated& result) {
-  const nlohmann::ordered_json object = {{"prompt", prompt},
-                                         {"text", text},
-                                         {"prompt_ids", result.prompt_ids},
-                                         {"generated_ids", result.generated_ids},
-                                         {"logprobs", result.logprobs}};
+  nlohmann::ordered_json object = {{"prompt", prompt},
+                                   {"text", text},
+                                   {"prompt_ids", result.prompt_ids},
+                                   {"generated_ids", result.generated_ids},
+                                   {"logprobs", result.logprobs}};
+  if (!result.neighbors.empty()) object["neighbors"] = result.neighbors;
   print_json(object);
 }
 
@@ -70,9 +72,11 @@ void print(const std::string& prompt, const infer::Generated& result, const infe
 }
 
 void continue_texts(const infer::LoadedModel& loaded, const std::vector<std::string>& prompts,
-                    const infer::SamplingConfig& sampling, const GenerateOptions& options) {
+                    const infer::SamplingConfig& sampling, const infer::FindNeighbors& find_neighbors,
+                    const GenerateOptions& options) {
   infer::GenerateConfig config{
       .tokens_to_generate = options.tokens_to_generate, .sampling = sampling, .stop_ids = {}, .begin_id = {}};
+  config.find_neighbors = find_neighbors;
   if (loaded.text_ends) config.begin_id = loaded.text_ends->begin;
   const std::optional<int32_t> stop = loaded.text_ends ? loaded.text_ends->end : loaded.tokenizer->eod();
   if (options.stop_at_eod && stop) config.stop_ids.push_back(*stop);
@@ -108,14 +112,15 @@ int generate(const std::vector<std::string>& arguments) {
   const infer::LoadedModel loaded = infer::load_model(
       options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
       options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
+  const NeighborSource neighbors = neighbor_source(loaded, options);
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,
                                        .seed = static_cast<uint64_t>(options.seed)};
   if (options.writes_file())
-    write_samples(loaded, sampling, options);
+    write_samples(loaded, sampling, neighbors, options);
   else if (loaded.model != nullptr)
-    continue_texts(loaded, prompts, sampling, options);
+    continue_texts(loaded, prompts, sampling, neighbors.find, options);
   else
     fill_in(loaded, prompts, sampling, options.json);
   return 0;

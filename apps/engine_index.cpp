@@ -18,24 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-infer::TextEmbedder embedder_of(const EncoderOptions& encoder) {
-  return infer::TextEmbedder({.load = encoder.folder(),
-                              .step = encoder.ckpt_step,
-                              .sequence_length = encoder.sequence_length,
-                              .threads = static_cast<int>(encoder.workers)});
-}
-
 retrieval::BuildSummary embed_evidence(const infer::TextEmbedder& embedder, const IndexEmbedOptions& options) {
   PassageVectors passages(embedder, options.evidence, options.log_interval);
   return build_index(passages, options.plan);
-}
-
-void check_width(const infer::TextEmbedder& embedder, const retrieval::IndexFacts& index, const std::string& folder) {
-  if (embedder.dimension() == index.dimension) return;
-  throw UserError(
-      concat("the encoder makes vectors of ", format_counted(embedder.dimension(), "number"), ", the rows of '", folder,
-             "' have ", index.dimension, "; give the run that the index was made with"),
-      ExitCode::kBadData);
 }
 
 std::vector<float> vectors_of(const infer::TextEmbedder& embedder, const std::vector<std::string>& questions) {
@@ -88,13 +73,13 @@ void match_answers(const IndexEvaluateOptions& options, std::vector<Evaluation>&
   for (const Evaluation& evaluation : evaluations)
     for (const auto& hits : evaluation.found)
       for (const retrieval::Hit& hit : hits) ids.push_back(hit.id);
-  const auto texts = retrieval::read_passage_texts(options.embed.evidence, ids);
+  const auto passages = retrieval::read_passages(options.embed.evidence, ids);
   for (Evaluation& evaluation : evaluations) {
     std::vector<std::vector<bool>> hits_of_questions;
     for (size_t at = 0; at < evaluation.questions.size(); ++at) {
       const retrieval::AnswerMatcher matcher(options.match, evaluation.questions[at].answers);
       std::vector<bool>& hits = hits_of_questions.emplace_back();
-      for (const retrieval::Hit& hit : evaluation.found[at]) hits.push_back(matcher.matches(texts.at(hit.id)));
+      for (const retrieval::Hit& hit : evaluation.found[at]) hits.push_back(matcher.matches(passages.at(hit.id).text));
     }
     evaluation.top_k_hits = retrieval::top_k_hits(hits_of_questions);
   }
@@ -143,7 +128,7 @@ int index_search(const std::vector<std::string>& arguments) {
   if (!read_index_search_options(arguments, options, /*says_notes=*/false)) return 0;
   const retrieval::IndexFacts index = retrieval::read_index(options.folder);
   const infer::TextEmbedder embedder = embedder_of(options.encoder);
-  check_width(embedder, index, options.folder);
+  check_encoder(embedder, options.encoder, index, options.folder);
   Queries queries{.rows = {}, .ids = {}, .texts = questions_of(options)};
   for (size_t at = 0; at < queries.texts.size(); ++at) queries.ids.push_back(static_cast<int64_t>(at));
   queries.rows = vectors_of(embedder, queries.texts);
@@ -158,10 +143,12 @@ int index_evaluate(const std::vector<std::string>& arguments) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
   const infer::TextEmbedder embedder = embedder_of(options.embed.encoder);
   const std::string folder = options.embed.plan.folder;
-  if (!retrieval::has_index(folder) || options.embed.plan.overwrite)
-    print_build_summary(embed_evidence(embedder, options.embed), false);
+  const bool is_new = !retrieval::has_index(folder) || options.embed.plan.overwrite;
+  if (is_new) print_build_summary(embed_evidence(embedder, options.embed), false);
   const retrieval::IndexFacts index = retrieval::read_index(folder);
-  check_width(embedder, index, folder);
+  check_encoder(embedder, options.embed.encoder, index, folder);
+  if (!is_new)
+    check_evidence(retrieval::list_passages(options.embed.evidence).fingerprint, options.embed.evidence, index, folder);
   for (Evaluation& evaluation : evaluations) ask(evaluation, embedder, index, options.search);
   match_answers(options, evaluations);
   for (const Evaluation& evaluation : evaluations) {

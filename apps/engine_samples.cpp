@@ -68,21 +68,24 @@ std::string hash_of(const std::vector<std::string>& texts) {
 }
 
 // What the lines follow from.
-Json facts_of(const infer::LoadedModel& loaded, const GenerateOptions& options, const Prompts& prompts, int64_t count) {
-  return {{"load", std::filesystem::weakly_canonical(options.load).string()},
-          {"step", loaded.step},
-          {"ema", options.ema},
-          {"int8_weights", options.int8_weights},
-          {"prompts", hash_of(prompts.texts)},
-          {"samples_per_prompt", options.samples_per_prompt},
-          {"num_samples", count},
-          {"tokens_to_generate", options.tokens_to_generate},
-          {"stop_at_eod", options.stop_at_eod},
-          {"temperature", options.temperature},
-          {"top_k", options.top_k},
-          {"top_p", options.top_p},
-          {"greedy", options.is_greedy()},
-          {"seed", options.seed}};
+Json facts_of(const infer::LoadedModel& loaded, const NeighborSource& neighbors, const GenerateOptions& options,
+              const Prompts& prompts, int64_t count) {
+  Json facts = {{"load", std::filesystem::weakly_canonical(options.load).string()},
+                {"step", loaded.step},
+                {"ema", options.ema},
+                {"int8_weights", options.int8_weights},
+                {"prompts", hash_of(prompts.texts)},
+                {"samples_per_prompt", options.samples_per_prompt},
+                {"num_samples", count},
+                {"tokens_to_generate", options.tokens_to_generate},
+                {"stop_at_eod", options.stop_at_eod},
+                {"temperature", options.temperature},
+                {"top_k", options.top_k},
+                {"top_p", options.top_p},
+                {"greedy", options.is_greedy()},
+                {"seed", options.seed}};
+  if (neighbors.find) facts["neighbors"] = neighbors.origin;
+  return facts;
 }
 
 int64_t number_of_texts(const GenerateOptions& options, const Prompts& prompts) {
@@ -120,7 +123,7 @@ std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::str
 }
 
 void write_samples(const infer::LoadedModel& loaded, const infer::SamplingConfig& sampling,
-                   const GenerateOptions& options) {
+                   const NeighborSource& neighbors, const GenerateOptions& options) {
   if (loaded.model == nullptr || loaded.text_ends)
     throw UserError(concat(options.load, " holds a ", loaded.config.family->display,
                            ", but files of texts are made by models that continue text; give its texts to --prompt"),
@@ -128,10 +131,11 @@ void write_samples(const infer::LoadedModel& loaded, const infer::SamplingConfig
   const Prompts prompts = read_prompts(options, *loaded.tokenizer);
   const int64_t count = number_of_texts(options, prompts);
   const std::string output = options.genfile.empty() ? options.output_file : options.genfile;
-  GrowingFile file(output, facts_of(loaded, options, prompts, count), {.overwrite = options.overwrite});
+  GrowingFile file(output, facts_of(loaded, neighbors, options, prompts, count), {.overwrite = options.overwrite});
 
   infer::GenerateConfig config{
       .tokens_to_generate = options.tokens_to_generate, .sampling = sampling, .stop_ids = {}, .begin_id = {}};
+  config.find_neighbors = neighbors.find;
   if (const auto stop = loaded.tokenizer->eod(); options.stop_at_eod && stop) config.stop_ids.push_back(*stop);
   Progress progress("generate", count - file.num_kept(), Progress::Unit::kItems, "texts");
   const infer::ManyTexts texts{.prompts = prompts.ids,

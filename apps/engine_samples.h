@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_neighbors.h"
 #include "generate_options.h"
 #include "infer/load_model.h"
 #include "infer/sampling.h"
@@ -18,6 +19,6 @@ std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::str
 // Writes the texts in their order as they come. After a signal or a kill, the same options resume after the last
 // whole line.
 void write_samples(const infer::LoadedModel& loaded, const infer::SamplingConfig& sampling,
-                   const GenerateOptions& options);
+                   const NeighborSource& neighbors, const GenerateOptions& options);
 
 }  // namespace espalier

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/line_reader.h"
+#include "engine_neighbors.h"
 #include "infer/engine/completion.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/load_model.h"
@@ -92,6 +93,7 @@ int score(const std::vector<std::string>& arguments) {
     throw UserError(
         concat(options.load, " holds a ", loaded.config.family->display, ": only models that continue text are scored"),
         ExitCode::kUsage);
+  say_without_neighbors(loaded);
   const int64_t pages_of_one = (longest_row(options.requests) + kPageTokens - 1) / kPageTokens;
   const int64_t at_most =
       kCacheBytes / infer::page_bytes(loaded.model->decoder_shape(), loaded.params->compute_type(), kPageTokens);

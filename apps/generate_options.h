@@ -18,7 +18,9 @@ struct GenerateOptions {
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
   bool int8_weights = false;
-  bool ema = false;  // the moving average of the weights
+  bool ema = false;           // the moving average of the weights
+  std::string retro_workdir;  // else that of the run
+  bool retro_without_neighbors = false;
 
   // Many texts, into a file.
   std::string input_file, output_file, genfile;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/pending_tree.h"
 #include "base/thread_pool.h"
@@ -32,6 +33,26 @@ struct RetroBuild {
   fs::path index_folder() const { return workdir() / "index"; }
 };
 
+// As upstream's program and its examples spell them.
+void add_rows_without_effect(OptionTable& table) {
+  using Takes = OptionTable::Takes;
+  const auto add = [&](Takes takes, const char* why, std::initializer_list<const char*> names) {
+    for (const char* name : names) table.add_without_effect(name, takes, why);
+  };
+  add(Takes::kOne, "the search is exact here, and its index is not trained",
+      {"--retro-index-str", "--retro-index-type", "--retro-index-ty", "--retro-index-ntrain", "--retro-nchunks-sampled",
+       "--retro-index-train-load-fraction", "--retro-index-add-load-fraction", "--retro-index-train-block-size",
+       "--retro-query-ef-search", "--retro-ef-search", "--retro-query-nprobe", "--retro-nprobe"});
+  add(Takes::kFlag, "nothing is left over that could be deleted",
+      {"--retro-index-no-delete-training-embeddings", "--no-retro-index-delete-training-embeddings",
+       "--retro-index-no-delete-added-codes", "--no-retro-index-delete-added-codes"});
+  add(Takes::kOne, "vectors come from n-grams, or from --embeddings-of-chunks",
+      {"--retro-bert-vocab-file", "--retro-bert-tokenizer-type", "--retro-bert-batch-size",
+       "--retro-bert-max-chunk-length"});
+  add(Takes::kOne, "documents are not written again in blocks", {"--retro-doc-block-size"});
+  add(Takes::kOne, "--retro-num-neighbors says how many are read", {"--retro-nnbrs-pretraining"});
+}
+
 void add_build_rows(OptionTable& table, RetroBuild& build) {
   table.group("chunks, index and neighbours");
   const auto add = [&](const char* name, auto& value, const std::string& help) -> Option& {
@@ -42,7 +63,8 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
       .value_name("TASKS");
   add("--retro-index-nfeats", build.dimension, "length of a chunk's vector, made from the n-grams of its tokens")
       .minimum(1)
-      .maximum(1 << 20);
+      .maximum(1 << 20)
+      .alias("--retro-nfeats");
   const auto add_files = [&](const std::string& set, std::vector<std::string>& files, const std::string& ids) {
     add(("--embeddings-of-" + set).c_str(), files,
         concat("vectors of your own encoder instead: safetensors files with embeddings (F32 [n, d]) and ids (I64 "
@@ -59,10 +81,14 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
   add("--retro-query-num-neighbors-query", build.neighbors.num_asked,
       "chunks to look for at first; more where too few remain without the sample's own documents")
       .minimum(1)
-      .maximum(1 << 20);
+      .maximum(1 << 20)
+      .alias("--retro-num-neighbors-query")
+      .alias("--retro-nnbrs-query");
   add("--retro-query-num-neighbors-save", build.neighbors.num_saved, "neighbours kept of each chunk")
       .minimum(1)
-      .maximum(1 << 16);
+      .maximum(1 << 16)
+      .alias("--retro-num-neighbors-target")
+      .alias("--retro-nnbrs-target");
   add("--retro-block-size", build.neighbors.block_chunks, "chunks of samples whose neighbours are saved at once")
       .minimum(1)
       .maximum(1e9);
@@ -70,6 +96,7 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
   add("--workers", build.workers, "threads").minimum(1).maximum(4096).default_text("all cores");
   add("--overwrite", build.overwrite, "replace what was built from something else, complete or not");
   add("--json", build.json, "what was built as JSON on standard output");
+  add_rows_without_effect(table);
 }
 
 void check_build(RetroBuild& build, Problems& problems) {
@@ -113,22 +140,54 @@ std::vector<retrieval::ChunkPart> parts_of(const data::GptDataset& train) {
 
 std::vector<fs::path> as_paths(const std::vector<std::string>& files) { return {files.begin(), files.end()}; }
 
-retrieval::BuildSummary build_index_of(const RetroBuild& build, const retrieval::ChunkDatabase& chunks,
-                                       const retrieval::NgramEmbedder& embedder) {
-  const retrieval::BuildPlan plan{
-      .folder = build.index_folder(), .shard_rows = build.shard_rows, .overwrite = build.overwrite};
-  if (!build.of_chunks.empty()) {
-    retrieval::EmbeddingFiles source(as_paths(build.of_chunks));
-    const std::set<int64_t> ids(source.ids().begin(), source.ids().end());
-    if (static_cast<int64_t>(ids.size()) != chunks.size() || *ids.begin() != 0 || *ids.rbegin() != chunks.size() - 1)
-      throw UserError(
-          concat("--embeddings-of-chunks has ", source.ids().size(), " vectors; expected one for each of the ",
-                 chunks.size(), " chunks, with ids from 0 to ", chunks.size() - 1),
-          ExitCode::kBadData);
-    return retrieval::build_index(source, plan);
+// Vectors that another program made of the chunks.
+class GivenEmbeddings final : public retrieval::EmbeddingFiles {
+ public:
+  GivenEmbeddings(const std::vector<std::string>& files, const retrieval::ChunkDatabase& chunks)
+      : EmbeddingFiles(as_paths(files)), chunks_(chunks) {
+    const std::set<int64_t> all(ids().begin(), ids().end());
+    if (static_cast<int64_t>(all.size()) != chunks.size() || *all.begin() != 0 || *all.rbegin() != chunks.size() - 1)
+      throw UserError(concat("--embeddings-of-chunks has ", ids().size(), " vectors; expected one for each of the ",
+                             chunks.size(), " chunks, with ids from 0 to ", chunks.size() - 1),
+                      ExitCode::kBadData);
   }
-  retrieval::ChunkEmbeddings source(chunks, embedder, static_cast<int>(build.workers));
-  return retrieval::build_index(source, plan);
+  retrieval::EmbeddingOrigin origin() const override {
+    retrieval::EmbeddingOrigin origin = EmbeddingFiles::origin();
+    origin.texts += " of chunks " + hex64(chunks_.checksum());
+    return origin;
+  }
+
+ private:
+  const retrieval::ChunkDatabase& chunks_;
+};
+
+std::unique_ptr<retrieval::EmbeddingSource> vectors_of_chunks(const RetroBuild& build,
+                                                              const retrieval::ChunkDatabase& chunks,
+                                                              const retrieval::NgramEmbedder& embedder) {
+  if (!build.of_chunks.empty()) return std::make_unique<GivenEmbeddings>(build.of_chunks, chunks);
+  return std::make_unique<retrieval::ChunkEmbeddings>(chunks, embedder, static_cast<int>(build.workers));
+}
+
+// That which is there has to be of the same chunks and vectors.
+retrieval::IndexFacts index_of(const RetroBuild& build, retrieval::EmbeddingSource& vectors, Json& result) {
+  if (build.index && (build.overwrite || !retrieval::has_index(build.index_folder()))) {
+    const retrieval::BuildSummary index = retrieval::build_index(
+        vectors, {.folder = build.index_folder(), .shard_rows = build.shard_rows, .overwrite = build.overwrite});
+    result["index"] = {{"rows", index.rows}, {"dimension", index.dimension}, {"shards", index.shards}};
+    log_info("indexed ", format_counted(index.rows, "chunk"), " in ", format_counted(index.shards, "shard"));
+  }
+  retrieval::IndexFacts facts = retrieval::read_index(build.index_folder());
+  const retrieval::EmbeddingOrigin wanted = vectors.origin();
+  const auto shown = [](const retrieval::EmbeddingOrigin& origin) {
+    return concat("'", origin.encoder.empty() ? "unknown encoder" : origin.encoder, "', '",
+                  origin.texts.empty() ? "unknown texts" : origin.texts, "'");
+  };
+  if (facts.origin != wanted)
+    throw UserError(
+        concat("the index '", build.index_folder().string(), "' is of other chunks or vectors: it was made ", "from ",
+               shown(facts.origin), ", expected ", shown(wanted), ". --overwrite makes it anew"),
+        ExitCode::kBadData);
+  return facts;
 }
 
 // Of the n-grams of chunks as they stand in samples.
@@ -225,20 +284,9 @@ Json run_tasks(const RetroBuild& build) {
   if (!build.index && !build.query) return result;
   const retrieval::ChunkDatabase chunks(build.workdir());
   const retrieval::NgramEmbedder embedder(build.dimension);
-  if (build.index && (build.overwrite || !fs::exists(build.index_folder() / "index.json"))) {
-    const retrieval::BuildSummary index = build_index_of(build, chunks, embedder);
-    result["index"] = {{"rows", index.rows}, {"dimension", index.dimension}, {"shards", index.shards}};
-    log_info("indexed ", format_counted(index.rows, "chunk"), " in ", format_counted(index.shards, "shard"));
-  }
+  const Querying querying{build, chunks, embedder,
+                          index_of(build, *vectors_of_chunks(build, chunks, embedder), result)};
   if (!build.query) return result;
-  const Querying querying{build, chunks, embedder, retrieval::read_index(build.index_folder())};
-  if (querying.index.rows != chunks.size() ||
-      (build.of_chunks.empty() && querying.index.dimension != embedder.dimension()))
-    throw UserError(concat("the index '", build.index_folder().string(), "' has ", querying.index.rows, " rows of ",
-                           querying.index.dimension, " numbers; expected ", chunks.size(),
-                           build.of_chunks.empty() ? concat(" of ", embedder.dimension()) : std::string(),
-                           ". It was built from other chunks or vectors: --overwrite rebuilds it"),
-                    ExitCode::kBadData);
   result["neighbors"] = Json::array();
   result["neighbors"].push_back(querying.find(*sets.train, "train", build.of_train));
   if (options.valid_samples > 0)

@@ -86,6 +86,25 @@ std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std
   return result;
 }
 
+std::optional<std::vector<std::string>> take_out(std::vector<std::string>& words, const std::string& option) {
+  std::optional<std::vector<std::string>> values;
+  for (size_t at = 0; at < words.size();) {
+    const bool joined = words[at].starts_with(option + "=");
+    if (words[at] != option && !joined) {
+      ++at;
+      continue;
+    }
+    values.emplace();
+    if (joined) values->push_back(words[at].substr(option.size() + 1));
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+    while (!joined && at < words.size() && !words[at].starts_with("--")) {
+      values->push_back(words[at]);
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+  return values;
+}
+
 namespace {
 
 std::vector<std::string> after(std::vector<std::string> command, const std::vector<std::string>& rest) {

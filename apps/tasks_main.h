@@ -2,6 +2,7 @@
 // and tools/create_doc_index.py.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,5 +23,8 @@ std::vector<std::string> without_options_of_the_checkpoint(const std::vector<std
                                                            const std::set<std::string>& kept,
                                                            const std::set<std::string>& options = {},
                                                            const std::set<std::string>& flags = {});
+
+// Takes an option and its values out of `words`; nothing where it is not there. The last of several holds.
+std::optional<std::vector<std::string>> take_out(std::vector<std::string>& words, const std::string& option);
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/engine/engine.h"
+#include "infer/read_neighbors.h"
 
 namespace espalier::infer {
 namespace {
@@ -85,6 +86,14 @@ class Desk {
   std::string failure_;
 };
 
+void continue_with_neighbors(const LoadedModel& loaded, const ManyTexts& texts, const GenerateConfig& config,
+                             const TokenCallback& on_token, const std::function<void(int64_t, Generated)>& take) {
+  for (int64_t number = texts.first; number < texts.end; ++number)
+    take(number, read_and_continue(*loaded.model, loaded.params->compute_type(),
+                                   texts.prompts[static_cast<size_t>(number / texts.texts_of_prompt)], config, number,
+                                   on_token));
+}
+
 }  // namespace
 
 void continue_many(const LoadedModel& loaded, const ManyTexts& texts, const GenerateConfig& config,
@@ -92,6 +101,7 @@ void continue_many(const LoadedModel& loaded, const ManyTexts& texts, const Gene
   ESPALIER_CHECK(texts.end <= static_cast<int64_t>(texts.prompts.size()) * texts.texts_of_prompt && texts.at_once > 0,
                  texts.end, " texts of ", texts.prompts.size(), " prompts");
   check_lengths(loaded.model->decoder_shape(), texts.prompts, config.tokens_to_generate);
+  if (config.find_neighbors) return continue_with_neighbors(loaded, texts, config, on_token, take);
   DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for(loaded, texts, config.tokens_to_generate));
   Engine engine(model, /*tokenizer=*/nullptr, {.scheduler = {.max_sequences = texts.at_once}});
   Desk desk(engine, texts, config, on_token);

@@ -1,4 +1,4 @@
-// Texts after prompts, by the engine: what `espalier generate` asks of it.
+// Texts after prompts, by the engine, or with neighbours: what `espalier generate` asks for.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace espalier::infer {
 
 // As generate(), of a model without an encoder, whose weights have no gradients. Each prompt's answer is that which it
 // gets alone, to the last bit, and as many run at once as their keys and values have room for (2 GiB of them, or one
-// text's where that needs more).
+// text's where that needs more). With config.find_neighbors the texts are written one after another.
 std::vector<Generated> continue_prompts(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                         const GenerateConfig& config, const TokenCallback& on_token);
 

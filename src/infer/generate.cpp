@@ -52,18 +52,6 @@ at::Tensor next_logits(const models::Decoder& model, const at::Tensor& ids, cons
   return model.logits(hidden.index({counts - 1, at::arange(ids.size(0), at::kLong)})).contiguous();
 }
 
-tensor::KeyValueCache new_cache(const models::DecoderShape& model, at::ScalarType type, int64_t rows,
-                                int64_t capacity) {
-  tensor::KeyValueCache cache;
-  cache.capacity = capacity;
-  cache.lengths.assign(static_cast<size_t>(rows), 0);
-  const auto part = [&] { return at::empty({rows, model.num_groups, capacity, model.head_size}, type); };
-  cache.layers.resize(static_cast<size_t>(model.first_layer));
-  for (int64_t layer = model.first_layer; layer < model.num_layers; ++layer)
-    cache.layers.push_back({part(), part(), {}});
-  return cache;
-}
-
 // Of an encoder, which reads all of a prompt and adds nothing; of a decoder, which begins with one token.
 void check_encoder_lengths(const models::DecoderShape& model, int64_t longest_prompt, int64_t new_tokens) {
   if (model.max_positions == 0) return;
@@ -113,7 +101,7 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
   }
   const int64_t longest = longest_of(begun);
   if (!encoded) check_lengths(shape, begun, config.tokens_to_generate);
-  tensor::KeyValueCache cache = new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
+  tensor::KeyValueCache cache = models::new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
   std::vector<Generated> results;
   for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});
   std::vector<int64_t> news = lengths_of(begun);  // ids of each row that the model has not seen

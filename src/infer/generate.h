@@ -4,13 +4,18 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "infer/sampling.h"
 #include "models/decoder.h"
+#include "models/neighbor_reader.h"
 
 namespace espalier::infer {
+
+// The neighbours of each of some chunks, given as their ids, one chunk after another.
+using FindNeighbors = std::function<std::vector<models::ChunkNeighbors>(std::span<const int32_t> ids)>;
 
 struct GenerateConfig {
   int64_t tokens_to_generate = 64;
@@ -18,11 +23,14 @@ struct GenerateConfig {
   std::vector<int32_t> stop_ids;  // the end-of-document token; it ends the text and is part of generated_ids
   // Of a model whose prompts an encoder reads: what its own text begins with, which is not part of generated_ids.
   std::optional<int32_t> begin_id;
+  // Of a model that reads neighbours (models/neighbor_reader.h); null: it reads its text alone. continue_prompts.h.
+  FindNeighbors find_neighbors = nullptr;
 };
 
 struct Generated {
   std::vector<int32_t> prompt_ids, generated_ids;
-  std::vector<double> logprobs;  // of generated_ids, under the unmodified distribution
+  std::vector<double> logprobs;                      // of generated_ids, under the unmodified distribution
+  std::vector<std::vector<int64_t>> neighbors = {};  // ChunkNeighbors::ids of every chunk that was read to its end
 };
 
 // Called for every new token of every row, in order.

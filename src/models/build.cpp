@@ -25,11 +25,6 @@ std::vector<const FamilyRuntime*>& runtimes() {
 
 }  // namespace
 
-Encoded Decoder::encode(const at::Tensor&, const std::vector<int64_t>&) const {
-  ESPALIER_CHECK(false, "a model without an encoder");
-  return {};
-}
-
 void add_runtime(const FamilyRuntime& runtime) {
   families::add_family(*runtime.family);
   runtimes().push_back(&runtime);

@@ -28,6 +28,11 @@ struct Encoded {
   std::vector<int64_t> lengths;  // [b], of each row before its padding
 };
 
+// For `rows` sequences of up to `capacity` tokens.
+tensor::KeyValueCache new_cache(const DecoderShape& model, at::ScalarType type, int64_t rows, int64_t capacity);
+
+class NeighborReader;
+
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -43,6 +48,8 @@ class Decoder {
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32
   // What of the attention belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
   virtual tensor::AttentionContext attention_context() const = 0;
+  // The same model as one that reads neighbours of its text; null where it reads none.
+  virtual const NeighborReader* neighbor_reader() const { return nullptr; }
 };
 
 }  // namespace espalier::models

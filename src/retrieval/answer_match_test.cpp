@@ -83,7 +83,7 @@ TEST_F(RetrievalFiles, PassagesAreQuotedAsPythonsCsvHasIt) {
 }
 
 TEST_F(RetrievalFiles, WhatIsNoPassageIsNamedWithItsLine) {
-  const auto read = [&](const std::string& content) { return error_of([&] { read_passage_ids(write(content)); }); };
+  const auto read = [&](const std::string& content) { return error_of([&] { list_passages(write(content)); }); };
   EXPECT_NE(read("1\ta\tb\n").find("expected a header such as"), std::string::npos);
   EXPECT_NE(read("id\ttext\ttitle\n1\ta\tb\nx\ta\tb\n").find("line 3: expected the number of a passage"),
             std::string::npos);
@@ -91,7 +91,7 @@ TEST_F(RetrievalFiles, WhatIsNoPassageIsNamedWithItsLine) {
   EXPECT_NE(read("id\ttext\ttitle\n1\t\"a\tb\n").find("line 2: a field begins with a quotation mark"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
-              read_passage_texts(write("id\ttext\ttitle\n1\ta\tb\n"), {1, 7});
+              read_passages(write("id\ttext\ttitle\n1\ta\tb\n"), {1, 7});
             }).find("no passage 7"),
             std::string::npos);
 }

@@ -26,8 +26,8 @@ ChunkEmbeddings::ChunkEmbeddings(const ChunkDatabase& chunks, const NgramEmbedde
   std::iota(ids_.begin(), ids_.end(), 0);
 }
 
-std::string ChunkEmbeddings::fingerprint() const {
-  return hex64(hash64(concat(embedder_.name(), " of chunks ", hex64(chunks_.checksum()))));
+EmbeddingOrigin ChunkEmbeddings::origin() const {
+  return {.encoder = embedder_.name(), .texts = "chunks " + hex64(chunks_.checksum())};
 }
 
 // The padding of a short chunk is not part of its text.

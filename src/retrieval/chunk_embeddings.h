@@ -20,7 +20,7 @@ class ChunkEmbeddings : public EmbeddingSource {
 
   int64_t dimension() const override { return embedder_.dimension(); }
   const std::vector<int64_t>& ids() const override { return ids_; }
-  std::string fingerprint() const override;
+  EmbeddingOrigin origin() const override;
   void read(int64_t first, int64_t count, float* rows) override;
 
  private:

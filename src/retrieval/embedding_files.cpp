@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "retrieval/index_folder.h"
 
 namespace espalier::retrieval {
 namespace {
@@ -14,6 +15,11 @@ std::string shape_text(const store::TensorEntry& entry) {
   std::string text = to_string(entry.dtype) + " [";
   for (size_t dim = 0; dim < entry.shape.size(); ++dim) text += concat(dim == 0 ? "" : ", ", entry.shape[dim]);
   return text + "]";
+}
+
+std::string encoder_of_file(const store::SafetensorsFile& file) {
+  const auto entry = file.metadata().find(kEncoderOfShard);
+  return entry == file.metadata().end() ? "" : entry->second;
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& wanted, const std::string& found) {
@@ -53,7 +59,14 @@ void EmbeddingFiles::add(const std::filesystem::path& path, bool needs_ids) {
   parts_.push_back(std::move(part));
 }
 
-// Sizes, times of change and ids: a file of many gigabytes is read once, not twice.
+// The encoder is known where all files name the same one.
+EmbeddingOrigin EmbeddingFiles::origin() const {
+  EmbeddingOrigin origin{.encoder = encoder_of_file(*parts_.front().file), .texts = "files " + fingerprint()};
+  for (const Part& part : parts_)
+    if (encoder_of_file(*part.file) != origin.encoder) origin.encoder.clear();
+  return origin;
+}
+
 std::string EmbeddingFiles::fingerprint() const {
   Hasher hasher;
   hasher.update(ids_.data(), ids_.size() * sizeof(int64_t));

@@ -1,4 +1,5 @@
-// Embeddings that another program made: safetensors files with `embeddings` (F32 [n, d]) and `ids` (I64 [n]).
+// Embeddings that another program made: safetensors files with `embeddings` (F32 [n, d]) and `ids` (I64 [n]). Shards of
+// an index are such files, and say which encoder made them.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +19,9 @@ class EmbeddingFiles : public EmbeddingSource {
 
   int64_t dimension() const override { return dimension_; }
   const std::vector<int64_t>& ids() const override { return ids_; }
-  std::string fingerprint() const override;
+  EmbeddingOrigin origin() const override;
+  // Of sizes, times of change and ids: a file of many gigabytes is read once, not twice.
+  std::string fingerprint() const;
   void read(int64_t first, int64_t count, float* rows) override;
 
  private:

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/literal.h"
 #include "base/progress.h"
 
@@ -46,28 +47,35 @@ bool EvidenceReader::next(Passage& passage) {
   return true;
 }
 
-std::vector<int64_t> read_passage_ids(const std::string& path) {
-  std::vector<int64_t> ids;
+PassageList list_passages(const std::string& path) {
+  PassageList list;
+  Hasher hasher;
   walk_passages(path, "passages", [&](const Passage& passage) {
-    ids.push_back(passage.id);
+    list.ids.push_back(passage.id);
+    const int64_t facts[] = {passage.id, static_cast<int64_t>(passage.text.size()),
+                             static_cast<int64_t>(passage.title.size())};
+    hasher.update(facts, sizeof facts);
+    hasher.update(passage.text.data(), passage.text.size());
+    hasher.update(passage.title.data(), passage.title.size());
     return true;
   });
-  return ids;
+  list.fingerprint = "passages " + hex64(hasher.digest());
+  return list;
 }
 
-std::unordered_map<int64_t, std::string> read_passage_texts(const std::string& path, const std::vector<int64_t>& ids) {
+std::unordered_map<int64_t, Passage> read_passages(const std::string& path, const std::vector<int64_t>& ids) {
   const std::unordered_set<int64_t> wanted(ids.begin(), ids.end());
-  std::unordered_map<int64_t, std::string> texts;
+  std::unordered_map<int64_t, Passage> passages;
   walk_passages(path, "evidence", [&](const Passage& passage) {
-    if (wanted.contains(passage.id)) texts[passage.id] = passage.text;
-    return texts.size() < wanted.size();
+    if (wanted.contains(passage.id)) passages[passage.id] = passage;
+    return passages.size() < wanted.size();
   });
   for (const int64_t id : wanted)
-    if (!texts.contains(id))
+    if (!passages.contains(id))
       throw UserError(concat("'", path, "' has no passage ", id,
                              ", which the index has; give the file that the index was built from"),
                       ExitCode::kBadData);
-  return texts;
+  return passages;
 }
 
 }  // namespace espalier::retrieval

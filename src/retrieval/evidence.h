@@ -29,10 +29,14 @@ class EvidenceReader {
   std::vector<std::string> fields_;
 };
 
-// The ids of all passages, in the order of the file.
-std::vector<int64_t> read_passage_ids(const std::string& path);
+// All passages of a file, without their texts.
+struct PassageList {
+  std::vector<int64_t> ids;  // in the order of the file
+  std::string fingerprint;   // of ids, texts and titles, as EmbeddingOrigin::texts
+};
+PassageList list_passages(const std::string& path);
 
-// The texts of some passages by id. A UserError names an id that is missing.
-std::unordered_map<int64_t, std::string> read_passage_texts(const std::string& path, const std::vector<int64_t>& ids);
+// Some passages by id. A UserError names an id that is not there.
+std::unordered_map<int64_t, Passage> read_passages(const std::string& path, const std::vector<int64_t>& ids);
 
 }  // namespace espalier::retrieval

@@ -59,11 +59,9 @@ uint64_t checksum_of(const int64_t* ids, const float* embeddings, int64_t rows, 
 }
 
 Json recipe_of(const EmbeddingSource& source, const BuildPlan& plan) {
-  return {{"format", kFormat},
-          {"source", source.fingerprint()},
-          {"rows", source.ids().size()},
-          {"dimension", source.dimension()},
-          {"shard_rows", plan.shard_rows}};
+  const EmbeddingOrigin origin = source.origin();
+  return {{"format", kFormat},           {"encoder", origin.encoder},       {"texts", origin.texts},
+          {"rows", source.ids().size()}, {"dimension", source.dimension()}, {"shard_rows", plan.shard_rows}};
 }
 
 // Only files with an index's names: the folder may hold other things.
@@ -120,7 +118,9 @@ void write_shard(EmbeddingSource& source, const BuildPlan& plan, int64_t first, 
   std::vector<store::TensorEntry> entries = {{"ids", store::DType::kInt64, {shard.rows}},
                                              {"embeddings", store::DType::kFloat32, {shard.rows, dimension}}};
   const std::string blank(16, '0');  // the header is written again when the checksum is known
-  const std::string header = store::safetensors_header(entries, {{kChecksum, blank}});
+  std::map<std::string, std::string> metadata = {{kChecksum, blank}};
+  if (const std::string encoder = source.origin().encoder; !encoder.empty()) metadata[kEncoderOfShard] = encoder;
+  const std::string header = store::safetensors_header(entries, metadata);
   PendingFile pending(shard.path);
   OutputFile file(pending.temporary());
   file.write(header.data(), header.size());
@@ -139,7 +139,8 @@ void write_shard(EmbeddingSource& source, const BuildPlan& plan, int64_t first, 
     progress.advance(count);
   }
   shard.checksum = hasher.digest();
-  const std::string final_header = store::safetensors_header(entries, {{kChecksum, hex64(shard.checksum)}});
+  metadata[kChecksum] = hex64(shard.checksum);
+  const std::string final_header = store::safetensors_header(entries, metadata);
   ESPALIER_CHECK(final_header.size() == header.size(), final_header.size());
   file.write_at(final_header.data(), final_header.size(), 0);
   file.sync();
@@ -152,8 +153,12 @@ void write_index_file(const fs::path& folder, const IndexFacts& facts) {
   for (const Shard& shard : facts.shards)
     shards.push_back(
         {{"file", shard.path.filename().string()}, {"rows", shard.rows}, {kChecksum, hex64(shard.checksum)}});
-  const Json index = {
-      {"format", kFormat}, {"rows", facts.rows}, {"dimension", facts.dimension}, {"shards", std::move(shards)}};
+  const Json index = {{"format", kFormat},
+                      {"rows", facts.rows},
+                      {"dimension", facts.dimension},
+                      {"encoder", facts.origin.encoder},
+                      {"texts", facts.origin.texts},
+                      {"shards", std::move(shards)}};
   write_file_atomically(index_file(folder), index.dump(2) + "\n");
   fs::remove(building_file(folder));
 }
@@ -165,7 +170,7 @@ BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan) {
   if (num_rows == 0) throw UserError("there are no rows to index", ExitCode::kBadData);
   check_ids(source.ids());
   begin_build(source, plan);
-  IndexFacts facts{.rows = num_rows, .dimension = source.dimension()};
+  IndexFacts facts{.rows = num_rows, .dimension = source.dimension(), .origin = source.origin(), .shards = {}};
   BuildSummary summary{.rows = num_rows, .dimension = source.dimension()};
   Progress progress("index build", num_rows, Progress::Unit::kItems, "rows");
   for (int64_t first = 0; first < num_rows; first += plan.shard_rows) {
@@ -207,6 +212,7 @@ IndexFacts read_index(const std::filesystem::path& folder) {
                       ExitCode::kBadData);
     facts.rows = json.at("rows").get<int64_t>();
     facts.dimension = json.at("dimension").get<int64_t>();
+    facts.origin = {.encoder = json.value("encoder", ""), .texts = json.value("texts", "")};
     for (const Json& entry : json.at("shards")) {
       const std::string name = entry.at("file").get<std::string>();
       facts.shards.push_back({folder / fs::path(name).filename(), entry.at("rows").get<int64_t>(),

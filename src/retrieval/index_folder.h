@@ -1,12 +1,13 @@
 // An index of embeddings: a folder of shards that any reader of safetensors opens, and index.json.
 //
-//   index.json                  {"format": 1, "rows": N, "dimension": d, "shards": [{"file", "rows", "xxh3"}, ...]}
-//   shard-00000.safetensors     ids I64 [n], embeddings F32 [n, d]; its metadata holds its checksum too
+//   index.json                  {"format": 1, "rows": N, "dimension": d, "encoder": ..., "texts": ...,
+//                                "shards": [{"file", "rows", "xxh3"}, ...]}
+//   shard-00000.safetensors     ids I64 [n], embeddings F32 [n, d]; its metadata holds its checksum and the encoder too
 //   building.json               while it is not complete: what it is built from
 //
 // `xxh3` is XXH3 (64 bits) of the bytes of the ids followed by those of the embeddings. A shard appears under its name
 // when it is whole, so a build that was killed resumes at the first missing shard, and ends with the same
-// bytes.
+// bytes. `encoder` and `texts` are the fingerprints of what the rows were made from (EmbeddingOrigin).
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,12 @@ struct Shard {
 
 struct IndexFacts {
   int64_t rows = 0, dimension = 0;
+  EmbeddingOrigin origin;
   std::vector<Shard> shards;
 };
+
+// Where the metadata of a shard name the encoder.
+inline constexpr const char* kEncoderOfShard = "encoder";
 
 bool has_index(const std::filesystem::path& folder);  // a complete one
 

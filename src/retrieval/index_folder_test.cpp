@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/hash.h"
 #include "retrieval/embedding_files.h"
@@ -152,6 +153,41 @@ TEST(EmbeddingFiles, AreReadAsOne) {
   files.read(17, 5, rows.data());
   EXPECT_EQ(rows, std::vector<float>(all.numbers.begin() + 17 * 7, all.numbers.begin() + 22 * 7));
   EXPECT_NE(files.fingerprint(), EmbeddingFiles({paths[0]}).fingerprint());
+}
+
+// An index that is joined from the shards of others is of their encoder, where they have the same one.
+TEST(IndexFolder, KeepsWhatItWasMadeFrom) {
+  TestFolder folder;
+  const auto build = [&](const std::string& name, const EmbeddingOrigin& made_from, int64_t first_id) {
+    Vectors source = test_vectors::random(7, 3, 8);
+    source.made_from = made_from;
+    for (int64_t& id : source.id_list) id += first_id;
+    build_index(source, {.folder = folder / name});
+    EXPECT_EQ(read_index(folder / name).origin, made_from);
+    return std::filesystem::path(folder / name) / "shard-00000.safetensors";
+  };
+  const auto a = build("a", {.encoder = "one", .texts = "first"}, 0),
+             b = build("b", {.encoder = "one", .texts = "second"}, 100), c = build("c", {"two", "third"}, 200),
+             d = build("d", {"", "vectors"}, 300);
+  EXPECT_EQ(EmbeddingFiles({a, b}).origin().encoder, "one");
+  EXPECT_EQ(EmbeddingFiles({a, c}).origin().encoder, "");
+  EXPECT_EQ(EmbeddingFiles({a, d}).origin().encoder, "");
+  EmbeddingFiles joined({a, b});
+  EXPECT_NE(joined.origin().texts, EmbeddingFiles({a, c}).origin().texts);
+  build_index(joined, {.folder = folder / "joined"});
+  EXPECT_EQ(read_index(folder / "joined").origin, joined.origin());
+}
+
+// The same for indexes that say nothing of it, as other programs may write them.
+TEST(IndexFolder, MayBeOfAnythingWhereItDoesNotSay) {
+  TestFolder folder;
+  Vectors source = test_vectors::random(7, 3, 9);
+  build_index(source, {.folder = folder / "index"});
+  auto json = nlohmann::json::parse(read_file(folder / "index/index.json"));
+  json.erase("encoder");
+  json.erase("texts");
+  write_text(folder / "index/index.json", json.dump());
+  EXPECT_EQ(read_index(folder / "index").origin, EmbeddingOrigin{});
 }
 
 TEST(EmbeddingFiles, SayWhatIsMissing) {

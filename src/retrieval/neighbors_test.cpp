@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "data/gpt_dataset.h"
 #include "retrieval/chunk_embeddings.h"
+#include "retrieval/chunk_search.h"
 #include "retrieval/internal/test_corpus.h"
+#include "retrieval/internal/test_vectors.h"
 #include "retrieval/retro_dataset.h"
 
 namespace espalier::retrieval {
@@ -59,14 +62,18 @@ class Neighbors : public ::testing::Test {
   std::vector<int64_t> plain_row(const data::GptDataset& samples, int64_t sample, int64_t chunk, int64_t count) const {
     std::vector<int64_t> ids(kSequence + 1);
     samples.sample(sample, ids);
+    std::set<int64_t> own;
+    for (const data::SamplePiece& piece : samples.pieces(sample)) own.insert(piece.sequence);
+    return plain_nearest({ids.data() + chunk * kLength, static_cast<size_t>(kLength)}, own, count);
+  }
+  std::vector<int64_t> plain_nearest(std::span<const int64_t> ids, const std::set<int64_t>& left_out,
+                                     int64_t count) const {
     std::vector<float> query(kDimension), row(kDimension);
-    embedder_.embed({ids.data() + chunk * kLength, static_cast<size_t>(kLength)}, query.data());
+    embedder_.embed(ids, query.data());
     std::vector<std::pair<double, int64_t>> all;
     for (int64_t id = 0; id < chunks_->size(); ++id) {
       const ChunkDatabase::Place place = chunks_->place(id);
-      bool own = false;
-      for (const data::SamplePiece& piece : samples.pieces(sample)) own = own || piece.sequence == place.document;
-      if (own) continue;
+      if (left_out.contains(place.document)) continue;
       std::vector<int64_t> text(kLength);
       chunks_->read(place, 1, text.data());
       embedder_.embed({text.data(), static_cast<size_t>(place.length)}, row.data());
@@ -86,6 +93,37 @@ class Neighbors : public ::testing::Test {
   NgramEmbedder embedder_{kDimension};
   std::shared_ptr<const ChunkDatabase> chunks_;
 };
+
+// Of a text that is in no document, and of one that is, whose own chunks are not left out.
+TEST_F(Neighbors, OfNewTextsAreThoseOfAPlainLoop) {
+  const ChunkSearch search(folder_.path(), {.count = kSaved});
+  std::vector<int64_t> ids;
+  for (int64_t at = 0; at < kLength; ++at) ids.push_back((at * 5 + 2) % kEnd);
+  ids.insert(ids.end(), documents_[4].begin(), documents_[4].begin() + 2 * kLength);
+  const auto found = search.find(ids);
+  ASSERT_EQ(found.size(), 3u);
+  for (size_t chunk = 0; chunk < 3; ++chunk)
+    EXPECT_EQ(found[chunk], plain_nearest(std::span<const int64_t>(ids).subspan(chunk * kLength, kLength), {}, kSaved));
+  const ChunkDatabase::Place own = chunks_->place(found[1][0]);
+  EXPECT_EQ(std::make_pair(own.document, own.begin), std::make_pair(int64_t{4}, int64_t{0}));
+  EXPECT_EQ(ChunkSearch(folder_.path(), {.count = 1000}).find(ids)[0].size(), static_cast<size_t>(chunks_->size()));
+}
+
+TEST_F(Neighbors, OfNewTextsNeedAnIndexOfTheseChunksByTheirNgrams) {
+  const auto error = [&] { return error_of([&] { ChunkSearch(folder_.path(), {}); }); };
+  test_vectors::Vectors source = test_vectors::random(chunks_->size(), kDimension, 4);
+  const BuildPlan plan{.folder = folder_ / "index", .overwrite = true};
+  for (const auto& [origin, part] :
+       {std::pair<EmbeddingOrigin, const char*>{{"", "files 1"}, "of vectors that another program made"},
+        {{"0123", "passages 2"}, "of vectors that '0123' made"},
+        {{embedder_.name(), "chunks 3"}, "is an index of other chunks than those of"}}) {
+    source.made_from = origin;
+    build_index(source, plan);
+    EXPECT_NE(error().find(part), std::string::npos) << error();
+  }
+  std::filesystem::remove_all(folder_ / "index");
+  EXPECT_NE(error().find("holds no index"), std::string::npos) << error();
+}
 
 // With few candidates asked for at first, so that own documents leave too few; of any number of threads and blocks.
 TEST_F(Neighbors, AreThoseOfAPlainLoop) {

@@ -84,6 +84,74 @@ TEST_F(RetroCommand, TrainsTheSameInItsLayoutsAndGoesOnToTheSameBits) {
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
 }
 
+// The first chunk of a text stands in the database twice, and the second is found where the text goes on: chunks of
+// documents of 31 numbers are four each, and those of the repetition come after all texts.
+TEST_F(RetroCommand, ContinuesTextsWithTheirNeighbors) {
+  write_repetitions(40);
+  const std::string texts = read_file(folder_ / "work/texts.jsonl");
+  std::istringstream words(nlohmann::json::parse(texts.substr(0, texts.find('\n')))["text"].get<std::string>());
+  std::string prompt, word;
+  for (int at = 0; at < 16 && words >> word; ++at) prompt += concat(at == 0 ? "" : " ", word);
+  const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
+  const std::string generate = concat("espalier generate --load run --num-threads 1 --prompt '", prompt,
+                                      "' --tokens-to-generate 9 --greedy --no-stop-at-eod --json ");
+  const Outcome outcome = bash(concat(
+      "set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
+      "2>/dev/null; espalier train retro ", run, "--save-interval 2 --save run 2>/dev/null; exec 2>messages; ",
+      generate, "; ", generate, "--no-retrieval; mv work elsewhere; ", generate,
+      "--retro-project-dir elsewhere; echo '", prompt,
+      "' >prompts.txt; espalier generate --load run --num-threads 1 --sample-input-file ",
+      "prompts.txt --sample-output-file texts.out --tokens-to-generate 9 --greedy --no-stop-at-eod --retro-workdir ",
+      "elsewhere; set +e; ", generate, "; echo $?; ", generate, "--retro-workdir elsewhere --no-retrieval; echo $?"));
+  std::istringstream lines(outcome.output);
+  std::vector<std::string> said;
+  for (std::string line; std::getline(lines, line);) said.push_back(line);
+  ASSERT_EQ(said.size(), 5u) << outcome.output << read_file(folder_ / "work/messages");
+  const auto with = nlohmann::json::parse(said[0]), without = nlohmann::json::parse(said[1]);
+  EXPECT_EQ(said[2], said[0]);
+  ASSERT_EQ(with["neighbors"].size(), 3u);  // of 16 + 9 - 1 tokens that were read
+  EXPECT_EQ(with["neighbors"][0], nlohmann::json({0, 160}));
+  EXPECT_EQ(with["neighbors"][1], nlohmann::json({1, 161}));
+  EXPECT_FALSE(without.contains("neighbors"));
+  EXPECT_NE(with["logprobs"], without["logprobs"]);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "work/texts.out"))["text"], with["text"]);
+  EXPECT_EQ(said[3], "2");
+  EXPECT_EQ(said[4], "2");
+  const std::string messages = read_file(folder_ / "work/messages");
+  for (const char* part : {"there are no chunks in 'work', which it was trained with: give --retro-workdir DIR",
+                           "--retro-workdir and --retro-without-neighbors exclude each other"})
+    EXPECT_NE(messages.find(part), std::string::npos) << part << "\n" << messages;
+}
+
+// Upstream's program is run with a BERT's options; its examples use older names as well.
+TEST_F(RetroCommand, BuildsByMegatronsLinesWhatItBuildsByItsOwn) {
+  write_repetitions(20);
+  const std::string bert =
+      "espalier tools/retro/main.py --distributed-timeout-minutes 600 --tensor-model-parallel-size 1 "
+      "--pipeline-model-parallel-size 1 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 "
+      "--micro-batch-size 1024 --global-batch-size 1024 --seq-length 512 --max-position-embeddings 512 --load bert "
+      "--exit-on-missing-checkpoint --no-load-optim --data-path nothing --tokenizer-type BertWordPieceLowerCase "
+      "--vocab-file bert.txt --split 98,2,0 --train-samples 64 --lr-decay-samples 60 --lr-warmup-samples 2 "
+      "--lr 0.0001 --min-lr 1.0e-5 --weight-decay 1e-2 --clip-grad 1.0 --eval-interval 7 --eval-iters 9 --fp16 "
+      "--DDP-impl local --no-data-sharding --bert-embedder-type megatron --output-bert-embeddings --vocab-size 31 "
+      "--make-vocab-size-divisible-by 1 --retro-return-doc-ids --retro-bert-vocab-file bert.txt "
+      "--retro-bert-tokenizer-type BertWordPieceLowerCase --retro-gpt-tokenizer-type NullTokenizer "
+      "--retro-gpt-seq-length 32 --retro-gpt-chunk-length 8 --retro-gpt-global-batch-size 16 "
+      "--retro-gpt-eval-interval 1000 --retro-gpt-eval-iters 1 --retro-gpt-split 90,10,0 --retro-gpt-seed 1234 "
+      "--retro-gpt-data-path texts_text_document --retro-index-str IVF4096_HNSW4,Flat --retro-workdir ";
+  const Outcome outcome = bash(concat(
+      "set -e; ", preprocess(), "espalier retro build ", flags(),
+      "--train-iters 4 --retro-add-retriever --eval-iters 1 --retro-query-num-neighbors-save 7; ", bert,
+      "new --retro-tasks build --retro-index-ntrain 64 --retro-query-ef-search 4 --retro-query-nprobe 64 "
+      "--retro-query-num-neighbors-query 50 --retro-query-num-neighbors-save 7; ",
+      bert, "old --retro-tasks db-build,index-build,pretraining-query-neighbors --retro-nchunks-sampled 64 ",
+      "--retro-index-ty faiss-par-add --retro-ef-search 4 --retro-nprobe 64 --retro-nnbrs-query 50 ",
+      "--retro-nnbrs-target 7 --retro-doc-block-size 10 --retro-bert-batch-size 8 --retro-bert-max-chunk-length 256; ",
+      "for other in new old; do diff -r work $other; done; echo same"));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("same"), std::string::npos) << outcome.output << outcome.errors;
+}
+
 TEST_F(RetroCommand, SaysWhatIsWrong) {
   write_repetitions(20);
   const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever ");
@@ -97,6 +165,20 @@ TEST_F(RetroCommand, SaysWhatIsWrong) {
   ASSERT_EQ(bash("espalier retro build --retro-tasks db-build,index-build " + run).exit_code, 0);
   expect("espalier train retro " + run, {"holds no neighbours; 'espalier retro build'"});
   ASSERT_EQ(bash("espalier retro build " + run).exit_code, 0);
+  // An index of other vectors, and one of as many chunks of other texts.
+  expect(concat("espalier retro build ", run, "--retro-index-nfeats 512"),
+         {"the index 'work/index' is of other chunks or vectors: it was made from 'ngrams-1024', 'chunks ",
+          "expected 'ngrams-512', 'chunks ", "--overwrite makes it anew"});
+  const std::string reversed =
+      "espalier preprocess --input reversed.jsonl --output-prefix reversed --tokenizer-type "
+      "NullTokenizer --vocab-size 31 --append-eod";
+  const Outcome swapped = bash(concat(
+      "set -e; tac texts.jsonl >reversed.jsonl; ", reversed, "; espalier retro build ", run,
+      "--data-path reversed_text_document --retro-workdir other --retro-tasks db-build,index-build; cp -r work mixed; ",
+      "rm -r mixed/index; cp -r other/index mixed/index"));
+  ASSERT_EQ(swapped.exit_code, 0) << swapped.errors;
+  expect(concat("espalier retro build ", run, "--retro-workdir mixed"),
+         {"the index 'mixed/index' is of other chunks or vectors"});
   expect(concat("espalier train retro ", run, "--seed 7"),
          {"neighbours of something else", "the seed was 1234 and is 7"});
   expect(concat("espalier train retro ", run, "--retro-num-neighbors 21 --retro-chunk-length 16"),

@@ -199,6 +199,76 @@ at::Tensor RetroModel::hidden_states(const at::Tensor& ids, const at::Tensor& po
   return final_layernorm_.forward(x);
 }
 
+NeighborShape RetroModel::neighbor_shape() const {
+  return {.chunk_length = config_.chunk_length,
+          .num_neighbors = config_.num_neighbors,
+          .num_retrieved_chunks = config_.num_retrieved_chunks};
+}
+
+// Cut before each token that ends a chunk: the pieces attend to one chunk's neighbours each.
+at::Tensor RetroModel::read_on(const at::Tensor& ids, const std::vector<ChunkNeighbors>& neighbors,
+                               ReadText& text) const {
+  const at::NoGradGuard no_grad;
+  const int64_t begin = text.cache.lengths.at(0), end = begin + ids.size(1), m = config_.chunk_length;
+  ESPALIER_CHECK(static_cast<int64_t>(neighbors.size()) == end / m - begin / m, neighbors.size(),
+                 " chunks with neighbours for tokens ", begin, " to ", end);
+  std::vector<at::Tensor> pieces;
+  for (int64_t first = begin; first < end;) {
+    const int64_t next = std::min(end, (first + 1) / m * m + m - 1);
+    const bool finishes = (first + 1) % m == 0;
+    const ChunkNeighbors* const finished = finishes ? &neighbors[static_cast<size_t>(first / m - begin / m)] : nullptr;
+    pieces.push_back(read_within_chunk(ids.narrow(1, first - begin, next - first), finished, text));
+    first = next;
+  }
+  return at::cat(pieces);
+}
+
+at::Tensor RetroModel::read_within_chunk(const at::Tensor& ids, const ChunkNeighbors* finished, ReadText& text) const {
+  const int64_t first = text.cache.lengths.at(0), count = ids.size(1);
+  const at::Tensor positions = at::arange(first, first + count, at::kLong).view({1, -1});
+  nn::ForwardContext context, chunks;
+  context.attention = attention_context();
+  context.attention.cache = &text.cache;
+  set_rotary(context, config_.gpt, rotary_tables_, positions);
+  at::Tensor x = embed(ids, positions, context, "embedding");
+  for (size_t number = 0; number < layers_.size(); ++number) {
+    if (const auto* plain = std::get_if<TransformerLayer>(&layers_[number])) {
+      x = plain->forward(x, context);
+      continue;
+    }
+    const RetrievalLayer& retrieves = std::get<RetrievalLayer>(layers_[number]);
+    const RetrievalLayer::Attended attended = retrieves.self_attend(x, context);
+    if (static_cast<int64_t>(number) == config_.first_retrieval_layer()) {
+      const at::Tensor states =
+          text.open_chunk.defined() ? at::cat({text.open_chunk, attended.normed}) : attended.normed;
+      const int64_t of_finished = finished != nullptr ? config_.chunk_length : 0;
+      if (finished != nullptr) take_neighbors(states.narrow(0, 0, of_finished), *finished, text);
+      text.open_chunk = states.narrow(0, of_finished, states.size(0) - of_finished).clone();
+      chunks.cross_attention = attention_context();
+      chunks.cross_attention.mask = tensor::AttentionContext::Mask::kFull;
+      chunks.cross_attention.cache = &text.cache;
+      if (text.neighbors.defined()) chunks.cross_attention.last_key = text.last_key.narrow(1, 0, count).contiguous();
+    }
+    x = retrieves.finish_within_chunk(attended, text.neighbors, context, chunks);
+  }
+  text.cache.add_to_lengths(count);
+  return final_layernorm_.forward(x);
+}
+
+void RetroModel::take_neighbors(const at::Tensor& chunk_states, const ChunkNeighbors& neighbors, ReadText& text) const {
+  const int64_t m = config_.chunk_length;
+  tensor::Batch chunk;
+  chunk.sample_numbers = {0};
+  chunk.ids = at::zeros({1, m}, at::kLong);  // nobody looks at them: their states are there
+  chunk.positions = chunk.ids;
+  chunk.extra[kNeighborTokens] = at::tensor(neighbors.tokens, at::kLong).view({1, 1, config_.num_neighbors, -1});
+  chunk.extra[kNeighborCounts] = at::full({1, 1}, neighbors.count, at::kLong);
+  const Contexts contexts = retrieval_contexts({.batch = &chunk, .tensors = {}, .training = false});
+  text.neighbors = encode(chunk_states.contiguous(), chunk, *contexts);
+  text.last_key = contexts->chunks.cross_attention.last_key;
+  for (tensor::KeyValueCache::Layer& layer : text.cache.layers) layer.cross = at::Tensor();
+}
+
 at::Tensor RetroModel::logits(const at::Tensor& hidden) const { return output_layer_.logits(hidden); }
 
 void RetroModel::visit(tensor::ParamVisitor& visitor) {

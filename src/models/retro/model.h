@@ -1,5 +1,6 @@
 // Retro (Borgeaud et al. 2022) as Megatron builds it: a GPT of which some layers attend to the neighbours of the chunk
 // before (retrieval_layer.h). Without neighbours it is the GPT of its weights: those layers then add nothing of them.
+// As a Decoder it reads none, as a NeighborReader it does.
 //
 // What a token's logits depend on: the tokens up to it, and the neighbours of the chunks that end at it or before. So
 // the neighbours of chunk u change no logit before that of the chunk's last token, which predicts the first token of
@@ -17,6 +18,7 @@
 
 #include "families/retro/config.h"
 #include "models/build.h"
+#include "models/neighbor_reader.h"
 #include "models/retro/retrieval_layer.h"
 #include "models/transformer_stack.h"
 #include "nn/embedding.h"
@@ -28,7 +30,7 @@
 namespace espalier::models {
 
 // The whole model, of a shape that retrieves: it is not divided into pipeline stages.
-class RetroModel : public pipeline::Stage, public Decoder {
+class RetroModel : public pipeline::Stage, public Decoder, public NeighborReader {
  public:
   // The builder's ParamSet holds the parameters and outlives the model.
   RetroModel(const nn::LayerBuilder& builder, const families::RetroConfig& config, const StageOptions& options);
@@ -49,6 +51,11 @@ class RetroModel : public pipeline::Stage, public Decoder {
   at::Tensor logits(const at::Tensor& hidden) const override;
   tensor::AttentionContext attention_context() const override;
 
+  const NeighborReader* neighbor_reader() const override { return this; }
+  NeighborShape neighbor_shape() const override;
+  at::Tensor read_on(const at::Tensor& ids, const std::vector<ChunkNeighbors>& neighbors,
+                     ReadText& text) const override;
+
  private:
   using Contexts = std::shared_ptr<const RetrievalContexts>;
 
@@ -64,6 +71,11 @@ class RetroModel : public pipeline::Stage, public Decoder {
                         const RetrievalContexts* retrieval) const;
   at::Tensor encode(const at::Tensor& chunk_states, const tensor::Batch& batch,
                     const RetrievalContexts& retrieval) const;
+  // Tokens that attend to the same neighbours, the next of the text; `finished`: of the chunk that the first of them
+  // ends, or null where it ends none. -> [s, 1, h], normed.
+  at::Tensor read_within_chunk(const at::Tensor& ids, const ChunkNeighbors* finished, ReadText& text) const;
+  // Of a chunk whose states are [m, 1, h], for `text` to attend to.
+  void take_neighbors(const at::Tensor& chunk_states, const ChunkNeighbors& neighbors, ReadText& text) const;
 
   families::RetroConfig config_;
   StageOptions options_;

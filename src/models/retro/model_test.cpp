@@ -3,6 +3,7 @@
 #include "models/retro/model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -309,6 +310,46 @@ TEST(RetroModel, MissingNeighborsAreNotSeen) {
   EXPECT_NE(other.sample.arrays[1], row.sample.arrays[1]);
   EXPECT_TRUE(at::equal(retro.model.batch_logits(WholeRetro::batch({other})),
                         retro.model.batch_logits(WholeRetro::batch({row}))));
+}
+
+// A text that is read piece by piece, beside the pass of training over all of it: prompts that end before, at and after
+// the end of a chunk, and then one token after another.
+TEST(RetroModel, ReadsATextPieceByPieceAsTrainingReadsItAtOnce) {
+  for (const bool rotary : {false, true})
+    for (const int64_t prompt : {int64_t{1}, kChunk - 1, kChunk, kChunk + 1, kChunk * kChunks - 1}) {
+      SCOPED_TRACE(concat("rotary ", rotary, ", a prompt of ", prompt));
+      families::RetroConfig config = awkward_retro();
+      config.gpt.residual_from_layernorm = rotary;
+      if (rotary) {
+        config.gpt.position_embedding = families::PositionEmbedding::kRotary;
+        config.gpt.kv_channels = 8;
+      }
+      const WholeRetro retro(config);
+      const SampleRow row = retro_sample(3, {2, 1, 0});
+      const at::Tensor wanted = retro.model.batch_logits(WholeRetro::batch({row}))[0];
+      std::vector<ChunkNeighbors> neighbors;
+      const std::vector<int64_t>& tokens = row.sample.arrays[1];
+      for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+        const auto begin = tokens.begin() + chunk * kNeighbors * kRetrieved;
+        neighbors.push_back(
+            {{begin, begin + kNeighbors * kRetrieved}, row.sample.arrays[2][static_cast<size_t>(chunk)], {}});
+      }
+      const at::NoGradGuard no_grad;
+      const at::Tensor ids = at::tensor(row.sample.arrays[0], at::kLong).unsqueeze(0);
+      ReadText text{new_cache(retro.model.decoder_shape(), at::kFloat, 1, kChunk * kChunks), {}, {}, {}};
+      std::vector<at::Tensor> logits;
+      for (int64_t first = 0; first < kChunk * kChunks;) {
+        const int64_t end = std::max(prompt, first + 1);
+        logits.push_back(retro.model
+                             .logits(retro.model.read_on(
+                                 ids.narrow(1, first, end - first),
+                                 {neighbors.begin() + first / kChunk, neighbors.begin() + end / kChunk}, text))
+                             .squeeze(1));
+        first = end;
+      }
+      const double largest = (at::cat(logits) - wanted).abs().max().item<double>();
+      EXPECT_LE(largest, 1e-5 * std::max(1.0, wanted.abs().max().item<double>()));
+    }
 }
 
 // The stream of a layer that retrieves then goes on as it is; generation does the same.

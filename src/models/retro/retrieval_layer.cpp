@@ -52,10 +52,26 @@ at::Tensor RetrievalLayer::attend_to_neighbors(const at::Tensor& normed, const a
 
 at::Tensor RetrievalLayer::finish(const Attended& attended, const at::Tensor& neighbors,
                                   const nn::ForwardContext& context, const nn::ForwardContext& chunks) const {
-  at::Tensor stream = residual_from_layernorm_ ? attended.normed : attended.stream;
+  at::Tensor stream = residual_of(attended);
   if (neighbors.defined()) stream = attend_to_neighbors(attended.normed, neighbors, stream, chunks);
-  const at::Tensor mlp_input = post_inter_attention_layernorm_.forward(stream);
-  return mlp_.forward(mlp_input, residual_from_layernorm_ ? mlp_input : stream, context);
+  return feed_forward(stream, context);
+}
+
+at::Tensor RetrievalLayer::finish_within_chunk(const Attended& attended, const at::Tensor& neighbors,
+                                               const nn::ForwardContext& context,
+                                               const nn::ForwardContext& chunks) const {
+  at::Tensor stream = residual_of(attended);
+  if (neighbors.defined()) stream = inter_attention_.forward(attended.normed, neighbors, stream, chunks);
+  return feed_forward(stream, context);
+}
+
+const at::Tensor& RetrievalLayer::residual_of(const Attended& attended) const {
+  return residual_from_layernorm_ ? attended.normed : attended.stream;
+}
+
+at::Tensor RetrievalLayer::feed_forward(const at::Tensor& stream, const nn::ForwardContext& context) const {
+  const at::Tensor input = post_inter_attention_layernorm_.forward(stream);
+  return mlp_.forward(input, residual_from_layernorm_ ? input : stream, context);
 }
 
 void RetrievalLayer::visit(tensor::ParamVisitor& visitor) {

@@ -43,9 +43,14 @@ class RetrievalLayer {
   // nobody does.
   at::Tensor finish(const Attended& attended, const at::Tensor& neighbors, const nn::ForwardContext& context,
                     const nn::ForwardContext& chunks) const;
+  // The same for tokens that all attend to the same neighbours, [k r, b, h]: those of one chunk.
+  at::Tensor finish_within_chunk(const Attended& attended, const at::Tensor& neighbors,
+                                 const nn::ForwardContext& context, const nn::ForwardContext& chunks) const;
   void visit(tensor::ParamVisitor& visitor);
 
  private:
+  const at::Tensor& residual_of(const Attended& attended) const;
+  at::Tensor feed_forward(const at::Tensor& stream, const nn::ForwardContext& context) const;
   at::Tensor attend_to_neighbors(const at::Tensor& normed, const at::Tensor& neighbors, const at::Tensor& residual,
                                  const nn::ForwardContext& chunks) const;
 

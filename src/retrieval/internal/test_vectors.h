@@ -14,12 +14,13 @@ struct Vectors : EmbeddingSource {
   int64_t width = 0;
   std::vector<float> numbers;
   std::vector<int64_t> id_list;
+  EmbeddingOrigin made_from{.encoder = "", .texts = "vectors"};
   int64_t rows_read = 0;
   int64_t fails_after = -1;  // rows; then an error, as if the process had been stopped
 
   int64_t dimension() const override { return width; }
   const std::vector<int64_t>& ids() const override { return id_list; }
-  std::string fingerprint() const override { return "vectors"; }
+  EmbeddingOrigin origin() const override { return made_from; }
   void read(int64_t first, int64_t count, float* rows) override {
     if (fails_after >= 0 && first + count > fails_after) throw UserError("stopped");
     rows_read += count;
