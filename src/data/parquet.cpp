@@ -55,8 +55,10 @@ class ParquetInput : public InputStream {
 };
 
 // Types as ParquetTable::create has them, besides these: null says that nothing is known yet, kText that the values
-// agree on none.
+// agree on none, kSmallInteger is an int64 that a double holds too.
 constexpr const char* kText = "json";
+constexpr const char* kSmallInteger = "int53";
+constexpr int64_t kMostExact = int64_t{1} << 53;
 
 Json type_of(const Json& value);
 
@@ -76,8 +78,11 @@ Json common_type(const Json& a, const Json& b) {
     }
     return both;
   }
-  const auto is_number = [](const Json& type) { return type == "int64" || type == "double"; };
-  return is_number(a) && is_number(b) ? "double" : kText;
+  const auto are = [&](const char* one, const char* other) {
+    return (a == one && b == other) || (a == other && b == one);
+  };
+  if (are(kSmallInteger, "int64")) return "int64";
+  return are(kSmallInteger, "double") ? "double" : kText;
 }
 
 Json type_of_list(const Json& list) {
@@ -102,8 +107,10 @@ Json type_of(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null: return nullptr;
     case Json::value_t::boolean: return "bool";
-    case Json::value_t::number_integer: return "int64";
-    case Json::value_t::number_unsigned: return value.get<uint64_t>() <= INT64_MAX ? "int64" : kText;
+    case Json::value_t::number_integer: return value.get<int64_t>() >= -kMostExact ? kSmallInteger : "int64";
+    case Json::value_t::number_unsigned:
+      if (value.get<uint64_t>() > INT64_MAX) return kText;
+      return value.get<int64_t>() <= kMostExact ? kSmallInteger : "int64";
     case Json::value_t::number_float: return "double";
     case Json::value_t::string: return "string";
     case Json::value_t::array: return type_of_list(value);
@@ -115,6 +122,7 @@ Json type_of(const Json& value) {
 // Where nothing became known, text.
 Json without_gaps(const Json& type) {
   if (type.is_null() || type == kText) return "string";
+  if (type == kSmallInteger) return "int64";
   Json whole = type;
   for (Json& inner : whole)
     if (type.is_structured()) inner = without_gaps(inner);

@@ -22,7 +22,8 @@ bool has_parquet();
 std::unique_ptr<InputStream> open_parquet(const std::string& path);
 
 // The columns that hold the values of JSON objects: numbers, truths, texts, lists and structures of these. Where the
-// values of a key agree on none of them, or hold what Parquet has no name for, the column holds their JSON as text.
+// values of a key agree on none of them, or hold what Parquet has no name for, the column holds their JSON as text: so
+// do fractions among integers that a double would change (beyond 2^53).
 class ParquetColumns {
  public:
   void add(std::string_view key, std::string_view json);

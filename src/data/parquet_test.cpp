@@ -101,6 +101,8 @@ TEST(ParquetColumns, HoldAllValuesOfAKey) {
   EXPECT_EQ(columns_of({"\"a\"", "null", "\"b\""}), R"({"k":"string"})");
   EXPECT_EQ(columns_of({"1", "null", "-7"}), R"({"k":"int64"})");
   EXPECT_EQ(columns_of({"1", "0.5"}), R"({"k":"double"})");
+  EXPECT_EQ(columns_of({"9007199254740992", "0.5", "-9007199254740992"}), R"({"k":"double"})");
+  EXPECT_EQ(columns_of({"1", "9007199254740993", "-9223372036854775808"}), R"({"k":"int64"})");
   EXPECT_EQ(columns_of({"true"}), R"({"k":"bool"})");
   EXPECT_EQ(columns_of({"[]", "[null, 1]", "null"}), R"({"k":["int64"]})");
   EXPECT_EQ(columns_of({"[]"}), R"({"k":["string"]})");
@@ -112,7 +114,9 @@ TEST(ParquetColumns, HoldAllValuesOfAKey) {
                                                  {"18446744073709551615"},
                                                  {"[1, \"a\"]"},
                                                  {R"({"a": 1})", R"({"a": []})"},
-                                                 {"[[1]]", "[1]"}})
+                                                 {"[[1]]", "[1]"},
+                                                 {"9007199254740993", "0.5"},
+                                                 {"0.5", "1", "-9007199254740993"}})
     EXPECT_EQ(columns_of(values), R"({"k":"string"} as JSON)") << values.front();
 }
 

@@ -50,6 +50,12 @@ class Scorers {
         name_(concat("'", fit_columns(split(plan.scorer, '\n').front(), 80), "'")),
         num_restarts_(num_restarts) {}
 
+  ~Scorers() {
+    for (const std::unique_ptr<ScorerProcess>& process : idle_) process->end_input();
+  }
+  Scorers(const Scorers&) = delete;
+  Scorers& operator=(const Scorers&) = delete;
+
   void stop() { stopping_ = true; }
 
   // Scores those of the batch that have a text.

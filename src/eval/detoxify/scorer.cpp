@@ -118,11 +118,18 @@ ScorerProcess::ScorerProcess(const std::string& command) {
 
 ScorerProcess::~ScorerProcess() {
   if (process_ < 0) return;
-  close_end(to_);
+  end_input();
+  const double waited = std::chrono::duration<double>(Clock::now() - input_ended_).count();
   int status = 0;
-  if (wait_for(process_, kSecondsToEnd, status)) process_ = -1;
+  if (wait_for(process_, kSecondsToEnd - waited, status)) process_ = -1;
   if (process_ >= 0) kill_it("");
   close_end(from_);
+}
+
+void ScorerProcess::end_input() {
+  if (to_ < 0) return;
+  close_end(to_);
+  input_ended_ = Clock::now();
 }
 
 ScorerProcess::Exchange ScorerProcess::exchange(const std::vector<std::string>& lines, double seconds) {

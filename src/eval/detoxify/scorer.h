@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace espalier::eval {
 class ScorerProcess {
  public:
   explicit ScorerProcess(const std::string& command);
-  ~ScorerProcess();  // ends its input and waits a moment for it, then kills it with what it has started
+  // Ends its input, waits until 5 seconds after that for its end, then kills it with what it has started.
+  ~ScorerProcess();
   ScorerProcess(const ScorerProcess&) = delete;
   ScorerProcess& operator=(const ScorerProcess&) = delete;
 
@@ -26,6 +28,8 @@ class ScorerProcess {
     std::string failure;               // why there are no more: "ended with exit code 1"; the process is no more then
     bool cannot_run = false;           // the shell found no such program, or may not run it
   };
+  // Nothing more is asked. Called for several before their destructors, so that they end at the same time.
+  void end_input();
   // Passes the lines on while it reads answers. Fails where none comes for so many seconds.
   Exchange exchange(const std::vector<std::string>& lines, double seconds);
 
@@ -37,6 +41,7 @@ class ScorerProcess {
 
   pid_t process_ = -1;
   int to_ = -1, from_ = -1;
+  std::chrono::steady_clock::time_point input_ended_;
   std::string unread_;  // of its output
 };
 

@@ -160,6 +160,15 @@ TEST_F(Scoring, OneThatDoesNotAnswerIsKilledInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
+TEST_F(Scoring, ScorersThatAreSlowToEndEndTogether) {
+  ScoringPlan plan = plan_of(lines(9), "sleep 0.2; " + kScorer + "; sleep 1.5");
+  plan.processes = 3;
+  plan.batch_size = 1;
+  const auto start = std::chrono::steady_clock::now();
+  score_texts(plan);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(3500));  // 4.7 s one after another
+}
+
 TEST_F(Scoring, WrongAnswersAreRefusedWithTheLine) {
   for (const auto& [scorer, reason] : std::vector<std::pair<std::string, std::string>>{
            {"cat", "to line 1: expected \"score\": an object of numbers, or null, it answered {\"id\":0"},
