@@ -48,7 +48,6 @@ Json stage_json(const plan::RunPlan& plan, int64_t stage) {
 Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
   const plan::RunShape& run = plan.run;
   const spec::GridShape& grid = run.grid;
-  const auto each = plan::parameter_bytes(run.precision, run.zero_stage, run.num_sharers(), *run.optimizer);
   const double samples = static_cast<double>(run.global_batch_size);
   Json stages = Json::array();
   for (int64_t stage = 0; stage < plan.partition.num_stages; ++stage) stages.push_back(stage_json(plan, stage));
@@ -69,7 +68,7 @@ Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
       {"bubble", plan.equal_bubble},
       {"bubble_by_flops", plan.simulation.bubble_share},
       {"model_flops_per_step", samples * plan::model_flops(run.model)},
-      {"bytes_per_parameter", each.total()},
+      {"bytes_per_parameter", plan::parameter_bytes(run).total()},
       {"checkpoint_bytes", plan.checkpoint_bytes},
       {"checkpoint_weight_bytes", plan.checkpoint_weight_bytes},
       {"deepspeed_checkpoint_bytes", plan.deepspeed_checkpoint_bytes},

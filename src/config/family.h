@@ -93,6 +93,8 @@ struct Family {
   bool reads_token_files = true;  // those of --data-path; false: the family's own options name its data
   // Its samples can be those of running text: --data-stages, --packing and --seq-length-stages have a meaning.
   bool reads_running_text = false;
+  // Its loss is that of predicted tokens alone (models/lm_loss.h), whose labels can be drawn from the model as well.
+  bool predicts_tokens = false;
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
   // what is wrong with stages, chunks and their layers.
   std::string (*partition_method)(const RunConfig& run) = nullptr;

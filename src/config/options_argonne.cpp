@@ -43,9 +43,8 @@ void add_argonne_model(OptionTable& table) {
 
 void add_argonne_optimizers(OptionTable& table) {
   table.group("regularization");
-  for (const char* name :
-       {"--sophiag-beta1", "--sophiag-beta2", "--sophiag-rho", "--dshampooadamw-max-preconditioner-dim",
-        "--dshampooadamw-precondition-freq", "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps"})
+  for (const char* name : {"--dshampooadamw-max-preconditioner-dim", "--dshampooadamw-precondition-freq",
+                           "--dshampooadamw-use-decoupled-weight-decay", "--dshampooadamw-eps"})
     table.add_without_effect(name, kOne, kOtherOptimizer);
   refused(table, {{"--muonadamw-beta1", kOne, "use --adam-beta1"},
                   {"--muonadamw-beta2", kOne, "use --adam-beta2"},

@@ -26,11 +26,23 @@ constexpr Refusal kRefusals[] = {
     {"galoreadamw8bitperlayer", kNoProjection},
     {"dshampooadamw", kNoPreconditioner},
     {"soap", kNoPreconditioner},
-    {"sophiag",
-     "its estimate of the curvature needs backward passes on labels drawn from the model, which are not built in; use "
-     "--optimizer lion"},
     {"adaptive_muon", kPlainMuon},
 };
+
+void add_sophiag(OptionTable& table, spec::OptimizerSettings& optimizer) {
+  table.add("--sophiag-beta1", optimizer.sophiag_beta1, "decay of Sophia-G's momentum").minimum(0).maximum(1);
+  table.add("--sophiag-beta2", optimizer.sophiag_beta2, "decay of its estimate of the curvature").minimum(0).maximum(1);
+  table
+      .add("--sophiag-rho", optimizer.sophiag_rho,
+           "what it multiplies the curvature by: with a larger one fewer elements of its steps are cut to the learning "
+           "rate")
+      .minimum(1e-12);
+  table
+      .add("--sophiag-update-interval", optimizer.sophiag_update_interval,
+           "updates from one estimate of its curvature, by a forward and a backward pass more, to the next")
+      .minimum(1)
+      .maximum(1e9);
+}
 
 void add_muon(OptionTable& table, spec::OptimizerSettings& optimizer) {
   table.add("--muon-momentum", optimizer.muon_momentum, "decay of Muon's momentum").minimum(0).maximum(1);
@@ -92,6 +104,7 @@ void add_optimizer(OptionTable& table, spec::OptimizerSettings& optimizer) {
       .minimum(0)
       .maximum(1);
   table.add("--lion-beta2", optimizer.lion_beta2, "decay of Lion's momentum").minimum(0).maximum(1);
+  add_sophiag(table, optimizer);
   add_muon(table, optimizer);
   add_moment_types(table, optimizer);
   add_qk_clip(table, optimizer);

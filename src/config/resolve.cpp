@@ -51,6 +51,8 @@ void Resolver::resolve_model() {
                                                        {"--muon-momentum", optimizer.muon_momentum},
                                                        {"--lion-beta1", optimizer.lion_beta1},
                                                        {"--lion-beta2", optimizer.lion_beta2},
+                                                       {"--sophiag-beta1", optimizer.sophiag_beta1},
+                                                       {"--sophiag-beta2", optimizer.sophiag_beta2},
                                                        {"--ema", optimizer.ema}};
   for (const auto& [name, share] : forgetting)
     if (share >= 1) problems_.add(origin(name), " never forgets; use a number below 1, such as 0.9 or 0.999");
@@ -311,6 +313,9 @@ spec::ModelSpec model_spec(const RunConfig& config) {
 
 plan::RunShape run_shape(const RunConfig& config) {
   const TrainingConfig& training = config.training;
+  const spec::OptimizerKind& optimizer = spec::optimizer_kind(config.optimizer);
+  const double estimates =
+      optimizer.estimates_curvature ? 1 / static_cast<double>(config.optimizer.sophiag_update_interval) : 0;
   const ParallelConfig& parallel = config.parallel;
   return {.model = model_spec(config),
           .grid = config.grid,
@@ -324,7 +329,8 @@ plan::RunShape run_shape(const RunConfig& config) {
           .zero_stage = parallel.zero_stage,
           .zero_reason = parallel.zero_reason,
           .grad_reduce_type = parallel.grad_reduce_type,
-          .optimizer = &spec::optimizer_kind(config.optimizer),
+          .optimizer = &optimizer,
+          .passes_per_step = 1 + estimates,
           .z_loss = training.z_loss > 0,
           .sequence_length = config.data.sequence_length,
           .micro_batch_size = training.micro_batch_size,

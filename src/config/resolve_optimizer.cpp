@@ -28,6 +28,9 @@ void Resolver::resolve_optimizer() {
                       ": use --optimizer adam with --exp-avg-dtype and --exp-avg-sq-dtype");
   const spec::OptimizerKind& kind = spec::optimizer_kind(optimizer);
   if (spec::clips_logits(optimizer)) check_qk_clip(kind);
+  if (kind.estimates_curvature && !config_.family->predicts_tokens)
+    problems_.add(origin("--optimizer"), " estimates curvature from predicted tokens, and the loss of a ",
+                  config_.family->display, " is not of those alone; use --optimizer adam or lion");
   if (!has_model()) return;
   RunConfig run = config_;
   set_vocabulary(run, run.tokenizer.pad_vocab_size_to.value_or(1));

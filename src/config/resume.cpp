@@ -4,6 +4,8 @@
 
 #include "base/format.h"
 #include "base/hash.h"
+#include "config/run_config.h"
+#include "plan/batch_ramp.h"
 
 namespace espalier::config {
 
@@ -204,6 +206,28 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
     problems.add("the checkpoint was trained with randomness of scheme ", saved.random_scheme,
                  ", this program has scheme ", present.random_scheme,
                  ": dropout masks would change. Use the release that saved it, or give --override random_scheme.");
+}
+
+void check_length_stages(const RunConfig& config, int64_t consumed_samples, Problems& problems) {
+  const std::vector<int64_t>& ramp = config.training.rampup_batch_size;
+  const int64_t batch = config.training.global_batch_size.value();
+  const plan::BatchRamp sizes =
+      ramp.empty() ? plan::BatchRamp(batch) : plan::BatchRamp(ramp[0], ramp[1], ramp[2], batch);
+  int64_t first = consumed_samples;
+  for (const data::LengthStage& stage : config.data.length_stages) {
+    if (!stage.truncates || stage.first_sample >= config.training.num_samples) continue;
+    if (ramp.empty() && first < stage.first_sample) first += (stage.first_sample - first) / batch * batch;
+    while (first + sizes.global_batch_size(first) <= stage.first_sample) first += sizes.global_batch_size(first);
+    if (first >= stage.first_sample) continue;
+    problems.add("--seq-length-stages: sequences are ", stage.length, " tokens long from sample ",
+                 format_count(stage.first_sample), " on, in the middle of the batch of samples ", format_count(first),
+                 " to ", format_count(first + sizes.global_batch_size(first) - 1),
+                 ", and those of a batch have one length. Steps of that batch size do not lead there from the ",
+                 format_count(consumed_samples),
+                 " samples that the checkpoint's run has read: use a --global-batch-size that divides them, or leave "
+                 "out the stages that have not begun.");
+    return;
+  }
 }
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {

@@ -23,6 +23,8 @@
 
 namespace espalier::config {
 
+struct RunConfig;
+
 struct ResumeFlags {
   std::vector<std::string> overrides;  // --override NAME...
   bool override_lr_scheduler = false;
@@ -64,6 +66,10 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
 // decides the order. A checkpoint of another program (scheme 0, no order) is not compared.
 void check_order(const store::TrainingState& saved, const store::TrainingState& present,
                  const std::vector<std::string>& order_changes, const ResumeFlags& flags, Problems& problems);
+
+// That no batch from `consumed_samples` on has truncated samples of two lengths, as an overridden batch size may bring
+// about: their stages begin after so many steps of it.
+void check_length_stages(const RunConfig& config, int64_t consumed_samples, Problems& problems);
 
 // What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said
 // once.

@@ -9,7 +9,7 @@
 namespace espalier::data {
 
 Sampler Sampler::sequential(int64_t num_samples) {
-  ESPALIER_CHECK(num_samples > 0, num_samples);
+  ESPALIER_CHECK(num_samples >= 0, num_samples);
   return Sampler(num_samples, false, {});
 }
 
@@ -27,7 +27,7 @@ Sampler Sampler::cyclic(int64_t num_samples, const CyclicLayout& layout) {
 // An epoch is cut into one part for each rank. The seed of the permutation is the number of the epoch alone, whatever
 // --seed says, so all parts have the same one.
 int64_t Sampler::sample(int64_t place) {
-  ESPALIER_CHECK(place >= 0, place);
+  ESPALIER_CHECK(place >= 0 && num_samples_ > 0, "place ", place, " of ", num_samples_, " samples");
   if (!is_cyclic_) return place % num_samples_;
   const int64_t turn = layout_.samples_per_turn();
   const int64_t samples_of_part = samples_per_epoch() / layout_.data_parallel_size;

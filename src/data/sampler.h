@@ -25,6 +25,7 @@ struct CyclicLayout {
 class Sampler {
  public:
   // --dataloader-type single: the data set's own order; after the last sample the first comes again.
+  // Of none, as a validation set of one short document has where nothing is evaluated, none can be read.
   static Sampler sequential(int64_t num_samples);
   // --dataloader-type cyclic: the samples of each part are shuffled every epoch; what is left over of whole turns is
   // not read. Throws a UserError when the data set is too small for one turn.

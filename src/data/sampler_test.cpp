@@ -21,6 +21,11 @@ TEST(SequentialSampler, StartsAgainAfterTheLastSample) {
   EXPECT_EQ(Sampler::sequential(5).description(), "single");
 }
 
+TEST(SequentialSampler, OfNoneCanBeMadeAndNotRead) {
+  Sampler sampler = Sampler::sequential(0);
+  EXPECT_THROW(sampler.sample(0), InternalError);
+}
+
 // 23 samples, micro-batch 5 on 2 ranks: 20 are read each epoch, 10 by each rank; torch.randperm(10) with seed 0 starts
 // 4 1 7 5 3 9 and with seed 1 (the second epoch) 5 6 1 2 0 8.
 TEST(CyclicSampler, EveryRankPermutesItsPartBySeedOfTheEpoch) {

@@ -26,6 +26,8 @@ struct AttentionGradients;
 struct AttentionProblem;
 struct CrossEntropyBackward;
 struct CrossEntropyInput;
+struct DrawSite;
+struct DrawnLabels;
 struct DropoutSite;
 struct OptimizerTensors;
 struct QkNormBackward;
@@ -108,6 +110,9 @@ class DeviceOps {
   virtual SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input) const = 0;
   virtual at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                             const CrossEntropyBackward& backward) const = 0;
+
+  // kernels/draw_labels.h
+  virtual DrawnLabels draw_labels(const at::Tensor& logits, int64_t first_row, const DrawSite& site) const = 0;
 
   // kernels/optimizer_update.h
   virtual void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,

@@ -30,6 +30,9 @@ inline constexpr const char* kSampleUids = "uids";           // int64, of the fi
 inline constexpr const char* kSampleWeights = "weights";     // float32: 1, or 0 for what only fills up a step
 inline constexpr const char* kRowTargets = "row_targets";    // [b] float32: lm_loss() divides each row's losses by it
 
+// Scalar int64 in host memory: the labels of lm_loss() are drawn from the model's predictions, with this seed.
+inline constexpr const char* kDrawnLabels = "drawn_labels";
+
 // [b, s] int64, of evaluations alone: the bytes of text that each label represents. lm_loss() then gives
 // LossTerm::text_sum.
 inline constexpr const char* kLabelBytes = "label_bytes";

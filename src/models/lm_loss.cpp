@@ -7,6 +7,15 @@
 #include "models/transformer_stack.h"
 
 namespace espalier::models {
+namespace {
+
+kernels::DrawSite draw_site(const tensor::Batch& batch, const at::Tensor& seed, int64_t first_position) {
+  return {.key = tensor::philox_key(static_cast<uint64_t>(seed.item<int64_t>()), "labels"),
+          .sample_numbers = &batch.sample_numbers,
+          .first_position = first_position};
+}
+
+}  // namespace
 
 pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,
                        const tensor::Batch& batch) {
@@ -15,7 +24,11 @@ pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& gr
     return whole.narrow(1, rows.first, rows.count).t().contiguous();  // [b, s] -> [s/cp, b]
   };
   const at::Tensor mask = of_rank(batch.loss_mask);
-  const nn::OutputLayer::Losses losses = output_layer.loss(x, of_rank(batch.labels), mask);
+  const auto seed = batch.extra.find(kDrawnLabels);
+  const bool draws = seed != batch.extra.end();
+  const nn::OutputLayer::Losses losses =
+      draws ? output_layer.loss_of_drawn_labels(x, draw_site(batch, seed->second, rows.first), mask)
+            : output_layer.loss(x, of_rank(batch.labels), mask);
   pipeline::LossTerm term;
   term.name = "lm loss";
   term.sum = dist::sum_over_ranks(losses.sum, grid.context);
@@ -30,7 +43,7 @@ pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& gr
     grid.context.all_reduce(term.text_sum);
     term.text_bytes = counted.sum(at::kDouble);
   }
-  if (!output_layer.has_z_loss()) return {std::move(term)};
+  if (!output_layer.has_z_loss() || draws) return {std::move(term)};
   pipeline::LossTerm z_term{.name = "z loss",
                             .sum = dist::sum_over_ranks(losses.z_sum, grid.context),
                             .count = term.count,

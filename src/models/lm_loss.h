@@ -10,6 +10,9 @@
 
 namespace espalier::models {
 
+// Where the batch has kDrawnLabels (models/data.h) the labels are drawn from the logits instead, and there is no z
+// loss.
+//
 // x: [S, b, h], what the output layer takes; labels and loss mask: the batch's. The term is of whole sequences. What it
 // is a mean over is the sum of the loss mask, or where the batch has kRowTargets (models/data.h) the sum of those.
 pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& grid, const at::Tensor& x,

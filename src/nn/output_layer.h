@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "kernels/draw_labels.h"
 #include "nn/layer_builder.h"
 
 namespace espalier::nn {
@@ -22,6 +23,8 @@ class OutputLayer {
   };
   // x: [S, b, h]; labels: [s, b] int64; mask: [s, b] fp32.
   Losses loss(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask) const;
+  // Of labels drawn from the logits, without the z-loss. `site`: that of the logits' positions.
+  Losses loss_of_drawn_labels(const at::Tensor& x, const kernels::DrawSite& site, const at::Tensor& mask) const;
   at::Tensor logits(const at::Tensor& x) const;  // [..., h] -> [..., V/tp] fp32, no graph
   void visit(tensor::ParamVisitor& visitor);     // the weight
   tensor::Param& weight() const { return weight_; }
@@ -29,6 +32,9 @@ class OutputLayer {
   bool has_z_loss() const { return z_loss_ > 0; }
 
  private:
+  at::Tensor whole_sequence(const at::Tensor& x) const;
+  Losses loss_of_whole(const at::Tensor& whole, const at::Tensor& labels, const at::Tensor& mask, double z_loss) const;
+  at::Tensor drawn_labels(const at::Tensor& whole, const kernels::DrawSite& site) const;  // [s, b]
   at::Tensor plain_logits(const at::Tensor& x) const;
 
   tensor::Param& weight_;

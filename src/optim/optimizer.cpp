@@ -196,8 +196,21 @@ StepResult Optimizer::step(double lr, double grad_factor, const std::function<bo
 
 std::optional<double> Optimizer::update(double lr, double grad_scale) {
   ++num_steps_;
-  spec::OptimizerStep step{.lr = lr, .weight_decay = 0, .number = num_steps_, .grad_scale = grad_scale};
-  if (kind_.averages) step.share = next_share(lr);
+  pass_over({.lr = lr,
+             .weight_decay = 0,
+             .number = num_steps_,
+             .grad_scale = grad_scale,
+             .share = kind_.averages ? next_share(lr) : 0});
+  if (kind_.second_pass == spec::SecondPass::kScaleByNorms) move_by_norms(lr);
+  if (kind_.second_pass == spec::SecondPass::kOrthogonalize) move_by_matrices(lr);
+  std::optional<double> max_logit;
+  if (logits_ != nullptr) max_logit = clip_logits();
+  if (kind_.keeps_ema) move_emas();
+  return max_logit;
+}
+
+void Optimizer::pass_over(spec::OptimizerStep step) {
+  const double lr = step.lr;
   for (State& state : states_) {
     const dist::OwnedPiece& piece = state.piece;
     step.weight_decay = piece.param->spec->weight_decay ? config_.settings.weight_decay : 0;
@@ -208,12 +221,18 @@ std::optional<double> Optimizer::update(double lr, double grad_scale) {
     kernels::optimizer_update(*state.kind, {state.master, state.states, piece.grad, piece.value, &state.rounding},
                               state.kind->constants(settings, step));
   }
-  if (kind_.second_pass == spec::SecondPass::kScaleByNorms) move_by_norms(lr);
-  if (kind_.second_pass == spec::SecondPass::kOrthogonalize) move_by_matrices(lr);
-  std::optional<double> max_logit;
-  if (logits_ != nullptr) max_logit = clip_logits();
-  if (kind_.keeps_ema) move_emas();
-  return max_logit;
+}
+
+bool Optimizer::wants_curvature() const {
+  return kind_.estimates_curvature && num_steps_ % config_.settings.sophiag_update_interval == 0;
+}
+
+bool Optimizer::update_curvature(double num_drawn, double grad_factor) {
+  double num_not_finite = 0;
+  for (const State& state : states_) num_not_finite += kernels::all_finite(state.piece.grad) ? 0 : 1;
+  if (num_drawn == 0 || sum_over_model({num_not_finite})[0] > 0) return false;
+  pass_over({.number = num_steps_, .grad_scale = grad_factor / loss_scale(), .num_drawn = num_drawn});
+  return true;
 }
 
 double Optimizer::clip_logits() {

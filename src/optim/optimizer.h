@@ -86,6 +86,13 @@ class Optimizer {
   // is against it, alike on all ranks. Called by all ranks.
   StepResult step(double lr, double grad_factor, const std::function<bool(double grad_norm)>& allows = {});
 
+  // Whether an estimate of the curvature belongs before the next update (spec::OptimizerKind::estimates_curvature).
+  bool wants_curvature() const;
+  // Takes the accumulated gradients as those of a loss whose `num_drawn` labels were drawn from the model's own
+  // predictions, at the present weights, which stay; `grad_factor` as above. False: they are not finite, and nothing
+  // has changed. Called by all ranks.
+  bool update_curvature(double num_drawn, double grad_factor);
+
   // From the next step on.
   void set_weight_decay(double weight_decay) { config_.settings.weight_decay = weight_decay; }
 
@@ -134,6 +141,8 @@ class Optimizer {
   std::vector<double> sum_over_model(std::vector<double> values) const;
   // Returns the largest logit, where there are any.
   std::optional<double> update(double lr, double grad_scale);
+  // Of every element: `step` without what differs between parameters.
+  void pass_over(spec::OptimizerStep step);
   void move_emas();
   double clip_logits();
   void multiply(const RowFactor& by);

@@ -23,6 +23,7 @@ struct Reference {
 struct Step {
   double lr;
   int64_t number;
+  double num_drawn = 0;  // above 0: no update, the gradient is that of labels drawn from the model
 };
 // The rows of the matrix of 33 rows that belong together: two groups of 7 queries, 4 keys and 4 values, and what is
 // left; and the polynomials of the records of modded-nanogpt.
@@ -57,6 +58,22 @@ void torch_adamw(Reference& one, const at::Tensor& grad, const Step& step) {
   at::_fused_adamw_({one.weight}, {grad}, {one.kept[0]}, {one.kept[1]}, {},
                     {at::full({}, static_cast<double>(step.number))}, step.lr, 0.9, 0.95, one.weight_decay, 1e-8,
                     /*amsgrad=*/false, /*maximize=*/false);
+}
+
+// As its authors' code has it, which keeps the mean of squares and multiplies it by the number of labels when it is
+// used; here that number is the same every time. It estimates after some updates, this before them, as the paper's
+// algorithm 3.
+constexpr double kDrawn = 480;
+void authors_sophia(Reference& one, const at::Tensor& grad, const Step& step) {
+  at::Tensor &mean = one.kept[0], &squares = one.kept[1];
+  if (step.num_drawn > 0) {
+    squares = 0.99 * squares + 0.01 * grad * grad;
+    return;
+  }
+  one.weight = one.weight * (1 - step.lr * one.weight_decay);
+  mean = 0.965 * mean + 0.035 * grad;
+  const at::Tensor ratio = (mean.abs() / (0.04 * kDrawn * squares + 1e-15)).clamp_max(1);
+  one.weight = one.weight - step.lr * mean.sign() * ratio;
 }
 
 // Algorithm 2 of the paper.
@@ -170,6 +187,7 @@ std::vector<OptimizerCase> cases() {
        3,
        schedule_free(true)},
       {"sgdschedulefree", {.optimizer = OptimizerType::kSgdScheduleFree}, 3, schedule_free(false)},
+      {"sophiag", {.optimizer = OptimizerType::kSophiaG, .sophiag_update_interval = 3}, 2, authors_sophia},
       {"muon", muon, 2, paper_muon(muon)},
       {"muon_of_moonlight", moonlight, 2, paper_muon(moonlight)},
       {"muon_of_jordan", jordan, 2, paper_muon(jordan)},
@@ -218,7 +236,18 @@ void expect_restatement(const OptimizerCase& one, double width,
     for (int kept = 0; kept < one.num_kept; ++kept) reference.kept.push_back(at::zeros_like(reference.weight));
     references.push_back(std::move(reference));
   }
+  int num_estimates = 0;
   for (int64_t step = 1; step <= 20; ++step) {
+    if (optimizer.wants_curvature()) {
+      for (size_t at = 0; at < references.size(); ++at) {
+        tensor::Param& param = params.params()[at];
+        const at::Tensor grad = 0.5 * at::randn(param.spec->shape);
+        param.grad.copy_(grad);
+        one.step(references[at], (grad.to(at::kDouble) * 0.25).contiguous(), {0, step, kDrawn});
+      }
+      EXPECT_TRUE(optimizer.update_curvature(kDrawn, 0.25));
+      ++num_estimates;
+    }
     const double lr = 0.01 * (1 + 0.1 * static_cast<double>(step % 5));
     for (size_t at = 0; at < references.size(); ++at) {
       tensor::Param& param = params.params()[at];
@@ -232,6 +261,7 @@ void expect_restatement(const OptimizerCase& one, double width,
       ASSERT_LE(distance(params.params()[at].value, references[at].weight), 1e-6) << "step " << step;
     optimizer.use_mean(false);
   }
+  EXPECT_EQ(num_estimates, optimizer.kind().estimates_curvature ? 7 : 0);
 }
 
 TEST_P(Updates, EqualTheirRestatementForTwentySteps) {
@@ -243,7 +273,7 @@ TEST_P(Updates, OfWiderModelsHaveRatesByTheRulesOfMup) {
   using Type = spec::OptimizerType;
   const Type type = spec::optimizer_kind(GetParam().settings).type;
   const bool descends = type == Type::kSgd || type == Type::kPlainSgd || type == Type::kSgdScheduleFree;
-  const bool has_none = type == Type::kMuon || type == Type::kLamb;
+  const bool has_none = type == Type::kMuon || type == Type::kLamb || type == Type::kSophiaG;
   expect_restatement(GetParam(), 4, [&](const spec::ParamSpec& spec) {
     const bool is_matrix = spec.shape.size() == 2;
     if (has_none) return 1.0;
@@ -265,6 +295,48 @@ TEST(UpdatesOfWiderModels, HaveASmallerEpsilonInMatrices) {
   optimizer.step(0.1, 1);
   EXPECT_NEAR(params.params()[0].value[0][0].item<double>(), -0.1 / 4 * 2e-3 / (2e-3 + 1e-3 / 4), 1e-7);
   EXPECT_NEAR(params.params()[1].value[0].item<double>(), -0.1 * 2e-3 / (2e-3 + 1e-3), 1e-7);
+}
+
+// Weights and momentum stay in an estimate; where its gradient is not finite, or no label was drawn, everything does.
+TEST(SophiaG, EstimatesMoveNothingElse) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    at::manual_seed(3);
+    const std::vector<spec::ParamSpec> specs = two_params();
+    tensor::ParamSet params(specs, {}, type, true);
+    Optimizer optimizer(params, {.settings = {.optimizer = spec::OptimizerType::kSophiaG}});
+    for (tensor::Param& param : params.params()) optimizer.set_master(param, at::randn(param.spec->shape));
+    const auto fill = [&](double last) {
+      for (tensor::Param& param : params.params()) param.grad.normal_();
+      params.params()[1].grad[32] = last;
+    };
+    const auto state = [&](bool curvature) {
+      std::vector<at::Tensor> found;
+      for (const tensor::Param& param : params.params()) found.push_back(param.value.clone());
+      optimizer.visit_state([&](const StatePiece& piece) {
+        if ((piece.kind == "hessian") == curvature || piece.kind != "hessian") found.push_back(piece.values.clone());
+      });
+      return found;
+    };
+    const auto equal = [](const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+      return a.size() == b.size() &&
+             std::equal(a.begin(), a.end(), b.begin(),
+                        [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
+    };
+    fill(1);
+    optimizer.step(0.01, 1);
+    const std::vector<at::Tensor> rest = state(false), all = state(true);
+    for (const double bad : {static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+      fill(bad);
+      EXPECT_FALSE(optimizer.update_curvature(100, 1));
+      EXPECT_TRUE(equal(state(true), all));
+    }
+    fill(1);
+    EXPECT_FALSE(optimizer.update_curvature(0, 1));
+    EXPECT_TRUE(equal(state(true), all));
+    EXPECT_TRUE(optimizer.update_curvature(100, 1));
+    EXPECT_TRUE(equal(state(false), rest));
+    EXPECT_FALSE(equal(state(true), all));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, Updates, testing::ValuesIn(cases()),

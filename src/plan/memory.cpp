@@ -169,6 +169,11 @@ spec::ElementShares element_shares(const std::vector<spec::ParamSpec>& specs, co
   return all > 0 ? spec::ElementShares{matrices / all, blocks / all} : spec::ElementShares{0, 0};
 }
 
+ParameterBytes parameter_bytes(const RunShape& run) {
+  return parameter_bytes(run.precision, run.zero_stage, run.num_sharers(), *run.optimizer,
+                         element_shares(run.model.params));
+}
+
 ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers) {
   ParameterBytes bytes = parameter_bytes(precision, distributed_optimizer ? 1 : 0, num_sharers);
   if (precision != Precision::kFp16) return bytes;

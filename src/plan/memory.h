@@ -29,6 +29,8 @@ ParameterBytes parameter_bytes(Precision precision, int64_t zero_stage, int64_t 
 // Of what one tensor rank holds of `specs`.
 spec::ElementShares element_shares(const std::vector<spec::ParamSpec>& specs, const spec::TensorShard& shard = {});
 
+ParameterBytes parameter_bytes(const RunShape& run);  // of its model, layout and optimizer
+
 // As Megatron's table of its distributed optimizer counts, with AdamW: the same, except that fp16 has fp16 gradients
 // and their fp32 copy with the optimizer (20 bytes, or 4 + 16 / d).
 ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers);

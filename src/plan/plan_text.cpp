@@ -156,17 +156,16 @@ std::string message_table(const RunPlan& plan) {
 
 std::string bytes_text(const RunPlan& plan) {
   const Precision precision = plan.run.precision;
-  const int64_t sharers = plan.run.grid.data * plan.run.grid.context;
-  const ParameterBytes each = parameter_bytes(precision, plan.run.zero_stage, sharers, *plan.run.optimizer,
-                                              element_shares(plan.run.model.params));
+  const ParameterBytes each = parameter_bytes(plan.run);
   std::string text =
       concat("bytes        ", format_shortest(each.total()), " a parameter: weights ", format_shortest(each.weights),
              ", gradients ", format_shortest(each.gradients), ", optimizer ", format_shortest(each.optimizer));
   if (precision == Precision::kFp16 && plan.run.zero_stage <= 1 &&
       plan.run.optimizer->type == spec::OptimizerType::kAdam)
-    text +=
-        concat(" (Megatron's fp16, with two kinds of gradients: ",
-               format_shortest(megatron_parameter_bytes(precision, plan.run.zero_stage == 1, sharers).total()), ")");
+    text += concat(
+        " (Megatron's fp16, with two kinds of gradients: ",
+        format_shortest(megatron_parameter_bytes(precision, plan.run.zero_stage == 1, plan.run.num_sharers()).total()),
+        ")");
   return text + "\n";
 }
 

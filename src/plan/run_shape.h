@@ -35,7 +35,8 @@ struct RunShape {
   std::string zero_reason;  // why it is not what was asked for; empty where it is
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
   const spec::OptimizerKind* optimizer = &spec::adamw();
-  bool z_loss = false;  // in addition to the loss of the vocabulary
+  double passes_per_step = 1;  // of the batch, forward and backward, in the mean: some optimizers want more than one
+  bool z_loss = false;         // in addition to the loss of the vocabulary
   int64_t sequence_length = 0;
   int64_t micro_batch_size = 0, global_batch_size = 0;
   std::vector<int64_t> rampup_batch_size;  // empty, or start, increment, samples

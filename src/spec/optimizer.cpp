@@ -29,6 +29,7 @@ OptimizerKind kind_of() {
                      .spellings = {std::begin(Optimizer::kSpellings), std::end(Optimizer::kSpellings)},
                      .is_variant = Optimizer::kIsVariant,
                      .averages = Optimizer::kAverages,
+                     .estimates_curvature = Optimizer::kEstimatesCurvature,
                      .second_pass = Optimizer::kSecondPass,
                      .width_rule = Optimizer::kWidthRule,
                      .options = {std::begin(Optimizer::kOptions), std::end(Optimizer::kOptions)},

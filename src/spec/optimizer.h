@@ -19,6 +19,8 @@ struct OptimizerKind {
   bool is_variant = false;             // of the type with the same spellings, chosen by another setting
   // The master is a mean that is evaluated and exported; gradients are taken at other weights. It is kept in fp32 too.
   bool averages = false;
+  // Before some updates it wants the gradient of a loss whose labels are drawn from the model's predictions.
+  bool estimates_curvature = false;
   bool keeps_ema = false;  // kEma of every parameter, in addition to `states`
   SecondPass second_pass = SecondPass::kNone;
   WidthRule width_rule = WidthRule::kMatricesLess;

@@ -21,10 +21,11 @@ enum class OptimizerType : int {
   kAdamScheduleFree,
   kSgdScheduleFree,
   kMuon,
+  kSophiaG,
   kAdam8bit,  // kAdam with moments in eight bits: has no kind of its own
   kMuonClip   // kMuon with qk_clip: likewise
 };
-inline constexpr int kNumOptimizers = 9;  // that have a kind, and kernels, of their own
+inline constexpr int kNumOptimizers = 10;  // that have a kind, and kernels, of their own
 
 // How a state is stored (spec/stored_state.h).
 enum class StateType : int { kFp32, kBf16, kFp8 };
@@ -52,6 +53,8 @@ struct OptimizerStep {
   int64_t number = 1;       // of the update; 1 for the first, 0: of a mean, nothing moves and the value is written
   double grad_scale = 1;    // multiplies the gradient before use (clipping, loss scale, token count)
   double share = 0;         // of this step in the mean of all (OptimizerKind::averages)
+  // Where above 0 the gradient is not for an update: so many labels were drawn (OptimizerKind::estimates_curvature).
+  double num_drawn = 0;
 };
 
 // The numbers of one step in fp32: the Constants of an optimizer, as bytes.
@@ -88,7 +91,7 @@ enum class WidthRule {
 
 // What most optimizers are.
 struct OptimizerTraits {
-  static constexpr bool kIsVariant = false, kAverages = false;
+  static constexpr bool kIsVariant = false, kAverages = false, kEstimatesCurvature = false;
   static constexpr WidthRule kWidthRule = WidthRule::kMatricesLess;
   static constexpr SecondPass kSecondPass = SecondPass::kNone;
 };

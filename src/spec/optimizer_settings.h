@@ -25,6 +25,8 @@ struct OptimizerSettings {
   StateType exp_avg_dtype{}, exp_avg_sq_dtype{};  // of first and of second moments
   double sgd_momentum = 0.9;
   double lion_beta1 = 0.95, lion_beta2 = 0.98;
+  double sophiag_beta1 = 0.965, sophiag_beta2 = 0.99, sophiag_rho = 0.04;
+  int64_t sophiag_update_interval = 10;
   double muon_momentum = 0.95;
   bool muon_nesterov = false;
   MuonScale muon_scale_mode = MuonScale::kSpectral;

@@ -58,18 +58,19 @@ double stored_bytes(StateType type) {
   return 0;
 }
 
+bool cuts_moment_blocks(const ParamSpec& param, int64_t tensor_size) {
+  const Placement& placement = param.tensor_placement;
+  if (placement.kind != Placement::Kind::kSplit || placement.dim + 1 != static_cast<int>(param.shape.size()))
+    return false;
+  const std::vector<Extent> extents = local_extents(param, {tensor_size, 0});
+  return std::any_of(extents.begin(), extents.end(), [](const Extent& one) { return one.count % kMomentBlock != 0; });
+}
+
 std::vector<std::string> cut_moment_blocks(const OptimizerKind& kind, const std::vector<ParamSpec>& params,
                                            int64_t tensor_size) {
   std::vector<std::string> names;
-  for (const ParamSpec& param : params) {
-    const Placement& placement = param.tensor_placement;
-    const bool cuts_rows =
-        placement.kind == Placement::Kind::kSplit && placement.dim + 1 == static_cast<int>(param.shape.size());
-    if (!cuts_rows || !keeps_blocks(kind, param)) continue;
-    const std::vector<Extent> extents = local_extents(param, {tensor_size, 0});
-    if (std::any_of(extents.begin(), extents.end(), [](const Extent& one) { return one.count % kMomentBlock != 0; }))
-      names.push_back(param.name);
-  }
+  for (const ParamSpec& param : params)
+    if (keeps_blocks(kind, param) && cuts_moment_blocks(param, tensor_size)) names.push_back(param.name);
   return names;
 }
 

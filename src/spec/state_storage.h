@@ -23,7 +23,9 @@ int64_t stored_count(StateType type, int64_t num_elements);
 std::vector<Extent> stored_extents(StateType type, std::vector<Extent> extents);
 double stored_bytes(StateType type);  // of an element
 
-// Where tensor ranks would cut 8-bit blocks: the names of such parameters.
+// Whether so many tensor ranks divide rows of the parameter within a block of kMomentBlock elements.
+bool cuts_moment_blocks(const ParamSpec& param, int64_t tensor_size);
+// The names of the parameters whose 8-bit blocks they would cut.
 std::vector<std::string> cut_moment_blocks(const OptimizerKind& kind, const std::vector<ParamSpec>& params,
                                            int64_t tensor_size);
 

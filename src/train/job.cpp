@@ -25,6 +25,8 @@
 #include "plan/partition.h"
 #include "plan/stage_params.h"
 #include "spec/optimizer.h"
+#include "spec/state_storage.h"
+#include "spec/stored_state.h"
 #include "text/token_bytes.h"
 #include "train/model_setup.h"
 
@@ -98,6 +100,29 @@ void check_optimizer_state(const store::Manifest& manifest, const config::RunCon
   else
     problems.add(where, list(stored), " for each parameter, and --optimizer ", kind.name(), " keeps ", list(wanted),
                  ". Give --no-load-optim to continue at that step with a fresh optimizer.");
+}
+
+// That no tensor rank has to read a part of a block of moments in fp8, whatever the run itself keeps.
+void check_stored_blocks(const store::Manifest& manifest, const config::RunConfig& config, Problems& problems) {
+  const std::vector<spec::ParamSpec> params = config::model_spec(config).params;
+  const auto is_cut = [&](const spec::ParamSpec& param, int64_t tensor_size) {
+    return spec::cuts_moment_blocks(param, tensor_size) &&
+           std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [&](const store::StoredTensor& tensor) {
+             return tensor.dtype == store::DType::kUInt8 && tensor.name.starts_with(param.name + ".");
+           });
+  };
+  const auto find_cut = [&](int64_t tensor_size) {
+    return std::find_if(params.begin(), params.end(), [&](const auto& param) { return is_cut(param, tensor_size); });
+  };
+  const auto cut = find_cut(config.grid.tensor);
+  if (cut == params.end()) return;
+  int64_t fitting = config.grid.tensor;
+  while (fitting > 1 && find_cut(fitting) != params.end()) fitting /= 2;
+  problems.add("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
+               " holds moments in fp8, of which ", spec::kMomentBlock, " elements of a row share a scale, and ",
+               "--tensor-model-parallel-size ", config.grid.tensor, " cuts the rows of ", cut->name,
+               " within such a block. Use a tensor-parallel size of ", fitting,
+               ", or give --no-load-optim to continue at that step with a fresh optimizer.");
 }
 
 // Of a checkpoint the weights count: it is a beginning, or to be evaluated.
@@ -205,7 +230,10 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config_.vocabulary.padded_size = manifest.model.padded_vocab_size;
   config::check_model(manifest.model, model_facts(config_), problems);
   config::check_tokenizer(manifest, extra_files_, flags, problems);
-  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim) check_optimizer_state(manifest, config_, problems);
+  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim) {
+    check_optimizer_state(manifest, config_, problems);
+    check_stored_blocks(manifest, config_, problems);
+  }
   if (config_.data.eval_only && config_.data.eval_ema) store::check_has_ema(manifest, "--eval-ema");
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", config::to_table(differences));
   problems.raise();
@@ -384,6 +412,7 @@ void Job::check_goes_on_from(const store::TrainingState& saved) {
                                   .finetune = false};
   const store::TrainingState present = training_state(state(), config_);
   config::check_order(saved, present, order_changes(saved), flags, problems);
+  config::check_length_stages(config_, saved.consumed_train_samples, problems);
   problems.raise();
   for (const std::string& change : config::environment_changes(saved, present)) log_warning(change);
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "models/data.h"
 #include "plan/schedule.h"
 #include "tensor/observe.h"
 
@@ -122,6 +124,35 @@ std::string Trainer::objection(const std::vector<pipeline::LossTotal>& totals, d
   return count > 0 ? statistics_.judge({loss, grad_norm}) : "";
 }
 
+// Gradients, summed over the ranks, and losses of the whole batch.
+std::vector<pipeline::LossTotal> Trainer::run_batch(const std::vector<tensor::Batch>& micro_batches,
+                                                    const LossTargets& targets) {
+  const auto count = static_cast<int64_t>(micro_batches.size());
+  const config::ParallelConfig& parallel = config_.parallel;
+  parts_.reducer.begin_step(count);
+  const std::vector<pipeline::LossTotal> totals = parts_.runner.train(
+      plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline, count,
+                          parallel.num_chunks),
+      micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, count, targets); });
+  parts_.reducer.finish_step();
+  return pipeline::combine_losses(totals, parts_.grid);
+}
+
+// A pass of its own, with the step's samples and at its weights. Who observes the step does not see it.
+void Trainer::estimate_curvature(std::vector<tensor::Batch> micro_batches, const LossTargets& targets,
+                                 const report::StepReport& report) {
+  RECORD_USER_SCOPE("curvature");
+  tensor::TensorObserver* const observer = tensor::observer();
+  tensor::set_observer(nullptr);
+  const at::Tensor seed = at::full({}, config_.training.seed, at::kLong);
+  for (tensor::Batch& batch : micro_batches) batch.extra[models::kDrawnLabels] = seed;
+  const pipeline::LossTotal total = run_batch(micro_batches, targets)[0];
+  tensor::set_observer(observer);
+  if (!parts_.optimizer.update_curvature(total.count, targets.empty() ? correction(total, report) : 1.0))
+    log_warning("the estimate of the curvature in step ", position_.step + 1,
+                " is not finite, or of no targets: the one before stays");
+}
+
 report::StepReport Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_micro_batches = this->num_micro_batches();
@@ -139,23 +170,16 @@ report::StepReport Trainer::step() {
     report.sample_hash = sample_hash(micro_batches, parts_.grid.data);
     for (tensor::Batch& batch : micro_batches) batch = batch.to(parts_.grid.device);
   }
+  const LossTargets targets(micro_batches, parts_.grid.data);
+  const bool estimates = parts_.optimizer.wants_curvature();
+  if (estimates) estimate_curvature(micro_batches, targets, report);
   std::vector<pipeline::LossTotal> totals;
-  bool has_targets = false;
   {
     RECORD_USER_SCOPE("forward and backward");
-    const config::ParallelConfig& parallel = config_.parallel;
-    parts_.reducer.begin_step(num_micro_batches);
     if (parts_.logits != nullptr) parts_.logits->begin();
-    const LossTargets targets(micro_batches, parts_.grid.data);
-    has_targets = !targets.empty();
-    totals = parts_.runner.train(
-        plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline,
-                            num_micro_batches, parallel.num_chunks),
-        micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, num_micro_batches, targets); });
+    totals = run_batch(micro_batches, targets);
     if (parts_.logits != nullptr) parts_.logits->end();
-    parts_.reducer.finish_step();
     show_gradients(parts_.reducer);
-    totals = pipeline::combine_losses(totals, parts_.grid);
   }
   {
     RECORD_USER_SCOPE("optimizer");
@@ -164,7 +188,7 @@ report::StepReport Trainer::step() {
     report.weight_decay = parts_.lr.weight_decay();
     if (report.weight_decay) parts_.optimizer.set_weight_decay(*report.weight_decay);
     const optim::StepResult result =
-        parts_.optimizer.step(parts_.lr.lr(), has_targets ? 1.0 : correction(totals[0], report), [&](double norm) {
+        parts_.optimizer.step(parts_.lr.lr(), targets.empty() ? correction(totals[0], report) : 1.0, [&](double norm) {
           report.objection = objection(totals, norm);
           return report.objection.empty();
         });
@@ -189,7 +213,7 @@ report::StepReport Trainer::step() {
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
   const double samples = static_cast<double>(report.global_batch_size);
   report.model_flops = samples * flops.model;
-  report.hardware_flops = samples * flops.hardware;
+  report.hardware_flops = samples * flops.hardware * (estimates ? 2 : 1);
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -1,6 +1,7 @@
 // Every op on the device under test against the CPU's kernels, which their own tests compare with formulas: results and
 // gradients, fp32 and bf16, awkward sizes. Random masks and Adam must be equal to the bit.
 #include "base/error.h"
+#include "kernels/draw_labels.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
@@ -56,6 +57,20 @@ TEST(DeviceOps, DropoutMasksAreTheCpusToTheBit) {
   EXPECT_TRUE(at::equal(actual, expected));
   const double dropped = (actual == 0).to(at::kDouble).mean().item<double>();
   EXPECT_NEAR(dropped, 0.3, 0.03) << "of 2394 elements";
+}
+
+TEST(DeviceOps, DrawnLabelsAreTheCpus) {
+  for (const int64_t rows : {1, 33, 333}) {
+    const auto run = [&](at::Device device) {
+      return kernels::draw_labels(random({9, 2, rows}, at::kFloat, 1).to(device), /*first_row=*/71,
+                                  {.key = {{11, 22}}, .sample_numbers = &kSamples, .first_position = 40});
+    };
+    const kernels::DrawnLabels expected = run(at::kCPU);
+    const UseDevice use;
+    const kernels::DrawnLabels actual = run(device_under_test());
+    EXPECT_TRUE(at::equal(actual.rows.cpu(), expected.rows)) << rows;
+    EXPECT_TRUE(at::allclose(actual.scores.cpu(), expected.scores, 1e-12)) << rows;
+  }
 }
 
 TEST(DeviceOps, BiasDropoutAddAgrees) {

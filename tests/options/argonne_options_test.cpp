@@ -60,9 +60,9 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
        "--optimizer ds.fusedlamb (command line) is not supported: its bounds of the ratio of norms are not built in; "
        "use "
        "--optimizer lamb, which has none"},
-      {"--optimizer sophiag",
-       "--optimizer sophiag (command line) is not supported: its estimate of the curvature needs backward passes on "
-       "labels drawn from the model, which are not built in; use --optimizer lion"},
+      {"--optimizer dshampooadamw",
+       "--optimizer dshampooadamw (command line) is not supported: no preconditioner is built in; use --optimizer "
+       "adam"},
       {"--optimizer adam8bit --exp-avg-dtype bf16",
        "--optimizer adam8bit keeps both moments in fp8, and --exp-avg-dtype bf16 (command line): use --optimizer adam "
        "with --exp-avg-dtype and --exp-avg-sq-dtype"},

@@ -123,6 +123,19 @@ TEST_F(StagesOnResume, OfLengthsThatHaveBegunAreCompared) {
   EXPECT_EQ(run("tp1", "run", more + Words{"--seq-length-stages", "0: 8", "4: 16", "5: 32"}), "");
 }
 
+// Stages of truncated samples begin after so many steps: of another batch size these may end within a batch.
+TEST_F(StagesOnResume, ThatWouldGiveABatchTwoLengthsAreRefused) {
+  const Words stages = {"--seq-length-stages-by", "truncating", "--seq-length-stages", "0: 8", "4: 32"};
+  EXPECT_EQ(run("tp1", "run", stages + Words{"--exit-interval", "3"}), "");
+  const Words more = stages + Words{"--load", folder_ / "run", "--override", "global_batch_size"};
+  const std::string refused = run("tp1", "run", more + Words{"--global-batch-size", "16"});
+  EXPECT_NE(refused.find("sequences are 32 tokens long from sample 64 on, in the middle of the batch of samples 56 to "
+                         "71"),
+            std::string::npos)
+      << refused;
+  EXPECT_EQ(run("tp1", "run", more + Words{"--global-batch-size", "4"}), "");
+}
+
 TEST_F(StagesOnResume, TruncatedSamplesCountTheTokensThatWereRead) {
   EXPECT_EQ(run("tp1", "run", data_of("truncated")), "");
   const auto records = step_records(folder_ / "run");

@@ -27,6 +27,7 @@ constexpr OptimizerChoice kOptimizers[] = {
     {"adam8bit", "--optimizer adam8bit --hidden-size 64 --lr 1e-3"},
     {"muon", "--optimizer muon --lr 1e-3 --muon-extra-scale-factor 0.2"},
     {"muonclip", "--optimizer muonclip --qk-clip-threshold 0.02 --lr 1e-3 --muon-extra-scale-factor 0.2"},
+    {"sophiag", "--optimizer sophiag --sophiag-update-interval 2 --lr 1e-3"},
     {"sgdschedulefree", "--optimizer sgdschedulefree --lr 0.1 --lr-decay-style constant"},
 };
 
@@ -132,6 +133,40 @@ TEST(MomentTypes, ChangeWithinARunThatSaysSo) {
   const std::vector<double> wide = losses("wide"), narrow = losses("narrow");
   ASSERT_EQ(wide.size(), narrow.size());
   for (size_t step = 0; step < wide.size(); ++step) EXPECT_NEAR(narrow[step] / wide[step], 1, 3e-3) << step + 1;
+}
+
+// Moments in fp8 that tensor ranks would cut are no more readable for a run that keeps another type.
+TEST(MomentTypes, InBlocksThatALayoutCutsAreRefused) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 1);
+  const auto message = [&](const char* layout_text, const std::string& flags) {
+    const plan::Layout layout = plan::parse_layout(layout_text);
+    const Words words = tiny_run(folder / "data") +
+                        split_blanks(
+                            "--hidden-size 64 --num-attention-heads 4 --num-threads 1 --lr 1e-3 --bf16 "
+                            "--save-interval 100 --log-level error ") +
+                        split_blanks(flags) + plan::layout_flags(layout, 4) + Words{"--save", folder / "run"};
+    return dist::run_ranks(layout.grid,
+                           [&](const dist::Grid& grid) {
+                             try {
+                               train(words, grid);
+                               return std::string();
+                             } catch (const UserError& error) {
+                               return std::string(error.what());
+                             }
+                           })
+        .front();
+  };
+  EXPECT_EQ(message("tp2", "--optimizer adam8bit --exit-interval 3"), "");
+  const std::string go_on =
+      "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --override optimizer exp_avg_dtype exp_avg_sq_dtype --load " +
+      (folder / "run");
+  const std::string refused = message("tp4", go_on);
+  EXPECT_NE(refused.find("--tensor-model-parallel-size 4 cuts the rows of layers.0.self_attention.dense.weight within "
+                         "such a block. Use a tensor-parallel size of 2"),
+            std::string::npos)
+      << refused;
+  EXPECT_EQ(message("dp2zero1", go_on), "");
 }
 
 // The steps are too small to change logits by themselves; samples differ from step to step.

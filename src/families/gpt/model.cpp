@@ -141,6 +141,7 @@ const config::Family& gpt_family() {
       .find_unused = find_unused_of_gpt,
       .num_layers = gpt_layers,
       .reads_running_text = true,
+      .predicts_tokens = true,
       .model = internal::gpt_model,
       .token_file_endings = gpt_token_file_endings,
       .check_data = check_data_of_gpt};

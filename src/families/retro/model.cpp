@@ -140,6 +140,7 @@ const config::Family& retro_family() {
       .resolve = internal::resolve_retro,
       .find_unused = internal::find_unused_retro,
       .num_layers = retro_layers_of,
+      .predicts_tokens = true,
       .model = retro_model,
       .check_data = internal::check_retro_data};
   return family;

@@ -147,6 +147,7 @@ const config::Family& t5_family() {
       .resolve = internal::resolve_t5,
       .find_unused = internal::find_unused_t5,
       .num_layers = t5_layers_of,
+      .predicts_tokens = true,
       .partition_method = internal::t5_partition,
       .model = t5_model,
       .check_data = check_t5_data};

@@ -124,6 +124,19 @@ struct LogitGradients {  // [tokens] each; LogitGradient of kernels/internal/row
 // logits = exp(logit - log_sum_exp) * (loss + log_sum) - [label] * loss; zeros where `loss` is zero.
 void softmax_gradient(Element type, const LogitBlock& block, const LogitGradients& from, Stream stream);
 
+// kernels/draw_labels.h; [positions, samples, rows] in order. `sample_numbers`: on the device.
+struct LabelDraws {
+  const float* logits;
+  int64_t num_rows, first_row;
+  uint32_t key[2];
+  const int64_t* sample_numbers;
+  int64_t num_samples;
+  int64_t first_position;
+  int64_t* rows;   // [tokens]
+  double* scores;  // [tokens]
+};
+void draw_labels(const LabelDraws& args, int64_t tokens, Stream stream);
+
 // ---- attention; sample_numbers and cache_lengths of the problem: on the device
 
 inline constexpr int64_t kMaxHeadSize = 256;

@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/draw_labels.h"
 #include "kernels/dropout.h"
 #include "kernels/internal/drop_threshold.h"
 #include "kernels/internal/optimizer_elements.h"
@@ -333,6 +334,26 @@ class CudaOps : public kernels::DeviceOps {
         backward.bias_grad.narrow(0, first, weight_rows.size(0)).add_(column_sums(logits));
     });
     return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
+  }
+
+  kernels::DrawnLabels draw_labels(const at::Tensor& logits, int64_t first_row,
+                                   const kernels::DrawSite& site) const override {
+    const int64_t samples = logits.size(1), tokens = logits.size(0) * samples;
+    const at::IntArrayRef shape = logits.sizes().slice(0, 2);
+    kernels::DrawnLabels drawn{at::empty(shape, logits.options().dtype(at::kLong)),
+                               at::empty(shape, logits.options().dtype(at::kDouble))};
+    const at::Tensor numbers = on_device(site.sample_numbers->data(), samples, logits.device());
+    cuda::draw_labels({.logits = logits.const_data_ptr<float>(),
+                       .num_rows = logits.size(2),
+                       .first_row = first_row,
+                       .key = {site.key.word[0], site.key.word[1]},
+                       .sample_numbers = numbers.const_data_ptr<int64_t>(),
+                       .num_samples = samples,
+                       .first_position = site.first_position,
+                       .rows = drawn.rows.mutable_data_ptr<int64_t>(),
+                       .scores = drawn.scores.mutable_data_ptr<double>()},
+                      tokens, current_stream());
+    return drawn;
   }
 
   void optimizer_update(const spec::OptimizerKind& kind, const kernels::OptimizerTensors& tensors,

@@ -1,5 +1,7 @@
-// What goes by token: embedding rows, and the softmax of a block of logits.
+// What goes by token: embedding rows, the softmax of a block of logits, and draws from logits.
+#include "kernels/cuda/element_math.h"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/internal/gumbel.h"
 
 namespace espalier::cuda {
 namespace {
@@ -73,6 +75,32 @@ __global__ void gradient_kernel(LogitBlock block, LogitGradients from) {
   }
 }
 
+// One block for each token. Of equal scores the lower row's.
+__global__ void draw_kernel(LabelDraws args) {
+  __shared__ double scores[kThreads];
+  __shared__ int64_t rows[kThreads];
+  const int64_t token = blockIdx.x;
+  const float* const logits = args.logits + token * args.num_rows;
+  const MaskPlace place{static_cast<uint32_t>(args.first_position + token / args.num_samples), 0,
+                        static_cast<uint64_t>(args.sample_numbers[token % args.num_samples])};
+  double best = -INFINITY;
+  int64_t best_row = args.first_row;
+  for (int64_t i = threadIdx.x; i < args.num_rows; i += kThreads) {
+    const auto row = static_cast<uint32_t>(args.first_row + i);
+    const double score = logits[i] + kernels::gumbel(mask_word(args.key[0], args.key[1], place, row));
+    if (score > best) best = score, best_row = row;
+  }
+  scores[threadIdx.x] = best;
+  rows[threadIdx.x] = best_row;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int thread = 1; thread < kThreads; ++thread)
+    if (scores[thread] > best || (scores[thread] == best && rows[thread] < best_row))
+      best = scores[thread], best_row = rows[thread];
+  args.rows[token] = best_row;
+  args.scores[token] = best;
+}
+
 }  // namespace
 
 void embedding_forward(Element type, const EmbeddingForward& args, Stream stream) {
@@ -105,6 +133,10 @@ void softmax_gradient(Element type, const LogitBlock& block, const LogitGradient
     launch("softmax_gradient", gradient_kernel<decltype(element)>, {num_blocks(block.tokens, 1), kThreads, 0, stream},
            block, from);
   });
+}
+
+void draw_labels(const LabelDraws& args, int64_t tokens, Stream stream) {
+  launch("draw_labels", draw_kernel, {num_blocks(tokens, 1), kThreads, 0, stream}, args);
 }
 
 }  // namespace espalier::cuda

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/flops.h"
+#include "plan/memory.h"
 #include "plan/messages.h"
 #include "plan/simulate.h"
 #include "plan/stage_params.h"
@@ -172,7 +173,8 @@ StepClock::Tail StepClock::tail_of(const RunShape& run, int64_t stage) const {
   }
   // State and gradients of what the rank updates: read and written once; gradients cleared, and read for the norm.
   const double owned = divides ? count / sharers : count;
-  const double state = spec::optimizer_bytes(*run.optimizer, run.precision == Precision::kFp32);
+  const double state =
+      spec::optimizer_bytes(*run.optimizer, run.precision == Precision::kFp32, element_shares(run.model.params));
   tail.optimizer = (owned * (2 * state + 4 + 4 + element_bytes(run.precision)) + 4 * count) / machine_.memory_bandwidth;
   return tail;
 }
@@ -206,23 +208,25 @@ StepTime StepClock::at(int64_t global_batch_size) const {
     if (machine_.program.overlaps_data)
       hidden = run.zero_stage >= 2 ? busy * 2 / 3 : last.backward_input + last.backward_weight;
     const double exposed = std::max(0.0, tail.gradients - hidden);
-    reduced = std::max(reduced, spans.back().end + exposed);
+    reduced = std::max(reduced, run.passes_per_step * (spans.back().end + exposed));
     finish = std::max(finish, tail.rest + tail.optimizer);
     if (busy <= most * (1 + 1e-9)) continue;  // the first of those that take the same
     most = busy;
     step.busiest_stage = stage;
-    step.parts = {.data = exposed + tail.rest, .optimizer = tail.optimizer};
+    step.parts = {.data = run.passes_per_step * exposed + tail.rest, .optimizer = tail.optimizer};
   }
   step.seconds = reduced + finish;
   for (int64_t chunk = 0; chunk < partition_.num_chunks; ++chunk) {
-    add(step.parts, pass(step.busiest_stage, chunk).forward, static_cast<double>(micro_batches));
-    add(step.parts, pass(step.busiest_stage, chunk).backward, static_cast<double>(micro_batches));
+    const double count = run.passes_per_step * static_cast<double>(micro_batches);
+    add(step.parts, pass(step.busiest_stage, chunk).forward, count);
+    add(step.parts, pass(step.busiest_stage, chunk).backward, count);
   }
   if (!blocks) step.parts.pipeline = 0;  // a wait, where it is not hidden, is part of the bubble
   step.parts.bubble = std::max(0.0, step.seconds - step.parts.total());
 
   const double samples = static_cast<double>(global_batch_size), ranks = static_cast<double>(run.grid.num_ranks());
-  step.hardware_flops = samples * plan::hardware_flops(run.model, num_recomputed_layers(run.recompute, partition_)) /
+  step.hardware_flops = samples * run.passes_per_step *
+                        plan::hardware_flops(run.model, num_recomputed_layers(run.recompute, partition_)) /
                         step.seconds / ranks;
   step.model_flops = samples * plan::model_flops(run.model) / step.seconds / ranks;
   step.utilization =

@@ -8,6 +8,7 @@
 #include "spec/optimizers/muon.h"
 #include "spec/optimizers/schedule_free.h"
 #include "spec/optimizers/sgd.h"
+#include "spec/optimizers/sophia.h"
 
 namespace espalier::spec {
 
@@ -15,7 +16,8 @@ template <class... Optimizer>
 struct OptimizerList {
   static constexpr int kSize = sizeof...(Optimizer);
 };
-using Optimizers = OptimizerList<Adam, Sgd, PlainSgd, Lion, Lamb, Adopt, AdamScheduleFree, SgdScheduleFree, Muon>;
+using Optimizers =
+    OptimizerList<Adam, Sgd, PlainSgd, Lion, Lamb, Adopt, AdamScheduleFree, SgdScheduleFree, Muon, SophiaG>;
 static_assert(Optimizers::kSize == kNumOptimizers);
 
 }  // namespace espalier::spec
