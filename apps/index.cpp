@@ -75,7 +75,7 @@ int index_build_main(const std::vector<std::string>& arguments) {
   for (const std::string& file : files) {
     std::error_code error;
     if (plan.overwrite && std::filesystem::equivalent(std::filesystem::absolute(file).parent_path(), folder, error))
-      problems.add("--embeddings ", file, " lies in --embedding-path ", folder, ", whose shards --overwrite removes");
+      problems.add("--embeddings ", file, " is in --embedding-path ", folder, ", whose shards --overwrite removes");
   }
   problems.raise();
 

@@ -21,7 +21,8 @@ uint32_t line_of_keyless_header(const std::string& text) {
     at = line.find_first_not_of(" \t", line.compare(at, 2, "[[") == 0 ? at + 2 : at + 1);
     if (at == std::string::npos) continue;
     const char next = line[at];
-    const bool may_be_key = std::isalnum(static_cast<unsigned char>(next)) != 0 && static_cast<unsigned char>(next) < 0x80;
+    const bool may_be_key =
+        std::isalnum(static_cast<unsigned char>(next)) != 0 && static_cast<unsigned char>(next) < 0x80;
     if (!may_be_key && std::string("-_\"'[]#\r").find(next) == std::string::npos) return number;
   }
   return std::max<uint32_t>(number, 1);

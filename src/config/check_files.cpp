@@ -162,13 +162,14 @@ void FileChecks::check_save() {
     if (step_of(at.filename()) && exists(at / "manifest.json"))
       problems.add(origin("--save"), " is in a checkpoint: ", at.string(), " belongs to the run ",
                    at.parent_path().string(), " and goes when that is pruned. Give another folder");
+  const std::vector<int64_t> steps = complete_steps(checkpoint.save);
+  const bool is_run = !steps.empty() || exists(fs::path(checkpoint.save) / "events.jsonl") ||
+                      exists(fs::path(checkpoint.save) / ".lock");
   for (const char* name : {"config.toml", "command.txt"})
-    if (exists(fs::path(checkpoint.save) / name) && !exists(fs::path(checkpoint.save) / "events.jsonl") &&
-        !exists(fs::path(checkpoint.save) / ".lock"))
+    if (!is_run && exists(fs::path(checkpoint.save) / name))
       problems.add(origin("--save"), " is not a run folder, and holds a ", name,
                    ", which the run would replace. Give another folder");
   const bool begins = checkpoint.load.empty() && !checkpoint.finetune && !config.data.eval_only && !config.plan_only;
-  const std::vector<int64_t> steps = complete_steps(checkpoint.save);
   if (begins && !checkpoint.non_persistent_save_interval && !steps.empty())
     problems.add(origin("--save"), " already holds checkpoints up to iteration ", steps.back(),
                  ", and this run does not continue from them. Give --load ", checkpoint.save,

@@ -27,9 +27,8 @@ std::string read_compressed(const std::filesystem::path& path) {
   const std::string bytes = read_file(path);
   const unsigned long long size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   const auto damaged = [&] {
-    return UserError(
-        concat("'", path.string(), "' is damaged. Remove its folder, and the run starts from the beginning."),
-        ExitCode::kBadData);
+    return UserError(concat("'", path.string(), "' is damaged. Remove its folder, and the same recipe makes it again."),
+                     ExitCode::kBadData);
   };
   if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) throw damaged();
   constexpr unsigned long long kMostOfAByte = 1 << 17;  // a block of 128 KiB takes some bytes
