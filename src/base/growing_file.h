@@ -24,7 +24,7 @@ class GrowingFile {
   // A UserError where `path` exists, where another process writes it, and where lines were made from something else
   // than `made_from` (an object), which names what differs.
   GrowingFile(std::filesystem::path path, const nlohmann::ordered_json& made_from, How how);
-  ~GrowingFile();  // keeps what was written; of nothing, nothing
+  ~GrowingFile();  // keeps what was written; removes a file without lines
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;
 

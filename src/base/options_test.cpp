@@ -85,7 +85,8 @@ TEST(Options, TwoNamesOfAnOptionMustAgree) {
 TEST(Options, RepeatedOptionReplacesAlsoLists) {
   Example e;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(e.parse({"--data-path", "a", "b", "--num-layers", "3", "--data-path", "c", "--num-layers", "4"}), Words{});
+  e.table.parse({"--data-path", "a", "b", "--num-layers", "3", "--data-path", "c", "--num-layers", "4"}, e.problems);
+  EXPECT_EQ(e.problems.messages(), Words{});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "warning: --data-path is given twice; only the last one counts: c\n");
   EXPECT_EQ(e.data, Words{"c"});

@@ -7,8 +7,9 @@
 
 namespace espalier {
 
-// The folder `path`, made where it does not exist, with those above it. It goes away with all that is in it, with the
-// object or by a signal, unless it was not empty before: then only its owner knows what to remove.
+// The folder `path`, made where it does not exist, with those above it. The destructor, or a signal that ends the
+// process, removes what is in it, and it; a folder that was not empty before is left alone, since only its owner knows
+// what to remove.
 class PendingTree {
  public:
   explicit PendingTree(const std::filesystem::path& path);

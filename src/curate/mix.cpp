@@ -165,8 +165,8 @@ void move_all(const fs::path& from, const fs::path& to) {
     if (!replaceable.contains(name) && !is_copy && fs::exists(to / name)) strangers.push_back(to / name);
   }
   if (!strangers.empty())
-    throw UserError(concat("no curation has made ", strangers.front().string(),
-                           ", in whose place an output belongs: move it away, and the same command finishes"),
+    throw UserError(concat(strangers.front().string(), " was not made by a curation, and an output would replace it: ",
+                           "move it away, and the same command finishes"),
                     ExitCode::kCannotCreate);
   const UninterruptedSteps together;
   fs::rename(from / "report.json", to / "report.json");  // first: if a kill follows, it says what has been made here
@@ -277,8 +277,8 @@ void check_strangers(const Recipe& recipe, const fs::path& work, Problems& probl
       if (fs::exists(folder / name, error)) found.push_back((folder / name).string());
   }
   if (!found.empty())
-    problems.add("[output] folder ", folder.string(), ": no curation has made ", found.front(),
-                 ", in whose place its files belong; move it away, or give another folder");
+    problems.add("[output] folder ", folder.string(), ": ", found.front(),
+                 " was not made by a curation, and would be replaced; move it away, or give another folder");
 }
 
 void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {

@@ -284,7 +284,7 @@ TEST(CurateMix, ReplacesNobodyElsesFiles) {
     Problems problems;
     check_folder(read_recipe(file, problems), true, problems);
     ASSERT_EQ(problems.messages().size(), 1u) << name;
-    EXPECT_NE(problems.messages()[0].find(concat("no curation has made ", path.string())), std::string::npos)
+    EXPECT_NE(problems.messages()[0].find(concat(path.string(), " was not made by a curation")), std::string::npos)
         << problems.messages()[0];
     std::filesystem::remove_all(folder / "mix");
   }

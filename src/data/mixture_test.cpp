@@ -273,8 +273,9 @@ TEST_F(MixtureOfFiles, WhatIsWrongWithAStageIsSaid) {
   EXPECT_NE(refusal({"40: " + code()}).find("a stage that begins after 40 steps: how many samples they read is not"),
             std::string::npos);
   EXPECT_NE(refusal({code()}).find("does not say where the stage begins"), std::string::npos);
-  EXPECT_NE(refusal({"-3 samples: " + code()}).find("'-3 samples' is no beginning of a stage"), std::string::npos);
-  EXPECT_NE(refusal({"3 epochs: " + code()}).find("'3 epochs' is no beginning of a stage"), std::string::npos);
+  EXPECT_NE(refusal({"-3 samples: " + code()}).find("'-3 samples' does not say where a stage begins"),
+            std::string::npos);
+  EXPECT_NE(refusal({"3 epochs: " + code()}).find("'3 epochs' does not say where a stage begins"), std::string::npos);
   EXPECT_NE(refusal({"9 samples: " + code() + ", " + web()}).find("has no weight, and the stage has 2 data sets"),
             std::string::npos);
   EXPECT_NE(refusal({"9 samples: 0 " + code() + ", 1 " + web()}).find("weight 0 is not above 0"), std::string::npos);

@@ -103,7 +103,7 @@ TEST_F(RetrievalFiles, AnswersAreReadAsLiterals) {
   EXPECT_EQ(questions[0].answers, (Words{"Darwin", "Charles' friend"}));
   EXPECT_TRUE(questions[1].answers.empty());
   const auto read = [&](const std::string& content) { return error_of([&] { read_questions(write(content)); }); };
-  EXPECT_NE(read("a\t['b']\nwho\tprint(1)\n").find("line 2: the answers are no list of strings"), std::string::npos);
+  EXPECT_NE(read("a\t['b']\nwho\tprint(1)\n").find("line 2: the answers are not a list of strings"), std::string::npos);
   EXPECT_NE(read("who\t[1912]\n").find("expected a list of strings as answers"), std::string::npos);
   EXPECT_NE(read("who\n").find("found 1 field"), std::string::npos);
   EXPECT_NE(read("").find("holds no questions"), std::string::npos);

@@ -95,7 +95,7 @@ TEST(IndexFolder, RefusesWhatIsThereAndWhatIsOfSomethingElse) {
   EXPECT_EQ(error_of([&] { build_index(source, plan); }), "stopped");
   plan.shard_rows = 11;
   expect_error(error_of([&] { build_index(source, plan); }),
-               "half built from something else: shard_rows is 10 there and 11");
+               "half built, from something else: shard_rows is 10 there and 11");
   plan.overwrite = true;
   source.fails_after = -1;
   EXPECT_EQ(build_index(source, plan).shards_kept, 0);
@@ -126,9 +126,13 @@ TEST(IndexFolder, SaysWhatIsWrongWithAFolder) {
   write_text(folder / "index.json", R"({"format": 2})");
   expect_error(error_of([&] { read_index(folder.path()); }), "has format 2; this program reads 1");
   write_text(folder / "index.json", R"({"format": 1, "rows": 3})");
-  expect_error(error_of([&] { read_index(folder.path()); }), "is not an index of embeddings: 'format' is missing");
+  expect_error(error_of([&] { read_index(folder.path()); }), "is not an index of embeddings: 'dimension' is missing");
   write_text(folder / "index.json",
-             R"({"format": 1, "rows": 3, "dimension": 2, "shards": [{"file": "a", "rows": 2, "xxh3": "00"}]})");
+             R"({"format": 1, "rows": 3, "dimension": 2, "shards": [{"file": "a", "rows": 2, "xxh3": "0"}]})");
+  expect_error(error_of([&] { read_index(folder.path()); }), "expected 16 hexadecimal digits as xxh3");
+  write_text(
+      folder / "index.json",
+      R"({"format": 1, "rows": 3, "dimension": 2, "shards": [{"file": "a", "rows": 2, "xxh3": "0123456789abcdef"}]})");
   expect_error(error_of([&] { read_index(folder.path()); }), "says 3 rows of 2 numbers, and its shards have 2 rows");
   Vectors source = test_vectors::random(9, 7, 4);
   write_vectors(folder / "a", source);

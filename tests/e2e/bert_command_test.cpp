@@ -90,7 +90,7 @@ TEST_F(BertCommand, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
   for (const char* said :
        {"does not say where sentences end", "Rebuild it with 'espalier preprocess --split-sentences'",
         "--max-position-embeddings 64 (command line) is below the sequence length 128", "--reset-position-ids",
-        "a BERT's sample is of one document", "--position-embedding-type alibi", "a BERT learns its positions",
+        "a BERT's sample comes from one document", "--position-embedding-type alibi", "a BERT learns its positions",
         "--num-key-value-heads", "--window-size", "attention of a BERT has no window", "--swiglu",
         "--mask-prob 0: expected a share above 0"})
     EXPECT_NE(outcome.errors.find(said), std::string::npos) << said << "\n" << outcome.errors;

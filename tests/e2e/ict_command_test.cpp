@@ -162,7 +162,7 @@ TEST_F(IctCommand, AnEmbeddingThatWasKilledGoesOnToTheSameBytes) {
       prepare(), kMakeEvidence, "; ", train_ict("--train-iters 1 --save run 2>/dev/null"), embed,
       "killed 2>/dev/null & pid=$!; until [ -e killed/shard-00001.safetensors ]; do sleep 0.01; done; kill -9 $pid; "
       "wait $pid || true; ls killed/index.json || echo unfinished; ",
-      embed, "killed 2>&1 | grep -c 'of which were there'; ", embed,
+      embed, "killed 2>&1 | grep -c 'of which existed'; ", embed,
       "whole 2>/dev/null; cat whole/shard-* | cksum >sum; cat killed/shard-* | cksum | cmp - sum; cmp "
       "killed/index.json "
       "whole/index.json && echo same"));
@@ -220,7 +220,7 @@ TEST_F(IctCommand, WhatCannotBeIsRefusedBeforeAnythingRuns) {
         "which makes no vectors of texts: give a run of espalier train ict",
         "expected a header such as 'id\ttext\ttitle', found a passage",
         "--retriever-seq-length 256 is more than the 40 positions",
-        "bad.tsv', line 1: the answers are no list of strings"})
+        "bad.tsv', line 1: the answers are not a list of strings"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }
 

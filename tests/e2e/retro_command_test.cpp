@@ -180,7 +180,7 @@ TEST_F(RetroCommand, SaysWhatIsWrong) {
   expect(concat("espalier retro build ", run, "--retro-workdir mixed"),
          {"the index 'mixed/index' is of other chunks or vectors"});
   expect(concat("espalier train retro ", run, "--seed 7"),
-         {"neighbours of something else", "the seed was 1234 and is 7"});
+         {"neighbours of other samples than those of this run", "the seed was 1234 and is 7"});
   expect(concat("espalier train retro ", run, "--retro-num-neighbors 21 --retro-chunk-length 16"),
          {"--retro-chunk-length 16: the chunks of 'work' have 8 tokens",
           "--retro-num-neighbors 21: the chunks of 'work' have 20 neighbours each; use 20 or fewer"});

@@ -161,7 +161,7 @@ TEST_F(T5Command, EveryProblemIsSaidAtOnceAndNothingIsWritten) {
        "--pp-partition-method uniform (command line): the stages of a T5 are divided by "
        "--pipeline-model-parallel-split-rank",
        "--reset-position-ids (command line) is for decoders", "--eod-mask-loss (command line) is for decoders",
-       "a T5's sample is of one document", "--position-embedding-type alibi", "--num-key-value-heads",
+       "a T5's sample comes from one document", "--position-embedding-type alibi", "--num-key-value-heads",
        "attention of a T5 has no window", "--swiglu (command line) is not supported: use --activation",
        "--mask-prob 0: expected a share above 0", "has none. Give --vocab-extra-ids 100",
        "--num-layers 2 and --encoder-num-layers 3 are the same option, and differ; give one",
