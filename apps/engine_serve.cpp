@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <mutex>
 
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
+#include "engine_neighbors.h"
+#include "engine_serve_passages.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/load_model.h"
 #include "serve/engine_thread.h"
@@ -57,7 +60,8 @@ serve::RenderChat chat_renderer(const text::Tokenizer& tokenizer, const ServeOpt
   }
 }
 
-serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options) {
+serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options,
+                                serve::FindPassages find_passages) {
   const std::filesystem::path folder = std::filesystem::absolute(options.load).lexically_normal();
   const std::string name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
   return {.model_name = options.served_model_name.empty() ? name : options.served_model_name,
@@ -67,7 +71,8 @@ serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOpt
           .max_prompt_tokens = options.max_prompt_tokens.value_or(0),
           .request_limit = std::chrono::seconds(options.request_seconds),
           .api_key = options.api_key,
-          .render_chat = chat_renderer(*loaded.tokenizer, options)};
+          .render_chat = chat_renderer(*loaded.tokenizer, options),
+          .find_passages = std::move(find_passages)};
 }
 
 // A connection is a descriptor.
@@ -97,20 +102,45 @@ class Failure {
   std::string why_;
 };
 
+// The encoder of questions tells ATen to use one thread, which a thread that comes to ATen for the first time after
+// that would follow: so the engine's comes first.
+class EngineFirst {
+ public:
+  void begun() {
+    at::get_num_threads();
+    begun_.set_value();
+  }
+  serve::FindPassages wait_in(serve::FindPassages find) const {
+    if (!find) return nullptr;
+    return [find = std::move(find), has_begun = has_begun_](const std::string& question, int64_t count) {
+      has_begun.wait();
+      return find(question, count);
+    };
+  }
+
+ private:
+  std::promise<void> begun_;
+  std::shared_future<void> has_begun_ = begun_.get_future().share();
+};
+
 void serve_until_stopped(infer::Engine& engine, const infer::LoadedModel& loaded, const ServeOptions& options,
                          const StopSignals& signals) {
   constexpr auto kLook = std::chrono::milliseconds(20);
   set_awaited("the texts under way");
   Failure failure;
-  serve::Desk desk(engine, *loaded.tokenizer, desk_options(loaded, options));
+  EngineFirst first;
+  serve::Desk desk(engine, *loaded.tokenizer, desk_options(loaded, options, first.wait_in(passage_finder(options))));
   serve::Service service(desk, {.host = options.host,
                                 .port = static_cast<int>(options.port),
                                 .most_connections = options.max_connections,
                                 .most_body_bytes = static_cast<uint64_t>(options.max_body_megabytes) << 20});
-  const serve::EngineThread thread(engine, [&](const std::string& why) {
-    service.fail();
-    failure.set(why);
-  });
+  const serve::EngineThread thread(
+      engine,
+      [&](const std::string& why) {
+        service.fail();
+        failure.set(why);
+      },
+      [&] { first.begun(); });
   std::printf("http://%s:%d\n", options.host.c_str(), service.port());
   std::fflush(stdout);
   log_info("serving ", desk.options.model_name, ", step ", loaded.step, ", of at most ", desk.max_context(),
@@ -134,6 +164,7 @@ int serve_model(const std::vector<std::string>& arguments) {
       options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
   if (loaded.model == nullptr || loaded.text_ends)
     throw UserError("only decoders are served: this model has an encoder", ExitCode::kUsage);
+  say_without_neighbors(loaded);
   infer::DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for_serving(loaded, options));
   infer::Engine engine(model, loaded.tokenizer.get(), {.scheduler = {.max_sequences = options.max_running}});
   serve_until_stopped(engine, loaded, options, signals);

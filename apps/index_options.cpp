@@ -19,12 +19,7 @@ void add_encoder_rows(OptionTable& table, EncoderOptions& encoder) {
       .value_name("DIR");
   table.add("--ict-load", encoder.ict_load, "the same, as upstream's scripts call it").value_name("DIR");
   table.add("--ckpt-step", encoder.ckpt_step, "that step of the run instead of its newest").minimum(0);
-  table
-      .add("--retriever-seq-length", encoder.sequence_length,
-           "tokens that are read of a text, [CLS] and [SEP] included; what is longer is cut")
-      .default_text("256, or as many as the model has positions")
-      .minimum(4)
-      .maximum(1e6);
+  add_retriever_length(table, encoder);
   table.add("--workers", encoder.workers, "threads; what is computed does not depend on them")
       .alias("--num-threads")
       .minimum(1)
@@ -62,15 +57,8 @@ void add_search_rows(OptionTable& table, retrieval::SearchPlan& plan, std::strin
       .alias("--top-k")
       .minimum(1)
       .maximum(1 << 20);
-  table.add("--memory", memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+  add_search_memory(table, "--memory", memory);
   table.add_without_effect("--faiss-use-gpu", OptionTable::Takes::kFlag, "Faiss searches on the CPU here");
-}
-
-void resolve_search(const std::string& memory, int64_t workers, retrieval::SearchPlan& plan, Problems& problems) {
-  const std::optional<int64_t> bytes = parse_bytes(memory);
-  if (!bytes || *bytes < 1) problems.add("--memory ", memory, ": expected an amount such as 512MiB");
-  plan.memory_bytes = bytes.value_or(1);
-  plan.threads = static_cast<int>(workers);
 }
 
 Json to_json(const Queries& queries, size_t at, const std::vector<retrieval::Hit>& hits) {
@@ -87,6 +75,27 @@ Json to_json(const Queries& queries, size_t at, const std::vector<retrieval::Hit
 }
 
 }  // namespace
+
+void add_retriever_length(OptionTable& table, EncoderOptions& encoder) {
+  table
+      .add("--retriever-seq-length", encoder.sequence_length,
+           "tokens that are read of a text, [CLS] and [SEP] included; what is longer is cut")
+      .default_text("256, or as many as the model has positions")
+      .minimum(4)
+      .maximum(1e6);
+}
+
+void add_search_memory(OptionTable& table, const char* name, std::string& memory) {
+  table.add(name, memory, "what may be held of the index and of what is found in it").value_name("BYTES");
+}
+
+void resolve_search(const std::string& name, const std::string& memory, int64_t workers, retrieval::SearchPlan& plan,
+                    Problems& problems) {
+  const std::optional<int64_t> bytes = parse_bytes(memory);
+  if (!bytes || *bytes < 1) problems.add(name, " ", memory, ": expected an amount such as 512MiB");
+  plan.memory_bytes = bytes.value_or(1);
+  plan.threads = static_cast<int>(workers);
+}
 
 bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options, bool says_notes) {
   std::string folder;
@@ -134,7 +143,7 @@ bool read_index_evaluate_options(const std::vector<std::string>& arguments, Inde
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   check_encoder(options.embed.encoder, true, problems);
-  resolve_search(memory, options.embed.encoder.workers, options.search, problems);
+  resolve_search("--memory", memory, options.embed.encoder.workers, options.search, problems);
   if (options.qa_data_dev.empty() && options.qa_data_test.empty())
     problems.add("--qa-data-dev or --qa-data-test is required: the questions");
   const bool given = table.find("--retriever-report-topk-accuracies")->given();
@@ -174,7 +183,7 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
   check_encoder(options.encoder, kinds == 1 && options.queries.empty(), problems);
   if (kinds == 1 && !options.queries.empty() && !options.encoder.folder().empty())
     problems.add("--load reads questions, and --queries are vectors already; give --question or --questions");
-  resolve_search(memory, options.encoder.workers, options.plan, problems);
+  resolve_search("--memory", memory, options.encoder.workers, options.plan, problems);
   problems.raise();
   options.folder = words.front();
   return true;

@@ -50,6 +50,13 @@ struct IndexSearchOptions {
   bool json = false;
 };
 
+// Options that name the encoder's length and what may be held of the index, for other commands that search.
+void add_retriever_length(OptionTable& table, EncoderOptions& encoder);
+void add_search_memory(OptionTable& table, const char* name, std::string& memory);
+// Into `plan`, with threads of the encoder.
+void resolve_search(const std::string& name, const std::string& memory, int64_t workers, retrieval::SearchPlan& plan,
+                    Problems& problems);
+
 // False where help was printed; what is wrong is a UserError. Notes on what has no effect are said once, by the
 // program.
 bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEmbedOptions& options,

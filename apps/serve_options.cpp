@@ -9,7 +9,39 @@
 namespace espalier {
 namespace {
 
-void add_options(OptionTable& table, ServeOptions& options) {
+void add_passage_options(OptionTable& table, PassageOptions& passages, std::string& memory) {
+  table.group("passages beside the answers");
+  table.add("--retrieval-index", passages.index, "index of espalier index embed, to search passages in")
+      .alias("--embedding-path")
+      .value_name("DIR");
+  table.add("--retrieval-model", passages.encoder.ict_load, "the retriever that made it: run folder or step folder")
+      .alias("--ict-load")
+      .value_name("DIR");
+  table
+      .add("--retrieval-step", passages.encoder.ckpt_step, "step of its run folder; by default the newest complete one")
+      .minimum(0);
+  table.add("--evidence-data-path", passages.evidence, "the passages that it was made of, which are held in memory")
+      .value_name("TSV");
+  add_retriever_length(table, passages.encoder);
+  add_search_memory(table, "--retrieval-memory", memory);
+}
+
+void check_passages(ServeOptions& options, const std::string& memory, Problems& problems) {
+  PassageOptions& passages = options.passages;
+  const std::pair<const char*, const std::string*> needed[] = {{"--retrieval-index", &passages.index},
+                                                               {"--retrieval-model", &passages.encoder.ict_load},
+                                                               {"--evidence-data-path", &passages.evidence}};
+  std::vector<std::string> missing;
+  for (const auto& [name, value] : needed)
+    if (value->empty()) missing.push_back(name);
+  if (!missing.empty() && missing.size() < std::size(needed))
+    problems.add(join(missing, ", "), missing.size() == 1 ? " is" : " are",
+                 " missing: passages are found with an index, the model that made it, and their texts");
+  const int64_t threads = options.num_threads.value_or(num_usable_cores());
+  resolve_search("--retrieval-memory", memory, threads, passages.search, problems);
+}
+
+void add_options(OptionTable& table, ServeOptions& options, std::string& search_memory) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
@@ -41,6 +73,7 @@ void add_options(OptionTable& table, ServeOptions& options) {
   table.add("--max-body-mib", options.max_body_megabytes, "MiB of a request").minimum(1).maximum(1024);
   table.add("--max-connections", options.max_connections, "open connections; more are closed at once").minimum(1);
   table.add("--request-seconds", options.request_seconds, "seconds after which a request is cancelled").minimum(1);
+  add_passage_options(table, options.passages, search_memory);
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
@@ -83,11 +116,13 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   OptionTable table("espalier serve",
                     "Serves a trained model over HTTP: OpenAI's completions and chats, Megatron's PUT /api, the "
                     "tokenizer, and metrics for Prometheus. SIGTERM lets requests in progress finish.");
-  add_options(table, options);
+  std::string search_memory = "1GiB";
+  add_options(table, options, search_memory);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
+  check_passages(options, search_memory, problems);
   if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
   if (!options.chat_template.empty()) options.chat_template_text = template_of(options.chat_template, problems);
   problems.raise();

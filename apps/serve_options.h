@@ -6,7 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "index_options.h"
+
 namespace espalier {
+
+// Passages to search in, where an index is named.
+struct PassageOptions {
+  std::string index, evidence;
+  EncoderOptions encoder;
+  retrieval::SearchPlan search;
+};
 
 struct ServeOptions {
   std::string load, host = "127.0.0.1", api_key_file, chat_template, served_model_name;
@@ -17,6 +26,8 @@ struct ServeOptions {
   bool ema = false;  // the moving average of the weights
 
   std::string api_key, chat_template_text;  // of the files
+
+  PassageOptions passages;
 };
 
 // Throws a UserError with every problem; false when help was printed.

@@ -25,6 +25,8 @@ Desk::Desk(infer::Engine& the_engine, const text::Tokenizer& the_tokenizer, Desk
 }
 
 Desk::~Desk() {
+  search_pool.stop();
+  search_pool.join();
   pool.stop();
   pool.join();
   kept_.clear();  // they have timers of the pool

@@ -24,6 +24,14 @@ namespace espalier::serve {
 // The text of a conversation, as the template of the tokenizer puts it; a UserError says what the template refuses.
 using RenderChat = std::function<std::string(const nlohmann::ordered_json& messages, bool add_generation_prompt)>;
 
+struct FoundPassage {
+  int64_t id = 0;
+  std::string title, text;
+  double score = 0;
+};
+// At most `count`, the best first. Called by one thread at a time.
+using FindPassages = std::function<std::vector<FoundPassage>(const std::string& question, int64_t count)>;
+
 struct DeskOptions {
   std::string model_name;         // under which clients know it
   std::string fingerprint;        // of what answers: version and step
@@ -31,8 +39,10 @@ struct DeskOptions {
   int64_t max_texts = 16 + 1024;  // that are made or wait: 429
   int64_t max_prompt_tokens = 0;  // 0: as many as the model takes
   std::chrono::milliseconds request_limit{600'000};
-  std::string api_key;               // empty: none is asked for
-  RenderChat render_chat = nullptr;  // null: the tokenizer has no template
+  std::string api_key;                   // empty: none is asked for
+  RenderChat render_chat = nullptr;      // null: the tokenizer has no template
+  FindPassages find_passages = nullptr;  // null: there are none to search in
+  int64_t max_passages = 100;            // for a question
 };
 
 class Desk {
@@ -70,7 +80,8 @@ class Desk {
   const text::Tokenizer& tokenizer;
   const DeskOptions options;
   Metrics metrics;
-  boost::asio::thread_pool pool{2};  // reads and writes what clients say
+  boost::asio::thread_pool pool{2};         // reads and writes what clients say
+  boost::asio::thread_pool search_pool{1};  // searches passages, one question after another
 
  private:
   std::atomic<int64_t> num_texts_{0};

@@ -4,8 +4,9 @@
 
 namespace espalier::serve {
 
-EngineThread::EngineThread(infer::Engine& engine, std::function<void(const std::string&)> failed)
-    : engine_(engine), failed_(std::move(failed)), thread_([this] { run(); }) {}
+EngineThread::EngineThread(infer::Engine& engine, std::function<void(const std::string&)> failed,
+                           std::function<void()> begin)
+    : engine_(engine), failed_(std::move(failed)), begin_(std::move(begin)), thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() {
   stops_ = true;
@@ -15,6 +16,7 @@ EngineThread::~EngineThread() {
 void EngineThread::run() {
   constexpr auto kLook = std::chrono::milliseconds(50);
   try {
+    if (begin_) begin_();
     while (!stops_)
       if (!engine_.step()) engine_.wait(kLook);
   } catch (const std::exception& error) {

@@ -12,8 +12,10 @@ namespace espalier::serve {
 
 class EngineThread {
  public:
-  // `failed` is called by that thread if the model throws; the engine stands still then.
-  EngineThread(infer::Engine& engine, std::function<void(const std::string& why)> failed);
+  // `failed` is called by that thread if the model throws; the engine stands still then. `begin`, if any, is the first
+  // thing that it does.
+  EngineThread(infer::Engine& engine, std::function<void(const std::string& why)> failed,
+               std::function<void()> begin = nullptr);
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
@@ -23,6 +25,7 @@ class EngineThread {
 
   infer::Engine& engine_;
   std::function<void(const std::string&)> failed_;
+  std::function<void()> begin_;
   std::atomic<bool> stops_{false};
   std::thread thread_;
 };

@@ -4,11 +4,12 @@
 namespace espalier::serve {
 
 void openai_models(const Call& call) {
-  const nlohmann::ordered_json model = {{"id", call.desk.options.model_name},
-                                        {"object", "model"},
-                                        {"created", call.desk.options.created},
-                                        {"owned_by", "espalier"},
-                                        {"max_model_len", call.desk.max_context() + 1}};
+  nlohmann::ordered_json model = {{"id", call.desk.options.model_name},
+                                  {"object", "model"},
+                                  {"created", call.desk.options.created},
+                                  {"owned_by", "espalier"},
+                                  {"max_model_len", call.desk.max_context() + 1}};
+  if (call.desk.options.find_passages) model["max_passages"] = call.desk.options.max_passages;
   const std::string prefix = "/v1/models/";
   if (call.request.path.starts_with(prefix)) {
     call.desk.check_model(call.request.path.substr(prefix.size()));

@@ -2,8 +2,10 @@
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "infer/engine/completion.h"
 #include "serve/openai_fields.h"
+#include "serve/passages.h"
 #include "serve/routes.h"
 #include "serve/token_names.h"
 
@@ -19,6 +21,8 @@ struct CompletionCall : OpenAiCall {
   std::vector<Prompt> prompts;
   bool echo = false, token_ids_as_names = false;
   std::optional<int64_t> num_logprobs;
+  std::optional<PassagesWanted> passages;
+  std::vector<FoundPassage> found;
 };
 
 // An empty text starts after an end of document, as in `espalier generate`.
@@ -70,6 +74,25 @@ std::vector<Prompt> read_prompts(const Desk& desk, Fields& fields, bool wants_bo
   return prompts;
 }
 
+// "retrieve": {"k", "query", "prepend"}; without a query the prompt is the question.
+std::optional<PassagesWanted> read_retrieve(const Desk& desk, Fields& fields) {
+  const nlohmann::json* const retrieve = fields.find("retrieve");
+  if (retrieve == nullptr) return std::nullopt;
+  const nlohmann::json* const prompt = fields.find("prompt");
+  if (prompt == nullptr || !prompt->is_string())
+    throw ApiError(400, "retrieve is for one prompt that is a text", "retrieve");
+  try {
+    Fields inner(retrieve->dump());
+    PassagesWanted wanted = read_passages_wanted(desk, inner, 400);
+    wanted.prepend = inner.boolean("prepend", false);
+    inner.finish();
+    if (wanted.question.empty()) wanted.question = prompt->get<std::string>();
+    return wanted;
+  } catch (const ApiError& error) {
+    throw ApiError(400, concat("retrieve: ", error.what()), "retrieve");
+  }
+}
+
 CompletionCall read_call(Desk& desk, const std::string& body) {
   Fields fields(body);
   CompletionCall call;
@@ -80,6 +103,7 @@ CompletionCall read_call(Desk& desk, const std::string& body) {
   call.request.best_of = fields.integer("best_of", 1, desk.engine.limits().max_choices).value_or(0);
   fields.refuse("suffix", "is not supported: texts are only continued");
   fields.find("prompt");
+  call.passages = read_retrieve(desk, fields);
   fields.finish();
   call.prompts = read_prompts(desk, fields, call.wants_bos);
   infer::Request& request = call.request;
@@ -115,7 +139,7 @@ class CompletionAnswer {
         has_begun_(call_.prompts.size() * num_choices()),
         offsets_(has_begun_.size(), TextOffsets(desk.tokenizer)) {
     for (const Prompt& prompt : call_.prompts) num_prompt_ += static_cast<int64_t>(prompt.ids.size());
-    if (call_.stream) answer_->begin_events();
+    if (call_.stream) begin_events();
   }
 
   void take(size_t row, const infer::Event& event) {
@@ -147,6 +171,14 @@ class CompletionAnswer {
   }
 
  private:
+  void begin_events() {
+    answer_->begin_events();
+    if (!call_.passages) return;
+    nlohmann::ordered_json chunk = openai_frame(desk_, call_, "text_completion");
+    chunk["choices"] = nlohmann::ordered_json::array();
+    chunk["passages"] = passages_json(call_.found);
+    answer_->send_event(dumped(chunk));
+  }
   size_t num_choices() const { return static_cast<size_t>(call_.request.n); }
   size_t index_of(size_t row, int64_t choice) const { return row * num_choices() + static_cast<size_t>(choice); }
 
@@ -178,6 +210,7 @@ class CompletionAnswer {
         body["choices"].push_back(choice(row, static_cast<int64_t>(number), made.tokens, made.text, &made.finish));
       }
     body["usage"] = openai_usage(num_prompt_, num_generated_);
+    if (call_.passages) body["passages"] = passages_json(call_.found);
     answer_->reply({.body = dumped(body)});
   }
 
@@ -191,24 +224,35 @@ class CompletionAnswer {
   int64_t num_prompt_ = 0, num_generated_ = 0;
 };
 
-}  // namespace
-
-void openai_completion(const Call& call) {
-  CompletionCall wanted = read_call(call.desk, call.request.body);
-  if (wanted.request.max_tokens == 0 && (wanted.request.n > 1 || wanted.request.best_of > 1))
-    throw ApiError(400, "max_tokens 0 makes no text, so n and best_of are 1", "n");
-  std::vector<infer::Request> rows = rows_of(wanted);
+void complete(Desk& desk, const std::shared_ptr<CompletionCall>& wanted, const std::shared_ptr<Answer>& to,
+              const Generation::Strand& strand) {
+  std::vector<infer::Request> rows = rows_of(*wanted);
   // Made by the first event, so that what is wrong with the rows is still reported by the status.
   const auto made = std::make_shared<std::unique_ptr<CompletionAnswer>>();
-  const auto answer = [made, &desk = call.desk, wanted = std::make_shared<CompletionCall>(std::move(wanted)),
-                       to = call.answer]() -> CompletionAnswer& {
+  const auto answer = [made, &desk, wanted, to]() -> CompletionAnswer& {
     if (!*made) *made = std::make_unique<CompletionAnswer>(desk, std::move(*wanted), to);
     return **made;
   };
   Generation::start(
-      call.desk, call.answer, call.strand, std::move(rows),
-      [answer](size_t row, const infer::Event& event) { answer().take(row, event); },
+      desk, to, strand, std::move(rows), [answer](size_t row, const infer::Event& event) { answer().take(row, event); },
       [answer](const std::optional<ApiError>& error) { answer().end(error); });
+}
+
+}  // namespace
+
+void openai_completion(const Call& call) {
+  const auto wanted = std::make_shared<CompletionCall>(read_call(call.desk, call.request.body));
+  if (wanted->request.max_tokens == 0 && (wanted->request.n > 1 || wanted->request.best_of > 1))
+    throw ApiError(400, "max_tokens 0 makes no text, so n and best_of are 1", "n");
+  if (!wanted->passages) return complete(call.desk, wanted, call.answer, call.strand);
+  find_passages(call.desk, call.answer, call.strand, *wanted->passages,
+                [&desk = call.desk, wanted, answer = call.answer, strand = call.strand](auto found) {
+                  wanted->found = std::move(found);
+                  Prompt& prompt = wanted->prompts.front();
+                  if (wanted->passages->prepend)
+                    prompt = prompt_of(desk, with_passages(wanted->found, prompt.text), wanted->wants_bos);
+                  complete(desk, wanted, answer, strand);
+                });
 }
 
 }  // namespace espalier::serve

@@ -20,7 +20,11 @@ void megatron_generate(const Call& call);  // megatron_api.cpp
 void tokenize(const Call& call);           // tokenizer_routes.cpp
 void detokenize(const Call& call);
 void tokenizer_info(const Call& call);
+void retrieve_passages(const Call& call);  // passages.cpp
 
 void reply_json(const Call& call, const nlohmann::ordered_json& json);
+
+// What `work` throws becomes the reply. `what` it is, for the log.
+void answer_errors(const char* what, Answer& answer, const std::function<void()>& work);
 
 }  // namespace espalier::serve

@@ -26,6 +26,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", tokenize},
     {"POST", "/detokenize", detokenize},
     {"GET HEAD", "/tokenizer_info", tokenizer_info},
+    {"POST", "/retrieve", retrieve_passages},
 };
 // Answered by the thread of the connections itself, whatever else goes on.
 constexpr const char* kQuickPaths[] = {"/health", "/ready", "/version", "/metrics"};
@@ -84,20 +85,20 @@ HttpReply page_reply(const std::pair<const std::string, std::string>& file) {
                       {"Referrer-Policy", "no-referrer"}}};
 }
 
-void run(const Route& route, const Call& call) {
+}  // namespace
+
+void answer_errors(const char* what, Answer& answer, const std::function<void()>& work) {
   try {
-    route.run(call);
+    work();
   } catch (const ApiError& error) {
-    call.answer->reply(error.reply());
+    answer.reply(error.reply());
   } catch (const UserError& error) {
-    call.answer->reply(ApiError(400, error.what()).reply());
+    answer.reply(ApiError(400, error.what()).reply());
   } catch (const std::exception& error) {
-    log_warning(route.path, ": ", error.what());
-    call.answer->reply(ApiError(500, "the server failed on this request; its log says why").reply());
+    log_warning(what, ": ", error.what());
+    answer.reply(ApiError(500, "the server failed on this request; its log says why").reply());
   }
 }
-
-}  // namespace
 
 void reply_json(const Call& call, const nlohmann::ordered_json& json) {
   call.answer->reply({.body = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)});
@@ -178,7 +179,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
   const Generation::Strand strand(desk_.pool.get_executor());
   boost::asio::post(strand, [this, route, strand, answer = std::move(answer),
                              request = std::make_shared<HttpRequest>(std::move(request))] {
-    run(*route, {.desk = desk_, .request = *request, .answer = answer, .strand = strand});
+    answer_errors(route->path, *answer,
+                  [&] { route->run({.desk = desk_, .request = *request, .answer = answer, .strand = strand}); });
   });
 }
 

@@ -35,7 +35,25 @@ async function call(path, options = {}) {
 async function showModel() {
   const model = (await (await call('v1/models')).json()).data[0];
   element('model').textContent = model.id;
+  element('retrieval').hidden = !model.max_passages;
+  element('k').max = model.max_passages || 0;
   say('');
+}
+
+function showPassages(passages) {
+  element('passages').replaceChildren(...passages.map(passage => {
+    const article = document.createElement('article'), title = document.createElement('h2');
+    const score = document.createElement('span'), text = document.createElement('p');
+    title.textContent = passage.title || 'passage ' + passage.id;
+    score.textContent = passage.score.toFixed(3);
+    score.title = 'score';
+    text.textContent = passage.text;
+    title.append(score);
+    article.append(title, text);
+    return article;
+  }));
+  element('passages').hidden = !passages.length;
+  element('passages').parentElement.classList.toggle('wide', passages.length > 0);
 }
 
 const levelOf = logprob => logprob < Math.log(.01) ? 'p0' : logprob < Math.log(.1) ? 'p1' : logprob < Math.log(.5) ? 'p2'
@@ -98,6 +116,7 @@ function take(index, text) {
 function take_events(event) {
   const choice = event.choices?.[0];
   if (event.error) throw new Error(event.error.message);
+  if (event.passages) showPassages(event.passages);
   const logprobs = choice?.logprobs;
   (logprobs?.tokens || []).forEach((text, place) => {
     tokens.push({text, logprob: logprobs.token_logprobs[place] ?? 0, top: Object.entries(logprobs.top_logprobs?.[place] || {})});
@@ -112,6 +131,8 @@ async function run() {
   given = element('prompt').value;
   tokens = [];
   draw();
+  const k = element('retrieval').hidden ? 0 : number('k') || 0;
+  showPassages([]);
   running = new AbortController();
   element('run').disabled = true;
   element('end').disabled = false;
@@ -121,7 +142,8 @@ async function run() {
   try {
     const reply = await call('v1/completions', {method: 'POST', signal: running.signal, body: JSON.stringify({
       model: element('model').textContent, prompt: given, max_tokens: number('max_tokens'), temperature: number('temperature'),
-      top_p: number('top_p'), seed: number('seed'), stop: element('stop').value || undefined, stream: true, logprobs: 5})});
+      top_p: number('top_p'), seed: number('seed'), stop: element('stop').value || undefined, stream: true, logprobs: 5,
+      retrieve: k ? {k, prepend: element('prepend').checked} : undefined})});
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
