@@ -24,8 +24,9 @@ class PassageFinder {
     embedder_.embed_questions({question}, query.data());
     retrieval::SearchPlan plan = plan_;
     plan.count = count;
+    const auto hits = search(index_, query.data(), 1, plan);
     std::vector<serve::FoundPassage> found;
-    for (const retrieval::Hit& hit : search(index_, query.data(), 1, plan).front()) {
+    for (const retrieval::Hit& hit : hits.front()) {
       const auto passage = passages_.find(hit.id);
       if (passage == passages_.end())
         throw UserError(concat("the index has a passage ", hit.id, ", which --evidence-data-path has not"),
