@@ -257,6 +257,28 @@ TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
 }
 
+TEST(FileLocks, NameTheirOwner) {
+  TestFolder folder;
+  {
+    const FileLock lock = FileLock::take(folder / "lock");
+    EXPECT_FALSE(FileLock::try_take(folder / "lock"));
+    EXPECT_EQ(test::read_text(folder / "lock"), process_name());
+    EXPECT_TRUE(process_name().ends_with(concat("-", ::getpid())));
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FileLock lock = FileLock::take(folder / "lock");
+    ::usleep(3'500'000);
+    ::_exit(0);
+  }
+  while (FileLock::try_take(folder / "lock")) ::usleep(10000);
+  ::testing::internal::CaptureStderr();
+  const FileLock lock = FileLock::take(folder / "lock");
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ::waitpid(child, nullptr, 0);
+  EXPECT_NE(said.find(concat("-", child, ", which holds '", folder / "lock", "'")), std::string::npos) << said;
+}
+
 TEST(CurateMix, IsMadeOnceOnly) {
   TestFolder folder;
   const std::string file = write_corpus(folder);

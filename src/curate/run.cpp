@@ -1,7 +1,5 @@
 #include "curate/run.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <functional>
 #include <map>
@@ -37,13 +35,6 @@ std::vector<StageRange> cut(const std::vector<std::unique_ptr<Step>>& steps) {
   }
   stages.back().end_step = static_cast<int>(steps.size());
   return stages;
-}
-
-// Of all that work at the same recipe.
-std::string process_name() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return concat(host, "-", ::getpid());
 }
 
 class Run {
