@@ -257,6 +257,68 @@ TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
 }
 
+TEST(CurateMix, NoticesInputsOfTheSameSize) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  write_text(folder / "domains.txt", "a.org\n");
+  write_text(file,
+             test::read_text(file) + "[[step]]\nname = \"urls\"\ndomains = \"" + (folder / "domains.txt") + "\"\n");
+  make(file, 2);
+  const auto is_made = [&] {
+    Problems problems;
+    const Recipe recipe = read_recipe(file, problems);
+    problems.raise();
+    return is_finished(recipe);
+  };
+  const auto change = [&](const std::string& name, size_t at, bool keeps_time) {
+    const std::filesystem::path path = folder / name;
+    const auto time = std::filesystem::last_write_time(path);
+    const std::string before = test::read_text(path);
+    std::string text = before;
+    text[at] = '!';
+    write_text(path, text);
+    if (keeps_time) std::filesystem::last_write_time(path, time);
+    EXPECT_FALSE(is_made()) << name << ", byte " << at;
+    write_text(path, before);
+    std::filesystem::last_write_time(path, time);
+    EXPECT_TRUE(is_made());
+  };
+  const size_t size = std::filesystem::file_size(folder / "a.jsonl");
+  for (const size_t at : {size_t{0}, size_t{4095}, size - 1, size / 7 * 3}) change("a.jsonl", at, /*keeps_time=*/true);
+  change("domains.txt", 0, /*keeps_time=*/true);
+  change("b.jsonl", 10000, /*keeps_time=*/false);
+}
+
+// The change is between the pieces that the fingerprint is of, and the time is the old one.
+TEST(CurateMix, RefusesToContinueOverOtherBytes) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  Problems problems;
+  Recipe recipe = read_recipe(file, problems);
+  problems.raise();
+  RunPlan plan;
+  plan.sources = recipe.sources;
+  plan.work_folder = folder / "work";
+  plan.keeps_work = true;
+  plan.shard_bytes = int64_t{1} << 20;
+  const std::string fingerprint = recipe.fingerprint();
+  EXPECT_GT(run(plan, nullptr).num_shards, 5);
+  std::filesystem::remove(folder / "work/stage-0/00000001.json");  // as after a kill
+  EXPECT_GT(run(plan, nullptr).num_shards, 5);
+  const auto time = std::filesystem::last_write_time(folder / "b.jsonl");
+  std::string text = test::read_text(folder / "b.jsonl");
+  text[text.find("\"text\": \"", 20000) + 9] = '!';
+  write_text(folder / "b.jsonl", text);
+  std::filesystem::last_write_time(folder / "b.jsonl", time);
+  EXPECT_EQ(read_recipe(file, problems).fingerprint(), fingerprint);
+  try {
+    run(plan, nullptr);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, 50), "the inputs have changed since the run began: of th");
+  }
+}
+
 TEST(FileLocks, NameTheirOwner) {
   TestFolder folder;
   {

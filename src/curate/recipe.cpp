@@ -10,7 +10,9 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "curate/file_version.h"
 #include "curate/input_files.h"
+#include "text/tokenizer_fingerprint.h"
 
 namespace espalier::curate {
 namespace {
@@ -156,6 +158,7 @@ class RecipeReader {
     check(plan, found);
     if (recipe_.output.tokenizer.empty()) found.add("the shares are of tokens: give [output] a tokenizer");
     for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
+    for (const auto& [key, value] : *node->as_table()) note_files(value);
   }
 
   void read_run(const toml::table& table) {
@@ -278,17 +281,34 @@ class RecipeReader {
 };
 
 }  // namespace
+    for (const auto& [key, value] : table) note_files(value);
+  }
+
+  // Of the values of an option: FILE, or NAME=FILE.
+  void note_files(const toml::node& value) {
+    if (const toml::array* list = value.as_array())
+      for (const toml::node& element : *list) note_files(element);
+    const std::string text = value.value_or(std::string());
+    std::error_code error;
+    for (const std::string& file : {text, text.substr(text.find('=') + 1)})
+      if (std::filesystem::is_regular_file(file, error)) {
+        recipe_.step_files.push_back(file);
+        return;
+      }
 
 std::string OutputPlan::file_of(const std::string& group) const {
   if (format == "parquet") return group + ".parquet";
   return group + ".jsonl" + (compression == "none" ? "" : "." + compression);
 }
 
-std::string Recipe::fingerprint() const {
+const std::string& Recipe::fingerprint() const {
+  if (!fingerprint_.empty()) return fingerprint_;
   std::string facts = content;
-  for (const InputSource& source : sources)
-    for (const std::string& file : source.files) facts += concat("\n", file, " ", file_size_bytes(file));
-  return hex64(hash64(facts));
+  const auto add_file = [&](const std::string& file) { facts += concat("\n", file, " ", file_version(file)); };
+  for (const InputSource& source : sources) std::for_each(source.files.begin(), source.files.end(), add_file);
+  std::for_each(step_files.begin(), step_files.end(), add_file);
+  if (tokenizer != nullptr) facts += concat("\n", text::fingerprint(*tokenizer));
+  return fingerprint_ = hex64(hash64(facts));
 }
 
 Recipe read_recipe(const std::string& file, Problems& problems) { return RecipeReader(file, problems).read(); }

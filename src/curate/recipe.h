@@ -48,8 +48,14 @@ struct Recipe {
   int64_t workers = 1, memory_bytes = int64_t{1} << 30, shard_bytes = kShardBytes;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null without output.tokenizer
 
-  // Of the text and of the sizes of the inputs: work of one recipe is not gone on with by another.
-  std::string fingerprint() const;
+  std::vector<std::string> step_files;  // which options of steps and of the mix name: lists, models, evaluations
+
+  // Of the text, the tokenizer, and the versions (file_version.h) of the inputs and of step_files, as they are at the
+  // first call: work of one recipe is not continued by another.
+  const std::string& fingerprint() const;
+
+ private:
+  mutable std::string fingerprint_;
 };
 
 // Adds all that is wrong, with file and line; reads what the steps need. The recipe is whole only if nothing was added.
