@@ -257,6 +257,65 @@ TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
 }
 
+// The names that Hive gives to the folders; the other side is read back by the reader above, and by pyarrow in
+// tests/oracle/parquet_oracle.py.
+TEST(CurateMix, WritesPartitionsThatItReads) {
+  TestFolder folder;
+  const std::vector<std::pair<std::string, std::string>> partitions = {{R"("fr")", "language=fr"},
+                                                                       {R"("a/b=c")", "language=a%2Fb%3Dc"},
+                                                                       {R"("a_b_c")", "language=a_b_c"},
+                                                                       {"null", "language=__HIVE_DEFAULT_PARTITION__"},
+                                                                       {"7", "language=7"}};
+  std::string lines;
+  for (int record = 0; record < 33; ++record)
+    lines += concat("{\"text\": \"", record, "\", \"language\": ", partitions[static_cast<size_t>(record % 5)].first,
+                    ", \"id\": ", record, "}\n");
+  write_text(folder / "in.jsonl", lines);
+  const auto recipe = [&](const std::string& name, const std::string& source, const std::string& output) {
+    write_text(folder / "r.toml", concat("[output]\nfolder = \"", folder / name, "\"\n", output,
+                                         "[[source]]\nname = \"s\"\n", source, "\n"));
+    make(folder / "r.toml", 2);
+  };
+  std::vector<std::string> formats = {"jsonl"};
+  if (data::has_parquet()) formats.push_back("parquet");
+  for (const std::string& format : formats) {
+    std::filesystem::remove_all(folder / "mix");
+    recipe("mix", concat("files = [\"", folder / "in.jsonl", "\"]"),
+           concat("by = \"language\"\nlayout = \"partitions\"\ntokenizer = \"tests/data/gpt2-tiny/vocab.json\"\n",
+                  "format = \"", format, "\"\n"));
+    EXPECT_TRUE(std::filesystem::exists(folder / "mix/documents/_SUCCESS"));
+    for (const auto& [value, name] : partitions) {
+      std::vector<std::string> found;
+      data::LineReader reader({folder / concat("mix/documents/", name, "/part-00000.", format)});
+      for (std::string_view line; reader.next(line);) found.emplace_back(line);
+      ASSERT_EQ(found.size(), value == "null" || value == "7" ? 6u : 7u) << name;
+      EXPECT_EQ(found.front().find("language"), std::string::npos) << found.front();  // the folder says it
+    }
+    for (const char* tokens : {"fr", "a_b_c", "a_b_c-2", "unknown", "7"})
+      EXPECT_TRUE(std::filesystem::exists(folder / concat("mix/", tokens, "_text_document.bin"))) << tokens;
+    forget({.folder = folder / "mix", .documents = {"0", "1"}});
+    for (const std::string& source : {concat("files = [\"", folder / "mix/documents", "\"]"),
+                                      concat("manifest = \"", folder / "mix/manifest.txt", "\"")}) {
+      std::filesystem::remove_all(folder / "again");
+      recipe("again", source, "");
+      std::map<int, std::string> languages;
+      data::LineReader reader({folder / "again/documents.jsonl"});
+      for (std::string_view line; reader.next(line);) {
+        const auto record = nlohmann::json::parse(line);
+        languages[record.at("id")] = record.at("language").dump();
+      }
+      ASSERT_EQ(languages.size(), 31u);
+      for (const auto& [id, language] : languages) {
+        const std::string& value = partitions[static_cast<size_t>(id % 5)].first;
+        EXPECT_EQ(language, value == "7" ? "\"7\"" : value) << id;
+      }
+    }
+  }
+  write_text(folder / "r.toml", concat("[output]\nfolder = \"", folder / "mix", "\"\nlayout = \"partitions\"\n",
+                                       "[[source]]\nname = \"s\"\nfiles = [\"", folder / "in.jsonl", "\"]\n"));
+  EXPECT_NE(mix_problems(folder / "r.toml").find("needs the key to part by"), std::string::npos);
+}
+
 TEST(CurateMix, NoticesInputsOfTheSameSize) {
   TestFolder folder;
   const std::string file = write_corpus(folder);

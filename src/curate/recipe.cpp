@@ -110,6 +110,9 @@ class RecipeReader {
     OptionTable rows("recipe", "");
     rows.add("--folder", output.folder, "where all output goes").required();
     rows.add("--by", output.by, "key whose value names the file of a document");
+    std::string layout = "files";
+    rows.add("--layout", layout, "files of one folder, or partitions: a folder KEY=VALUE for each value of `by`")
+        .choices({"files", "partitions"});
     rows.add("--format", output.format, "of the documents").choices({"jsonl", "parquet"});
     rows.add("--compression", output.compression, "of the documents")
         .choices({"none", "gz", "zst", "xz", "bz2", "snappy"})
@@ -117,6 +120,10 @@ class RecipeReader {
     rows.add("--tokenizer", output.tokenizer, "file or folder; writes token files beside the JSONL");
     rows.add_truth("--append-eod", output.append_eod, "end every document with the end-of-document token");
     read_rows(*node->as_table(), "[output]", rows, {});
+    output.is_partitioned = layout == "partitions";
+    if (output.is_partitioned && output.by.empty())
+      problems_.add(at(*node), ", [output]: layout = \"partitions\" needs the key to part by: by = \"language\", ",
+                    "for example");
     choose_compression(*node, output);
     if (output.tokenizer.empty()) return;
     try {
@@ -151,6 +158,7 @@ class RecipeReader {
     BlendPlan& plan = recipe_.mix.emplace();
     OptionTable rows("recipe", "");
     add_rows(rows, plan);
+    for (const auto& [key, value] : *node->as_table()) note_files(value);
     const size_t before = problems_.messages().size();
     read_rows(*node->as_table(), "[mix]", rows, {});
     if (problems_.messages().size() > before) return;
@@ -158,7 +166,6 @@ class RecipeReader {
     check(plan, found);
     if (recipe_.output.tokenizer.empty()) found.add("the shares are of tokens: give [output] a tokenizer");
     for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
-    for (const auto& [key, value] : *node->as_table()) note_files(value);
   }
 
   void read_run(const toml::table& table) {
@@ -274,13 +281,6 @@ class RecipeReader {
       for (const std::string& message : found.messages()) add(table, what, message);
     }
     recipe_.steps.push_back({name, std::move(maker)});
-  }
-
-  Problems& problems_;
-  Recipe recipe_;
-};
-
-}  // namespace
     for (const auto& [key, value] : table) note_files(value);
   }
 
@@ -295,6 +295,17 @@ class RecipeReader {
         recipe_.step_files.push_back(file);
         return;
       }
+  }
+
+  Problems& problems_;
+  Recipe recipe_;
+};
+
+}  // namespace
+
+std::string OutputPlan::partition_file_of(const std::optional<std::string>& value) const {
+  return concat(kPartitionedTable, "/", partition_folder(by, value), "/", file_of("part-00000"));
+}
 
 std::string OutputPlan::file_of(const std::string& group) const {
   if (format == "parquet") return group + ".parquet";

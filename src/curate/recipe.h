@@ -27,9 +27,13 @@
 
 namespace espalier::curate {
 
+// The folder in that of the output where documents are that are partitioned.
+inline constexpr const char* kPartitionedTable = "documents";
+
 struct OutputPlan {
   std::string folder;
   std::string by;                // key whose value names the file of a document; empty: one file, "documents"
+  bool is_partitioned = false;   // documents/KEY=VALUE/part-00000.parquet, as Hive, Spark and Ray have it
   std::string format = "jsonl";  // or parquet
   std::string compression;       // none, gz, zst, xz, bz2 of JSONL; none, snappy, gz, zst of Parquet
   std::string tokenizer;         // path; empty: no token files
@@ -37,6 +41,8 @@ struct OutputPlan {
 
   // "GROUP.jsonl.zst"
   std::string file_of(const std::string& group) const;
+  // "documents/KEY=VALUE/part-00000.jsonl.zst"; no value: of documents without one.
+  std::string partition_file_of(const std::optional<std::string>& value) const;
 };
 
 struct Recipe {
