@@ -131,6 +131,10 @@ bool parse_document(std::string_view line, std::string_view text_key, Document& 
   }
   return true;
 }
+void Metadata::erase(std::string_view key) {
+  std::erase_if(members_, [key](const Member& member) { return member.key == key; });
+}
+
 
 void append_json(const Document& document, std::string_view text_key, std::string& line) {
   const std::string text = concat(json_string(text_key), ": ", json_string(document.text));

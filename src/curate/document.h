@@ -20,6 +20,7 @@ class Metadata {
   void set(std::string_view key, const nlohmann::ordered_json& value);
   // `json` is valid JSON without line ends.
   void set_json(std::string_view key, std::string json);
+  void erase(std::string_view key);
 
   struct Member {
     std::string key, json;

@@ -12,9 +12,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace espalier::curate {
+
+std::string process_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return concat(host, "-", ::getpid());
+}
 
 std::optional<FileLock> FileLock::try_take(const std::filesystem::path& file, Kind kind) {
   for (;;) {
@@ -30,16 +37,32 @@ std::optional<FileLock> FileLock::try_take(const std::filesystem::path& file, Ki
     }
     // Its former owner may have removed it between the two calls.
     struct stat held, named;
-    if (::fstat(lock.descriptor_, &held) == 0 && ::stat(file.c_str(), &named) == 0 && held.st_ino == named.st_ino)
-      return lock;
+    if (::fstat(lock.descriptor_, &held) != 0 || ::stat(file.c_str(), &named) != 0 || held.st_ino != named.st_ino)
+      continue;
+    if (kind == Kind::kAlone) lock.note_owner();
+    return lock;
   }
 }
 
 FileLock FileLock::take(const std::filesystem::path& file) {
-  for (;;) {
+  constexpr auto kSilent = std::chrono::seconds(2);
+  const auto start = std::chrono::steady_clock::now();
+  for (bool told = false;;) {
     if (std::optional<FileLock> lock = try_take(file)) return std::move(*lock);
+    if (!told && std::chrono::steady_clock::now() - start >= kSilent) {
+      const std::string owner = read_file(file);
+      log_info("waiting for ", owner.empty() ? "another process" : concat("the process ", owner), ", which holds '",
+               file.string(), "'");
+      told = true;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
+}
+
+// For those who wait; a lock without it is as good.
+void FileLock::note_owner() const {
+  const std::string name = process_name();
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, name.data(), name.size(), 0) < 0) return;
 }
 
 FileLock::~FileLock() {

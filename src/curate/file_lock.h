@@ -4,16 +4,21 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace espalier::curate {
+
+// "HOST-ID": of all that work in a shared folder.
+std::string process_name();
 
 class FileLock {
  public:
   enum class Kind { kAlone, kShared };
 
-  // Nothing where others have it. The file is made where it does not exist, and stays.
+  // Nothing where others have it. The file is made where it does not exist, and stays; it holds the name of the process
+  // that had it alone last.
   static std::optional<FileLock> try_take(const std::filesystem::path& file, Kind kind = Kind::kAlone);
-  // Waits, however long.
+  // Waits, however long; after two seconds it says for whom.
   static FileLock take(const std::filesystem::path& file);
 
   ~FileLock();
@@ -22,6 +27,7 @@ class FileLock {
 
  private:
   explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  void note_owner() const;
   int descriptor_ = -1;
 };
 

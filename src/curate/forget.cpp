@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "curate/compressed.h"
 #include "curate/fates.h"
+#include "curate/input_files.h"
 #include "curate/output.h"
 #include "data/line_reader.h"
 #include "data/store_metadata.h"
@@ -45,7 +46,9 @@ void each_line(const fs::path& file, Progress& progress, Use use) {
   }
 }
 
-Document parsed(std::string_view line, const fs::path& file, int64_t number) {
+// With the keys that the file's place in the output's folder says.
+Document parsed(std::string_view line, const fs::path& folder, const std::string& name, int64_t number) {
+  const fs::path file = folder / name;
   Document document;
   std::string reason;
   int64_t num_replaced = 0;
@@ -53,6 +56,7 @@ Document parsed(std::string_view line, const fs::path& file, int64_t number) {
   if (!parse_document(line, "text", document, reason, num_replaced))
     throw UserError(concat("'", file.string(), "', line ", number, ": ", reason, "; the file is not as it was written"),
                     ExitCode::kBadData);
+  for (Metadata::Member& member : partition_keys(name)) document.metadata.set_json(member.key, std::move(member.json));
   return document;
 }
 
@@ -106,7 +110,8 @@ class Forgetting {
 
  private:
   size_t num_outputs() const { return index_.at("outputs").size(); }
-  fs::path output_file(size_t output) const { return folder_ / index_.at("outputs").at(output).get<std::string>(); }
+  std::string output_name(size_t output) const { return index_.at("outputs").at(output); }
+  fs::path output_file(size_t output) const { return folder_ / output_name(output); }
   Json& group_of(size_t output) {
     for (Json& group : report_.at("outputs"))
       if (group.at("file") == index_.at("outputs").at(output)) return group;
@@ -126,7 +131,7 @@ class Forgetting {
     for (size_t output = 0; output < num_outputs(); ++output)
       each_line(output_file(output), progress, [&](std::string_view line, int64_t number) {
         const std::optional<std::string> url =
-            parsed(line, output_file(output), number).metadata.text(request_.url_key);
+            parsed(line, folder_, output_name(output), number).metadata.text(request_.url_key);
         if (!url || !wanted.contains(*url)) return;
         removed_[output].insert(number);
         missing.erase(*url);
@@ -187,7 +192,7 @@ class Forgetting {
     Progress progress("read " + output_file(output).filename().string(), file_size_bytes(output_file(output)),
                       Progress::Unit::kBytes);
     each_line(output_file(output), progress, [&](std::string_view line, int64_t number) {
-      const Document document = parsed(line, output_file(output), number);
+      const Document document = parsed(line, folder_, output_name(output), number);
       if (document.text.empty()) lines[0].push_back(number);
       if (text::python::strip(document.text).empty()) lines[1].push_back(number);
     });
@@ -199,7 +204,8 @@ class Forgetting {
     const fs::path file = output_file(output);
     Json& group = group_of(output);
     const auto name = group.at("name").get<std::string>();
-    const std::unique_ptr<Output> kept = document_output(work_ / file.filename(), "text");
+    fs::create_directories((work_ / output_name(output)).parent_path());
+    const std::unique_ptr<Output> kept = document_output(work_ / output_name(output), "text");
     Progress progress("rewrite " + file.filename().string(), file_size_bytes(file), Progress::Unit::kBytes);
     int64_t num_lines = 0, bytes = 0;
     std::set<std::string> catalogue_keys;
@@ -209,7 +215,7 @@ class Forgetting {
     std::vector<int64_t> empty, blank;  // lines whose text may have given no tokens
     each_line(file, progress, [&](std::string_view line, int64_t number) {
       num_lines = number;
-      const Document document = parsed(line, file, number);
+      const Document document = parsed(line, folder_, output_name(output), number);
       if (document.text.empty()) empty.push_back(number);
       if (text::python::strip(document.text).empty()) blank.push_back(number);
       if (lines.contains(number)) {
@@ -230,7 +236,7 @@ class Forgetting {
     group["bytes"] = group.at("bytes").get<int64_t>() - bytes;
     if (group.contains("catalogue")) group["catalogue"] = catalogue;
     if (group.contains("tokens")) rewrite_tokens(group, name, lines, num_lines, {empty, blank});
-    result_.groups.push_back({name, file.filename().string(), group.at("documents"), group.at("bytes"),
+    result_.groups.push_back({name, output_name(output), group.at("documents"), group.at("bytes"),
                               group.contains("tokens") ? group.at("tokens").get<int64_t>() : -1});
   }
 

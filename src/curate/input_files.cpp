@@ -48,6 +48,22 @@ std::string decode_percents(std::string_view text) {
   return decoded;
 }
 
+constexpr std::string_view kNullPartition = "__HIVE_DEFAULT_PARTITION__";
+
+// What Hive escapes in the names of partitions.
+std::string encode_percents(std::string_view text) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte < 0x20 || byte == 0x7f || std::string_view("\"#%'*/:=?\\{[]^").find(c) != std::string_view::npos)
+      encoded.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    else
+      encoded += c;
+  }
+  return encoded;
+}
+
 }  // namespace
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns, InputFormat format,
@@ -116,11 +132,15 @@ std::vector<Metadata::Member> partition_keys(const std::string& path) {
     const std::string value = name.substr(equals + 1);
     keys.push_back(
         {decode_percents(name.substr(0, equals)),
-         value == "__HIVE_DEFAULT_PARTITION__"
+         value == kNullPartition
              ? "null"
              : nlohmann::json(decode_percents(value)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
   }
   return keys;
+}
+
+std::string partition_folder(const std::string& key, const std::optional<std::string>& value) {
+  return concat(encode_percents(key), "=", value && !value->empty() ? encode_percents(*value) : kNullPartition);
 }
 
 }  // namespace espalier::curate

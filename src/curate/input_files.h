@@ -1,6 +1,7 @@
 // Which files a source has, and what their paths say: folders as Spark, Ray and Hive lay them out.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,7 @@ std::vector<std::string> read_manifest(const std::string& manifest, Problems& pr
 // The keys that folders of a path name: .../language=fr/day=2026-01-01/part-0.parquet. Values are texts, with %20 and
 // the like decoded; __HIVE_DEFAULT_PARTITION__ is null.
 std::vector<Metadata::Member> partition_keys(const std::string& path);
+// The folder that names them: "language=fr". No value: null.
+std::string partition_folder(const std::string& key, const std::optional<std::string>& value);
 
 }  // namespace espalier::curate

@@ -60,7 +60,13 @@ class Groups {
   // The index of the output and the line there, from 1.
   std::pair<size_t, int64_t> write(const Document& document) {
     const size_t index = index_of(document);
-    outputs_[index]->write(document);
+    if (plan_.is_partitioned) {
+      Document without_key = document;
+      without_key.metadata.erase(plan_.by);
+      outputs_[index]->write(without_key);
+    } else {
+      outputs_[index]->write(document);
+    }
     tallies_[index].bytes += static_cast<int64_t>(document.text.size());
     note_catalogue(catalogue_keys_, document, tallies_[index].catalogue);
     return {index, ++tallies_[index].num_documents};
@@ -71,20 +77,33 @@ class Groups {
       output->move_into_place();
     }
     outputs_.clear();
+    if (plan_.is_partitioned && !tallies_.empty()) write_file_atomically(folder_ / kPartitionedTable / "_SUCCESS", "");
+    write_manifest();
   }
   std::vector<GroupTally>& tallies() { return tallies_; }
 
  private:
+  // The files of the documents, a line each: for tools that read lists of files, and for another recipe.
+  void write_manifest() const {
+    std::string files;
+    for (const GroupTally& group : tallies_) files += group.file + "\n";
+    write_file_atomically(folder_ / "manifest.txt", files);
+  }
+  // The value of a partition is that of its documents, letter by letter; that of a file is what its name may be.
   size_t index_of(const Document& document) {
-    const std::string name =
-        plan_.by.empty() ? "documents" : file_name_of(document.metadata.text(plan_.by).value_or("unknown"));
-    const auto [found, is_new] = index_.try_emplace(name, outputs_.size());
+    std::optional<std::string> value = document.metadata.text(plan_.by);
+    if (const std::string_view json = document.metadata.json(plan_.by); !value && !json.empty() && json != "null")
+      if (plan_.is_partitioned) value = std::string(json);
+    std::string name = plan_.by.empty() ? "documents" : file_name_of(value.value_or("unknown"));
+    const auto [found, is_new] = index_.try_emplace(plan_.is_partitioned ? value.value_or("") : name, outputs_.size());
     if (is_new) {
       if (outputs_.size() == kMostGroups)
         throw UserError(concat("output.by = \"", plan_.by, "\" has more than ", kMostGroups,
                                " values; each would be a file. Choose another key."),
                         ExitCode::kBadData);
-      const std::string file = plan_.file_of(name);
+      while (!names_.insert(name).second) name += "-2";  // of values that differ in what names may not hold
+      const std::string file = plan_.is_partitioned ? plan_.partition_file_of(value) : plan_.file_of(name);
+      fs::create_directories((folder_ / file).parent_path());
       outputs_.push_back(plan_.format == "parquet" ? parquet_output(folder_ / file, "text", plan_.compression)
                                                    : jsonl_output(folder_ / file, "text"));
       tallies_.push_back({name, file});
@@ -96,6 +115,7 @@ class Groups {
   std::set<std::string> catalogue_keys_;
   fs::path folder_;
   std::map<std::string, size_t> index_;
+  std::set<std::string> names_;
   std::vector<std::unique_ptr<Output>> outputs_;
   std::vector<GroupTally> tallies_;
 };

@@ -257,6 +257,149 @@ TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
 }
 
+// The names that Hive gives to the folders; the other side is read back by the reader above, and by pyarrow in
+// tests/oracle/parquet_oracle.py.
+TEST(CurateMix, WritesPartitionsThatItReads) {
+  TestFolder folder;
+  const std::vector<std::pair<std::string, std::string>> partitions = {{R"("fr")", "language=fr"},
+                                                                       {R"("a/b=c")", "language=a%2Fb%3Dc"},
+                                                                       {R"("a_b_c")", "language=a_b_c"},
+                                                                       {"null", "language=__HIVE_DEFAULT_PARTITION__"},
+                                                                       {"7", "language=7"}};
+  std::string lines;
+  for (int record = 0; record < 33; ++record)
+    lines += concat("{\"text\": \"", record, "\", \"language\": ", partitions[static_cast<size_t>(record % 5)].first,
+                    ", \"id\": ", record, "}\n");
+  write_text(folder / "in.jsonl", lines);
+  const auto recipe = [&](const std::string& name, const std::string& source, const std::string& output) {
+    write_text(folder / "r.toml", concat("[output]\nfolder = \"", folder / name, "\"\n", output,
+                                         "[[source]]\nname = \"s\"\n", source, "\n"));
+    make(folder / "r.toml", 2);
+  };
+  std::vector<std::string> formats = {"jsonl"};
+  if (data::has_parquet()) formats.push_back("parquet");
+  for (const std::string& format : formats) {
+    std::filesystem::remove_all(folder / "mix");
+    recipe("mix", concat("files = [\"", folder / "in.jsonl", "\"]"),
+           concat("by = \"language\"\nlayout = \"partitions\"\ntokenizer = \"tests/data/gpt2-tiny/vocab.json\"\n",
+                  "format = \"", format, "\"\n"));
+    EXPECT_TRUE(std::filesystem::exists(folder / "mix/documents/_SUCCESS"));
+    for (const auto& [value, name] : partitions) {
+      std::vector<std::string> found;
+      data::LineReader reader({folder / concat("mix/documents/", name, "/part-00000.", format)});
+      for (std::string_view line; reader.next(line);) found.emplace_back(line);
+      ASSERT_EQ(found.size(), value == "null" || value == "7" ? 6u : 7u) << name;
+      EXPECT_EQ(found.front().find("language"), std::string::npos) << found.front();  // the folder says it
+    }
+    for (const char* tokens : {"fr", "a_b_c", "a_b_c-2", "unknown", "7"})
+      EXPECT_TRUE(std::filesystem::exists(folder / concat("mix/", tokens, "_text_document.bin"))) << tokens;
+    forget({.folder = folder / "mix", .documents = {"0", "1"}});
+    for (const std::string& source : {concat("files = [\"", folder / "mix/documents", "\"]"),
+                                      concat("manifest = \"", folder / "mix/manifest.txt", "\"")}) {
+      std::filesystem::remove_all(folder / "again");
+      recipe("again", source, "");
+      std::map<int, std::string> languages;
+      data::LineReader reader({folder / "again/documents.jsonl"});
+      for (std::string_view line; reader.next(line);) {
+        const auto record = nlohmann::json::parse(line);
+        languages[record.at("id")] = record.at("language").dump();
+      }
+      ASSERT_EQ(languages.size(), 31u);
+      for (const auto& [id, language] : languages) {
+        const std::string& value = partitions[static_cast<size_t>(id % 5)].first;
+        EXPECT_EQ(language, value == "7" ? "\"7\"" : value) << id;
+      }
+    }
+  }
+  write_text(folder / "r.toml", concat("[output]\nfolder = \"", folder / "mix", "\"\nlayout = \"partitions\"\n",
+                                       "[[source]]\nname = \"s\"\nfiles = [\"", folder / "in.jsonl", "\"]\n"));
+  EXPECT_NE(mix_problems(folder / "r.toml").find("needs the key to part by"), std::string::npos);
+}
+
+TEST(CurateMix, NoticesInputsOfTheSameSize) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  write_text(folder / "domains.txt", "a.org\n");
+  write_text(file,
+             test::read_text(file) + "[[step]]\nname = \"urls\"\ndomains = \"" + (folder / "domains.txt") + "\"\n");
+  make(file, 2);
+  const auto is_made = [&] {
+    Problems problems;
+    const Recipe recipe = read_recipe(file, problems);
+    problems.raise();
+    return is_finished(recipe);
+  };
+  const auto change = [&](const std::string& name, size_t at, bool keeps_time) {
+    const std::filesystem::path path = folder / name;
+    const auto time = std::filesystem::last_write_time(path);
+    const std::string before = test::read_text(path);
+    std::string text = before;
+    text[at] = '!';
+    write_text(path, text);
+    if (keeps_time) std::filesystem::last_write_time(path, time);
+    EXPECT_FALSE(is_made()) << name << ", byte " << at;
+    write_text(path, before);
+    std::filesystem::last_write_time(path, time);
+    EXPECT_TRUE(is_made());
+  };
+  const size_t size = std::filesystem::file_size(folder / "a.jsonl");
+  for (const size_t at : {size_t{0}, size_t{4095}, size - 1, size / 7 * 3}) change("a.jsonl", at, /*keeps_time=*/true);
+  change("domains.txt", 0, /*keeps_time=*/true);
+  change("b.jsonl", 10000, /*keeps_time=*/false);
+}
+
+// The change is between the pieces that the fingerprint is of, and the time is the old one.
+TEST(CurateMix, RefusesToContinueOverOtherBytes) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder);
+  Problems problems;
+  Recipe recipe = read_recipe(file, problems);
+  problems.raise();
+  RunPlan plan;
+  plan.sources = recipe.sources;
+  plan.work_folder = folder / "work";
+  plan.keeps_work = true;
+  plan.shard_bytes = int64_t{1} << 20;
+  const std::string fingerprint = recipe.fingerprint();
+  EXPECT_GT(run(plan, nullptr).num_shards, 5);
+  std::filesystem::remove(folder / "work/stage-0/00000001.json");  // as after a kill
+  EXPECT_GT(run(plan, nullptr).num_shards, 5);
+  const auto time = std::filesystem::last_write_time(folder / "b.jsonl");
+  std::string text = test::read_text(folder / "b.jsonl");
+  text[text.find("\"text\": \"", 20000) + 9] = '!';
+  write_text(folder / "b.jsonl", text);
+  std::filesystem::last_write_time(folder / "b.jsonl", time);
+  EXPECT_EQ(read_recipe(file, problems).fingerprint(), fingerprint);
+  try {
+    run(plan, nullptr);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, 50), "the inputs have changed since the run began: of th");
+  }
+}
+
+TEST(FileLocks, NameTheirOwner) {
+  TestFolder folder;
+  {
+    const FileLock lock = FileLock::take(folder / "lock");
+    EXPECT_FALSE(FileLock::try_take(folder / "lock"));
+    EXPECT_EQ(test::read_text(folder / "lock"), process_name());
+    EXPECT_TRUE(process_name().ends_with(concat("-", ::getpid())));
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FileLock lock = FileLock::take(folder / "lock");
+    ::usleep(3'500'000);
+    ::_exit(0);
+  }
+  while (FileLock::try_take(folder / "lock")) ::usleep(10000);
+  ::testing::internal::CaptureStderr();
+  const FileLock lock = FileLock::take(folder / "lock");
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ::waitpid(child, nullptr, 0);
+  EXPECT_NE(said.find(concat("-", child, ", which holds '", folder / "lock", "'")), std::string::npos) << said;
+}
+
 TEST(CurateMix, IsMadeOnceOnly) {
   TestFolder folder;
   const std::string file = write_corpus(folder);

@@ -9,7 +9,9 @@
 #include "base/hash.h"
 #include "base/thread_pool.h"
 #include "base/toml_text.h"
+#include "curate/file_version.h"
 #include "curate/input_files.h"
+#include "text/tokenizer_fingerprint.h"
 
 namespace espalier::curate {
 namespace {
@@ -107,6 +109,9 @@ class RecipeReader {
     OptionTable rows("recipe", "");
     rows.add("--folder", output.folder, "where all output goes").required();
     rows.add("--by", output.by, "key whose value names the file of a document");
+    std::string layout = "files";
+    rows.add("--layout", layout, "files of one folder, or partitions: a folder KEY=VALUE for each value of `by`")
+        .choices({"files", "partitions"});
     rows.add("--format", output.format, "of the documents").choices({"jsonl", "parquet"});
     rows.add("--compression", output.compression, "of the documents")
         .choices({"none", "gz", "zst", "xz", "bz2", "snappy"})
@@ -114,6 +119,10 @@ class RecipeReader {
     rows.add("--tokenizer", output.tokenizer, "file or folder; writes token files beside the JSONL");
     rows.add_truth("--append-eod", output.append_eod, "end every document with the end-of-document token");
     read_rows(*node->as_table(), "[output]", rows, {});
+    output.is_partitioned = layout == "partitions";
+    if (output.is_partitioned && output.by.empty())
+      problems_.add(at(*node), ", [output]: layout = \"partitions\" needs the key to part by: by = \"language\", ",
+                    "for example");
     choose_compression(*node, output);
     if (output.tokenizer.empty()) return;
     try {
@@ -148,6 +157,7 @@ class RecipeReader {
     BlendPlan& plan = recipe_.mix.emplace();
     OptionTable rows("recipe", "");
     add_rows(rows, plan);
+    for (const auto& [key, value] : *node->as_table()) note_files(value);
     const size_t before = problems_.messages().size();
     read_rows(*node->as_table(), "[mix]", rows, {});
     if (problems_.messages().size() > before) return;
@@ -270,6 +280,20 @@ class RecipeReader {
       for (const std::string& message : found.messages()) add(table, what, message);
     }
     recipe_.steps.push_back({name, std::move(maker)});
+    for (const auto& [key, value] : table) note_files(value);
+  }
+
+  // Of the values of an option: FILE, or NAME=FILE.
+  void note_files(const toml::node& value) {
+    if (const toml::array* list = value.as_array())
+      for (const toml::node& element : *list) note_files(element);
+    const std::string text = value.value_or(std::string());
+    std::error_code error;
+    for (const std::string& file : {text, text.substr(text.find('=') + 1)})
+      if (std::filesystem::is_regular_file(file, error)) {
+        recipe_.step_files.push_back(file);
+        return;
+      }
   }
 
   Problems& problems_;
@@ -278,16 +302,23 @@ class RecipeReader {
 
 }  // namespace
 
+std::string OutputPlan::partition_file_of(const std::optional<std::string>& value) const {
+  return concat(kPartitionedTable, "/", partition_folder(by, value), "/", file_of("part-00000"));
+}
+
 std::string OutputPlan::file_of(const std::string& group) const {
   if (format == "parquet") return group + ".parquet";
   return group + ".jsonl" + (compression == "none" ? "" : "." + compression);
 }
 
-std::string Recipe::fingerprint() const {
+const std::string& Recipe::fingerprint() const {
+  if (!fingerprint_.empty()) return fingerprint_;
   std::string facts = content;
-  for (const InputSource& source : sources)
-    for (const std::string& file : source.files) facts += concat("\n", file, " ", file_size_bytes(file));
-  return hex64(hash64(facts));
+  const auto add_file = [&](const std::string& file) { facts += concat("\n", file, " ", file_version(file)); };
+  for (const InputSource& source : sources) std::for_each(source.files.begin(), source.files.end(), add_file);
+  std::for_each(step_files.begin(), step_files.end(), add_file);
+  if (tokenizer != nullptr) facts += concat("\n", text::fingerprint(*tokenizer));
+  return fingerprint_ = hex64(hash64(facts));
 }
 
 Recipe read_recipe(const std::string& file, Problems& problems) { return RecipeReader(file, problems).read(); }

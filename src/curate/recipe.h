@@ -27,9 +27,13 @@
 
 namespace espalier::curate {
 
+// The folder in that of the output where documents are that are partitioned.
+inline constexpr const char* kPartitionedTable = "documents";
+
 struct OutputPlan {
   std::string folder;
   std::string by;                // key whose value names the file of a document; empty: one file, "documents"
+  bool is_partitioned = false;   // documents/KEY=VALUE/part-00000.parquet, as Hive, Spark and Ray have it
   std::string format = "jsonl";  // or parquet
   std::string compression;       // none, gz, zst, xz, bz2 of JSONL; none, snappy, gz, zst of Parquet
   std::string tokenizer;         // path; empty: no token files
@@ -37,6 +41,8 @@ struct OutputPlan {
 
   // "GROUP.jsonl.zst"
   std::string file_of(const std::string& group) const;
+  // "documents/KEY=VALUE/part-00000.jsonl.zst"; no value: of documents without one.
+  std::string partition_file_of(const std::optional<std::string>& value) const;
 };
 
 struct Recipe {
@@ -48,8 +54,14 @@ struct Recipe {
   int64_t workers = 1, memory_bytes = int64_t{1} << 30, shard_bytes = kShardBytes;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null without output.tokenizer
 
-  // Of the text and of the sizes of the inputs: the work of one recipe is not continued by another.
-  std::string fingerprint() const;
+  std::vector<std::string> step_files;  // which options of steps and of the mix name: lists, models, evaluations
+
+  // Of the text, the tokenizer, and the versions (file_version.h) of the inputs and of step_files, as they are at the
+  // first call: the work of one recipe is not continued by another.
+  const std::string& fingerprint() const;
+
+ private:
+  mutable std::string fingerprint_;
 };
 
 // Adds all problems, with file and line; reads what the steps need. The recipe is whole only if nothing was added.

@@ -1,13 +1,12 @@
 #include "curate/run.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <functional>
 #include <map>
 #include <thread>
 
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/pending_tree.h"
 #include "base/progress.h"
@@ -37,13 +36,6 @@ std::vector<StageRange> cut(const std::vector<std::unique_ptr<Step>>& steps) {
   }
   stages.back().end_step = static_cast<int>(steps.size());
   return stages;
-}
-
-// Of all that work at the same recipe.
-std::string process_name() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return concat(host, "-", ::getpid());
 }
 
 class Run {
@@ -125,12 +117,22 @@ class Run {
       go_through(index, stage, store_.get());
       for (int64_t shard = 0; shard < result_.num_shards; ++shard) {
         const ShardSummary summary = store_->summary(shard);
+        if (index == 0) check_input(shard, summary);
         add_tallies(range.first_step, summary.tallies);
         result_.input.add(summary.input);
       }
     }
     if (range.digests) finish_pass(*range.digests);
     previous_ = std::move(store_);
+  }
+
+  // A shard may have been made long ago, or by another process.
+  void check_input(int64_t shard, const ShardSummary& summary) const {
+    if (summary.input_hash == input_hashes_[static_cast<size_t>(shard)]) return;
+    throw UserError(concat("the inputs have changed since the run began: of the records before number ",
+                           summary.next_number, " shard ", shard, " of '", plan_.work_folder.string(),
+                           "' was made of other bytes. Restore them, or begin anew with --overwrite."),
+                    ExitCode::kBadData);
   }
 
   // A folder of this process, since each makes the pass for itself.
@@ -190,6 +192,7 @@ class Run {
     RawBlock raw;
     int64_t shard = 0;
     bool ends_shard = false;
+    std::string input_hash;  // where it ends the shard
   };
 
   // The next block that this process has to go through.
@@ -207,15 +210,22 @@ class Run {
         if (std::optional<FileLock> claim = store->claim(next_shard_)) claims_.emplace(next_shard_, std::move(*claim));
       block.shard = next_shard_;
       bytes_of_shard_ += raw.input_bytes;
+      shard_hash_->update(raw.bytes.data(), raw.bytes.size());
+      shard_hash_->update(&raw.skipped_bytes, sizeof raw.skipped_bytes);
       shard_is_new_ = block.ends_shard = bytes_of_shard_ >= plan_.shard_bytes;
-      if (block.ends_shard) {
-        ++next_shard_;
-        bytes_of_shard_ = 0;
-      }
+      if (block.ends_shard) end_shard(block.input_hash);
       if (claims_.contains(block.shard)) return true;
       progress.advance(raw.input_bytes);
     }
     return false;
+  }
+
+  void end_shard(std::string& input_hash) {
+    input_hash = hex64(shard_hash_->digest());
+    input_hashes_.push_back(input_hash);
+    shard_hash_.emplace();
+    ++next_shard_;
+    bytes_of_shard_ = 0;
   }
 
   template <class Take>
@@ -225,29 +235,37 @@ class Run {
     result_.files.clear();
     next_shard_ = bytes_of_shard_ = 0;
     shard_is_new_ = true;
+    shard_hash_.emplace();
+    input_hashes_.clear();
     struct Done {
       BlockResult result;
       int64_t shard;
       bool ends_shard;
+      std::string input_hash;
     };
-    const auto finish = [&](int64_t shard) {
-      store->finish_shard(shard);
+    const auto finish = [&](int64_t shard, const std::string& input_hash) {
+      store->finish_shard(shard, input_hash);
       claims_.erase(shard);
     };
     map_in_order<InputBlock>(
         plan_.workers, [&](InputBlock& block) { return next_block(reader, store, progress, block); },
         [](const InputBlock& block) { return static_cast<int64_t>(block.raw.bytes.size()); },
         [&](const InputBlock& block) {
-          return Done{stage.process(plan_.sources, block.raw), block.shard, block.ends_shard};
+          return Done{stage.process(plan_.sources, block.raw), block.shard, block.ends_shard, block.input_hash};
         },
         [&](Done&& done) {
           progress.advance(done.result.input_bytes);
           note(progress, done.result);
           take(std::move(done.result));
-          if (store != nullptr && done.ends_shard) finish(done.shard);
+          if (store != nullptr && done.ends_shard) finish(done.shard, done.input_hash);
         });
-    if (store != nullptr && store->has_pending()) finish(next_shard_);
-    result_.num_shards = next_shard_ + !shard_is_new_;
+    if (!shard_is_new_) {  // the last one
+      const int64_t last = next_shard_;
+      std::string input_hash;
+      end_shard(input_hash);
+      if (store != nullptr && store->has_pending()) finish(last, input_hash);
+    }
+    result_.num_shards = next_shard_;
     progress.finish();
   }
 
@@ -311,6 +329,8 @@ class Run {
   // Of the input while it is read.
   int64_t next_shard_ = 0, bytes_of_shard_ = 0;
   bool shard_is_new_ = true;
+  std::optional<Hasher> shard_hash_;       // of the shard that is being read
+  std::vector<std::string> input_hashes_;  // of the shards before it
   std::map<int64_t, FileLock> claims_;
 };
 

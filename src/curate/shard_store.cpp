@@ -24,6 +24,7 @@ void append_digest(int64_t number, std::string_view digest, std::string& bytes) 
 ShardSummary shard_summary_of(const nlohmann::ordered_json& json) {
   ShardSummary summary;
   summary.next_number = json.at("next_number");
+  summary.input_hash = json.at("input_hash");
   summary.input = input_tally_of(json.at("input"));
   for (const nlohmann::ordered_json& step : json.at("steps")) summary.tallies.push_back(step_tally_of(step));
   return summary;
@@ -120,11 +121,13 @@ void ShardStore::add(BlockResult&& block) {
   for (const FateRecord& fate : block.fates) fates_ += to_line(fate);
 }
 
-void ShardStore::finish_shard(int64_t shard) {
+void ShardStore::finish_shard(int64_t shard, const std::string& input_hash) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const StepTally& tally : pending_.tallies) steps.push_back(to_json(tally));
-  const nlohmann::ordered_json summary = {
-      {"next_number", pending_.next_number}, {"input", to_json(pending_.input)}, {"steps", steps}};
+  const nlohmann::ordered_json summary = {{"next_number", pending_.next_number},
+                                          {"input_hash", input_hash},
+                                          {"input", to_json(pending_.input)},
+                                          {"steps", steps}};
   PendingFile documents(path_of(shard, ".documents.zst")), digests(path_of(shard, ".digests.zst")),
       fates(path_of(shard, ".fates.zst")), complete(path_of(shard, ".json"));
   write_synced(documents, compress(documents_));

@@ -25,6 +25,7 @@ namespace espalier::curate {
 // What is known of a complete shard.
 struct ShardSummary {
   int64_t next_number = 0;  // after its last record
+  std::string input_hash;   // in the first stage: of the bytes that it was made of
   InputTally input;
   std::vector<StepTally> tallies;
 };
@@ -45,7 +46,7 @@ class ShardStore {
 
   // Blocks of a shard that was claimed, in order, and then the shard.
   void add(BlockResult&& block);
-  void finish_shard(int64_t shard);
+  void finish_shard(int64_t shard, const std::string& input_hash = "");
   bool has_pending() const { return has_pending_; }
 
  private:
