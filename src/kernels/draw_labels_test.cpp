@@ -65,8 +65,8 @@ TEST(DrawLabels, OfShardsAndPartsAreThoseOfTheWhole) {
   }
   EXPECT_TRUE(at::equal(rows, wanted));
   const at::Tensor later = logits.narrow(0, 4, 5).contiguous();
-  EXPECT_TRUE(at::equal(
-      draw_labels(later, 0, {.key = kKey, .sample_numbers = &kSamples, .first_position = 4}).rows, wanted.narrow(0, 4, 5)));
+  EXPECT_TRUE(at::equal(draw_labels(later, 0, {.key = kKey, .sample_numbers = &kSamples, .first_position = 4}).rows,
+                        wanted.narrow(0, 4, 5)));
 }
 
 // 40,000 draws of one distribution: the sum of (found - expected)^2 / expected over 12 rows has a mean of 11 and a

@@ -65,7 +65,7 @@ at::Tensor OutputLayer::whole_sequence(const at::Tensor& x) const {
 
 // Some positions at a time, so that logits of all tokens never exist at once.
 at::Tensor OutputLayer::drawn_labels(const at::Tensor& whole, const kernels::DrawSite& site) const {
-  constexpr int64_t kElements = int64_t{1} << 24;
+  constexpr int64_t kElements = int64_t{1} << 22;  // 16 MiB
   const int64_t length = whole.size(0), per_position = whole.size(1) * std::max<int64_t>(1, weight_.value.size(0));
   const int64_t step = std::max<int64_t>(1, kElements / per_position);
   std::vector<at::Tensor> rows, scores;

@@ -32,7 +32,8 @@ struct Layer {
 };
 
 at::Tensor hidden() {
-  return at::randn({kLength, kBatch, kHidden}, at::detail::createCPUGenerator(1), at::TensorOptions().dtype(at::kFloat));
+  return at::randn({kLength, kBatch, kHidden}, at::detail::createCPUGenerator(1),
+                   at::TensorOptions().dtype(at::kFloat));
 }
 kernels::DrawSite site(uint64_t seed) {
   return {.key = tensor::philox_key(seed, "labels"), .sample_numbers = &kSamples, .first_position = 0};

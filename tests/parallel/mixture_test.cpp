@@ -133,7 +133,7 @@ TEST_F(StagesOnResume, ThatWouldGiveABatchTwoLengthsAreRefused) {
                          "71"),
             std::string::npos)
       << refused;
-  EXPECT_EQ(run("tp1", "run", more + Words{"--global-batch-size", "4"}), "");
+  EXPECT_EQ(run("tp1", "run", more + Words{"--global-batch-size", "12"}), "");
 }
 
 TEST_F(StagesOnResume, TruncatedSamplesCountTheTokensThatWereRead) {

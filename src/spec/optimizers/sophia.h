@@ -1,7 +1,7 @@
 // Sophia-G (Liu et al. 2024): momentum divided by the diagonal of the curvature, no element of it larger than 1:
 //   m = beta1 m + (1 - beta1) g;  p -= lr (clip(m / (rho h + 1e-15), 1) + weight_decay p)
-// The curvature is estimated before every k-th update (Gauss-Newton-Bartlett): from the gradient e of the mean loss of n
-// targets that were drawn from the model's own predictions,
+// The curvature is estimated before every k-th update (Gauss-Newton-Bartlett): from the gradient e of the mean loss of
+// n targets that were drawn from the model's own predictions,
 //   h = beta2 h + (1 - beta2) n e^2
 // An estimate is a pass of its own, in which m and p stay as they are.
 #pragma once
