@@ -1,4 +1,4 @@
-// Recipes and resolved configurations: the option table as TOML. The only file of this library that sees toml++.
+// Recipes and resolved configurations: the option table as TOML.
 #include <toml++/toml.h>
 #include <algorithm>
 
