@@ -7,6 +7,7 @@
 #include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "commands.h"
+#include "detoxify_options.h"
 #include "eval/detoxify/least_toxic.h"
 #include "eval/detoxify/score_texts.h"
 #include "eval/detoxify/toxicity_metrics.h"
@@ -21,9 +22,6 @@ using Json = nlohmann::ordered_json;
 // What the three commands share: texts in, texts out.
 void add_input(OptionTable& table, std::string& input, const std::string& help) {
   table.add("--input", input, help).alias("--data-path").value_name("FILE").required();
-}
-void add_attribute(OptionTable& table, std::string& attribute) {
-  table.add("--attribute", attribute, "which of a text's scores says how toxic it is").value_name("NAME");
 }
 
 void check_input_stays(const std::string& input, const std::string& output, Problems& problems) {
@@ -41,19 +39,7 @@ int score_main(const Words& arguments) {
       "If interrupted, the same command resumes.");
   add_input(table, input, "JSONL with text");
   table.add("--output", output, "where to").alias("--out-path").value_name("FILE").default_text("FILE-annotated.jsonl");
-  table.add("--scorer", plan.scorer, "command that scores, for /bin/sh").value_name("COMMAND").required();
-  table.add("--workers", plan.processes, "processes of it that run at once").minimum(1).maximum(1024);
-  table.add("--batch-size", plan.batch_size, "texts that a process has at once").minimum(1).maximum(1 << 20);
-  table
-      .add("--answer-seconds", plan.answer_seconds,
-           "seconds without an answer, after which a process is killed and restarted")
-      .minimum(0.001)
-      .maximum(1e6);
-  table
-      .add("--restarts", plan.num_restarts,
-           "failures of a process in a row, without an answer between them, after which it is given up")
-      .minimum(0)
-      .maximum(1000);
+  add_scorer_rows(table, plan);
   table.add("--overwrite", plan.overwrite, "replace the file; without it, a file that was begun is continued");
   table.add("--json", json, "what was done as JSON on standard output");
   table.add_without_effect("--total", OptionTable::Takes::kOne, "the lines are counted");
@@ -97,15 +83,12 @@ void print_row(const std::string& name, const eval::Spread& spread, const std::s
 int filter_main(const Words& arguments) {
   eval::FilterPlan plan;
   std::string input, output;
-  int64_t seed = plan.seed;
   bool json = false;
   OptionTable table("espalier detoxify filter",
                     "Keeps the least toxic of scored texts, shuffled, and shows the scores before and after.");
   add_input(table, input, "JSONL with score, from espalier detoxify score");
   table.add("--output", output, "where to").alias("--out-path").value_name("FILE").required();
-  table.add("--keep", plan.share, "share of all lines that is kept").minimum(0).maximum(1);
-  add_attribute(table, plan.attribute);
-  table.add("--seed", seed, "of the order in which they are written").minimum(0).maximum(UINT32_MAX);
+  add_filter_rows(table, plan);
   table.add("--overwrite", plan.overwrite, "replace the file");
   table.add("--json", json, "the scores before and after as JSON");
   for (const char* name : {"--prompt-path", "--workers"})
@@ -117,7 +100,6 @@ int filter_main(const Words& arguments) {
   clean_up_when_interrupted();
   plan.input = input;
   plan.output = output;
-  plan.seed = static_cast<uint32_t>(seed);
   const eval::FilterSummary done = eval::keep_least_toxic(plan);
   if (json) {
     print_json(Json({{"lines", done.num_lines},
@@ -194,6 +176,7 @@ int metrics_main(const Words& arguments) {
 
 const std::vector<Command>& detoxify_commands() {
   static const std::vector<Command> list = {
+      {"run", "the whole of a recipe: texts, scores, training, toxicity before and after", detoxify_run_main},
       {"score", "add scores to texts: detoxify score --input F --scorer COMMAND", score_main},
       {"filter", "keep the least toxic of scored texts: detoxify filter --input F --output G", filter_main},
       {"metrics", "RealToxicityPrompts: detoxify metrics --input F --prompts P", metrics_main},

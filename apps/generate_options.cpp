@@ -4,9 +4,8 @@
 #include "base/thread_pool.h"
 
 namespace espalier {
-namespace {
 
-void add_options(OptionTable& table, GenerateOptions& options) {
+void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
@@ -80,6 +79,8 @@ void add_options(OptionTable& table, GenerateOptions& options) {
   table.known_elsewhere({"--max-running", "--max-num-seqs", "--parallel"}, "--batch-size");
 }
 
+namespace {
+
 void check_files(const OptionTable& table, const GenerateOptions& options, Problems& problems) {
   const auto given = [&](const char* name) { return table.find(name)->given(); };
   if (!options.input_file.empty() && !options.genfile.empty())
@@ -109,7 +110,7 @@ void check_files(const OptionTable& table, const GenerateOptions& options, Probl
 bool read_generate_options(const std::vector<std::string>& arguments, GenerateOptions& options) {
   OptionTable table("espalier generate",
                     "Continues texts with a trained model, or fills in the [MASK] of texts with a BERT.");
-  add_options(table, options);
+  add_generate_rows(table, options);
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   // Below this exp(logit / temperature) leaves the range of numbers.

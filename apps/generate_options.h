@@ -33,6 +33,8 @@ struct GenerateOptions {
   bool is_greedy() const { return greedy || temperature == 0; }
 };
 
+void add_generate_rows(OptionTable& table, GenerateOptions& options);
+
 // Throws a UserError with every problem; false when help was printed.
 bool read_generate_options(const std::vector<std::string>& arguments, GenerateOptions& options);
 

@@ -1,16 +1,12 @@
 #include "convert/model_config.h"
 
-#include <set>
-
 #include "base/error.h"
 #include "base/format.h"
 #include "config/run_options.h"
 #include "convert/formats.h"
 
 namespace espalier::convert {
-namespace {
 
-// All but those of data.
 std::set<std::string> names_of_model_rows(const config::Family& family) {
   config::FamilyConfig config = family.new_config();
   OptionTable rows("", "");
@@ -21,8 +17,6 @@ std::set<std::string> names_of_model_rows(const config::Family& family) {
   for (const auto& option : rows.options()) names.insert(option->name());
   return names;
 }
-
-}  // namespace
 
 ModelConfig model_of(const config::RunConfig& run) {
   return {.family = run.family,

@@ -1,6 +1,7 @@
 // A model that comes from elsewhere, or goes there, as options of one of our families.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "config/family.h"
@@ -28,6 +29,9 @@ std::string model_recipe(const ModelConfig& model, plan::Precision precision, co
 // The options for the manifest of its checkpoint. Of a run they say only what must be said: --eval-only, samples as
 // long as the model allows, one at a time. UserError that names what `espalier train` cannot do.
 std::string imported_config(const ModelConfig& model, const std::string& recipe);
+
+// The rows of `espalier train FAMILY` that say what the model is: size, shape, regularization, initialization.
+std::set<std::string> names_of_model_rows(const config::Family& family);
 
 // The same model, but for the size of the vocabulary and how it is padded, which no option of the model says.
 bool is_same_model(const ModelConfig& a, const ModelConfig& b);

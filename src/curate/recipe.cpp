@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
-#include "base/toml_text.h"
+#include "base/toml_rows.h"
 #include "curate/file_version.h"
 #include "curate/input_files.h"
 #include "text/tokenizer_fingerprint.h"
@@ -16,50 +16,13 @@
 namespace espalier::curate {
 namespace {
 
-int64_t line_of(const toml::node& node) { return static_cast<int64_t>(node.source().begin.line); }
-
-// The keys of a table as a text of its own, each in the line where the recipe has it, so that messages name that line.
-std::string with_lines(const toml::table& table, const std::set<std::string>& without) {
-  struct Row {
-    int64_t line;
-    std::string text;
-  };
-  std::vector<Row> rows;
-  for (const auto& [key, node] : table) {
-    if (without.contains(std::string(key.str()))) continue;
-    std::ostringstream text;
-    text << toml::table{{key.str(), node}};
-    std::string words = text.str();
-    std::replace(words.begin(), words.end(), '\n', ' ');
-    rows.push_back({static_cast<int64_t>(key.source().begin.line), words});
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.line < b.line; });
-  std::string all;
-  int64_t line = 1;
-  for (const Row& row : rows) {
-    for (; line < row.line; ++line) all += '\n';
-    all += row.text + "\n";
-    ++line;
-  }
-  return all;
-}
-
 class RecipeReader {
  public:
   RecipeReader(const std::string& file, Problems& problems) : problems_(problems) { recipe_.file = file; }
 
   Recipe read() {
     toml::table table;
-    try {
-      recipe_.content = read_file(recipe_.file);
-      table = parse_toml_text(recipe_.content, recipe_.file);
-    } catch (const toml::parse_error& error) {
-      problems_.add(recipe_.file, ":", error.source().begin.line, ": not TOML: ", std::string(error.description()));
-      return std::move(recipe_);
-    } catch (const UserError& error) {
-      problems_.add(error.what());
-      return std::move(recipe_);
-    }
+    if (!read_toml(recipe_.file, recipe_.content, table, problems_)) return std::move(recipe_);
     recipe_.workers = num_usable_cores();
     for (const auto& [key, node] : table) check_top(std::string(key.str()), node);
     read_output(table);
@@ -83,20 +46,12 @@ class RecipeReader {
                   "; a recipe has [output], [mix], [run], [[source]] and [[step]]");
   }
 
-  // What the table says, into the rows; all problems, those of required rows too, say where.
   void read_rows(const toml::table& table, const std::string& what, OptionTable& rows,
                  const std::set<std::string>& without) {
-    Problems found;
-    rows.say_notes(false);
-    rows.parse_toml(with_lines(table, without), recipe_.file, found);
-    rows.parse({}, found);
-    for (const std::string& message : found.messages()) add(table, what, message);
+    read_toml_rows(table, {recipe_.file, what}, rows, without, problems_);
   }
   void add(const toml::table& table, const std::string& what, const std::string& message) {
-    if (message.starts_with(recipe_.file))
-      problems_.add(message);
-    else
-      problems_.add(at(table), ", ", what, ": ", message);
+    add_toml_problem(table, {recipe_.file, what}, message, problems_);
   }
 
   void read_output(const toml::table& table) {

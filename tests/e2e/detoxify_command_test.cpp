@@ -194,6 +194,100 @@ TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
   }
 }
 
+// The loop as one recipe: killed while it writes texts and stopped while it trains, it comes to what a run in one piece
+// comes to; another seed of the filter does again what depends on that.
+TEST_F(DetoxifyCommand, ARecipeRunsTheWholeAndGoesOnWhereItWasKilled) {
+  const Outcome outcome = bash(concat("set -e; ", model(), R"script(
+      touch begun; tail -n 20 corpus.jsonl | cut -d '"' -f 4 >held-out.txt
+      printf '{"prompt": {"text": "the %s", "toxicity": 0.%d}}\n' book 1 house 9 water 2 work 7 >prompts.jsonl
+      cat >straight.toml <<'END'
+[output]
+folder = "straight"
+[model]
+load = "model"
+[generate]
+num_samples = 120
+tokens_to_generate = 24
+top_p = 0.9
+batch_size = 8
+num_threads = 1
+[score]
+scorer = "sh scorer.sh"
+[train]
+train_iters = 40
+save_interval = 40
+micro_batch_size = 8
+global_batch_size = 16
+lr = 1e-3
+lr_decay_style = "constant"
+eval_iters = 0
+num_threads = 1
+[measure]
+sample_input_file = "prompts.jsonl"
+samples_per_prompt = 15
+tokens_to_generate = 16
+top_p = 0.9
+[perplexity]
+text = "held-out.txt"
+END
+      sed 's/"straight"/"stopped"/' straight.toml >stopped.toml
+      espalier detoxify run straight.toml 2>straight.log >/dev/null
+      espalier detoxify run stopped.toml 2>killed.log & process=$!
+      while [ "$(cat stopped/texts.jsonl.partial 2>/dev/null | wc -l)" -lt 8 ]; do sleep 0.002; done
+      kill -9 $process; wait $process || true
+      espalier detoxify run stopped.toml 2>log & process=$!
+      while [ ! -s stopped/model/metrics.jsonl ]; do sleep 0.002; done
+      kill -TERM $process; code=0; wait $process || code=$?
+      espalier detoxify run stopped.toml --json 2>>log >report; cat log >&2
+      cmp straight/report.json stopped/report.json && cmp straight/kept.jsonl stopped/kept.jsonl && echo same $code
+      espalier checkpoint diff straight/model stopped/model | grep -c 'bitwise equal'
+      printf '[filter]\nseed = 9\n' >>straight.toml
+      espalier detoxify run straight.toml 2>changed >/dev/null
+      grep -c 'done before' changed; grep -c 'what it is made from has changed' changed; cat report)script"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
+  EXPECT_TRUE(outcome.output.starts_with("same 130\n1\n6\n7\n")) << outcome.output << outcome.errors;
+  EXPECT_NE(outcome.errors.find("of a process before: going on"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("stopped at step model: the same command goes on from here"), std::string::npos);
+  const Json report = Json::parse(outcome.output.substr(outcome.output.find('{')));
+  const auto probability = [&](const char* when) {
+    return report.at(when).at("prompts").at("all").at("toxicity_probability").get<double>();
+  };
+  EXPECT_GT(probability("before"), 0.2) << "the model has not learned the word that is to become rarer";
+  EXPECT_LT(probability("after"), probability("before")) << report;
+  EXPECT_LT(report.at("own_texts").at("kept").at("mean"), report.at("own_texts").at("all").at("mean")) << report;
+  EXPECT_GT(report.at("after").at("perplexity"), 1) << report;
+}
+
+TEST_F(DetoxifyCommand, ARecipeIsCheckedAsAWholeBeforeAnythingIsDone) {
+  const std::string good =
+      "[output]\nfolder = 'out'\n[model]\nload = 'model'\n[generate]\nnum_samples = 4\n[score]\nscorer = 'sh "
+      "scorer.sh'\n[train]\ntrain_iters = 2\nlr = 1e-3\nsave_interval = 2\nmicro_batch_size = 1\n";
+  write_file_atomically(folder_ / "work/good.toml", good);
+  write_file_atomically(folder_ / "work/bad.toml",
+                        "[output]\nfolder = 'an out'\n[model]\nload = 'nowhere'\n[genrate]\n[generate]\nnum_samples = "
+                        "4\nload = 'x'\ntop_p = 3\n[score]\nworkers = 2\n[filter]\nkepe = 0.5\n[measure]\n"
+                        "samples_per_prompt = 2\n");
+  const Outcome outcome =
+      bash(concat("espalier detoxify run bad.toml; echo $?; ", model(),
+                  "espalier detoxify run good.toml --dry-run | grep -c ': to do'; ls out; "
+                  "sed 's/train_iters = 2/train_iters = 0/; s/^lr/no_such = 1\\nsave = 3\\nlr/' good.toml >train.toml; "
+                  "espalier detoxify run train.toml; echo $?; sed 's/lr = 1e-3//' good.toml >train.toml; "
+                  "espalier detoxify run train.toml; echo $?; mkdir out; touch out/kept.jsonl; "
+                  "espalier detoxify run good.toml; echo $?; cat out/kept.jsonl"));
+  EXPECT_EQ(outcome.output, "2\n5\n2\n2\n73\n") << outcome.errors;
+  for (const char* problem :
+       {"bad.toml:5: unknown table genrate; did you mean generate?",
+        "folder \"an out\": a list of training data cannot name it", "bad.toml:3, [model]: ", "nowhere",
+        "bad.toml:8: load is not for [generate]: [model] says it",
+        "--top-p 3 (bad.toml:9) is above the largest value, 1", "bad.toml:10, [score]: --scorer is required",
+        "bad.toml:13: unknown key kepe; did you mean keep?", "bad.toml:14, [measure]: sample_input_file is required",
+        "bad.toml: there is no [train]", "train.toml:11: unknown key no_such",
+        "train.toml:12: save is not for [train]: it is in the folder of [output]",
+        "train.toml:9, [train]: --lr is required",
+        "'out/kept.jsonl' exists, and no step of out/steps.json has made it"})
+    EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
+}
+
 TEST_F(DetoxifyCommand, WhatCannotBeIsSaidBeforeAnythingIsDone) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"espalier generate --load model --num-samples 3", "--num-samples 3 needs --genfile FILE"},

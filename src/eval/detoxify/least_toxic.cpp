@@ -93,7 +93,7 @@ FilterSummary keep_least_toxic(const FilterPlan& plan) {
   summary.kept = spread_of(scores_of(texts));
   summary.lowest_kept = texts.front().score;
   summary.highest_kept = texts.back().score;
-  write_lines(plan, shuffled_lines(texts, plan.seed));
+  write_lines(plan, shuffled_lines(texts, static_cast<uint32_t>(plan.seed)));
   return summary;
 }
 

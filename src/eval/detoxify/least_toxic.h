@@ -18,8 +18,8 @@ Spread spread_of(const std::vector<double>& values);
 struct FilterPlan {
   std::filesystem::path input, output;
   std::string attribute = "toxicity";
-  double share = 0.5;  // of all lines, those without a score included
-  uint32_t seed = 1234;
+  double share = 0.5;   // of all lines, those without a score included
+  int64_t seed = 1234;  // below 2^32
   bool overwrite = false;
 };
 
