@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "checkpoint_average.h"
+#include "checkpoint_backup.h"
 #include "checkpoint_hf.h"
 #include "checkpoint_inspect.h"
 #include "checkpoint_megatron.h"
@@ -165,6 +166,7 @@ const std::vector<Command>& checkpoint_commands() {
       {"verify", "read everything and compare the checksums", verify_main},
       {"diff", "compare two checkpoints to the bit", diff_main},
       {"average", "the mean of the weights of several checkpoints", average_checkpoints_main},
+      {"backup", "copy checkpoints to another file system or store, and verify the copies", backup_checkpoints_main},
       {"prune", "remove old checkpoints of a run", prune_checkpoints_main},
       {"import-hf", "a Hugging Face folder as a run to generate with or finetune", import_hf_main},
       {"export-hf", "a checkpoint as a Hugging Face folder", export_hf_main},

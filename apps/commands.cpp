@@ -159,6 +159,7 @@ const std::vector<Command>& commands() {
       {"replay", "repeat a step of a run, bit for bit, and name the first tensor that differs", replay_main},
       {"runs", "list, show, compare and serve runs from what they recorded", runs_main, runs_commands},
       {"ctl", "control a run in progress: ctl RUN status, save, stop, kill, dump, pause, resume", ctl_main},
+      {"watch", "watch runs for months: pulse, room, jobs, backups; tell a person of each incident once", watch_main},
       {"checkpoint", "inspect, verify, compare, prune and convert checkpoints", checkpoint_main, checkpoint_commands},
       {"generate", "continue prompts with a trained model", generate_main},
       {"serve", "serve a trained model over HTTP: OpenAI's and Megatron's interfaces", serve_main},

@@ -60,6 +60,7 @@ int generate_main(const std::vector<std::string>& arguments);
 int serve_main(const std::vector<std::string>& arguments);
 int checkpoint_main(const std::vector<std::string>& arguments);
 int runs_main(const std::vector<std::string>& arguments);
+int watch_main(const std::vector<std::string>& arguments);
 int ctl_main(const std::vector<std::string>& arguments);
 int recipe_main(const std::vector<std::string>& arguments);
 int doctor_main(const std::vector<std::string>& arguments);

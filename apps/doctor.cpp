@@ -15,6 +15,7 @@
 #include "base/version.h"
 #include "become_engine.h"
 #include "commands.h"
+#include "doctor_nodes.h"
 #include "machine_checks.h"
 #include "print_json.h"
 
@@ -149,14 +150,22 @@ void print(const std::vector<Finding>& findings, bool can_start, bool json) {
 
 int doctor_main(const std::vector<std::string>& arguments) {
   std::vector<std::string> folders;
-  bool json = false;
+  bool json = false, nodes = false;
+  NodesOptions options_of_nodes;
   OptionTable table("espalier doctor",
                     "Shows what this machine has for training, and says what works and what does not. Exit code 0 only "
                     "where training can start.");
   table.positional("FOLDER", folders, "folders for data and runs; the current one by default", 0, SIZE_MAX);
   table.add("--json", json, "one JSON object: can_train, findings (topic, verdict, text, advice)");
+  table.add("--nodes", nodes,
+            "compares the machines of a job, one process on each: espalier launch --nnodes N doctor --nodes, or srun; "
+            "prints those to exclude");
+  table.add("--seconds", options_of_nodes.seconds_each, "with --nodes: of each measurement").minimum(0.05).maximum(600);
+  table.add("--min-free", options_of_nodes.min_free, "with --nodes: what the folders must have left: 500GiB")
+      .default_text("1 GiB");
   if (!table.parse(arguments)) return 0;
   if (folders.empty()) folders.push_back(".");
+  if (nodes) return doctor_nodes(folders, options_of_nodes, json);
   std::vector<Finding> findings = {{"version", Verdict::kGood, concat("espalier ", kVersion), ""}};
   append(findings, check_processor());
   append(findings, check_memory());

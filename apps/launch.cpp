@@ -1,4 +1,7 @@
 // espalier launch: reads torchrun's flags, has the ranks' command checked once, and starts the ranks.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/format.h"
 #include "base/log.h"
 #include "become_engine.h"
@@ -8,6 +11,7 @@
 #include "launch/launcher.h"
 #include "launch_page.h"
 #include "launched_run.h"
+#include "report/appended_file.h"
 #include "report/metrics_file.h"
 #include "run_alerts.h"
 
@@ -30,6 +34,22 @@ launch::RankProgram our_program(const Words& words) {
   program.command.insert(program.command.end(), words.begin(), words.end());
   program.name = trains ? concat("espalier train ", words[1]) : "espalier " + words[0];
   return program;
+}
+
+// The failures of one start, for whoever looks for a machine to leave out.
+void record_crash(const launch::Incident& incident) {
+  nlohmann::ordered_json crash = {{"failures", nlohmann::json::parse(launch::to_json(incident.failures))},
+                                  {"starts_again", incident.starts_again}};
+  const auto variables = launch::process_variables();
+  for (const char* name :
+       {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_NODELIST", "PBS_JOBID"})
+    if (const auto found = variables.find(name); found != variables.end()) crash[name] = found->second;
+  try {
+    report::AppendedFile(std::filesystem::path(incident.run_folder) / "crashes.jsonl")
+        .append(crash.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  } catch (const UserError& error) {
+    log_warning(error.what());
+  }
 }
 
 const char* event_of(launch::Incident::Kind kind) {
@@ -89,6 +109,7 @@ int launch_main(const Words& arguments) {
     program.on_incident = [&](const launch::Incident& incident) {
       if (!incident.run_folder.empty())
         report::record_event(incident.run_folder, event_of(incident.kind), -1, incident.what);
+      if (!incident.run_folder.empty() && !incident.failures.empty()) record_crash(incident);
       if (alerts) alerts->tell(incident);
     };
   return launch::run_launcher(*options, program);

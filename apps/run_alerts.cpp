@@ -75,6 +75,13 @@ class RunAlerts::Lines {
 RunAlerts::RunAlerts(const std::string& command, const std::string& run_folder)
     : folder_(run_folder),
       sender_({.command = command,
+               .on_delivered =
+                   [this](const std::string& alert) {
+                     const json told = json::parse(alert);
+                     if (fs::exists(folder_))
+                       report::record_event(folder_, "alerted", told.value("step", int64_t{-1}),
+                                            told.value("incident", "") + ": " + told.value("detail", ""));
+                   },
                .on_failure =
                    [this](const std::string& alert, const std::string& why) {
                      log_warning("--alert-command did not accept an alert (", why, "): ", alert);
@@ -104,7 +111,17 @@ void RunAlerts::follow() {
     ends = ends_;  // and one look more
     events_->read([&](const std::string& line) { read_event(line); });
     metrics_->read([&](const std::string& line) { read_metrics(line); });
+    look_for_watch();
   }
+}
+
+// Of the two that watch a run each tells of the other's death.
+void RunAlerts::look_for_watch() {
+  const std::string what =
+      heartbeat_.look(watch::read_heartbeat(folder_),
+                      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  if (!what.empty() && !misses_watch_) raise("watch died", -1, what);
+  misses_watch_ = !what.empty();
 }
 
 void RunAlerts::read_event(const std::string& line) {

@@ -3,7 +3,7 @@
 //
 // An alert is a JSON object: time (seconds since 1970), host, run (its folder), attempt (from 0 on), incident
 // ("failure", "hang", "suspended", "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune
-// failed", "constant loss"), step (where it is known), detail.
+// failed", "constant loss", "watch died"), step (where it is known), detail.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,14 @@
 
 #include "launch/alert_sender.h"
 #include "launch/launcher.h"
+#include "watch/heartbeat.h"
 
 namespace espalier {
 
 class RunAlerts {
  public:
-  // Follows the folder, which need not exist yet, from what it holds now on. Each alert goes to `command`, for sh; one
-  // that it does not take is an event of the run, "alert not delivered".
+  // Follows the folder, which need not exist yet, from what it holds now on. Each alert goes to `command`, for sh, and
+  // is an event of the run, "alerted"; one that the command does not take is "alert not delivered".
   RunAlerts(const std::string& command, const std::string& run_folder);
   ~RunAlerts();  // sends what waits, ten seconds at most
   RunAlerts(const RunAlerts&) = delete;
@@ -37,6 +38,7 @@ class RunAlerts {
   void follow();
   void read_event(const std::string& line);
   void read_metrics(const std::string& line);
+  void look_for_watch();
   void raise(const std::string& incident, int64_t step, const std::string& detail);
 
   const std::filesystem::path folder_;
@@ -49,6 +51,8 @@ class RunAlerts {
   std::string loss_;            // the last one, as written
   int64_t num_equal_losses_ = 0;
   std::unique_ptr<Lines> events_, metrics_;
+  watch::HeartbeatWatch heartbeat_;  // of espalier watch, where it watches this run
+  bool misses_watch_ = false;
   std::thread thread_;
 };
 

@@ -15,6 +15,7 @@ int runs_list_main(const std::vector<std::string>& arguments);
 int runs_show_main(const std::vector<std::string>& arguments);
 int runs_compare_main(const std::vector<std::string>& arguments);
 int runs_journal_main(const std::vector<std::string>& arguments);
+int runs_mirror_main(const std::vector<std::string>& arguments);
 int runs_plot_main(const std::vector<std::string>& arguments);
 int runs_report_main(const std::vector<std::string>& arguments);
 int runs_serve_main(const std::vector<std::string>& arguments);

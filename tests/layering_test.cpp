@@ -21,6 +21,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"store", {"base"}},
     {"report", {"base"}},
     {"web", {"base"}},
+    {"watch", {"launch", "store", "report"}},
     {"data", {"base", "text"}},
     {"curate", {"data"}},
     {"eval", {"data"}},
@@ -89,8 +90,8 @@ TEST(Layering, LibrariesIncludeOnlyWhatTheTableAllows) {
 
 TEST(Layering, LibrariesWithoutTorchNameNoTorchHeader) {
   const std::regex torch_header(R"re(^\s*#\s*include\s+<(ATen|c10|torch)/)re");
-  for (const std::string library : {"base", "launch", "text", "spec", "store", "report", "data", "curate", "eval",
-                                    "retrieval", "plan", "config", "families", "convert", "serve"})
+  for (const std::string library : {"base", "launch", "text", "spec", "store", "report", "watch", "data", "curate",
+                                    "eval", "retrieval", "plan", "config", "families", "convert", "serve"})
     for_each_source("src/" + library, [&](const fs::path& path) {
       std::ifstream file(path);
       for (std::string line; std::getline(file, line);)

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/console.h"
+#include "base/kept_log.h"
 
 namespace espalier {
 namespace {
@@ -40,7 +41,10 @@ std::string with_colour(const std::string& message) {
 
 void print_locked(LogState& log, const std::string& message) {
   std::string text = log.live_line.empty() ? "" : kEraseLine;
-  text += log.prefix + with_colour(message) + "\n" + shown(log.live_line);
+  text += log.prefix + with_colour(message) + "\n";
+  if (const std::string trouble = internal::keep_line(log.prefix + message); !trouble.empty())
+    text += log.prefix + with_colour(trouble) + "\n";
+  text += shown(log.live_line);
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }

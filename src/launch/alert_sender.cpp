@@ -63,7 +63,10 @@ void AlertSender::deliver(const std::string& alert) {
   std::string why = "the launcher ends";
   for (size_t tries = 0; !is_late(); ++tries) {
     why = try_once(alert);
-    if (why.empty()) return;
+    if (why.empty()) {
+      if (options_.on_delivered) options_.on_delivered(alert);
+      return;
+    }
     if (tries == options_.pauses_seconds.size() || !pause(options_.pauses_seconds[tries])) break;
   }
   if (options_.on_failure) options_.on_failure(alert, why);

@@ -19,7 +19,9 @@ struct AlertSenderOptions {
   // Before it is tried again.
   std::vector<double> pauses_seconds = {1, 5, 30};
   double timeout_seconds = 60;  // of one try; then it and what it started are killed
-  // On the sender's thread: an alert that no try delivered, and how the last one ended.
+  // On the sender's thread, both: an alert that the command took; one that no try delivered, and how the last one
+  // ended.
+  std::function<void(const std::string& alert)> on_delivered = {};
   std::function<void(const std::string& alert, const std::string& why)> on_failure;
 };
 

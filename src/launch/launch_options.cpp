@@ -63,7 +63,9 @@ void add_rows(OptionTable& table, LaunchFlags& flags) {
   table.add("--standalone", flags.standalone, "one machine, a free port, a random name").common();
   table.add("--local-addr", flags.local_addr, "this machine's address for the others, if not its name");
   table.group("failures");
-  table.add("--max-restarts", flags.max_restarts, "how many times the whole group may be restarted")
+  table
+      .add("--max-restarts", flags.max_restarts,
+           "how many times in a row the whole group may be restarted without a step gained")
       .minimum(0)
       .common();
   table.add("--monitor-interval", flags.monitor_interval, "seconds between looks at the ranks").minimum(0.001);

@@ -175,7 +175,7 @@ class Launcher {
   void say_start(const Round& round) const {
     if (round.node != 0) return;
     const std::string again =
-        round.number == 0 ? "" : concat(" again (restart ", round.number, " of ", options_.max_restarts, ")");
+        round.number == 0 ? "" : concat(" again (restart ", restart_, " of ", options_.max_restarts, ")");
     log_info("starting ", round.world_size, round.world_size == 1 ? " rank" : " ranks", again, " on ",
              round.nodes.size(), round.nodes.size() == 1 ? " machine: " : " machines: ", program_.name,
              files_.folder_is_kept() ? "; the ranks' files are in " + files_.folder() : "");
@@ -375,17 +375,19 @@ class Launcher {
     // The same options would be refused again.
     const bool is_refused =
         program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
-    RestartDecision decision = restarts_.decide(cause, round.number);
+    RestartDecision decision = restarts_.decide(cause);
     if (is_refused) decision.starts_again = false;
+    restart_ = decision.restart;
     const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
     if (round.node == 0)
-      tell({.what = what + (decision.starts_again
-                                ? concat("restart ", round.number + 1, " of ", options_.max_restarts, " follows")
-                            : decision.alike.empty() ? std::string("the run has ended")
-                                                     : concat("the same fault came ", decision.alike.size(),
-                                                              " times, and the run has ended")),
+      tell({.what =
+                what + (decision.starts_again ? concat("restart ", restart_, " of ", options_.max_restarts, " follows")
+                        : decision.alike.empty()
+                            ? std::string("the run has ended")
+                            : concat("the same fault came ", decision.alike.size(), " times, and the run has ended")),
             .run_folder = run_folder,
-            .starts_again = decision.starts_again});
+            .starts_again = decision.starts_again,
+            .failures = failures});
     if (decision.starts_again) {
       log_info(what, "starting all ranks again",
                decision.wait_seconds > 0
@@ -442,6 +444,7 @@ class Launcher {
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
   RestartPolicy restarts_;
+  int64_t restart_ = 0;                      // its number since a step was gained
   std::optional<SnapshotMemory> snapshots_;  // from start to start
   std::atomic<bool> kill_is_asked_{false};
   int ending_signal_ = 0, num_endings_ = 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/failure.h"
 #include "launch/launch_options.h"
 
 namespace espalier::launch {
@@ -20,6 +21,7 @@ struct Incident {
   std::string what;
   std::string run_folder;  // where the run keeps its records; empty: nowhere
   bool starts_again = false;
+  std::vector<Failure> failures = {};  // of kFailure, the cause first
 };
 
 // What each rank runs.

@@ -70,12 +70,13 @@ std::string place_of(const Failure& failure) {
   return concat("phase ", failure.phase, failure.step > 0 ? concat(", step ", format_count(failure.step)) : "");
 }
 
-RestartDecision RestartPolicy::decide(const Failure& cause, int64_t number) {
+RestartDecision RestartPolicy::decide(const Failure& cause) {
   // Of programs that do not say where they are nothing is known: they are started again as torchrun does.
   const bool is_known = !cause.phase.empty();
   if (!alike_.empty() && !same_fault(alike_.back(), cause)) alike_.clear();
   alike_.push_back(cause);
   if (!cause.lost_machine) num_without_gain_ = cause.step > furthest_step_ ? 0 : num_without_gain_ + 1;
+  if (is_known && cause.step > std::max<int64_t>(furthest_step_, 0)) num_restarts_ = 0;
   furthest_step_ = std::max(furthest_step_, cause.step);
 
   RestartDecision decision;
@@ -85,7 +86,8 @@ RestartDecision RestartPolicy::decide(const Failure& cause, int64_t number) {
     decision.alike = alike_;
     return decision;
   }
-  decision.starts_again = number < max_restarts_;
+  decision.starts_again = num_restarts_ < max_restarts_;
+  if (decision.starts_again) decision.restart = ++num_restarts_;
   if (is_known && num_without_gain_ > 0)
     decision.wait_seconds = std::min(kLongestWait, std::ldexp(1.0, static_cast<int>(num_without_gain_) - 1));
   return decision;

@@ -6,6 +6,7 @@
 // An error of its own that comes again at the same step ends the run: data, options or code are its cause, and a third
 // try would end there too. What comes from outside to the same rank at the same step is tried kMostAlike times, and
 // after failures without a step gained each start waits longer (1, 2, 4, ... 60 s).
+// The bound is of restarts since a step was gained: a run of months may fail more often than that.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ inline constexpr size_t kMostAlike = 5;
 
 struct RestartDecision {
   bool starts_again = false;
+  int64_t restart = 0;  // if so: its number since a step was gained
   bool trusts_memory = false;
   double wait_seconds = 0;
   std::vector<Failure> alike;  // where the run ends because they are: all of them, the last one at the end
@@ -29,12 +31,12 @@ class RestartPolicy {
  public:
   explicit RestartPolicy(int64_t max_restarts) : max_restarts_(max_restarts) {}
 
-  // `cause`: of the failure of start `number` (0, 1, ...). Every launcher of a run decides alike.
-  RestartDecision decide(const Failure& cause, int64_t number);
+  // `cause`: of the failure of one start. Every launcher of a run decides alike.
+  RestartDecision decide(const Failure& cause);
 
  private:
   int64_t max_restarts_;
-  int64_t furthest_step_ = -1, num_without_gain_ = 0;
+  int64_t furthest_step_ = -1, num_without_gain_ = 0, num_restarts_ = 0;  // since a step was gained
   std::vector<Failure> alike_;  // the last failures, as far as they are the same fault
 };
 

@@ -29,14 +29,14 @@ TEST(RestartPolicy, WhatCameFromOutsideSaysNothingAgainstTheStateInMemory) {
   EXPECT_TRUE(is_from_outside(machine));
 
   RestartPolicy policy(9);
-  EXPECT_TRUE(policy.decide(killed(0, 3), 0).trusts_memory);
-  EXPECT_FALSE(policy.decide(ended(1, 9, 1), 1).trusts_memory);
+  EXPECT_TRUE(policy.decide(killed(0, 3)).trusts_memory);
+  EXPECT_FALSE(policy.decide(ended(1, 9, 1)).trusts_memory);
 }
 
 TEST(RestartPolicy, AnErrorThatComesAgainAtTheSameStepEndsTheRunWhicheverRankTellsIt) {
   RestartPolicy policy(9);
-  EXPECT_TRUE(policy.decide(ended(1, 17, 65), 0).starts_again);
-  const RestartDecision second = policy.decide(ended(0, 17, 65), 1);
+  EXPECT_TRUE(policy.decide(ended(1, 17, 65)).starts_again);
+  const RestartDecision second = policy.decide(ended(0, 17, 65));
   EXPECT_FALSE(second.starts_again);
   ASSERT_EQ(second.alike.size(), 2u);
   EXPECT_EQ(second.alike[0].rank, 1);
@@ -45,12 +45,12 @@ TEST(RestartPolicy, AnErrorThatComesAgainAtTheSameStepEndsTheRunWhicheverRankTel
 
 TEST(RestartPolicy, ErrorsThatDifferAreNoRepetition) {
   RestartPolicy policy(9);
-  EXPECT_TRUE(policy.decide(ended(1, 17, 65), 0).starts_again);
-  EXPECT_TRUE(policy.decide(ended(1, 18, 65), 1).starts_again) << "another step";
-  EXPECT_TRUE(policy.decide(ended(1, 18, 74), 2).starts_again) << "another code";
-  EXPECT_TRUE(policy.decide(killed(1, 18), 3).starts_again);
-  EXPECT_TRUE(policy.decide(ended(1, 18, 74), 4).starts_again) << "not twice in a row";
-  EXPECT_FALSE(policy.decide(ended(1, 18, 74), 5).starts_again);
+  EXPECT_TRUE(policy.decide(ended(1, 17, 65)).starts_again);
+  EXPECT_TRUE(policy.decide(ended(1, 18, 65)).starts_again) << "another step";
+  EXPECT_TRUE(policy.decide(ended(1, 18, 74)).starts_again) << "another code";
+  EXPECT_TRUE(policy.decide(killed(1, 18)).starts_again);
+  EXPECT_TRUE(policy.decide(ended(1, 18, 74)).starts_again) << "not twice in a row";
+  EXPECT_FALSE(policy.decide(ended(1, 18, 74)).starts_again);
 }
 
 TEST(RestartPolicy, ARankThatIsKilledAtTheSamePlaceIsTriedFiveTimesEachAfterALongerWait) {
@@ -59,7 +59,7 @@ TEST(RestartPolicy, ARankThatIsKilledAtTheSamePlaceIsTriedFiveTimesEachAfterALon
   RestartDecision decision;
   int64_t number = 0;
   do {
-    decision = policy.decide(killed(1, 17), number++);
+    decision = policy.decide(killed(1, 17));
     waits.push_back(decision.wait_seconds);
   } while (decision.starts_again);
   EXPECT_EQ(waits, (std::vector<double>{0, 1, 2, 4, 0}));
@@ -68,21 +68,26 @@ TEST(RestartPolicy, ARankThatIsKilledAtTheSamePlaceIsTriedFiveTimesEachAfterALon
 
 TEST(RestartPolicy, TheWaitGrowsToAMinuteAndEndsWithAStepGained) {
   RestartPolicy policy(99);
-  policy.decide(killed(0, 17), 0);
+  policy.decide(killed(0, 17));
   double longest = 0;
-  for (int64_t number = 1; number < 12; ++number) longest = policy.decide(killed(number % 4, 17), number).wait_seconds;
+  for (int64_t number = 1; number < 12; ++number) longest = policy.decide(killed(number % 4, 17)).wait_seconds;
   EXPECT_EQ(longest, 60);
-  EXPECT_EQ(policy.decide(killed(0, 18), 12).wait_seconds, 0);
-  EXPECT_EQ(policy.decide(killed(0, 17), 13).wait_seconds, 1) << "step 18 was under way before";
+  EXPECT_EQ(policy.decide(killed(0, 18)).wait_seconds, 0);
+  EXPECT_EQ(policy.decide(killed(0, 17)).wait_seconds, 1) << "step 18 was under way before";
 }
 
-TEST(RestartPolicy, RestartsAreBounded) {
+TEST(RestartPolicy, RestartsAreBoundedSinceAStepWasGained) {
   RestartPolicy policy(2);
-  EXPECT_TRUE(policy.decide(killed(0, 1), 0).starts_again);
-  EXPECT_TRUE(policy.decide(killed(0, 2), 1).starts_again);
-  const RestartDecision last = policy.decide(killed(0, 3), 2);
+  for (int64_t step = 1; step < 100; ++step) {
+    const RestartDecision decision = policy.decide(killed(0, step));
+    EXPECT_TRUE(decision.starts_again) << step;
+    EXPECT_EQ(decision.restart, 1);
+  }
+  EXPECT_EQ(policy.decide(killed(1, 99)).restart, 2);
+  const RestartDecision last = policy.decide(killed(0, 98));
   EXPECT_FALSE(last.starts_again);
   EXPECT_TRUE(last.alike.empty());
+  EXPECT_FALSE(RestartPolicy(0).decide(killed(0, 5)).starts_again);
 }
 
 // Nothing is known of where another program was.
@@ -91,7 +96,7 @@ TEST(RestartPolicy, RanksThatDoNotSayWhereTheyAreAreNotJudged) {
   Failure failure = ended(0, 0, 3);
   failure.phase.clear();
   for (int64_t number = 0; number < 50; ++number) {
-    const RestartDecision decision = policy.decide(failure, number);
+    const RestartDecision decision = policy.decide(failure);
     EXPECT_TRUE(decision.starts_again);
     EXPECT_EQ(decision.wait_seconds, 0);
   }

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/format.h"
+#include "base/kept_log.h"
 #include "base/log.h"
 
 namespace espalier::report {
@@ -32,7 +33,10 @@ RunLog::RunLog(const LoggingConfig& config, const std::string& folder, const Opt
     : config_(config), folder_(folder), writes_(writes) {
   if (!writes) return;
   const std::filesystem::path save = folder;
-  if (!save.empty()) metrics_.emplace(save);
+  if (!save.empty()) {
+    metrics_.emplace(save);
+    keep_log(save / "log.txt");  // to the end of the process: what ends it is told after this object is gone
+  }
   if (!config.tensorboard_dir.empty())
     tensorboard_.emplace(config.tensorboard_dir, config);
   else if (!save.empty())

@@ -98,6 +98,26 @@ TEST_F(Slurm, AnArrayRunsOneBehindTheOther) {
   EXPECT_EQ(num_records(folder_ / "run"), 9u);
 }
 
+// espalier watch submits the next job when none is queued, and none once the run has finished.
+TEST_F(Slurm, WatchContinuesARunJobAfterJob) {
+  std::filesystem::create_directories(folder_ / "run");
+  const std::string dry = submit("--dry-run --job-name watched", training({"--exit-interval", "4"}));
+  write_file_atomically(folder_ / "next.sbatch", dry + "\n");
+  const Shell watched = shell(folder_, concat(kAwait, "folder=", folder_.path(), R"(
+    espalier watch $folder/run --interval 0.5 --patience-minutes 5 --job-name watched --next-job $folder/next.sbatch \
+      --alert-command 'cat >>'$folder'/alerts' 2>$folder/log & watch=$!
+    await grep -qs '"event":"end"' $folder/run/events.jsonl
+    sleep 3; kill $watch; wait $watch; echo "watch: $?"
+    grep -c '"event":"watch: next job"' $folder/run/events.jsonl; squeue -h | wc -l)"));
+  EXPECT_TRUE(watched.output.starts_with("watch: 0\n3\n"))
+      << watched.output << watched.errors << said() << read_file(folder_ / "log");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "alerts")) << read_file(folder_ / "alerts");
+  EXPECT_TRUE(watched.output.ends_with("\n0\n")) << watched.output;
+  std::vector<int64_t> steps;
+  for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 8, 10})) << said();
+}
+
 TEST_F(Slurm, ScancelLetsTheRunSave) {
   const std::string job = submit("", endless_training());
   ASSERT_TRUE(trains_beyond(2)) << said();
