@@ -10,7 +10,7 @@ namespace espalier {
 namespace {
 
 using Words = std::vector<std::string>;
-enum class Style { kLinear, kCosine };
+enum class Decay { kLinear, kCosine };
 
 // A table with one row of each kind, and what it was told.
 struct Example {
@@ -21,7 +21,7 @@ struct Example {
   std::optional<int64_t> batch;
   Words data;
   std::vector<int64_t> ramp;
-  Style style = Style::kLinear;
+  Decay style = Decay::kLinear;
   OptionTable table{"espalier example", "An example."};
   Problems problems;
 
@@ -31,7 +31,7 @@ struct Example {
     table.add("--global-batch-size", batch, "samples of a step");
     table.group("rates");
     table.add("--lr", rate, "learning rate").minimum(0);
-    table.add_choice("--lr-decay-style", style, {{"linear", Style::kLinear}, {"cosine", Style::kCosine}}, "shape");
+    table.add_choice("--lr-decay-style", style, {{"linear", Decay::kLinear}, {"cosine", Decay::kCosine}}, "shape");
     table.group("size");
     table.add("--bf16", bf16, "compute in bfloat16");
     table.add_negative("--no-bias-gelu-fusion", fusion, "erf gelu");
@@ -60,7 +60,7 @@ TEST(Options, DashesUnderscoresAndEqualSignsAreOneSpelling) {
             Words{});
   EXPECT_EQ(e.layers, 10);
   EXPECT_EQ(e.rate, 1e-3);
-  EXPECT_EQ(e.style, Style::kCosine);
+  EXPECT_EQ(e.style, Decay::kCosine);
   EXPECT_TRUE(e.bf16);
   EXPECT_EQ(e.load, "a=b");
 }

@@ -31,7 +31,7 @@ using internal::Clock;
 using internal::Descriptor;
 using internal::Transfer;
 
-constexpr auto kPatience = std::chrono::seconds(120);
+constexpr auto kProbePatience = std::chrono::seconds(120);
 constexpr size_t kTokenSize = 64;
 constexpr int64_t kSentBytes = int64_t{64} << 20;
 constexpr size_t kPieceBytes = size_t{1} << 20;
@@ -111,7 +111,7 @@ class Responder {
   }
   void answer(int socket) const {
     internal::prepare_connection(socket);
-    const auto deadline = Clock::now() + kPatience;
+    const auto deadline = Clock::now() + kProbePatience;
     char token[kTokenSize], command = 0;
     if (internal::receive_all(socket, token, kTokenSize, Clock::now() + std::chrono::seconds(10)) != Transfer::kDone ||
         std::string_view(token, kTokenSize) != token_)
@@ -173,12 +173,12 @@ class Asker {
 
  private:
   void send(std::string_view data) {
-    if (internal::send_all(socket_.get(), data, Clock::now() + kPatience) != Transfer::kDone) lost();
+    if (internal::send_all(socket_.get(), data, Clock::now() + kProbePatience) != Transfer::kDone) lost();
   }
   double receive() {
     double value = 0;
-    if (internal::receive_all(socket_.get(), reinterpret_cast<char*>(&value), sizeof value, Clock::now() + kPatience) !=
-        Transfer::kDone)
+    if (internal::receive_all(socket_.get(), reinterpret_cast<char*>(&value), sizeof value,
+                              Clock::now() + kProbePatience) != Transfer::kDone)
       lost();
     return value;
   }
@@ -283,7 +283,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
   RendezvousClient store(RendezvousClient::Options{place.master_address, port, secret});
   const int64_t size = place.world_size, next = (place.rank + 1) % size;
   if (place.rank == 0) store.set("node_probe/token", new_secret().substr(0, kTokenSize));
-  const std::string token = store.get("node_probe/token", kPatience);
+  const std::string token = store.get("node_probe/token", kProbePatience);
   ESPALIER_CHECK(token.size() == kTokenSize, token.size());
   Responder responder(token);
   const std::string host = internal::full_host_name();
@@ -293,7 +293,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
     store.set(key(what, place.rank), "1");
     std::vector<std::string> all;
     for (int64_t rank = 0; rank < size; ++rank) all.push_back(key(what, rank));
-    store.wait(all, kPatience);
+    store.wait(all, kProbePatience);
   };
 
   NodeReport report{.rank = place.rank, .host = internal::host_name(), .num_cores = num_usable_cores()};
@@ -311,10 +311,10 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
   report.memory_bytes_per_second = rate_of_all_cores(cores, seconds_each, copied_bytes);
   meet("copied");
   if (size > 1) {
-    Asker neighbour(store.get(key("place", next), kPatience), token);
+    Asker neighbour(store.get(key("place", next), kProbePatience), token);
     report.latency_seconds = neighbour.ping().latency;
     report.seconds_ahead =
-        place.rank == 0 ? 0 : Asker(store.get(key("place", 0), kPatience), token).ping().seconds_ahead;
+        place.rank == 0 ? 0 : Asker(store.get(key("place", 0), kProbePatience), token).ping().seconds_ahead;
     meet("asked");
     report.send_bytes_per_second = neighbour.bytes_per_second();
   }
@@ -322,7 +322,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
   meet("reported");
   std::vector<NodeReport> reports;
   for (int64_t rank = 0; place.rank == 0 && rank < size; ++rank)
-    reports.push_back(from_json(nlohmann::json::parse(store.get(key("report", rank), kPatience))));
+    reports.push_back(from_json(nlohmann::json::parse(store.get(key("report", rank), kProbePatience))));
   meet("read");
   // The store lives as long as anyone asks it.
   for (int tries = 0; server && server->num_clients() > 1 && tries < 1000; ++tries)
