@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
-    scripts/bench [--quick] [--only encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas]
+    scripts/bench [--quick] [--only encode,preprocess,data,convert,matmul,training,parallel,pipeline,replicas,
+                                  curate]
                   [--output FILE.json]
 
 Runs alternate between the peers, and medians count. One process at a time; nothing else should run on the machine.
@@ -24,7 +25,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
-PARTS = ["encode", "preprocess", "data", "convert", "matmul", "training", "parallel", "pipeline", "replicas"]
+PARTS = ["encode", "preprocess", "data", "convert", "matmul", "training", "parallel", "pipeline", "replicas",
+         "curate"]
 MICRO_BATCH, POSITIONS = 4, 1024
 # (precision, sequence length, rounds, steps of a run); the first WARM_UP steps of a run do not count.
 TRAININGS = [("bf16", 256, 3, 8), ("bf16", 1024, 3, 5), ("fp32", 256, 2, 5), ("fp32", 1024, 2, 4)]
@@ -230,6 +232,33 @@ def replicas(arguments):
     return {"shape": arguments.shape, "rows": rows}
 
 
+def curate(arguments):
+    """A recipe beside datatrove's local executor, and MinHash signatures of 100 values on one core."""
+    text, _ = text_and_vocabulary(arguments)
+    megabytes, rounds = (20, 1) if arguments.quick else (100, 1)
+    say(f"curate: {megabytes} MB, two workers; datatrove takes minutes")
+    python = Run([ROOT / "bench/install_datatrove"]).output.strip()
+    recipe = json.loads(Run([python, ROOT / "bench/curate_bench.py", BIN / "espalier",
+                             pathlib.Path(arguments.work) / "curate", megabytes, rounds]).output)
+    say("curate: MinHash")
+    rates = re.findall(r"^(.*?)\s+([\d.]+) MB/s$", Run([BIN / "minhash_bench", text]).output, re.MULTILINE)
+    return {"recipe": recipe, "minhash_mb_per_s": {name: float(rate) for name, rate in rates}}
+
+
+def print_curate(part):
+    recipe = part["recipe"]
+    print(f"\ncurate, {recipe['mb']:.0f} MB, {recipe['documents']} documents, two workers\n"
+          f"  {'':<12}{'seconds':>9}{'core seconds':>14}{'MB/core second':>16}{'peak MiB':>10}{'kept':>8}")
+    for name, shown in [("ours", "espalier"), ("peer", "datatrove")]:
+        print(f"  {shown:<12}{recipe[name + '_seconds']:>9.1f}{recipe[name + '_core_seconds']:>14.1f}"
+              f"{recipe[name + '_mb_per_core_second']:>16.3f}{recipe[name + '_peak_mib']:>10.0f}"
+              f"{recipe[name + '_kept']:>8}")
+    print(f"  espalier is {recipe['peer_seconds'] / recipe['ours_seconds']:.1f} times as fast by the clock, "
+          f"{recipe['ratio_of_core_seconds']:.1f} times in processor time")
+    for name, rate in part["minhash_mb_per_s"].items():
+        print(f"  {name:<44}{rate:>8.1f} MB/s on one core")
+
+
 def print_replicas(part):
     shape = ",".join(map(str, part["shape"]))
     print(f"\nreplica checks, 2 data-parallel processes of one thread, layers,hidden,heads,vocabulary = {shape}\n"
@@ -310,7 +339,8 @@ def print_table(results):
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     for part, show in [("encode", print_encode), ("preprocess", print_preprocess),
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
-                       ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas)]:
+                       ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas),
+                       ("curate", print_curate)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -361,7 +391,7 @@ def main():
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
     measure = {"encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert, "matmul": matmul,
                "training": training, "parallel": parallel, "pipeline": pipeline,
-               "replicas": replicas}
+               "replicas": replicas, "curate": curate}
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:
             if part in arguments.parts:
