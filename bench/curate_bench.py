@@ -1,7 +1,6 @@
 """How fast a recipe of curation is beside datatrove's local executor: curate_bench.py ESPALIER FOLDER MB ROUNDS
 
-    python3 -m venv env && env/bin/pip install datatrove==0.10.1 fasttext-numpy2-wheel==0.9.2 nltk spacy tldextract fasteners "xxhash<4"
-    env/bin/python bench/curate_bench.py build/bin/espalier /tmp/bench 100 3
+    $(bench/install_datatrove) bench/curate_bench.py build/bin/espalier /tmp/bench 100 3
 
 Prints one JSON object. Both read the same JSONL in two files, with two workers: language by one fastText model, Gopher's
 rules for repetition and quality, personal data, MinHash of 14 x 8 values over runs of 5 words, n-grams of evaluations, GPT-2's

@@ -2,7 +2,7 @@
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
     scripts/bench [--quick] [--only machine,matmul,training,encode,preprocess,data,convert,serving,parallel,pipeline,
-                  replicas] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
+                  replicas,curate] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
 
 What the machine can do at most comes first, and figures are shares of it where that makes sense. Runs alternate between the
 peers, and medians count. One process at a time; nothing else should run on the machine.
@@ -30,7 +30,7 @@ from compare import compare, markdown
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
 PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "serving", "parallel", "pipeline",
-         "replicas"]
+         "replicas", "curate"]
 QUICK_SECONDS = 180   # after these --quick begins no further part
 PEER_STEP_SECONDS = 120  # a peer that takes longer for a step is not waited for
 MICRO_BATCH, POSITIONS = 4, 1024
@@ -322,6 +322,33 @@ def replicas(arguments):
     return {"shape": arguments.shape, "rows": rows}
 
 
+def curate(arguments):
+    """A recipe beside datatrove's local executor, and MinHash signatures of 100 values on one core."""
+    text, _ = text_and_vocabulary(arguments)
+    megabytes, rounds = (20, 1) if arguments.quick else (100, 1)
+    say(f"curate: {megabytes} MB, two workers; datatrove takes minutes")
+    python = Run([ROOT / "bench/install_datatrove"]).output.strip()
+    recipe = json.loads(Run([python, ROOT / "bench/curate_bench.py", BIN / "espalier",
+                             pathlib.Path(arguments.work) / "curate", megabytes, rounds]).output)
+    say("curate: MinHash")
+    rates = re.findall(r"^(.*?)\s+([\d.]+) MB/s$", Run([BIN / "minhash_bench", text]).output, re.MULTILINE)
+    return {"recipe": recipe, "minhash_mb_per_s": {name: float(rate) for name, rate in rates}}
+
+
+def print_curate(part):
+    recipe = part["recipe"]
+    print(f"\ncurate, {recipe['mb']:.0f} MB, {recipe['documents']} documents, two workers\n"
+          f"  {'':<12}{'seconds':>9}{'core seconds':>14}{'MB/core second':>16}{'peak MiB':>10}{'kept':>8}")
+    for name, shown in [("ours", "espalier"), ("peer", "datatrove")]:
+        print(f"  {shown:<12}{recipe[name + '_seconds']:>9.1f}{recipe[name + '_core_seconds']:>14.1f}"
+              f"{recipe[name + '_mb_per_core_second']:>16.3f}{recipe[name + '_peak_mib']:>10.0f}"
+              f"{recipe[name + '_kept']:>8}")
+    print(f"  espalier is {recipe['peer_seconds'] / recipe['ours_seconds']:.1f} times as fast by the clock, "
+          f"{recipe['ratio_of_core_seconds']:.1f} times in processor time")
+    for name, rate in part["minhash_mb_per_s"].items():
+        print(f"  {name:<44}{rate:>8.1f} MB/s on one core")
+
+
 def print_replicas(part):
     shape = ",".join(map(str, part["shape"]))
     print(f"\nreplica checks, 2 data-parallel processes of one thread, layers,hidden,heads,vocabulary = {shape}\n"
@@ -441,7 +468,8 @@ def print_table(results):
     for part, show in [("limits", print_machine), ("encode", print_encode), ("preprocess", print_preprocess),
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
                        ("serving", print_serving),
-                       ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas)]:
+                       ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas),
+                       ("curate", print_curate)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -497,7 +525,8 @@ def main():
     if load > 0.5:
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
     measure = {"machine": machine, "encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert,
-               "matmul": matmul, "training": training, "serving": serving, "parallel": parallel, "pipeline": pipeline, "replicas": replicas}
+               "matmul": matmul, "training": training, "serving": serving, "parallel": parallel,
+               "pipeline": pipeline, "replicas": replicas, "curate": curate}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:

@@ -11,9 +11,46 @@ namespace espalier::curate {
 namespace {
 
 // \w of Python's re: letters, numbers of all kinds, the underscore.
-bool is_python_word(char32_t code) { return code == '_' || text::is_letter(code) || text::is_number(code); }
+bool is_python_word(char32_t code) {
+  if (code < 0x80)
+    return (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || (code >= '0' && code <= '9') || code == '_';
+  return text::is_letter(code) || text::is_number(code);
+}
 
-constexpr char32_t kCapitalDottedI = 0x130, kSigmaBefore = 0x3A3, kSigmaAtEnd = 0x3C2;
+constexpr char32_t kCapitalDottedI = 0x130, kCapitalSigma = 0x3A3;
+constexpr std::string_view kSigmaAtEnd = "\xCF\x82";
+
+// next(code): false at the end. Calls use(word in lower case, where it starts in characters) for each word.
+template <class Next, class Use>
+void each_word(Next next, Use use) {
+  std::string word;
+  int64_t start = 0, at = 0;
+  bool ends_in_capital_sigma = false;  // not alone
+  const auto finish = [&] {
+    if (word.empty()) return;
+    if (ends_in_capital_sigma) word.replace(word.size() - kSigmaAtEnd.size(), kSigmaAtEnd.size(), kSigmaAtEnd);
+    use(word, start);
+    word.clear();
+    ends_in_capital_sigma = false;
+  };
+  for (char32_t code = 0; next(code); ++at) {
+    if (!is_python_word(code)) {
+      finish();
+      continue;
+    }
+    if (word.empty()) start = at;
+    ends_in_capital_sigma = code == kCapitalSigma && !word.empty();
+    if (code < 0x80) {
+      word += static_cast<char>(code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code);
+    } else if (code == kCapitalDottedI) {  // becomes an i and a mark, which ends the word
+      word += 'i';
+      finish();
+    } else {
+      text::append_utf8(text::lowercase_of(code), word);
+    }
+  }
+  finish();
+}
 
 uint64_t hash_of_words(const std::vector<uint64_t>& hashes, size_t first, int64_t count) {
   return hash64(&hashes[first], static_cast<size_t>(count) * sizeof(uint64_t));
@@ -38,32 +75,17 @@ std::string to_utf8(std::u32string_view text) {
 
 WordsOfText contamination_words(std::u32string_view text) {
   WordsOfText result;
-  std::string word;
-  size_t start = 0;
-  const auto finish = [&] {
-    if (word.empty()) return;
-    result.words.push_back(std::move(word));
-    result.starts.push_back(static_cast<int64_t>(start));
-    word.clear();
-  };
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char32_t code = text[at];
-    if (!is_python_word(code)) {
-      finish();
-      continue;
-    }
-    if (word.empty()) start = at;
-    const bool ends_word = at + 1 == text.size() || !is_python_word(text[at + 1]);
-    if (code == kSigmaBefore && ends_word && !word.empty()) {
-      text::append_utf8(kSigmaAtEnd, word);
-    } else if (code == kCapitalDottedI) {  // becomes an i and a mark, which ends the word
-      word += 'i';
-      finish();
-    } else {
-      text::append_utf8(text::lowercase_of(code), word);
-    }
-  }
-  finish();
+  size_t at = 0;
+  each_word(
+      [&](char32_t& code) {
+        if (at == text.size()) return false;
+        code = text[at++];
+        return true;
+      },
+      [&](const std::string& word, int64_t start) {
+        result.words.push_back(word);
+        result.starts.push_back(start);
+      });
   return result;
 }
 
@@ -152,8 +174,33 @@ bool Contamination::find_first(const WordsOfText& text, Match& match) const {
   return false;
 }
 
+// What find_first() looks for, by hashes alone and without the words: most texts have none of it.
+bool Contamination::may_contain(std::string_view text) const {
+  thread_local std::vector<uint64_t> hashes;
+  hashes.clear();
+  const char *at = text.data(), *const end = at + text.size();
+  each_word(
+      [&](char32_t& code) {
+        if (at == end) return false;
+        const text::CodePoint point = text::decode_utf8(at);
+        at += point.num_bytes;
+        code = point.code;
+        return true;
+      },
+      [&](const std::string& word, int64_t) { hashes.push_back(hash64(word)); });
+  for (size_t first = 0; first < hashes.size(); ++first) {
+    if (!first_words_.contains(hashes[first])) continue;
+    for (const auto& [length, unused] : lengths_)
+      if (first + static_cast<size_t>(length) <= hashes.size() &&
+          by_hash_.contains(hash_of_words(hashes, first, length)))
+        return true;
+  }
+  return false;
+}
+
 std::vector<uint32_t> Contamination::find(std::string_view text) const {
   std::vector<uint32_t> found;
+  if (!may_contain(text)) return found;
   const std::u32string whole = text::to_utf32(text);
   std::u32string_view rest = whole;
   Match match;
@@ -169,6 +216,7 @@ std::vector<uint32_t> Contamination::find(std::string_view text) const {
 }
 
 std::vector<std::string> Contamination::cut(std::string_view text) const {
+  if (!may_contain(text)) return {std::string(text)};
   std::vector<std::string> pieces;
   const std::u32string whole = text::to_utf32(text);
   std::u32string_view rest = whole;

@@ -64,6 +64,7 @@ class Contamination {
   };
 
   void insert(const std::vector<std::string>& words, size_t first, size_t count);
+  bool may_contain(std::string_view text) const;  // false for certain, true perhaps
   bool find_first(const WordsOfText& text, Match& match) const;
   bool is_at(const std::vector<uint64_t>& hashes, const WordsOfText& text, size_t first, int64_t length,
              Match& match) const;

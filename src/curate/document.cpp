@@ -1,5 +1,7 @@
 #include "curate/document.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/json_record.h"
 #include "text/utf8.h"
@@ -61,8 +63,27 @@ class MemberScanner {
   size_t at_;
 };
 
-std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+// As nlohmann's dump() writes valid UTF-8.
+void append_json_string(std::string_view text, std::string& out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char *at = text.data(), *const end = at + text.size(); at < end;) {
+    const char* const special = data::find_json_special(at, end);
+    out.append(at, special);
+    if (special == end) break;
+    switch (*special) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      default: out.append("\\u00").append({kHex[*special >> 4], kHex[*special & 15]});
+    }
+    at = special + 1;
+  }
+  out += '"';
 }
 
 std::string decoded(std::string_view raw) {
@@ -110,6 +131,10 @@ void Metadata::set_json(std::string_view key, std::string json) {
   members_.push_back({std::string(key), std::move(json)});
 }
 
+void Metadata::erase(std::string_view key) {
+  std::erase_if(members_, [key](const Member& member) { return member.key == key; });
+}
+
 bool parse_document(std::string_view line, std::string_view text_key, Document& document, std::string& reason,
                     int64_t& num_replaced) {
   std::string storage;
@@ -131,25 +156,29 @@ bool parse_document(std::string_view line, std::string_view text_key, Document& 
   }
   return true;
 }
-void Metadata::erase(std::string_view key) {
-  std::erase_if(members_, [key](const Member& member) { return member.key == key; });
-}
-
 
 void append_json(const Document& document, std::string_view text_key, std::string& line) {
-  const std::string text = concat(json_string(text_key), ": ", json_string(document.text));
-  bool has_place = false;
-  for (const Metadata::Member& member : document.metadata.members()) has_place |= member.json.empty();
-  line += '{';
-  if (!has_place) line += text;
-  bool first = has_place;
-  for (const Metadata::Member& member : document.metadata.members()) {
-    if (!first) line += ", ";
-    first = false;
-    if (member.json.empty())
-      line += text;
-    else
-      line += json_string(member.key) + ": " + member.json;
+  const std::vector<Metadata::Member>& members = document.metadata.members();
+  const char* before = "{";
+  const auto append_key = [&](std::string_view key) {
+    line += before;
+    append_json_string(key, line);
+    line += ": ";
+    before = ", ";
+  };
+  const auto append_text = [&] {
+    append_key(text_key);
+    append_json_string(document.text, line);
+  };
+  if (std::none_of(members.begin(), members.end(), [](const auto& member) { return member.json.empty(); }))
+    append_text();
+  for (const Metadata::Member& member : members) {
+    if (member.json.empty()) {
+      append_text();
+    } else {
+      append_key(member.key);
+      line += member.json;
+    }
   }
   line += '}';
 }

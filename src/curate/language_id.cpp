@@ -5,10 +5,14 @@
 #include <fasttext/fasttext.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <sstream>
 
+#include "base/hash.h"
 #include "curate/python_lower.h"
 
 namespace espalier::curate {
@@ -16,11 +20,83 @@ namespace {
 
 constexpr std::string_view kLabelPrefix = "__label__";
 
+// The rows of a model for a word and the pieces of it. Words recur, and to look up their pieces takes long.
+class RowsOfWords {
+ public:
+  // Appends the rows of `word`.
+  void append(const fasttext::Dictionary& dictionary, std::string_view word, std::vector<int32_t>& rows) {
+    Entry& entry = entries_[hash64(word.data(), word.size()) % kEntries];
+    if (!entry.is_known || entry.word != word)
+      entry = {true, std::string(word), rows_of(dictionary, std::string(word))};
+    if (word.size() > kLongestKept) entry.is_known = false;
+    rows.insert(rows.end(), entry.rows.begin(), entry.rows.end());
+  }
+
+ private:
+  static constexpr size_t kEntries = size_t{1} << 14, kLongestKept = 64;
+  struct Entry {
+    bool is_known = false;
+    std::string word;
+    std::vector<int32_t> rows;
+  };
+  // A label in the text is no word of it.
+  static std::vector<int32_t> rows_of(const fasttext::Dictionary& dictionary, const std::string& word) {
+    const int32_t id = dictionary.getId(word);
+    const bool is_word = (id < 0 ? dictionary.getType(word) : dictionary.getType(id)) == fasttext::entry_type::word;
+    return is_word ? dictionary.getSubwords(word) : std::vector<int32_t>();
+  }
+
+  std::vector<Entry> entries_{kEntries};
+};
+
 class FastTextClassifier : public TextClassifier {
  public:
-  explicit FastTextClassifier(const std::string& file) { model_.loadModel(file); }
+  explicit FastTextClassifier(const std::string& file) {
+    model_.loadModel(file);
+    dictionary_ = model_.getDictionary();
+    has_runs_of_words_ = model_.getArgs().wordNgrams > 1;
+  }
 
+  // fastText's predictLine(), whose streams and look-ups take most of its time.
   std::vector<Label> classify(std::string_view text, int count) const override {
+    if (has_runs_of_words_) return classify_line(text, count);
+    const std::vector<int32_t> rows = rows_of(text);
+    fasttext::Predictions predictions;
+    model_.predict(count, rows, predictions, 0);
+    std::vector<Label> labels;
+    for (const auto& [log_probability, label] : predictions)
+      labels.push_back({plain(dictionary_->getLabel(label)), static_cast<double>(std::exp(log_probability))});
+    return labels;
+  }
+
+  std::vector<std::string> labels() const override {
+    std::vector<std::string> names;
+    for (int32_t label = 0; label < dictionary_->nlabels(); ++label)
+      names.push_back(plain(dictionary_->getLabel(label)));
+    return names;
+  }
+
+ private:
+  // Of its words and of the end of the line, which a text may say too.
+  std::vector<int32_t> rows_of(std::string_view text) const {
+    constexpr size_t kModels = 8;
+    thread_local std::map<int64_t, RowsOfWords> rows_of_models;
+    if (rows_of_models.size() > kModels) rows_of_models.clear();
+    RowsOfWords& rows_of_words = rows_of_models[number_];
+    constexpr std::string_view kBlanks(" \n\r\t\v\f\0", 7);
+    std::vector<int32_t> rows;
+    for (size_t begin = 0; (begin = text.find_first_not_of(kBlanks, begin)) != std::string_view::npos;) {
+      const size_t end = std::min(text.find_first_of(kBlanks, begin), text.size());
+      const std::string_view word = text.substr(begin, end - begin);
+      if (word == fasttext::Dictionary::EOS) break;
+      rows_of_words.append(*dictionary_, word, rows);
+      begin = end;
+    }
+    rows_of_words.append(*dictionary_, fasttext::Dictionary::EOS, rows);
+    return rows;
+  }
+
+  std::vector<Label> classify_line(std::string_view text, int count) const {
     std::string line(text);
     std::replace(line.begin(), line.end(), '\n', ' ');
     line += '\n';
@@ -33,19 +109,19 @@ class FastTextClassifier : public TextClassifier {
     return labels;
   }
 
-  std::vector<std::string> labels() const override {
-    std::vector<std::string> names;
-    const auto dictionary = model_.getDictionary();
-    for (int32_t label = 0; label < dictionary->nlabels(); ++label) names.push_back(plain(dictionary->getLabel(label)));
-    return names;
-  }
-
- private:
   static std::string plain(const std::string& name) {
     return name.starts_with(kLabelPrefix) ? name.substr(kLabelPrefix.size()) : name;
   }
 
+  static int64_t next_number() {
+    static std::atomic<int64_t> next = 0;
+    return next++;
+  }
+
   fasttext::FastText model_;
+  std::shared_ptr<const fasttext::Dictionary> dictionary_;
+  bool has_runs_of_words_ = false;
+  int64_t number_ = next_number();
 };
 
 class ModelIdentifier : public LanguageIdentifier {

@@ -257,8 +257,7 @@ TEST(CurateMix, ReadsFoldersAsSparkLeavesThem) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
 }
 
-// The names that Hive gives to the folders; the other side is read back by the reader above, and by pyarrow in
-// tests/oracle/parquet_oracle.py.
+// The names that Hive gives to the folders; what they hold is read back as a folder and by its manifest.
 TEST(CurateMix, WritesPartitionsThatItReads) {
   TestFolder folder;
   const std::vector<std::pair<std::string, std::string>> partitions = {{R"("fr")", "language=fr"},

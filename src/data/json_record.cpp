@@ -6,12 +6,10 @@
 #include "base/format.h"
 
 namespace espalier::data {
-namespace {
 
-// The first byte of [at, end) that a JSON string cannot simply hold: a quote, a backslash or a control character.
 // Eight bytes at a time: a byte of `found` is not zero where one of the three is (Hacker's Delight, 6-1); a false hit
 // can only be above a true one, and only the lowest is looked at.
-const char* find_special(const char* at, const char* end) {
+const char* find_json_special(const char* at, const char* end) {
   constexpr uint64_t kOnes = 0x0101010101010101u, kHighs = 0x8080808080808080u;
   const auto zero_bytes = [](uint64_t word) { return (word - kOnes) & ~word; };
   for (; end - at >= 8; at += 8) {
@@ -25,6 +23,8 @@ const char* find_special(const char* at, const char* end) {
     if (*at == '"' || *at == '\\' || static_cast<unsigned char>(*at) < 0x20) return at;
   return end;
 }
+
+namespace {
 
 int hex_digit(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -205,7 +205,7 @@ bool JsonRecord::scan_string(RawString& string) {
   const char* const quote = at_++;
   string.escaped = false;
   for (;;) {
-    at_ = find_special(at_, end_);
+    at_ = find_json_special(at_, end_);
     if (at_ == end_) return fail("Unterminated string starting at", quote);
     if (*at_ == '"') break;
     if (*at_ != '\\') return fail("Invalid control character at", at_);

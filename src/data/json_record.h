@@ -15,6 +15,9 @@
 
 namespace espalier::data {
 
+// The first byte of [at, end) that a JSON string cannot simply hold: a quote, a backslash or a control character.
+const char* find_json_special(const char* at, const char* end);
+
 // Levels of nesting that are read, as in Python.
 inline constexpr int kMaxJsonDepth = 994;
 

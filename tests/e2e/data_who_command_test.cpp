@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/format.h"
@@ -192,6 +193,56 @@ TEST_F(DataWhoCommand, RefusesFamiliesWhoseSamplesAreNotTraced) {
   EXPECT_NE(outcome.errors.find("trains a BERT, whose samples are not traced to their documents yet"),
             std::string::npos)
       << outcome.errors;
+}
+
+// The steps that `curate forget --runs` names, against what `data who` says of every step.
+TEST_F(DataWhoCommand, ForgetNamesTheStepsThatReadTheDocuments) {
+  write_file_atomically(folder_ / "work/recipe.toml",
+                        concat("[output]\nfolder = \"mix\"\ntokenizer = \"", data("gpt2-tiny/vocab.json"),
+                               "\"\n[[source]]\nname = \"owt\"\nfiles = [\"", data("owt-20.jsonl"), "\"]\n"));
+  ASSERT_EQ(bash("espalier curate recipe.toml").exit_code, 0);
+  const std::string mix = train("--train-samples 100 --data-path mix/documents_text_document");
+  ASSERT_EQ(bash(mix).exit_code, 0);
+  ASSERT_EQ(bash(train("--save other --data-path " + data("owt-20_text_document"))).exit_code, 0);
+  const Outcome who = bash("for step in $(seq 1 12); do espalier data who --run run --step $step --json || exit; done");
+  ASSERT_EQ(who.exit_code, 0) << who.errors;
+  std::map<int64_t, std::set<int64_t>> steps_of;  // each document
+  int64_t num_samples = 0;
+  for (const Json& sample : lines(who.output)) {
+    ++num_samples;
+    for (const Json& piece : sample["pieces"]) steps_of[piece["document"]].insert(sample["step"].get<int64_t>());
+  }
+  EXPECT_EQ(num_samples, 92);  // twelve steps are all that the run has
+  EXPECT_NE(bash("espalier data who --run run --step 13").exit_code, 0);
+  const auto expect_steps = [&](const std::string& output) {
+    const Json readings = Json::parse(output).at("runs");
+    ASSERT_EQ(readings.size(), 6u);
+    for (const Json& reading : readings) {
+      std::set<int64_t> steps;
+      for (const Json& step : reading.at("steps")) {
+        const int64_t number = step.at("step");
+        steps.insert(number);
+        EXPECT_EQ(step.at("fate"), number > 8 ? "to come" : number == 3 || number == 4 ? "passed over" : "trained");
+      }
+      // The last document is of the 20 % for validation; the other run has read other files.
+      const bool is_read = reading.at("run") == "run" && reading.at("document") != 19;
+      EXPECT_EQ(steps, is_read ? steps_of[reading.at("document")] : std::set<int64_t>{}) << reading;
+      EXPECT_EQ(steps.empty(), !is_read) << reading;
+    }
+  };
+  const std::string forget = "espalier curate forget mix --document 2 7 19 --runs run other --json";
+  const Outcome look = bash(forget + " --dry-run");
+  ASSERT_EQ(look.exit_code, 0) << look.errors;
+  expect_steps(look.output);
+  EXPECT_NE(look.errors.find("other: document 7: in no step"), std::string::npos) << look.errors;
+  // Removed in earnest, the same is told of the token files as they were.
+  const Outcome done = bash(forget);
+  ASSERT_EQ(done.exit_code, 0) << done.errors;
+  expect_steps(done.output);
+  EXPECT_EQ(Json::parse(done.output).at("removed").size(), 3u);
+  // The run sees that its data are no longer those it began with.
+  const Outcome resumed = bash(mix + "--load run");
+  EXPECT_NE(resumed.errors.find("its documents were 0 to 16"), std::string::npos) << resumed.errors;
 }
 
 }  // namespace data_who_command_test

@@ -1,9 +1,10 @@
 // The rules for quality and repetition of Gopher's training data (Rae et al. 2021, appendix A.1.1). Words are what
 // stands between blanks; lengths and shares count characters. What the paper leaves open is done as datatrove does it.
 #include <algorithm>
-#include <unordered_map>
+#include <bit>
 #include <unordered_set>
 
+#include "base/hash.h"
 #include "curate/steps/lines.h"
 #include "curate/steps/steps.h"
 #include "text/python_text.h"
@@ -52,51 +53,86 @@ double share(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-std::string joined(const Words& words, size_t first, size_t count) {
-  std::string text;
-  for (size_t index = first; index < first + count; ++index) {
-    if (index > first) text += ' ';
-    text += words[index];
+// Windows of words: stretches of one text in which the words follow one another. Equal ones are found by their hashes
+// and then compared; each is known by the place of the first.
+class Windows {
+ public:
+  // `between`: what stands between two words.
+  Windows(const Words& words, std::string_view between) : between_(num_characters(between)) {
+    for (const std::string_view word : words) {
+      begins_.push_back(static_cast<uint32_t>(text_.size()));
+      characters_.push_back(characters_.empty() ? 0 : characters_.back() + between_);
+      text_ += word;
+      ends_.push_back(static_cast<uint32_t>(text_.size()));
+      characters_.back() += num_characters(word);
+      text_ += between;
+    }
+    counts_.resize(words.size());
+    places_.resize(std::bit_ceil(2 * words.size() + 1));
   }
-  return text;
-}
 
-// Characters in the commonest window, all its occurrences together; of equally common ones the first counts.
-int64_t characters_of_top(const Words& words, size_t size) {
-  struct Seen {
-    int64_t count = 0;
-    size_t first = 0;
+  // Characters in the commonest window, all its occurrences together; of equally common ones the first counts.
+  int64_t characters_of_top(size_t size) {
+    start();
+    uint32_t top = 0;
+    for (size_t first = 0; first + size <= begins_.size(); ++first) ++counts_[first_like(first, size)];
+    for (uint32_t first = 0; first + size <= begins_.size(); ++first)
+      if (counts_[first] > counts_[top]) top = first;
+    return begins_.size() < size || counts_[top] == 1 ? 0 : counts_[top] * characters(top, size);
+  }
+
+  // Characters in windows that occurred before, continuing after each.
+  int64_t characters_of_repeated(size_t size) {
+    start();
+    int64_t repeated = 0;
+    for (size_t first = 0; first + size <= begins_.size();) {
+      if (first_like(first, size) == first) {
+        ++first;
+      } else {
+        repeated += characters(first, size);
+        first += size;
+      }
+    }
+    return repeated;
+  }
+
+ private:
+  struct Place {
+    uint32_t hash = 0, window = 0;  // of the window, and one more than where it begins; 0: none
   };
-  std::unordered_map<std::string, Seen> seen;
-  const std::pair<const std::string, Seen>* top = nullptr;
-  for (size_t first = 0; first + size <= words.size(); ++first) {
-    const auto entry = seen.try_emplace(joined(words, first, size), Seen{0, first}).first;
-    ++entry->second.count;
-  }
-  for (const auto& entry : seen)
-    if (top == nullptr || entry.second.count > top->second.count ||
-        (entry.second.count == top->second.count && entry.second.first < top->second.first))
-      top = &entry;
-  return top == nullptr || top->second.count == 1 ? 0 : top->second.count * num_characters(top->first);
-}
 
-// Characters in windows that occurred before, continuing after each.
-int64_t characters_of_repeated(const Words& words, size_t size) {
-  std::unordered_set<std::string> seen;
-  int64_t characters = 0;
-  for (size_t first = 0; first + size <= words.size();) {
-    std::string window;
-    for (size_t index = first; index < first + size; ++index) window += words[index];
-    const int64_t length = num_characters(window);
-    if (seen.insert(std::move(window)).second) {
-      ++first;
-    } else {
-      characters += length;
-      first += size;
+  void start() {
+    std::fill(places_.begin(), places_.end(), Place{});
+    std::fill(counts_.begin(), counts_.end(), 0);
+  }
+  std::string_view window(size_t first, size_t size) const {
+    return std::string_view(text_).substr(begins_[first], ends_[first + size - 1] - begins_[first]);
+  }
+  int64_t characters(size_t first, size_t size) const {
+    return characters_[first + size - 1] - (first == 0 ? 0 : characters_[first - 1] + between_);
+  }
+  // Where the first window begins that is equal to this one, which is remembered if there is none.
+  size_t first_like(size_t first, size_t size) {
+    const std::string_view sought = window(first, size);
+    const uint64_t hash = hash64(sought.data(), sought.size());
+    for (size_t at = hash >> 32;; ++at) {
+      Place& place = places_[at & (places_.size() - 1)];
+      if (place.window == 0) {
+        place = {static_cast<uint32_t>(hash), static_cast<uint32_t>(first + 1)};
+        return first;
+      }
+      if (place.hash == static_cast<uint32_t>(hash) && window(place.window - 1, size) == sought)
+        return place.window - 1;
     }
   }
-  return characters;
-}
+
+  int64_t between_;
+  std::string text_;
+  std::vector<uint32_t> begins_, ends_;  // of each word
+  std::vector<int64_t> characters_;      // up to the end of each word
+  std::vector<int64_t> counts_;
+  std::vector<Place> places_;
+};
 
 struct Repeats {
   int64_t parts = 0, characters = 0;
@@ -189,13 +225,15 @@ class GopherStep : public JudgedStep {
                       kMostRepeatedCharacters))
         return;
     }
+    Windows spaced(words, " ");
     for (const WindowLimit& limit : kTopLimits)
       if (!judge.most(concat("top_", limit.words, "_words").c_str(),
-                      share(characters_of_top(words, limit.words), characters), limit.share))
+                      share(spaced.characters_of_top(limit.words), characters), limit.share))
         return;
+    Windows joined(words, "");
     for (const WindowLimit& limit : kRepeatedLimits)
       if (!judge.most(concat("repeated_", limit.words, "_words").c_str(),
-                      share(characters_of_repeated(words, limit.words), characters), limit.share))
+                      share(joined.characters_of_repeated(limit.words), characters), limit.share))
         return;
   }
 

@@ -72,9 +72,32 @@ bool find_all(const Regex& regex, const char* tag, std::string_view text, std::v
   });
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex_digit(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+// What every address has: two dots with nothing but digits around and between them; or two colons side by side, seven
+// with a word each, or the scope of a link-local one.
+bool may_have_address(std::string_view text) {
+  bool after_dot = false;  // and digits alone since
+  int words = 0;
+  for (size_t at = 1; at + 1 < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '.') {
+      const bool between_digits = is_digit(text[at - 1]) && is_digit(text[at + 1]);
+      if (after_dot && between_digits) return true;
+      after_dot = between_digits;
+    } else if (!is_digit(c)) {
+      after_dot = false;
+    }
+    words += c == ':' && is_hex_digit(text[at + 1]);
+  }
+  return words >= 7 || text.find("::") != std::string_view::npos || text.find("fe80:") != std::string_view::npos;
+}
+
 bool find_addresses(std::string_view text, std::vector<PiiMatch>& matches) {
   // Each has two of these.
   if (std::count(text.begin(), text.end(), '.') < 3 && std::count(text.begin(), text.end(), ':') < 2) return true;
+  if (!may_have_address(text)) return true;
   static const Regex address(ip_expression(), /*multiline=*/true);
   static const DateTest begins_like_date;
   std::vector<PiiMatch> found;

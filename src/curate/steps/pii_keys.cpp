@@ -67,6 +67,7 @@ class KeySearch {
 
   // 0: there is none.
   size_t end_of_key(size_t begin) {
+    if (!may_begin(begin)) return 0;
     const size_t end = search(begin, Kind::kMixed, 4);
     return end != 0 ? end : search(begin, Kind::kGroups, 3);
   }
@@ -80,6 +81,15 @@ class KeySearch {
     std::vector<size_t> ends;
     size_t next = 0;
   };
+
+  // Whether an element of either kind can begin there; in prose few do.
+  bool may_begin(size_t at) const {
+    const auto is = [&](size_t place, int wanted) {
+      return place < classes_.size() && (classes_[place] & wanted) != 0;
+    };
+    const size_t letters = run(at, kUpper | kLower);
+    return letters > at ? is(letters, kDigit | kDash | kJoint | kLowLine) : is(at, kDigit | kDash | kJoint);
+  }
 
   size_t run(size_t at, int wanted) const {
     while (at < classes_.size() && (classes_[at] & wanted) != 0) ++at;
@@ -155,13 +165,20 @@ class KeySearch {
 }  // namespace
 
 bool find_keys(std::string_view text, std::vector<std::string>& keys) {
+  static const std::vector<uint8_t> classes_of_ascii = [] {
+    std::vector<uint8_t> ascii(0x80);
+    for (char32_t code = 0; code < 0x80; ++code) ascii[code] = key_class_of(code);
+    return ascii;
+  }();
   std::vector<size_t> starts;  // of each character
   std::vector<uint8_t> classes;
+  starts.reserve(text.size() + 1);
+  classes.reserve(text.size());
   bool has_digit_or_joint = false;
   for (size_t at = 0; at < text.size();) {
     const text::CodePoint point = text::decode_utf8(text.data() + at);
     starts.push_back(at);
-    classes.push_back(key_class_of(point.code));
+    classes.push_back(point.code < 0x80 ? classes_of_ascii[point.code] : key_class_of(point.code));
     has_digit_or_joint |= (classes.back() & (kDigit | kDash | kJoint)) != 0;
     at += static_cast<size_t>(point.num_bytes);
   }

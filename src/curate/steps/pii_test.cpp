@@ -42,6 +42,25 @@ TEST(Pii, MasksEveryOccurrenceAndCounts) {
   EXPECT_EQ(test::apply("pii", "", "").text(), "");
 }
 
+// Each form that the expression has, where nothing else in the text looks like one.
+TEST(Pii, FindsAddressesOfEveryForm) {
+  for (const char* address :
+       {"1.2.3.4", "203.0.113.77", "255.255.255.255", "1:2:3:4:5:6:7:8", "1::", "1:2:3::", "1::2", "1:2::3:4",
+        "1::2:3:4:5:6:7", "::1", "::2:3:4:5:6:7:8", "::ffff:1.2.3.4", "::ffff:0:1.2.3.4", "1:2::1.2.3.4"}) {
+    std::vector<PiiMatch> matches;
+    ASSERT_TRUE(find_pii(concat("It is ", address, " here. It was. It will be."), matches));
+    // Where a colon or a dot may follow an address, the expression takes the shorter one.
+    EXPECT_TRUE(std::any_of(matches.begin(), matches.end(), [&](const PiiMatch& match) {
+      return match.tag == "IP_ADDRESS" && std::string(address).starts_with(match.text);
+    })) << address;
+  }
+  for (const char* none : {"3.5 and 4.5 and 5.5.", "at 10:30, 11:30, 12:30", "1.2, 3.4", "a.b.c.d. e:f"}) {
+    std::vector<PiiMatch> matches;
+    ASSERT_TRUE(find_pii(none, matches));
+    EXPECT_TRUE(matches.empty()) << none;
+  }
+}
+
 // What makes a searcher that goes back step by step take for ever.
 TEST(Pii, LongTokensTakeLittleTime) {
   std::string token;

@@ -1,4 +1,9 @@
-// The rules of Gopher, C4 and the catalogue. Expected values are counted by hand.
+// The rules of Gopher, C4 and the catalogue. Expected values are counted by hand, or by plain loops.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
 #include "curate/internal/run_fixture.h"
 
 namespace espalier::curate {
@@ -49,6 +54,63 @@ TEST(Gopher, DropsRepetition) {
   EXPECT_EQ(gopher_reason(good_text() + pairs), "top_2_words");  // 9 * 9 of 300 characters
   EXPECT_EQ(gopher_reason(good_text() + pairs, "no_repetition = true"), "");
   EXPECT_EQ(gopher_reason(good_text() + " " + good_text()), "repeated_5_words");
+}
+
+// Of windows of words, with a map of strings for each size.
+std::map<std::string, double> plain_repetition(const std::vector<std::string>& words, double characters) {
+  std::map<std::string, double> shares;
+  const auto length = [](const std::string& text) {
+    return static_cast<double>(
+        std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
+  };
+  for (size_t size = 2; size <= 10; ++size) {
+    std::map<std::string, int> counts;
+    std::vector<std::string> order;
+    double of_top = 0, of_repeated = 0;
+    int most = 1;
+    for (size_t at = 0; at + size <= words.size(); ++at) {
+      std::string window;
+      for (size_t word = at; word < at + size; ++word) window += (word > at && size < 5 ? " " : "") + words[word];
+      order.push_back(window);
+      ++counts[window];
+    }
+    for (const std::string& window : order)
+      if (counts[window] > most) most = counts[window], of_top = most * length(window);
+    std::set<std::string> seen;
+    for (size_t at = 0; at < order.size();) {
+      const bool is_new = seen.insert(order[at]).second;
+      if (!is_new) of_repeated += length(order[at]);
+      at += is_new ? 1 : size;
+    }
+    shares[concat(size < 5 ? "top_" : "repeated_", size, "_words")] = (size < 5 ? of_top : of_repeated) / characters;
+  }
+  return shares;
+}
+
+TEST(Gopher, MeasuresRepetitionAsAPlainLoopDoes) {
+  const std::vector<std::string> vocabulary = {"a", "aa", "b", "ab", "\xc3\xa4", "a\xc3\xa4", "word"};
+  std::mt19937 draw(3);
+  const std::unique_ptr<StepMaker> maker = test::maker_of("gopher", "");
+  for (const size_t count : {0, 1, 7, 33, 33, 33, 100, 100, 400}) {
+    Document document;
+    std::vector<std::string> words;
+    for (size_t word = 0; word < count; ++word) {
+      words.push_back(vocabulary[draw() % (count == 400 ? 7 : 2 + draw() % 6)]);
+      document.text += (word == 0 ? "" : " ") + words.back();
+    }
+    std::vector<Measure> measures;
+    maker->make_step()->measure(document, measures);
+    const auto characters = static_cast<double>(
+        std::count_if(document.text.begin(), document.text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
+    const std::map<std::string, double> expected = plain_repetition(words, std::max(characters, 1.0));
+    size_t compared = 0;
+    for (const Measure& measure : measures)
+      if (const auto found = expected.find(measure.name); found != expected.end()) {
+        EXPECT_DOUBLE_EQ(measure.value, found->second) << measure.name << " of: " << document.text;
+        ++compared;
+      }
+    EXPECT_EQ(compared, 9u);
+  }
 }
 
 std::string c4_text(const std::string& text, const std::string& options = "") {
