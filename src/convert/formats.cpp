@@ -4,15 +4,15 @@
 #include "base/format.h"
 #include "convert/bert/formats.h"
 #include "convert/gpt/formats.h"
+#include "convert/ict/formats.h"
 #include "convert/t5/formats.h"
 
 namespace espalier::convert {
 
 const std::vector<const FamilyFormats*>& all_formats() {
   static const std::vector<const FamilyFormats*> all = {
-      &gpt_formats(),
-      &bert_formats(),
-      &t5_formats(),
+      // Of two that recognize a checkpoint the first is taken: towers of a biencoder are BERTs.
+      &gpt_formats(), &ict_formats(), &ict_task_formats(), &bert_formats(), &t5_formats(),
   };
   return all;
 }

@@ -188,6 +188,34 @@ TEST_F(IctCommand, IsFinetunedOnQuestionsByMegatronsScript) {
   EXPECT_LT(rank, 1) << outcome.output;
 }
 
+// The weights, the optimizer's state and the position of a run, written as upstream writes its biencoders and read
+// again.
+TEST_F(IctCommand, GoesToMegatronAndBackToTheSameBits) {
+  std::string commands = prepare() + kMakeEvidence + "; ";
+  for (const char* more : {"--biencoder-projection-dim 7", "--biencoder-shared-query-context-model"})
+    commands += concat(
+        train_ict(concat("--train-iters 2 --save run ", more, " 2>/dev/null")),
+        "espalier checkpoint export-megatron --load run --output out; "
+        "espalier checkpoint import-megatron --input out --save back | grep -o 'ict, step 2'; "
+        "espalier checkpoint diff run back | grep -o 'bitwise equal'; rm -r run out; rm -rf first; mv back first; ");
+  commands += concat("mv first/step_* . && rm -r first; espalier train ict-task", model(),
+                     "--biencoder-shared-query-context-model --train-data train.json --valid-data train.json "
+                     "--pretrained-checkpoint step_00000002 --retriever-seq-length 16 --epochs 1 --micro-batch-size 16 "
+                     "--lr 1e-3 --num-threads 1 --save nq 2>/dev/null; "
+                     "espalier checkpoint export-megatron --load nq --output out --no-save-optim >/dev/null; "
+                     "espalier checkpoint import-megatron --input out --save nq-back | grep -o 'ict, step 3'; "
+                     "espalier checkpoint export-megatron --load nq --output two --tensor-model-parallel-size 2");
+  const Outcome outcome = bash(commands);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.errors.find("on one tensor rank and one stage: use 1"), std::string::npos) << outcome.errors;
+  std::string found;
+  std::istringstream lines(outcome.output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("ict") || line.starts_with("bitwise")) found += line + ";";
+  EXPECT_EQ(found, "ict, step 2;bitwise equal;ict, step 2;bitwise equal;ict, step 3;")
+      << outcome.output << outcome.errors;
+}
+
 TEST_F(IctCommand, WhatCannotBeIsRefusedBeforeAnythingRuns) {
   const std::string run = concat("espalier train ict", model(), "--train-iters 1 --lr 1e-3 --save run ");
   const Outcome outcome = bash(concat(

@@ -6,7 +6,6 @@
 #include "families/bert/config.h"
 
 namespace espalier::convert {
-namespace {
 
 using families::BertConfig;
 using spec::Activation;
@@ -33,14 +32,18 @@ const std::vector<const char*>& arguments_of_bert() {
   return names;
 }
 
+namespace {
+
 // What upstream's parser accepts with a BERT, and what makes another model of it: the family refuses the options with
 // the reason.
 constexpr const char* kOtherArguments[] = {
     "group_query_attention", "embed_layernorm", "untie_embeddings_and_output_weights", "swiglu",       "glu_activation",
     "squared_relu",          "add_qkv_bias",    "use_rotary_position_embeddings",      "qk_layernorm", "window_size"};
 
-void add_bert_lines(const TorchValue& args, ArgumentLines& lines) {
-  for (const std::string name : arguments_of_bert()) {
+}  // namespace
+
+void add_lines_of_bert_model(const TorchValue& args, const std::vector<const char*>& names, ArgumentLines& lines) {
+  for (const std::string name : names) {
     if (name == "position_embedding_type" && is_set(args.find(name)))
       lines.add(name, toml_text(position_type(*args.find(name), lines.origin())));
     else
@@ -50,15 +53,12 @@ void add_bert_lines(const TorchValue& args, ArgumentLines& lines) {
   if (is_false(args, "add_bias_linear")) lines.add_flag("disable_bias_linear");
   if (is_false(args, "add_position_embedding")) lines.add_flag("no_position_embedding");
   if (is_false(args, "bias_gelu_fusion")) lines.add_flag("no_bias_gelu_fusion");
-  if (is_false(args, "bert_binary_head")) lines.add_flag("bert_no_binary_head");
 }
 
-void put_bert_arguments(const config::RunConfig& run, store::TorchPairs& pairs) {
-  const BertConfig model = families::bert_config(run);
+void put_arguments_of_bert_model(const BertConfig& model, store::TorchPairs& pairs) {
   const auto put = [&](const char* key, TorchValue value) {
     pairs.emplace_back(TorchValue::string(key), std::move(value));
   };
-  put("bert_binary_head", TorchValue::boolean(model.binary_head));
   put("bias_gelu_fusion", TorchValue::boolean(model.activation == Activation::kGeluTanh));
   put("openai_gelu", TorchValue::boolean(model.head_activation == Activation::kGeluTanh));
   put("embed_layernorm", TorchValue::boolean(false));
@@ -71,6 +71,19 @@ void put_bert_arguments(const config::RunConfig& run, store::TorchPairs& pairs) 
   put("num_query_groups", TorchValue::integer(1));
   put("swiglu", TorchValue::boolean(false));
   put("squared_relu", TorchValue::boolean(false));
+}
+
+namespace {
+
+void add_bert_lines(const TorchValue& args, ArgumentLines& lines) {
+  add_lines_of_bert_model(args, arguments_of_bert(), lines);
+  if (is_false(args, "bert_binary_head")) lines.add_flag("bert_no_binary_head");
+}
+
+void put_bert_arguments(const config::RunConfig& run, store::TorchPairs& pairs) {
+  const BertConfig model = families::bert_config(run);
+  pairs.emplace_back(TorchValue::string("bert_binary_head"), TorchValue::boolean(model.binary_head));
+  put_arguments_of_bert_model(model, pairs);
 }
 
 MegatronShape shape_of_bert(const config::RunConfig& run) {
@@ -95,6 +108,8 @@ bool is_megatron_bert(const std::set<std::string>& names) {
   return false;
 }
 
+}  // namespace
+
 ModuleName bert_module_name(const std::string& path) {
   std::string name = path;
   for (const char* part : {"embedding.", "encoder.", "transformer."}) name = without_prefix(name, part);
@@ -106,8 +121,6 @@ ModuleName bert_module_name(const std::string& path) {
     if (name.starts_with(norm)) return {.name = "lm_head.layernorm." + without_prefix(name, norm)};
   return layer_or_other_name(name);
 }
-
-}  // namespace
 
 MegatronCodec megatron_bert() {
   return {

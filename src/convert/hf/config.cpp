@@ -144,6 +144,9 @@ const HfCodec& choose_hf_codec(const ModelConfig& config, const HfCodec* preferr
   const std::vector<HfCodec>& codecs = formats_of(*config.family).hugging_face;
   const bool is_own = preferred != nullptr && preferred->family == config.family;
   if (is_own && preferred->obstacles(config).empty()) return *preferred;
+  if (codecs.empty())
+    throw UserError(concat("no family of transformers that this program writes can hold ", config.family->kin),
+                    ExitCode::kUsage);
   size_t fewest = SIZE_MAX;
   for (const HfCodec& codec : codecs) {
     const size_t count = codec.obstacles(config).size();

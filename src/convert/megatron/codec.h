@@ -26,9 +26,8 @@ struct ModuleName {
 // Where our parameters whose names begin with `ours` are in the module: in the dict that `path` leads to, under their
 // names without `strip`; layers are numbered within the stage.
 struct ModuleSection {
-  const char* ours = "";
-  const char* strip = "";
-  std::vector<const char*> path = {};
+  std::string ours = {}, strip = {};
+  std::vector<std::string> path = {};
 };
 
 // What a model's files depend on.
@@ -56,6 +55,7 @@ struct MegatronCodec {
   // What no argument of Megatron can say of a model.
   std::vector<std::string> (*obstacles)(const config::RunConfig& run) = nullptr;
 
+  bool on_one_rank = false;          // upstream splits the model neither over tensor ranks nor over stages
   bool has_pipeline_module = false;  // DeepSpeed's pipeline engine can train it
 };
 

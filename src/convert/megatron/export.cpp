@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "convert/megatron/internal/exporter.h"
+#include "convert/megatron/internal/read.h"
 #include "convert/model_config.h"
 #include "convert/partial_folder.h"
 #include "families/registry.h"
@@ -67,7 +68,7 @@ MegatronExportReport MegatronExporter::run() {
 
 const spec::ParamSpec& MegatronExporter::word_embedding() const {
   for (const spec::ParamSpec& spec : model_.params)
-    if (spec.name == "word_embeddings.weight") return spec;
+    if (is_word_embedding(spec.name)) return spec;
   ESPALIER_CHECK(false, "a model without word embeddings");
   return model_.params.front();
 }
@@ -79,6 +80,10 @@ void MegatronExporter::check_layout() const {
   if (request_.format == MegatronFormat::kDeepSpeed && !codec_->has_pipeline_module)
     problems.add("upstream's model for DeepSpeed's pipeline engine is a decoder, not a ", config_.family->display,
                  ": use --format megatron");
+  if (codec_->on_one_rank && (request_.tensor > 1 || request_.pipeline > 1))
+    problems.add("--tensor-model-parallel-size ", request_.tensor, ", --pipeline-model-parallel-size ",
+                 request_.pipeline, ": upstream runs ", config_.family->kin,
+                 " on one tensor rank and one stage: use 1");
   if (obstacles.empty())
     for (const std::string& option : unsaid_options(config_, table_))
       problems.add(option, ": Megatron's arguments cannot express it, and a model without it would be different: it ",

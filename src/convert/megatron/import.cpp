@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/progress.h"
 #include "convert/megatron/arguments.h"
+#include "convert/megatron/internal/read.h"
 #include "convert/model_config.h"
 #include "store/run_folder.h"
 #include "store/step_writer.h"
@@ -36,7 +37,7 @@ int64_t padded_rows(const MegatronCheckpoint& checkpoint) {
     if (const store::TorchValue* rows = checkpoint.args.find("padded_vocab_size"); rows != nullptr && !rows->is_none())
       return rows->as_int(checkpoint.files.ranks[0].string() + ": args.padded_vocab_size");
   for (const MegatronShard& shard : checkpoint.shards)
-    if (shard.param == "word_embeddings.weight" && shard.has_shape && shard.view.shape.size() == 2)
+    if (is_word_embedding(shard.param) && shard.has_shape && shard.view.shape.size() == 2)
       return shard.view.shape[0] * shard.place.size;
   throw UserError(concat(checkpoint.files.folder.string(), ": no word embedding among its tensors"),
                   ExitCode::kBadData);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "convert/megatron/internal/read.h"
 #include "spec/shard.h"
 
 namespace espalier::convert {
@@ -52,9 +53,7 @@ std::vector<RowRun> row_runs(const ParamSpec& spec, int64_t rows, const RowOrder
   return runs;
 }
 
-bool is_vocabulary(const ParamSpec& spec) {
-  return spec.name == "word_embeddings.weight" || spec.name == "lm_head.weight";
-}
+bool is_vocabulary(const ParamSpec& spec) { return is_word_embedding(spec.name) || spec.name == "lm_head.weight"; }
 
 std::string text_of(const std::vector<int64_t>& shape) {
   std::vector<std::string> sizes;

@@ -42,6 +42,8 @@ std::string without_prefix(const std::string& text, const std::string& prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
+bool is_word_embedding(const std::string& parameter) { return parameter.ends_with("word_embeddings.weight"); }
+
 ModuleName layer_or_other_name(const std::string& name) {
   if (name.starts_with("final_norm.")) return {.name = "final_layernorm." + without_prefix(name, "final_norm.")};
   const std::string layers = "layers.";

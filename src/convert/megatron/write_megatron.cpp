@@ -22,7 +22,7 @@ struct ModuleDict {
   std::vector<Entry> modules;
   TorchPairs tensors;
 
-  ModuleDict& at(const std::vector<const char*>& path);
+  ModuleDict& at(const std::vector<std::string>& path);
   TorchValue value() const;
 };
 
@@ -31,9 +31,9 @@ struct ModuleDict::Entry {
   ModuleDict module;
 };
 
-ModuleDict& ModuleDict::at(const std::vector<const char*>& path) {
+ModuleDict& ModuleDict::at(const std::vector<std::string>& path) {
   ModuleDict* dict = this;
-  for (const std::string key : path) {
+  for (const std::string& key : path) {
     auto found =
         std::find_if(dict->modules.begin(), dict->modules.end(), [&](const Entry& entry) { return entry.key == key; });
     if (found == dict->modules.end()) found = dict->modules.insert(found, {key, ModuleDict()});
@@ -70,7 +70,7 @@ TorchValue MegatronExporter::megatron_module(int64_t stage, int64_t rank, RankPa
   ModuleDict module;
   std::set<std::string> placed;
   const auto place = [&](const ModuleSection& section, const spec::ParamSpec& spec) {
-    std::string key = spec.name.substr(std::string(section.strip).size());
+    std::string key = spec.name.substr(section.strip.size());
     const std::string layers = "layers.";
     if (spec.name.starts_with(layers))  // numbered within the stage
       key = concat(layers, spec.depth - 1 - stage * layers_per_stage(), spec.name.substr(spec.name.find('.', 7)));
@@ -78,7 +78,7 @@ TorchValue MegatronExporter::megatron_module(int64_t stage, int64_t rank, RankPa
     params.push_back({&spec, spec.name});
   };
   for (const ModuleSection& section : codec_->sections) {
-    if (*section.ours == '\0') {
+    if (section.ours.empty()) {
       if (has_embedding_copy(stage)) place(section, word_embedding());
       continue;
     }

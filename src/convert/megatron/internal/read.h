@@ -25,6 +25,9 @@ struct NamedView {
 // What Transformer Engine keeps besides a module's parameters (of fp8): a tensor, bytes, or an io.BytesIO.
 bool is_extra_state(const std::string& name);
 
+// "word_embeddings.weight", of a tower too.
+bool is_word_embedding(const std::string& parameter);
+
 std::string without_prefix(const std::string& text, const std::string& prefix);
 
 // Of a name without what it is in: the number of its layer ("layers.3.") and the rest.
