@@ -57,7 +57,6 @@ TEST(RestartPolicy, ARankThatIsKilledAtTheSamePlaceIsTriedFiveTimesEachAfterALon
   RestartPolicy policy(99);
   std::vector<double> waits;
   RestartDecision decision;
-  int64_t number = 0;
   do {
     decision = policy.decide(killed(1, 17));
     waits.push_back(decision.wait_seconds);
