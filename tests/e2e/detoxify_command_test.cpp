@@ -246,7 +246,7 @@ END
       grep -c 'done before' changed; grep -c 'what it is made from has changed' changed; cat report)script"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
   EXPECT_TRUE(outcome.output.starts_with("same 130\n1\n6\n7\n")) << outcome.output << outcome.errors;
-  EXPECT_NE(outcome.errors.find("of a process before: going on"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("of an earlier process: continuing"), std::string::npos) << outcome.errors;
   EXPECT_NE(outcome.errors.find("stopped at step model: the same command goes on from here"), std::string::npos);
   const Json report = Json::parse(outcome.output.substr(outcome.output.find('{')));
   const auto probability = [&](const char* when) {
