@@ -115,10 +115,10 @@ TEST_F(Controlled, CarriesWishesOut) {
   EXPECT_THAT(say({{"command", "save"}}), HasSubstr("saves after the step"));
   EXPECT_EQ(board_.wishes(0).num_saves, 1U);
   EXPECT_THAT(say({{"command", "pause"}}), HasSubstr("pause together"));
-  EXPECT_THAT(say({{"command", "pause"}}), HasSubstr("before"));
+  EXPECT_THAT(say({{"command", "pause"}}), HasSubstr("already been asked to pause"));
   EXPECT_TRUE(board_.wishes(0).pause);
   EXPECT_EQ(ask(places[0], {{"command", "status"}})["paused"], true);
-  EXPECT_THAT(say({{"command", "resume"}}), HasSubstr("goes on"));
+  EXPECT_THAT(say({{"command", "resume"}}), HasSubstr("the run continues"));
   EXPECT_THAT(say({{"command", "resume"}}), HasSubstr("not paused"));
   EXPECT_FALSE(board_.wishes(0).pause);
   EXPECT_THAT(say({{"command", "log-level"}, {"level", "debug"}}), HasSubstr("next step"));
@@ -141,8 +141,8 @@ TEST_F(Controlled, RefusesWhatItCannotDo) {
   ASSERT_EQ(places.size(), 1U);
   const auto refusal = [&](const ControlMessage& request) { return ask(places[0], request).value("error", ""); };
   EXPECT_THAT(refusal({{"command", "dance"}}), HasSubstr("no command dance"));
-  EXPECT_THAT(refusal({{"command", "log-level"}, {"level", "loud"}}), HasSubstr("'loud' is no level"));
-  EXPECT_THAT(refusal({{"command", "log-level"}}), HasSubstr("'' is no level"));
+  EXPECT_THAT(refusal({{"command", "log-level"}, {"level", "loud"}}), HasSubstr("'loud' is not a level"));
+  EXPECT_THAT(refusal({{"command", "log-level"}}), HasSubstr("'' is not a level"));
   EXPECT_THAT(refusal({{"command", 3}}), HasSubstr("names no command"));
   EXPECT_THAT(refusal(ControlMessage::array({"status"})), HasSubstr("names no command"));
   EXPECT_FALSE(board_.wishes(0).log_level);
