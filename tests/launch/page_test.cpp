@@ -59,7 +59,7 @@ TEST_F(LaunchedPage, WhatCannotBeShownIsRefusedBeforeARankStarts) {
   EXPECT_NE(no_folder.errors.find("give --save FOLDER"), std::string::npos) << no_folder.errors;
   const Shell other = shell(folder_, "espalier launch --page --no-python ls");
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_NE(other.errors.find("--page is of a training run"), std::string::npos) << other.errors;
+  EXPECT_NE(other.errors.find("--page belongs to a training run"), std::string::npos) << other.errors;
   const Shell without = shell(folder_, "espalier launch --page-port 3 --nproc-per-node 2 " + training("run"));
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.errors.find("--page-port belongs to --page, which is not given"), std::string::npos)
