@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
-constexpr const char* kOwnerName = "backup_of.txt";
+constexpr const char* kCopyOwnerName = "backup_of.txt";
 
 fs::path ledger_of(const fs::path& run) { return run / "backup" / "copies.jsonl"; }
 
@@ -118,7 +118,7 @@ void Backup::check_owner() const {
     throw UserError(concat("--to '", target_.place, "' is no folder: create it, or mount its file system"),
                     ExitCode::kMissingInput);
   const std::string own = fs::absolute(run_).lexically_normal().string() + "\n";
-  const fs::path owner = folder_ / kOwnerName;
+  const fs::path owner = folder_ / kCopyOwnerName;
   if (fs::is_regular_file(owner, error)) {
     if (const std::string other = read_file(owner); other != own)
       throw UserError(
