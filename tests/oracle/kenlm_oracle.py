@@ -147,7 +147,7 @@ def build_binary_tool(folder):
         stdout=sys.stderr,
     )
     with tarfile.open(next(folder.glob("kenlm-*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     source = next(folder.glob("kenlm-*/lm")).parent
     files = [
         str(path.relative_to(source))

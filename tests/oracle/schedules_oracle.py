@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import random
 import sys
@@ -99,11 +100,18 @@ def make(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megatron-lm", required=True)
-    parser.add_argument("--argonne", required=True)
+    parser.add_argument("--megatron-lm", default=os.environ.get("ESPALIER_MEGATRON_LM"))
+    parser.add_argument("--argonne", default=os.environ.get("ESPALIER_ARGONNE_MEGATRON_DEEPSPEED"))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--fresh", nargs=2, metavar=("SEED", "DIR"), help="nothing: the cases are drawn by a seed of their own")
     options = parser.parse_args()
+    if options.fresh:
+        return
+    if not options.megatron_lm or not options.argonne:
+        print("skipped: ESPALIER_MEGATRON_LM and ESPALIER_ARGONNE_MEGATRON_DEEPSPEED name no clones of NVIDIA/Megatron-LM and "
+              "argonne-lcf/Megatron-DeepSpeed")
+        sys.exit(77)
     made = make(options)
     if options.write:
         TARGET.parent.mkdir(exist_ok=True)

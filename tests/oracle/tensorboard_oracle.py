@@ -74,6 +74,8 @@ def wanted_scalars(run):
             for name, values in line.get("valid", {}).items():
                 three(f"lm-loss-validation/{name}/lm loss validation", at, values["lm_loss"])
                 three(f"lm-loss-validation/{name}/lm loss validation ppl", at, math.exp(min(20, values["lm_loss"])))
+                if "bits_per_byte" in values:
+                    three(f"lm-loss-validation/{name}/bits per byte validation", at, values["bits_per_byte"])
             continue
         for unit in ["samples", "tokens"]:
             add(f"steps-vs-{unit}/y=steps,x={unit}", at[f"consumed_{unit}"], at["step"])

@@ -48,10 +48,10 @@ def export(flags, folder):
     """Trains one step with a tokenizer and exports it; returns what was printed."""
     (folder / "text.jsonl").write_text(json.dumps({"text": "1 2 3 1 2 3 hello world " * 50}) + "\n")
     ids = folder / "ids"
-    espalier("preprocess", "--input", folder / "text.jsonl", "--output-prefix", ids, "--append-eod", *flags)
+    espalier("preprocess", "--input", folder / "text.jsonl", "--output-prefix", ids, *flags)
     espalier("train", "gpt", "--num-layers", 1, "--hidden-size", 8, "--num-attention-heads", 1, "--seq-length", 8,
              "--max-position-embeddings", 8, "--micro-batch-size", 1, "--global-batch-size", 1, "--train-iters", 1,
-             "--lr", 1e-3, "--split", "100,0,0", "--data-path", f"{ids}_text_document", "--save", folder / "run", *flags)
+             "--lr", 1e-3, "--split", "100,0,0", "--data-path", f"{ids}_text_document", "--save", folder / "run", "--save-interval", 1, *flags)
     return espalier("checkpoint", "export-hf", "--load", folder / "run", "--output", folder / "hf", "--no-check-logits")
 
 
