@@ -70,12 +70,21 @@ bool puts_nothing_around(const Json& json) {
   return found == json.end() || found->is_null() || (found->is_object() && found->value("type", Json()) == "ByteLevel");
 }
 
+// transformers ends with a KeyError where a tokenizer.json has no list of added tokens, which tokenizers does without.
+// All other bytes stay as they are.
+void name_added_tokens(const fs::path& file) {
+  std::string text = read_file(file);
+  if (Json::parse(text).contains("added_tokens")) return;
+  write_file_atomically(file, text.insert(text.find('{') + 1, "\n  \"added_tokens\": [],"));
+}
+
 void make_readable(const text::Tokenizer& tokenizer, const text::TokenizerOptions& options, const HfModel& model,
                    const fs::path& folder, std::vector<std::string>& notes) {
   // What --vocab-extra-ids adds is in no file.
   const bool is_made = !fs::exists(folder / kJson) || options.extra_ids > 0;
   if (is_made) write_json(tokenizer, folder, notes);
   if (!fs::exists(folder / kJson)) return;
+  name_added_tokens(folder / kJson);
   Json config = config_json(tokenizer);
   if (model.codec->complete_tokenizer) {
     Json json = Json::parse(read_file(folder / kJson));

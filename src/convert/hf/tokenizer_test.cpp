@@ -74,6 +74,16 @@ TEST_F(ExportTokenizer, OfSentencePieceHasItToo) {
   EXPECT_EQ(made.ids.eos, 2);
 }
 
+// transformers wants the list, which this file lacks.
+TEST_F(ExportTokenizer, HasAListOfAddedTokensAndAllElseOfItsFile) {
+  const std::string file = "tests/data/megatron_tokenizers/hf_words/tokenizer.json";
+  exported({.type = "PretrainedFromHF", .name_or_path = file}, {});
+  json wanted = json::parse(read_file(file));
+  ASSERT_FALSE(wanted.contains("added_tokens"));
+  wanted["added_tokens"] = json::array();
+  EXPECT_EQ(read_json("tokenizer.json"), wanted);
+}
+
 TEST_F(ExportTokenizer, SaysWhyThereIsNone) {
   const ExportedTokenizer word = exported(
       {.type = "GPTSentencePieceTokenizer", .model_file = "tests/data/megatron_tokenizers/word/spm.model"}, {});
