@@ -43,49 +43,39 @@ double best_seconds(int num_threads, const std::function<void(int)>& work) {
 
 volatile float sink;
 
-// Independent sums hide the latency of the multiplications: four or five cycles at two a cycle. The empty statement
-// keeps the compiler from joining or dropping them.
-#define ESPALIER_SUMS(VECTOR, ZERO, MULTIPLY)            \
-  VECTOR sums[12];                                       \
-  for (VECTOR & sum : sums) sum = ZERO;                  \
-  for (int64_t i = 0; i < kMultiplications / 12; ++i) {  \
-    _Pragma("GCC unroll 12") for (VECTOR & sum : sums) { \
-      sum = MULTIPLY;                                    \
-      asm volatile("" : "+x"(sum));                      \
-    }                                                    \
+// COUNT independent sums hide the latency of the multiplications: four or five cycles at two a cycle. The empty
+// statement keeps the compiler from joining or dropping them; REGISTER is its constraint for the vectors.
+#define ESPALIER_PRAGMA(TEXT) _Pragma(#TEXT)
+#define ESPALIER_SUMS(VECTOR, COUNT, REGISTER, ZERO, MULTIPLY)    \
+  VECTOR sums[COUNT];                                             \
+  for (VECTOR & sum : sums) sum = ZERO;                           \
+  for (int64_t i = 0; i < kMultiplications / (COUNT); ++i) {      \
+    ESPALIER_PRAGMA(GCC unroll COUNT) for (VECTOR & sum : sums) { \
+      sum = MULTIPLY;                                             \
+      asm volatile("" : REGISTER(sum));                           \
+    }                                                             \
   }
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 void multiply_avx2() {
   const __m256 a = _mm256_set1_ps(1e-9F), b = _mm256_set1_ps(1e-9F);
-  ESPALIER_SUMS(__m256, _mm256_setzero_ps(), _mm256_fmadd_ps(a, b, sum))
+  ESPALIER_SUMS(__m256, 12, "+x", _mm256_setzero_ps(), _mm256_fmadd_ps(a, b, sum))
   sink = _mm256_cvtss_f32(sums[0]);
 }
 #pragma GCC pop_options
-
-#undef ESPALIER_SUMS
-#define ESPALIER_SUMS(VECTOR, ZERO, MULTIPLY)            \
-  VECTOR sums[24];                                       \
-  for (VECTOR & sum : sums) sum = ZERO;                  \
-  for (int64_t i = 0; i < kMultiplications / 24; ++i) {  \
-    _Pragma("GCC unroll 24") for (VECTOR & sum : sums) { \
-      sum = MULTIPLY;                                    \
-      asm volatile("" : "+v"(sum));                      \
-    }                                                    \
-  }
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bf16")
 void multiply_avx512() {
   const __m512 a = _mm512_set1_ps(1e-9F), b = _mm512_set1_ps(1e-9F);
-  ESPALIER_SUMS(__m512, _mm512_setzero_ps(), _mm512_fmadd_ps(a, b, sum))
+  ESPALIER_SUMS(__m512, 24, "+v", _mm512_setzero_ps(), _mm512_fmadd_ps(a, b, sum))
   sink = _mm512_cvtss_f32(sums[0]);
 }
 
 void multiply_avx512bf16() {
   const __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1e-9F), _mm512_set1_ps(1e-9F)), b = a;
-  ESPALIER_SUMS(__m512, _mm512_setzero_ps(), _mm512_dpbf16_ps(sum, a, b))
+  ESPALIER_SUMS(__m512, 24, "+v", _mm512_setzero_ps(), _mm512_dpbf16_ps(sum, a, b))
   sink = _mm512_cvtss_f32(sums[0]);
 }
 #pragma GCC pop_options

@@ -144,11 +144,9 @@ class GptDatasetBuilder {
   }
   std::shared_ptr<const SampleOrder> text_order(const internal::SetPart& part, int64_t num_samples,
                                                 uint32_t seed) const {
-    if (options_.sample_order == OrderKind::kImplicit)
-      return std::make_shared<ImplicitOrder>(
-          part.store->index(),
-          ImplicitRequest{part.documents, options_.sequence_length, num_samples, seed, part.title});
     const SampleRequest request{part.documents, options_.sequence_length, num_samples, seed, part.title};
+    if (options_.sample_order == OrderKind::kImplicit)
+      return std::make_shared<ImplicitOrder>(part.store->index(), request);
     return std::make_shared<SampleIndex>(cache_.load_or_build(part.store->sizes(), request));
   }
   std::shared_ptr<const SampleOrder> best_fit_order(const internal::SetPart& part, uint32_t seed) const {

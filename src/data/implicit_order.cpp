@@ -5,17 +5,12 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/mix64.h"
 
 namespace espalier::data {
 namespace {
 
-// The finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-uint64_t mixed(uint64_t value) {
-  value += 0x9E3779B97F4A7C15;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
+uint64_t mixed(uint64_t value) { return mix64(value + kMix64Step); }
 
 uint64_t key_of(uint32_t seed, int64_t epoch) { return mixed(mixed(seed) ^ static_cast<uint64_t>(epoch)); }
 
@@ -64,7 +59,7 @@ int64_t KeyedPermutation::number_of(int64_t image) const {
   return static_cast<int64_t>(value);
 }
 
-ImplicitOrder::ImplicitOrder(const TokenIndex& index, const ImplicitRequest& request)
+ImplicitOrder::ImplicitOrder(const TokenIndex& index, const SampleRequest& request)
     : index_(index), documents_(request.documents), sequence_length_(request.sequence_length), seed_(request.seed) {
   ESPALIER_CHECK(sequence_length_ > 0 && 0 <= documents_.begin && documents_.end <= index.num_sequences());
   if (documents_.size() > 0) num_tokens_ = start_of(documents_.end - 1) + index.size(documents_.end - 1);

@@ -12,9 +12,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "data/sample_index.h"
 #include "data/sample_order.h"
 #include "data/token_index.h"
 
@@ -37,18 +37,10 @@ class KeyedPermutation {
   uint64_t mask_ = 0, keys_[kRounds] = {};
 };
 
-struct ImplicitRequest {
-  DocumentRange documents;
-  int64_t sequence_length = 0;
-  int64_t num_samples = 0;  // at least this many: whole epochs
-  uint32_t seed = 0;
-  std::string name;  // for people: "train of data/wiki"
-};
-
 class ImplicitOrder final : public SampleOrder {
  public:
-  // `index` must outlive the order. A UserError where the documents hold no sample.
-  ImplicitOrder(const TokenIndex& index, const ImplicitRequest& request);
+  // `index` must outlive the order, which holds whole epochs. A UserError where the documents hold no sample.
+  ImplicitOrder(const TokenIndex& index, const SampleRequest& request);
 
   int64_t size() const override { return num_epochs_ * samples_per_epoch_; }
   int64_t num_epochs() const override { return num_epochs_; }

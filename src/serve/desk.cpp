@@ -5,18 +5,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/mix64.h"
 
 namespace espalier::serve {
-namespace {
-
-// Well mixed: equal to no other number of the same start.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-  return value ^ (value >> 31);
-}
-
-}  // namespace
 
 Desk::Desk(infer::Engine& the_engine, const text::Tokenizer& the_tokenizer, DeskOptions the_options)
     : engine(the_engine), tokenizer(the_tokenizer), options(std::move(the_options)) {
@@ -90,7 +81,8 @@ void Desk::check_model(const std::string& name) const {
                  "model", "model_not_found");
 }
 
-uint64_t Desk::new_seed() { return mix(random_ + ++last_id_ * 0x9E3779B97F4A7C15ULL); }
+// Well mixed: equal to no other number of the same start.
+uint64_t Desk::new_seed() { return mix64(random_ + ++last_id_ * kMix64Step); }
 
 std::string Desk::new_id(const std::string& prefix) {
   return concat(prefix, format_printf("%016llx", static_cast<unsigned long long>(new_seed())));

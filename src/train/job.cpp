@@ -191,19 +191,25 @@ std::optional<store::StepEntry> Job::agree_on_step(const FindStep& find) const {
   return store::StepEntry{std::stoll(found), found.substr(found.find(' ') + 1)};
 }
 
+// The folder of the checkpoint that find_checkpoint() takes.
+const std::string& Job::loads_from() const {
+  const config::CheckpointConfig& from = config_.checkpoint;
+  return from.rolled_back_to ? from.save : from.load;
+}
+
 void Job::find_checkpoint(const OptionTable& table) {
   const config::CheckpointConfig& from = config_.checkpoint;
-  if (from.load.empty() && !from.rolled_back_to) return find_pretrained();
+  if (loads_from().empty()) return find_pretrained();
   const auto entry = agree_on_step([&]() -> std::optional<store::StepEntry> {
     if (!from.rolled_back_to) return store::find_checkpoint(from.load, from.ckpt_step, from.save);
     return store::StepEntry{*from.rolled_back_to,
-                            std::filesystem::path(from.save) / store::step_folder_name(*from.rolled_back_to)};
+                            std::filesystem::path(loads_from()) / store::step_folder_name(*from.rolled_back_to)};
   });
   if (!entry) {
     log_info("no checkpoint in ", from.load, " yet: a new run starts");
     return find_pretrained();
   }
-  log_info(" loading checkpoint from ", from.rolled_back_to ? from.save : from.load, " at iteration ", entry->step);
+  log_info(" loading checkpoint from ", loads_from(), " at iteration ", entry->step);
   loaded_ = entry;
   ckpt::together(grid_.world, [&] { checkpoint_.emplace(entry->folder); });
   check_options(table, checkpoint_->manifest());
@@ -454,9 +460,7 @@ void Job::load_or_initialize() {
     }
   }
   newest_saved_ = finetune ? std::nullopt : std::optional(saved.step);
-  log_info("  successfully loaded checkpoint from ",
-           config_.checkpoint.rolled_back_to ? config_.checkpoint.save : config_.checkpoint.load, " at iteration ",
-           saved.step,
+  log_info("  successfully loaded checkpoint from ", loads_from(), " at iteration ", saved.step,
            config_.checkpoint.finetune ? " (weights only: --finetune starts at iteration 0)"
            : of_ema                    ? " (the moving average of the weights, to be evaluated)"
            : finetune                  ? " (weights only, to be evaluated)"

@@ -61,7 +61,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(200);  // of ranks that pause
 
-// Of as many spikes in a row after the same checkpoint data are not the cause.
+// After as many roll-backs to one checkpoint the data are not what causes its spikes.
 constexpr int64_t kMostRollBacks = 3;
 
 // Thrown on all ranks: the run goes on from the checkpoint of step `to` and passes over the steps up to `spike`.

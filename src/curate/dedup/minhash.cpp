@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mix64.h"
 #include "curate/dedup/internal/minhash_loops.h"
 #include "data/numpy_random.h"
 #include "text/unicode_table.h"
@@ -53,13 +54,6 @@ class SeenWindows {
   std::array<uint64_t, size_t{1} << kBits> table_{};
   uint64_t text_ = 0;
 };
-
-uint64_t splitmix(uint64_t& state) {
-  uint64_t z = state += 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
 
 void add_runs(const std::vector<uint64_t>& units, size_t size, std::vector<uint64_t>& hashes) {
   if (units.empty()) return;
@@ -150,7 +144,7 @@ std::vector<uint64_t> shingle_hashes(std::string_view text, ShingleUnit unit, in
 
 ShingleMinHash::ShingleMinHash(int64_t num_values, uint64_t seed, MinHashIsa isa)
     : num_values_(static_cast<size_t>(num_values)), masks_(padded(num_values_)), isa_(isa) {
-  for (uint64_t& mask : masks_) mask = splitmix(seed);
+  for (uint64_t& mask : masks_) mask = mix64(seed += kMix64Step);
 }
 
 std::vector<uint64_t> ShingleMinHash::operator()(std::span<const uint64_t> shingles) const {
