@@ -20,6 +20,9 @@ class ControlledRun : public testing::Test {
       stands() {  # the run makes no step
         before=$(wc -l <$run/metrics.jsonl); sleep 1; [ $before = $(wc -l <$run/metrics.jsonl) ]
       }
+      trains() {  # RUN MACHINES: it has made three steps, and every machine answers, which takes up to 0.1 s
+        grep -qs '"step":3,' $1/metrics.jsonl && [ "$(compgen -G "$1/control.*" | wc -l)" = $2 ]
+      }
       saved() { compgen -G "$run/step_*/manifest.json" >/dev/null; }
       folder=)") +
            shell_word(folder_.path()) + " run=" + shell_word(folder_ / "run") + "\n";
@@ -31,7 +34,7 @@ TEST_F(ControlledRun, IsSavedPausedResumedAndStopped) {
   write_token_files(folder_ / "data", 300, 5);
   const Shell run = shell(folder_, preamble() + "espalier launch --nproc-per-node 2 " + training("run") +
                                        R"( 2>$folder/log & launcher=$!
-    await grep -qs '"step":3,' $run/metrics.jsonl
+    await trains $run 1
     espalier ctl $run status --json >$folder/status.json; espalier ctl $run status
     espalier ctl $run save
     await saved
@@ -71,7 +74,7 @@ TEST_F(ControlledRun, AnswersWhileItsRanksHang) {
   const Shell run =
       shell(folder_, preamble() + "espalier launch --hang-timeout 60 --max-restarts 3 --nproc-per-node 2 " +
                          training("run") + R"( 2>$folder/log & launcher=$!
-    await grep -qs '"step":3,' $run/metrics.jsonl
+    await trains $run 1
     ranks=($(cat /proc/$launcher/task/*/children))
     kill -STOP ${ranks[1]}; sleep 0.5
     espalier ctl $run status
@@ -91,7 +94,7 @@ TEST_F(ControlledRun, WithoutALauncherAnswersToo) {
   write_token_files(folder_ / "data", 300, 5);
   const Shell run = shell(folder_, preamble() + "espalier " + training("run", {"--log-level", "warning"}) +
                                        R"( 2>$folder/log & trainer=$!
-    await grep -qs '"step":3,' $run/metrics.jsonl
+    await trains $run 1
     espalier ctl $run status --json
     espalier ctl $run log-level info
     await grep -q 'iteration ' $folder/log
@@ -102,7 +105,7 @@ TEST_F(ControlledRun, WithoutALauncherAnswersToo) {
     espalier ctl $run stop
     wait $trainer; echo "trainer: $?"; ls $run/control.* 2>/dev/null
     espalier )" + training("killed") + R"( 2>/dev/null & trainer=$!
-    await grep -qs '"step":3,' $folder/killed/metrics.jsonl
+    await trains $folder/killed 1
     espalier ctl $folder/killed kill
     wait $trainer; echo "trainer: $?"
     espalier ctl $folder/killed status; echo "ctl: $?")");
@@ -121,7 +124,7 @@ TEST_F(ControlledRun, AskingChangesNothingOfWhatIsLearnt) {
   const Shell run =
       shell(folder_, preamble() + "espalier launch --nproc-per-node 2 " + training("run", length) +
                          R"( 2>$folder/log & launcher=$!
-    await grep -qs '"step":2,' $run/metrics.jsonl
+    await trains $run 1
     for time in {1..10}; do
       for command in dump status save pause status resume; do espalier ctl $run $command || exit; done
     done >/dev/null
@@ -141,7 +144,7 @@ TEST_F(ControlledRun, OfSeveralMachinesIsAskedWhereItsFirstRankIs) {
   };
   const Shell run = shell(folder_, preamble() + "port=$((20000 + RANDOM % 9000)); " + machine(1) +
                                        " 2>$folder/log1 & other=$!\n" + machine(0) + R"( 2>$folder/log & launcher=$!
-    await grep -qs '"step":3,' $run/metrics.jsonl
+    await trains $run 2
     ls $run | grep -o 'control\.[01]'
     espalier ctl $run status
     mv $run/control.0.* $folder/first
