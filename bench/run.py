@@ -2,7 +2,7 @@
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
     scripts/bench [--quick] [--only machine,matmul,training,encode,preprocess,data,convert,serving,parallel,pipeline,
-                  replicas,curate] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
+                  replicas,curate] [--profile] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
 
 What the machine can do at most comes first, and figures are shares of it where that makes sense. Runs alternate between the
 peers, and medians count. One process at a time; nothing else should run on the machine.
@@ -31,6 +31,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
 PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "serving", "parallel", "pipeline",
          "replicas", "curate"]
+PROFILE = "profile"  # only where it is asked for
+PROFILED_STEPS = 3
 QUICK_SECONDS = 180   # after these --quick begins no further part
 PEER_STEP_SECONDS = 120  # a peer that takes longer for a step is not waited for
 MICRO_BATCH, POSITIONS = 4, 1024
@@ -51,10 +53,10 @@ def say(text):
 class Run:
     """One process to its end: what it printed, and its peak memory."""
 
-    def __init__(self, command, limit=None, **environment):
+    def __init__(self, command, limit=None, folder=ROOT, **environment):
         """`limit`: seconds after which it is killed; None stands for its output then."""
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-            process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, cwd=ROOT,
+            process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, cwd=folder,
                                        env=os.environ | environment)
             killer = threading.Timer(limit, process.kill) if limit else None
             if killer:
@@ -284,6 +286,38 @@ def training(arguments):
     return {"shape": arguments.shape, "micro_batch": MICRO_BATCH, "rows": rows}
 
 
+def profile(arguments):
+    """Where a step of training goes: the table of espalier train --profile."""
+    write_tokens(f"{arguments.work}/tokens")
+    rows = []
+    for precision, length, *_ in QUICK_TRAININGS if arguments.quick else TRAININGS:
+        if arguments.lengths and length not in arguments.lengths:
+            continue
+        say(f"profile: {precision}, {length} tokens")
+        last = WARM_UP + PROFILED_STEPS
+        Run([BIN / "espalier", "train", "gpt", *training_flags(arguments, precision, length, MICRO_BATCH), "--train-iters",
+             last + 1, "--profile-step-start", WARM_UP, "--profile-step-end", last], folder=arguments.work,
+            OMP_NUM_THREADS=str(arguments.threads))
+        table = json.loads((pathlib.Path(arguments.work) / f"logs/profile_step_{last}.json").read_text())
+        rows.append({"precision": precision, "length": length, **table})
+    return {"shape": arguments.shape, "micro_batch": MICRO_BATCH, "rows": rows}
+
+
+def print_profile(part):
+    for row in part["rows"]:
+        whole = row["seconds_per_step"]
+        print(f"\nwhere a step goes, {row['precision']}, {part['micro_batch']} x {row['length']} tokens: {whole:.3f} s")
+        for work in row["work"]:
+            share = work["seconds_per_step"] / whole
+            if share < 0.005:
+                continue
+            shape = f" {work['m']} x {work['n']} x {work['k']}" if "m" in work else ""
+            rate = f"{work['flops_per_second'] / 1e9:.0f} GFLOP/s" if "m" in work else ""
+            print(f"  {work['kind'] + ', ' + work['what'] + shape:<54}{work['calls_per_step']:>7.4g}"
+                  f"{1e3 * work['seconds_per_step']:>10.1f} ms{share:>8.1%}  {rate}")
+        print("  " + ", ".join(f"{kind} {seconds / whole:.1%}" for kind, seconds in row["kinds"].items()))
+
+
 def parallel(arguments):
     """Two data-parallel processes of one thread against one process of two, bf16; the threads are the machine's."""
     write_tokens(f"{arguments.work}/tokens")
@@ -469,7 +503,7 @@ def print_table(results):
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
                        ("serving", print_serving),
                        ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas),
-                       ("curate", print_curate)]:
+                       ("curate", print_curate), (PROFILE, print_profile)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -501,6 +535,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true",
                         help="one round, 256 tokens, few steps, three minutes: rough, and says what it left out")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas")
+    parser.add_argument("--profile", action="store_true", help="where a step of training goes as well")
     parser.add_argument("--lengths", type=numbers, help="only these sequence lengths")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--text", help="JSONL to encode, with --vocabulary FOLDER of vocab.json and merges.txt")
@@ -511,8 +546,8 @@ def parse_arguments():
     parser.add_argument("--compare", metavar="OLD.json", help="an earlier result: then, now and the ratio of each figure")
     parser.add_argument("--output", default=str(ROOT / "build" / "bench.json"), help="where the results go as JSON")
     arguments = parser.parse_args()
-    arguments.parts = arguments.only.split(",")
-    if unknown := set(arguments.parts) - set(PARTS):
+    arguments.parts = arguments.only.split(",") + [PROFILE] * arguments.profile
+    if unknown := set(arguments.parts) - {*PARTS, PROFILE}:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
     return arguments
 
@@ -534,6 +569,8 @@ def main():
                 results["left_out"].append(part)
                 continue
             results["limits" if part == "machine" else part] = measure[part](arguments)
+        if PROFILE in arguments.parts:
+            results[PROFILE] = profile(arguments)
     if arguments.quick:
         results["left_out"].append("compiled peers, lengths above 256, more than one round")
     pathlib.Path(arguments.output).write_text(json.dumps(results, indent=1) + "\n")

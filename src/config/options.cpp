@@ -103,10 +103,17 @@ void add_training(OptionTable& table, RunConfig& config) {
       .maximum(4096)
       .default_text("usable cores")
       .on_resume(ResumeRule::kFree);
-  table.add("--profile-step-start", training.profile_step_start, "trace the steps after this one ...")
-      .minimum(0)
+  // A flag of NVIDIA's, with a word in Argonne's fork.
+  table
+      .add("--profile", training.profile,
+           "where the time of a step goes, as a table in the log and a trace for Perfetto; the word changes nothing")
+      .choices({"pt", "pt-full"})
       .on_resume(ResumeRule::kFree);
-  table.add("--profile-step-end", training.profile_step_end, "... up to and including this one, for Perfetto")
+  table.add("--profile-step-start", training.profile_step_start, "profile the steps after this one ...")
+      .minimum(0)
+      .default_text("10 with --profile")
+      .on_resume(ResumeRule::kFree);
+  table.add("--profile-step-end", training.profile_step_end, "... up to and including this one")
       .minimum(1)
       .default_text("start + 2")
       .on_resume(ResumeRule::kFree);

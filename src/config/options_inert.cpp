@@ -62,9 +62,6 @@ void add_training_inert(OptionTable& table) {
                        {"--codecarbon-dir", kOne, "energy is not measured"},
                        {"--exit-signal-handler", kFlag, "SIGTERM and SIGUSR1 always save and exit"},
                    });
-  // A flag of NVIDIA's, with a word in Argonne's fork.
-  table.add_without_effect("--profile", kList, "--profile-step-start and --profile-step-end say what is traced")
-      .choices({"pt", "pt-full"});
   refused(table,
           {
               {"--batch-size", kOne,

@@ -210,8 +210,7 @@ void Resolver::resolve_run() {
   TrainingConfig& training = config_.training;
   if (!training.num_threads) training.num_threads = num_usable_cores();
   if (given("--profile") && !training.profile_step_start && !training.profile_step_end)
-    problems_.add("--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM ",
-                  "takes 10 and 12");
+    training.profile_step_start = 10;  // Megatron-LM's default
   if (training.profile_step_end && !training.profile_step_start)
     problems_.add(origin("--profile-step-end"), " needs --profile-step-start; use ",
                   std::max<int64_t>(0, *training.profile_step_end - 2));

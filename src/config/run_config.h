@@ -92,6 +92,7 @@ struct TrainingConfig {
   std::vector<int64_t> train_range_to_skip, train_iters_to_skip;  // pairs; steps counted from 0
   std::optional<int64_t> num_threads;                             // set after resolve(): usable cores unless given
   // The trace covers the steps after the first number, up to and including the second.
+  std::vector<std::string> profile;  // words of other systems, without effect
   std::optional<int64_t> profile_step_start, profile_step_end;
 
   // resolved

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/whereabouts.h"
+#include "base/work_profile.h"
 
 namespace espalier::dist {
 namespace {
@@ -57,6 +58,7 @@ void Pending::deliver(std::function<void()> deliver) { state_->deliver = std::mo
 void Pending::wait() {
   if (!state_) return;
   const std::unique_ptr<State> state = std::move(state_);
+  const WorkSpan span(Work::kCommunication, state->operation);
   const WaitsFor waits(Waiting::kPeers, state->operation, state->group);
   naming_group(state->group, [&] { state->work->wait(); });
   if (state->deliver) state->deliver();
@@ -87,6 +89,7 @@ Pending Group::start(const char* operation, std::vector<at::Tensor> tensors, con
   const bool on_device = !tensors.empty() && !tensors[0].is_cpu();
   const c10::intrusive_ptr<c10d::Backend>& backend = on_device ? device_backend_ : backend_;
   ESPALIER_CHECK(backend, "group ", name_, " has no backend for tensors on ", tensors[0].device());
+  const WorkSpan span(Work::kCommunication, operation);
   c10::intrusive_ptr<c10d::Work> work;
   naming_group(name_, [&] { work = start(*backend, tensors); });
   return Pending(name_, operation, std::move(work), std::move(tensors));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
@@ -46,6 +47,7 @@ int64_t result_columns(const at::Tensor& x, Activation activation) {
 int64_t num_rows(const at::Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
 
 at::Tensor forward_rows(const at::Tensor& x, const tensor::Param* bias, Activation activation) {
+  const WorkSpan span(Work::kActivation, "forward");
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = result_columns(x, activation);
   at::Tensor y = at::empty(shape, x.options());
@@ -77,6 +79,7 @@ struct BiasActivation : torch::autograd::Function<BiasActivation> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    const WorkSpan span(Work::kActivation, "backward");
     const State& state = captured_state<State>(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = grads[0].contiguous();

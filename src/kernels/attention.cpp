@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/attention_problem.h"
@@ -217,6 +218,7 @@ struct Attended {
   at::Tensor result, log_sum_exp;
 };
 Attended attend(const Projections& from, const AttentionContext& context, int64_t layer, bool with_log_sum_exp) {
+  const WorkSpan span(Work::kAttention, "forward");
   AttentionProblem problem = make_problem(from, context, layer);
   set_relative_bias(problem, context.relative_bias);
   Attended attended{empty_result(from), {}};
@@ -244,6 +246,7 @@ struct Gradients {
 };
 Gradients attend_backward(const Projections& from, const Attended& attended, const at::Tensor& upstream,
                           const Setting& setting, bool with_relative_bias = false) {
+  const WorkSpan span(Work::kAttention, "backward");
   AttentionProblem problem = make_problem(from, setting.context, setting.layer);
   set_relative_bias(problem, setting.context.relative_bias);
   problem.result = result_operand(attended.result, from.heads);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/drop_threshold.h"
@@ -44,6 +45,7 @@ DropoutRows rows_of(const at::Tensor& x, const DropoutSite& site) {
 // All of one type; bias and residual may be undefined.
 at::Tensor forward_rows(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& residual,
                         const DropoutSite& site) {
+  const WorkSpan span(Work::kDropout, "forward");
   if (const DeviceOps* device = device_ops(x)) return device->dropout_forward(x, bias, residual, site);
   at::Tensor y = at::empty_like(x);
   DropoutRows args = rows_of(x, site);
@@ -88,6 +90,7 @@ struct BiasDropoutAdd : torch::autograd::Function<BiasDropoutAdd> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    const WorkSpan span(Work::kDropout, "backward");
     const State& state = captured_state<State>(context);
     const at::Tensor dy = grads[0].contiguous();
     const bool summed = state.bias != nullptr && state.bias->has_grad();

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
@@ -42,6 +43,7 @@ struct TokenRows {
 
 // Result [s, b, h].
 at::Tensor gather_rows(const at::Tensor& ids, const at::Tensor& weight, int64_t first_row) {
+  const WorkSpan span(Work::kEmbedding, "forward");
   if (const DeviceOps* device = device_ops(weight)) return device->embedding_forward(ids, weight, first_row);
   const int64_t num_samples = ids.size(0), length = ids.size(1), columns = weight.size(1);
   at::Tensor y = at::empty({length, num_samples, columns}, weight.options());
@@ -64,6 +66,7 @@ at::Tensor gather_rows(const at::Tensor& ids, const at::Tensor& weight, int64_t 
 
 // grad[id] += dy of every token, in the order of dy's rows: threads divide the columns, so nothing else can happen.
 void scatter_add(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& grad, int64_t first_row) {
+  const WorkSpan span(Work::kEmbedding, "backward");
   if (const DeviceOps* device = device_ops(grad)) return device->embedding_backward(ids, dy, grad, first_row);
   const int64_t num_tokens = ids.numel(), columns = grad.size(1);
   const TokenRows rows(ids, grad, first_row);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
@@ -18,6 +19,7 @@ using torch::autograd::variable_list;
 using Normalized = DeviceOps::Normalized;
 
 Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  const WorkSpan span(Work::kNorm, "forward");
   if (const DeviceOps* device = device_ops(x)) return device->layer_norm_forward(x, weight, bias, epsilon);
   const int64_t columns = weight.size(0), rows = x.numel() / columns;
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
@@ -38,6 +40,7 @@ Normalized forward_rows(const at::Tensor& x, const at::Tensor& weight, const at:
 
 DeviceOps::NormGradients backward_rows(const at::Tensor& x, const Normalized& normalized, const at::Tensor& weight,
                                        const at::Tensor& dy) {
+  const WorkSpan span(Work::kNorm, "backward");
   if (const DeviceOps* device = device_ops(dy)) return device->layer_norm_backward(x, normalized, weight, dy);
   at::Tensor dx = at::empty_like(dy);
   const int64_t columns = dy.size(-1);

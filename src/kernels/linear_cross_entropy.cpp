@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/device_ops.h"
@@ -122,6 +123,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   static variable_list forward(AutogradContext* context, const at::Tensor& x, Param* weight, Param* bias,
                                const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard,
                                double z_loss, double soft_cap) {
+    const WorkSpan span(Work::kLoss, "forward, with the output product");
     const auto& [rows, kept_logits] =
         kernels::forward({x, weight->value, targets.labels, value_of(bias), soft_cap}, shard, /*with_backward=*/true);
     capture(context, "weight", weight);
@@ -146,6 +148,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    const WorkSpan span(Work::kLoss, "backward, with the output products");
     Param* weight = captured<Param>(context, "weight");
     Param* bias = captured<Param>(context, "bias");
     GradQueue* queue = captured<GradQueue>(context, "queue");
@@ -165,6 +168,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     if (queue->mode() == GradQueue::Mode::kDeferred) {
       dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits});
       queue->push(*weight, [=] {
+        const WorkSpan span(Work::kLoss, "weight gradient");
         backward_rows({x, weight->value, labels, value_of(bias), soft_cap},
                       {log_sum_exp, token_grads, log_grads, kept_logits, false, weight->grad, sums});
       });
@@ -223,6 +227,7 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
   ESPALIER_CHECK(shard.combine || shard.first_row == 0, "rows from ", shard.first_row, " on are not the whole");
   const TokenTargets local{shard.first_row == 0 ? labels : labels - shard.first_row, loss_mask};
   if (!builds_graph(x)) {
+    const WorkSpan span(Work::kLoss, "forward, with the output product");
     const FinishedRows rows =
         forward({x, weight.value, local.labels, value_of(bias), terms.soft_cap}, shard, /*with_backward=*/false).rows;
     const at::Tensor sum = masked_sum(rows.losses, loss_mask);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/device_ops.h"
 #include "kernels/dispatch.h"
 #include "kernels/internal/row_dispatch.h"
@@ -36,6 +37,7 @@ void check_operand(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const WorkSpan span(Work::kProduct, "forward", {x.size(0), weight.size(0), x.size(1)});
   check_operand(x);
   check_operand(weight);
   if (const DeviceOps* device = device_ops(x)) return device->matmul_forward(x, weight, bias);
@@ -48,6 +50,7 @@ at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const a
 }
 
 at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
+  const WorkSpan span(Work::kProduct, "input gradient", {dy.size(0), weight.size(1), dy.size(1)});
   check_operand(dy);
   check_operand(weight);
   if (const DeviceOps* device = device_ops(dy)) return device->matmul_input_grad(dy, weight);
@@ -57,6 +60,7 @@ at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
 }
 
 void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
+  const WorkSpan span(Work::kProduct, "weight gradient", {dy.size(1), x.size(1), dy.size(0)});
   check_operand(dy);
   check_operand(x);
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
@@ -69,6 +73,7 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
 }
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {
+  const WorkSpan span(Work::kActivation, "bias gradient");
   check_operand(dy);
   grad.add_(column_sums(dy));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/optimizer_elements.h"
 #include "kernels/internal/row_dispatch.h"
@@ -76,6 +77,7 @@ at::Tensor runs_tensor(const std::vector<spec::Extent>& extents, at::Device devi
 
 void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
                       const spec::OptimizerConstants& constants) {
+  const WorkSpan span(Work::kOptimizer, "update");
   const at::Tensor &master = tensors.master, &grad = tensors.grad, &value = tensors.value;
   const std::vector<at::Tensor>& states = tensors.states;
   ESPALIER_CHECK(states.size() == kind.states.size(), states.size(), " states for ", kind.name());
@@ -107,16 +109,19 @@ void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& t
 }
 
 double sum_of_squares(const at::Tensor& values) {
+  const WorkSpan span(Work::kOptimizer, "norm");
   if (const DeviceOps* device = device_ops(values)) return device->sum_of_squares(values);
   return total(values, row_kernels().sum_of_squares);
 }
 
 int64_t count_zeros(const at::Tensor& values) {
+  const WorkSpan span(Work::kOptimizer, "zeros");
   if (const DeviceOps* device = device_ops(values)) return device->count_zeros(values);
   return total(values, row_kernels().count_zeros);
 }
 
 bool all_finite(const at::Tensor& values) {
+  const WorkSpan span(Work::kOptimizer, "finite values");
   if (const DeviceOps* device = device_ops(values)) return device->all_finite(values);
   return total(values, row_kernels().count_not_finite) == 0;
 }

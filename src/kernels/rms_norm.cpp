@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
@@ -21,6 +22,7 @@ struct RmsNormalized {
 };
 
 RmsNormalized forward_rows(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const WorkSpan span(Work::kNorm, "forward");
   const int64_t columns = weight.size(0), rows = x.numel() / columns;
   RmsNormalized result{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
   const RmsNormForward args{.x = x.const_data_ptr(),
@@ -53,6 +55,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
+    const WorkSpan span(Work::kNorm, "backward");
     const State& state = captured_state<State>(context);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor weight = as(saved[0], state.weight->value), dy = as(saved[0], grads[0].contiguous());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
@@ -25,6 +26,7 @@ struct Turn {
 
 // Turns by the angles of the table, or back: the transpose, and so the gradient.
 at::Tensor turned(const at::Tensor& qkv, const at::Tensor& positions, const Turn& turn, bool back) {
+  const WorkSpan span(Work::kRotary, "turn");
   at::Tensor result = at::empty_like(qkv);
   const RotaryRows args{.x = qkv.const_data_ptr(),
                         .y = result.data_ptr(),

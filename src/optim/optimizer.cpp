@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/work_profile.h"
 #include "kernels/optimizer_update.h"
 #include "spec/state_storage.h"
 
@@ -316,6 +317,7 @@ void Optimizer::make_directions() {
 }
 
 void Optimizer::move_by_matrices(double lr) {
+  const WorkSpan span(Work::kOptimizer, "directions of matrices");
   directions_->orthogonalize();
   for (State& state : states_)
     if (state.kind == &kind_)

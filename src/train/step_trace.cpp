@@ -1,15 +1,35 @@
 #include "train/step_trace.h"
 
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <nlohmann/json.hpp>
+#include <vector>
+
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "train/step_profile.h"
 
 namespace espalier::train {
 namespace profiler = torch::autograd::profiler;
 namespace {
 const std::set<torch::profiler::impl::ActivityType> kActivities = {torch::profiler::impl::ActivityType::CPU};
-}
+
+class SpansOfTrace : public WorkProfile::Listener {
+ public:
+  void begin(const std::string& name) override {
+    open_.push_back(std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE));
+    open_.back()->before(name);
+  }
+  void end() override { open_.pop_back(); }
+
+ private:
+  std::vector<std::unique_ptr<at::RecordFunction>> open_;
+};
+
+}  // namespace
 
 StepTrace::~StepTrace() {
   if (recording_) profiler::disableProfiler();
@@ -34,18 +54,29 @@ void StepTrace::write(const std::filesystem::path& path) {
     throw UserError(concat("cannot write the trace '", path.string(), "'"), ExitCode::kCannotCreate);
 }
 
+Tracing::Tracing(const config::RunConfig& config, const dist::Grid& grid)
+    : config_(config), grid_(grid), spans_(std::make_unique<SpansOfTrace>()), profile_(spans_.get()) {}
+Tracing::~Tracing() = default;
+
 void Tracing::before_step(int64_t step) {
-  if (config_.training.profile_step_start && step == *config_.training.profile_step_start + 1) trace_.start();
+  if (!config_.training.profile_step_start || step != *config_.training.profile_step_start + 1) return;
+  trace_.start();
+  profile_.start();
 }
 
 void Tracing::after_step(const report::StepReport& report) {
   const int64_t step = report.step;
   if (!trace_.recording() || step < config_.training.profile_step_end.value_or(step)) return;
+  profile_.stop();
+  const ProfiledSteps steps{profile_, *config_.training.profile_step_start + 1, step};
+  log_info(profile_table(steps));
   const std::filesystem::path folder = config_.checkpoint.save.empty() ? "." : config_.checkpoint.save;
   const std::string rank = grid_.world.size() > 1 ? concat("_rank_", grid_.rank) : "";
   const std::filesystem::path path = folder / "logs" / concat("trace_step_", step, rank, ".json");
   try {
     trace_.write(path);
+    write_file_atomically(folder / "logs" / concat("profile_step_", step, rank, ".json"),
+                          profile_json(steps).dump(1) + "\n");
   } catch (const std::exception& error) {  // a full disk; the run needs no trace
     return log_warning("no trace of step ", step, ": ", error.what());
   }

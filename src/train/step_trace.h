@@ -1,11 +1,14 @@
-// A trace of some steps (--profile-step-start, --profile-step-end) in Chrome's JSON format, which Perfetto opens.
+// Where the time of some steps goes (--profile, --profile-step-start, --profile-step-end): a table in the log, and a
+// trace in Chrome's JSON format, which Perfetto opens.
 //
-// Records every ATen op, every autograd node and the parts of a step (RECORD_FUNCTION scopes), through libtorch's own
-// profiler. One trace at a time in a process.
+// The trace has every ATen op, every autograd node, the parts of a step and the spans of base/work_profile.h, recorded
+// by libtorch's own profiler. One trace at a time in a process.
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
+#include "base/work_profile.h"
 #include "config/run_config.h"
 #include "dist/grid.h"
 #include "train/observer.h"
@@ -24,10 +27,12 @@ class StepTrace {
   bool recording_ = false;
 };
 
-// Records the steps that --profile-step-start and --profile-step-end name, into logs/ of the run folder.
+// Records the steps that --profile-step-start and --profile-step-end name: a table into the log of the first rank, and
+// of every rank trace_step_N.json and profile_step_N.json (train/step_profile.h) into logs/ of the run folder.
 class Tracing : public Observer {
  public:
-  Tracing(const config::RunConfig& config, const dist::Grid& grid) : config_(config), grid_(grid) {}
+  Tracing(const config::RunConfig& config, const dist::Grid& grid);
+  ~Tracing() override;
   void before_step(int64_t step) override;
   void after_step(const report::StepReport& report) override;
 
@@ -35,6 +40,8 @@ class Tracing : public Observer {
   const config::RunConfig& config_;
   const dist::Grid& grid_;
   StepTrace trace_;
+  std::unique_ptr<WorkProfile::Listener> spans_;  // into the trace
+  WorkProfile profile_;
 };
 
 }  // namespace espalier::train

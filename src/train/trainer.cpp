@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/work_profile.h"
 #include "models/data.h"
 #include "plan/schedule.h"
 #include "tensor/observe.h"
@@ -165,6 +166,7 @@ report::StepReport Trainer::step() {
   std::vector<tensor::Batch> micro_batches;
   {
     RECORD_USER_SCOPE("load");
+    const WorkSpan span(Work::kData, "samples");
     micro_batches =
         parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
     report.sample_hash = sample_hash(micro_batches, parts_.grid.data);
@@ -183,6 +185,7 @@ report::StepReport Trainer::step() {
   }
   {
     RECORD_USER_SCOPE("optimizer");
+    const WorkSpan span(Work::kOptimizer, "step");
     if (parts_.optimizer.loss_scaler() != nullptr) report.loss_scale = parts_.optimizer.loss_scale();
     report.lr_phase = parts_.lr.phase();
     report.weight_decay = parts_.lr.weight_decay();

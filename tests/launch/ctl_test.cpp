@@ -21,7 +21,7 @@ class ControlledRun : public testing::Test {
         before=$(wc -l <$run/metrics.jsonl); sleep 1; [ $before = $(wc -l <$run/metrics.jsonl) ]
       }
       trains() {  # RUN MACHINES: it has made three steps, and every machine answers, which takes up to 0.1 s
-        grep -qs '"step":3,' $1/metrics.jsonl && [ "$(compgen -G "$1/control.*" | wc -l)" = $2 ]
+        grep -qs '"step":3,' $1/metrics.jsonl && [ $(compgen -G "$1/control.*" | wc -l) = $2 ]
       }
       saved() { compgen -G "$run/step_*/manifest.json" >/dev/null; }
       folder=)") +

@@ -84,9 +84,6 @@ TEST(MegatronLmOptions, RefusalsSayWhyOrWhatToUse) {
       value("--exp-avg-dtype fp16", "it has too few exponents for moments of gradients; use bf16"),
       value("--optimizer adaptive_muon", "only Muon itself is built in; use --optimizer muon"),
       refused("--muon-no-split-qkv", "queries, keys and values are separate matrices; leave it out"),
-      {kGood + "--profile",
-       "--profile needs --profile-step-start and --profile-step-end: which steps to trace. Megatron-LM takes 10 and "
-       "12"},
       {kGood + "--grad-reduce-in-bf16 --grad-reduce-type fp32",
        "--grad-reduce-in-bf16 and --grad-reduce-type fp32 (command line) are mutually exclusive; give one"},
   });
