@@ -19,6 +19,9 @@
 
 namespace espalier::kernels {
 
+// Beyond this they are computed again, so that memory stays bounded.
+inline constexpr int64_t kKeptLogitBytes = 256 << 20;
+
 struct CrossEntropyInput {
   const at::Tensor& x;       // [tokens, hidden]
   const at::Tensor& weight;  // [vocabulary, hidden], type of x; perhaps no rows
@@ -30,7 +33,7 @@ struct CrossEntropyInput {
 
 struct CrossEntropyRows {
   std::vector<SoftmaxSums> sums;  // [tokens]
-  at::Tensor kept_logits;         // fp32, of the first blocks of the vocabulary, one after the other; may be empty
+  at::Tensor kept_logits;         // of the first blocks of the vocabulary, as each way keeps them; may be empty
 };
 
 struct CrossEntropyBackward {
@@ -60,7 +63,9 @@ class LogitSources {
 // One row of fp32 logits, or a part of it, capped; nothing happens where the cap is 0.
 void cap_logits(float* logits, int64_t count, double soft_cap);
 
-CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input);
+// `kept_bytes`: room for logits that are kept; 0: none are.
+CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
+                                             int64_t kept_bytes);
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
                                         const CrossEntropyBackward& backward);
 

@@ -43,6 +43,31 @@ void for_each_row(const Bf16Kernels& kernels, const at::Tensor& x, const PackedB
   }
 }
 
+// Logits of the first columns of the vocabulary, kept as rows of bf16, to which they are rounded anyway: [tokens,
+// columns].
+class KeptLogits {
+ public:
+  explicit KeptLogits(const at::Tensor& kept)
+      : columns_(kept.dim() == 2 ? kept.size(1) : 0), values_(columns_ == 0 ? nullptr : mutable_bf16_data(kept)) {}
+  // As many columns as fit, whole blocks of the backward pass or all.
+  static at::Tensor allocate(int64_t bytes, int64_t tokens, int64_t vocabulary) {
+    const int64_t fitting = bytes / 2 / std::max<int64_t>(1, tokens);
+    const int64_t columns = fitting >= vocabulary ? vocabulary : fitting / kBackwardBlock * kBackwardBlock;
+    return at::empty({tokens, columns}, at::TensorOptions().dtype(at::kBFloat16));
+  }
+
+  void keep(int64_t token, int64_t first, const float* logits, int64_t count) const {
+    if (first < columns_) kernels_.round_row(logits, std::min(count, columns_ - first), row(token, first));
+  }
+  bool has(int64_t first, int64_t count) const { return first + count <= columns_; }
+  uint16_t* row(int64_t token, int64_t first) const { return values_ + token * columns_ + first; }
+
+ private:
+  const TypedRowKernels& kernels_ = row_kernels(at::kBFloat16);
+  int64_t columns_;
+  uint16_t* values_;
+};
+
 // The bias in fp32; no values where there is none.
 class LogitBias {
  public:
@@ -102,11 +127,16 @@ void add_weight_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, 
 
 }  // namespace
 
-CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input) {
+CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
+                                             int64_t kept_bytes) {
   const int64_t tokens = input.x.size(0);
   const TypedRowKernels& softmax_kernels = row_kernels(at::kBFloat16);
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
   const LogitBias bias(input.bias);
+  // The slope of a soft cap is that of logits that were not rounded.
+  const at::Tensor kept_logits =
+      KeptLogits::allocate(input.soft_cap == 0 ? kept_bytes : 0, tokens, input.weight.size(0));
+  const KeptLogits kept(kept_logits);
   std::vector<SoftmaxSums> sums(tokens);
   for (int64_t first = 0; first < input.weight.size(0); first += kForwardBlock) {
     const PackedB b = pack_columns(rows_of(input.weight, first, kForwardBlock));
@@ -114,11 +144,12 @@ CrossEntropyRows panel_cross_entropy_forward(const Bf16Kernels& kernels, const C
       for_each_row(kernels, input.x, b, {begin, end}, [&](int64_t token, int64_t column, float* logits, int64_t count) {
         bias.add(first + column, count, logits);
         cap_logits(logits, count, input.soft_cap);
+        kept.keep(token, first + column, logits, count);
         softmax_kernels.softmax_accumulate({logits, count, labels[token] - first - column}, &sums[token]);
       });
     });
   }
-  return {std::move(sums), at::empty({0}, at::TensorOptions().dtype(at::kFloat))};
+  return {std::move(sums), kept_logits};
 }
 
 at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossEntropyInput& input,
@@ -128,6 +159,7 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
   const int64_t* labels = input.labels.const_data_ptr<int64_t>();
   const LogitSources sources(backward, input.soft_cap);
   const LogitBias bias(input.bias);
+  const KeptLogits kept(backward.kept_logits);
 
   at::Tensor dx;
   if (backward.input_grad) dx = at::zeros({tokens, hidden}, at::TensorOptions().dtype(at::kFloat));
@@ -138,19 +170,28 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
 
   for (int64_t first = 0; first < input.weight.size(0); first += kBackwardBlock) {
     const at::Tensor rows = rows_of(input.weight, first, kBackwardBlock);
-    const PackedB columns = pack_columns(rows), packed_rows = dx.defined() ? pack_rows(rows) : PackedB{};
     const int64_t count = rows.size(0);
+    const bool is_kept = kept.has(first, count);
+    const PackedB columns = is_kept ? PackedB{} : pack_columns(rows),
+                  packed_rows = dx.defined() ? pack_rows(rows) : PackedB{};
     const LogitGradients dlogits{mutable_bf16_data(storage), tokens, num_panels(count) * kPanel};
+    const auto label_in = [&](int64_t token, int64_t column) { return labels[token] - first - column; };
     at::parallel_for(0, num_panels(tokens), 1, [&](int64_t begin, int64_t end) {
-      for_each_row(kernels, input.x, columns, {begin, end},
-                   [&](int64_t token, int64_t column, float* logits, int64_t n) {
-                     uint16_t* out = dlogits.row(token);
-                     bias.add(first + column, n, logits);
-                     cap_logits(logits, n, input.soft_cap);
-                     softmax_kernels.softmax_gradient({logits, n, labels[token] - first - column}, sources.of(token),
-                                                      out + column);
-                     std::fill(out + count, out + dlogits.stride, uint16_t{0});
-                   });
+      const int64_t last = std::min(end * kPanel, tokens);
+      if (is_kept)
+        for (int64_t token = begin * kPanel; token < last; ++token)
+          softmax_kernels.softmax_gradient_rounded({kept.row(token, first), count, label_in(token, 0)},
+                                                   sources.of(token), dlogits.row(token));
+      else
+        for_each_row(kernels, input.x, columns, {begin, end},
+                     [&](int64_t token, int64_t column, float* logits, int64_t n) {
+                       bias.add(first + column, n, logits);
+                       cap_logits(logits, n, input.soft_cap);
+                       softmax_kernels.softmax_gradient({logits, n, label_in(token, column)}, sources.of(token),
+                                                        dlogits.row(token) + column);
+                     });
+      for (int64_t token = begin * kPanel; token < last; ++token)
+        std::fill(dlogits.row(token) + count, dlogits.row(token) + dlogits.stride, uint16_t{0});
       if (dx.defined()) add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
     });
     if (backward.weight_grad.defined())

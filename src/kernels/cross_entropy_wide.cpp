@@ -14,9 +14,6 @@ namespace {
 
 // fp32 logits of one block, of all tokens.
 constexpr int64_t kBlockBytes = 16 << 20;
-// Logits kept from the forward pass. An fp32 product takes ten times as long as writing and reading its result; beyond
-// this they are computed again, so that memory stays bounded.
-constexpr int64_t kKeptBytes = 256 << 20;
 
 // Rows first .. first + count - 1 of the weight.
 struct Block {
@@ -72,7 +69,7 @@ CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool
   const at::Tensor x = input.x.to(at::kFloat);
   std::vector<SoftmaxSums> sums(tokens);
   const int64_t all = tokens * input.weight.size(0);
-  const at::Tensor kept = empty_floats(keep_logits ? std::min(kKeptBytes / 4, all) : 0);
+  const at::Tensor kept = empty_floats(keep_logits ? std::min(kKeptLogitBytes / 4, all) : 0);
   LogitStorage storage(tokens, kept);
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : storage.buffer(block);

@@ -11,6 +11,7 @@
 #include "kernels/captured.h"
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/device_ops.h"
+#include "kernels/dispatch.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
 #include "tensor/saved.h"
@@ -30,7 +31,9 @@ const Bf16Kernels* panel_kernels_for(const at::Tensor& x) {
 }
 
 CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward) {
-  if (const Bf16Kernels* kernels = panel_kernels_for(input.x)) return panel_cross_entropy_forward(*kernels, input);
+  if (const Bf16Kernels* kernels = panel_kernels_for(input.x))
+    return panel_cross_entropy_forward(*kernels, input,
+                                       with_backward && cpu_isa() < CpuIsa::kAmx ? kKeptLogitBytes : 0);
   return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/dispatch.h"
+#include "kernels/matmul_blocked.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {
@@ -193,6 +194,32 @@ TEST(LinearCrossEntropy, LogitsKeptOrComputedAgainGiveTheSameBits) {
     results.push_back(at::cat({dx, weight_grad}));
   }
   EXPECT_TRUE(at::equal(results[0], results[1]));
+}
+
+// All logits, those of the first blocks only, or none.
+TEST(LinearCrossEntropy, Bf16LogitsKeptOrComputedAgainGiveTheSameBits) {
+  const Bf16Kernels* kernels = bf16_kernels();
+  if (kernels == nullptr) GTEST_SKIP() << "no bf16 products on this machine";
+  const Case size{33, 40, 4130};
+  const at::Tensor x = random({size.tokens, size.hidden}, at::kBFloat16, 1);
+  const at::Tensor weight = random({size.vocabulary, size.hidden}, at::kBFloat16, 2), labels = labels_for(size);
+  const at::Tensor bias = random({size.vocabulary}, at::kBFloat16, 3), scales = mask_for(size);
+  const CrossEntropyInput input{x, weight, labels, bias};
+  std::vector<at::Tensor> results;
+  for (const int64_t columns : {int64_t{0}, int64_t{2048}, size.vocabulary}) {
+    const CrossEntropyRows rows = panel_cross_entropy_forward(*kernels, input, 2 * size.tokens * columns);
+    EXPECT_EQ(rows.kept_logits.numel(), size.tokens * columns);
+    const at::Tensor log_sum_exp = at::empty({size.tokens}, at::kFloat);
+    for (int64_t token = 0; token < size.tokens; ++token)
+      log_sum_exp[token] = rows.sums[token].largest + std::log(rows.sums[token].sum);
+    const at::Tensor weight_grad = at::zeros({size.vocabulary, size.hidden}, at::kFloat);
+    const at::Tensor bias_grad = at::zeros({size.vocabulary}, at::kFloat);
+    const at::Tensor dx = panel_cross_entropy_backward(
+        *kernels, input, {log_sum_exp, scales, 0.1f * scales, rows.kept_logits, true, weight_grad, bias_grad});
+    results.push_back(at::cat({dx.to(at::kFloat).flatten(), weight_grad.flatten(), bias_grad}));
+  }
+  EXPECT_GT(results[0].abs().sum().item<double>(), 0);
+  for (size_t kept = 1; kept < results.size(); ++kept) EXPECT_TRUE(at::equal(results[0], results[kept])) << kept;
 }
 
 TEST(LinearCrossEntropy, SecondBackwardThroughAKeptGraphGivesTheSameGradient) {

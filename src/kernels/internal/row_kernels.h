@@ -171,6 +171,11 @@ struct LogitRow {
   int64_t count;
   int64_t label;  // its index in the block; outside 0 .. count - 1 when the row's label is in another block
 };
+// The same, rounded to the compute type.
+struct RoundedLogitRow {
+  const void* logits;
+  int64_t count, label;
+};
 // The softmax of one row, block after block; sums between blocks in double.
 struct SoftmaxSums {
   float largest = -__builtin_inff();
@@ -238,10 +243,13 @@ struct TypedRowKernels {
   // Of `count` tokens (1 or kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
-  void (*add_to_row)(float* sum, const void* row, int64_t count);  // sum[i] += row[i]
+  void (*round_row)(const float* values, int64_t count, void* rounded);  // to the compute type
+  void (*add_to_row)(float* sum, const void* row, int64_t count);        // sum[i] += row[i]
   void (*softmax_accumulate)(const LogitRow&, SoftmaxSums* sums);
   // exp(logit - log_sum_exp) * (loss + log_sum) - [label] * loss, in the compute type; zeros when `loss` is zero
   void (*softmax_gradient)(const LogitRow&, const LogitGradient& from, void* gradient);
+  // the same from rounded logits that no soft cap has changed
+  void (*softmax_gradient_rounded)(const RoundedLogitRow&, const LogitGradient& from, void* gradient);
   // the same in fp32, over the logits
   void (*softmax_gradient_fp32)(const LogitRow&, const LogitGradient& from, void* gradient);
 };

@@ -40,9 +40,11 @@ constexpr TypedRowKernels typed_row_kernels() {
           .append_to_pages = append_to_pages<T>,
           .paged_attention = paged_attention<V, T>,
           .column_sums = column_sums<V, T>,
+          .round_row = round_row<V, T>,
           .add_to_row = add_to_row<V, T>,
           .softmax_accumulate = softmax_accumulate<V, T>,
           .softmax_gradient = softmax_gradient<V, T, T>,
+          .softmax_gradient_rounded = softmax_gradient_rounded<V, T>,
           .softmax_gradient_fp32 = softmax_gradient<V, T, float>};
 }
 

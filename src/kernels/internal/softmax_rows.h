@@ -50,34 +50,48 @@ void softmax_accumulate(const LogitRow& row, SoftmaxSums* sums) {
   if (row.label >= 0 && row.label < row.count) sums->label_logit = rounded_to<V, T>(row.logits[row.label]);
 }
 
-// Out may be float over the logits themselves.
-template <class V, class T, class Out>
-void softmax_gradient(const LogitRow& row, const LogitGradient& from, void* gradient) {
-  Out* out = static_cast<Out*>(gradient);
+// Out may be over the logits themselves where it is of their type.
+template <class V, class T, class In, class Out>
+void softmax_gradient_of(const In* logits, int64_t count, int64_t label, const LogitGradient& from, Out* out) {
   if (from.loss == 0) {  // whatever the logits are
-    for_each_vector<V>(row.count, [&](int64_t i, auto lanes) { lanes.store(out + i, V::all(0)); });
+    for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.store(out + i, V::all(0)); });
     return;
   }
   const V shift = V::all(from.log_sum_exp), factor = V::all(from.loss + from.log_sum);
-  const bool has_label = row.label >= 0 && row.label < row.count;
-  const float label_logit = has_label ? row.logits[row.label] : 0;
+  const bool has_label = label >= 0 && label < count;
+  const V label_logit = has_label ? PartVector<V>{1}.load(logits + label) : V::all(0);
   const auto gradient_of = [&](V logit) { return exp(rounded_to<V, T>(logit) - shift) * factor; };
   if (from.inverse_cap == 0)
-    for_each_vector<V>(row.count,
-                       [&](int64_t i, auto lanes) { lanes.store(out + i, gradient_of(lanes.load(row.logits + i))); });
+    for_each_vector<V>(count,
+                       [&](int64_t i, auto lanes) { lanes.store(out + i, gradient_of(lanes.load(logits + i))); });
   else
-    for_each_vector<V>(row.count, [&](int64_t i, auto lanes) {
-      const V logit = lanes.load(row.logits + i);
+    for_each_vector<V>(count, [&](int64_t i, auto lanes) {
+      const V logit = lanes.load(logits + i);
       lanes.store(out + i, gradient_of(logit) * soft_cap_slope(logit, from.inverse_cap));
     });
   if (!has_label) return;
-  const V probability = exp(V::all(rounded_to<V, T>(label_logit)) - shift);
+  const V probability = exp(rounded_to<V, T>(label_logit) - shift);
   // Apart, so that without a z-loss the loss's own gradient is rounded once.
   const V of_loss = (probability - V::all(1)) * V::all(from.loss);
   const V of_both = from.log_sum == 0 ? of_loss : of_loss + probability * V::all(from.log_sum);
-  PartVector<V>{1}.store(out + row.label, from.inverse_cap == 0
-                                              ? of_both
-                                              : of_both * soft_cap_slope(V::all(label_logit), from.inverse_cap));
+  PartVector<V>{1}.store(out + label,
+                         from.inverse_cap == 0 ? of_both : of_both * soft_cap_slope(label_logit, from.inverse_cap));
+}
+
+template <class V, class T, class Out>
+void softmax_gradient(const LogitRow& row, const LogitGradient& from, void* gradient) {
+  softmax_gradient_of<V, T>(row.logits, row.count, row.label, from, static_cast<Out*>(gradient));
+}
+
+template <class V, class T>
+void softmax_gradient_rounded(const RoundedLogitRow& row, const LogitGradient& from, void* gradient) {
+  softmax_gradient_of<V, T>(static_cast<const T*>(row.logits), row.count, row.label, from, static_cast<T*>(gradient));
+}
+
+template <class V, class T>
+void round_row(const float* values, int64_t count, void* rounded) {
+  T* out = static_cast<T*>(rounded);
+  for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.store(out + i, lanes.load(values + i)); });
 }
 
 }  // namespace espalier::kernels
