@@ -42,6 +42,7 @@ function(espalier_library name)
     espalier_units(units ${target}_test 12 ${tests})
     add_executable(${target}_test ${units})
     target_link_libraries(${target}_test PRIVATE ${target} espalier_gtest)
+    espalier_compile_as_test(${target}_test)
     if(ARG_TORCH)
       target_precompile_headers(${target}_test REUSE_FROM espalier_torch_pch)
     endif()
@@ -51,6 +52,11 @@ function(espalier_library name)
       add_dependencies(espalier_fast_tests ${target}_test)
     endif()
   endif()
+endfunction()
+
+# Tests spend their time in the libraries: -O1 compiles in two thirds of the time.
+function(espalier_compile_as_test target)
+  target_compile_options(${target} PRIVATE -O1)
 endfunction()
 
 # A kernel unit names its instruction set in its file name and is the only kind of file compiled for one.

@@ -316,4 +316,19 @@ std::vector<std::string> order_changes(const OrderFingerprint& saved, const Orde
   return lines;
 }
 
+std::vector<std::string> content_changes(const OrderFingerprint& saved, const OrderFingerprint& present) {
+  if (saved.parts.size() != present.parts.size())
+    return {concat("the number of data sets was ", saved.parts.size(), " and is ", present.parts.size())};
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < present.parts.size(); ++at) {
+    const OrderOfPart &then = saved.parts[at], &now = present.parts[at];
+    if (then.documents != now.documents)
+      lines.push_back(concat("'", now.prefix, "': its documents were ", then.documents.begin, " to ",
+                             then.documents.end, " and are ", now.documents.begin, " to ", now.documents.end));
+    else if (then.sizes_hash != now.sizes_hash || then.tokens_hash != now.tokens_hash)
+      lines.push_back(concat("'", now.prefix, "': it holds other tokens: the files were regenerated or replaced"));
+  }
+  return lines;
+}
+
 }  // namespace espalier::data

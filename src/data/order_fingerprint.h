@@ -74,4 +74,8 @@ OrderFingerprint parse_order(const std::string& text);
 std::vector<std::string> order_changes(const OrderFingerprint& saved, const OrderFingerprint& present,
                                        std::optional<int64_t> num_consumed = {});
 
+// One line for each part that holds other documents or ids now, whatever is read of it and in which order: of sets for
+// evaluation, of which a longer run reads more.
+std::vector<std::string> content_changes(const OrderFingerprint& saved, const OrderFingerprint& present);
+
 }  // namespace espalier::data

@@ -106,6 +106,25 @@ TEST(OrderFingerprint, NamesEveryPartThatDiffers) {
   EXPECT_EQ(order_changes(cyclic, cyclic), std::vector<std::string>{});
 }
 
+// A longer run asks a validation set for more samples; that changes nothing of what the set is.
+TEST(OrderFingerprint, TheContentOfASetIsComparedWithoutItsOrder) {
+  TestFolder folder;
+  const std::string a = write_numbered(folder / "a", 50, 0), b = write_numbered(folder / "b", 40, 9000);
+  const OrderFingerprint saved = fingerprint(*open_train({"0.5", a, "0.5", b}, 30));
+  const OrderFingerprint longer = fingerprint(*open_train({"0.5", a, "0.5", b}, 300));
+  EXPECT_NE(order_changes(saved, longer), std::vector<std::string>{});
+  EXPECT_EQ(content_changes(saved, longer), std::vector<std::string>{});
+  EXPECT_EQ(content_changes(saved, fingerprint(*open_train({"1", a}, 30))),
+            std::vector<std::string>{"the number of data sets was 2 and is 1"});
+  const auto split = content_changes(saved, fingerprint(*open_train({"0.5", a, "0.5", b}, 30, 5, "90,10,0")));
+  ASSERT_EQ(split.size(), 2U);
+  EXPECT_EQ(split[0], concat("'", a, "': its documents were 0 to 50 and are 0 to 45"));
+  write_numbered(folder / "b", 40, 5000);
+  EXPECT_EQ(
+      content_changes(saved, fingerprint(*open_train({"0.5", a, "0.5", b}, 30))),
+      std::vector<std::string>{concat("'", b, "': it holds other tokens: the files were regenerated or replaced")});
+}
+
 TEST(OrderFingerprint, FilesMayMove) {
   TestFolder folder;
   const auto before = open_train({write_numbered(folder / "here", 30, 0)}, 30);

@@ -60,7 +60,7 @@ std::string text_json(const std::string& text) {
 // Members that the first checkpoints of this format do not have; they are left at their default then.
 bool may_be_missing(const std::string& name) {
   return name == "transport" || name == "instruction_set" || name == "mean_largest_lr" || name == "mean_weight" ||
-         name == "step_statistics";
+         name == "step_statistics" || name == "evaluation_data";
 }
 
 // Members that the first checkpoints of this format have, and that nothing ever read.

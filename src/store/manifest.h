@@ -89,7 +89,9 @@ struct TrainingState {
   // What the bits depend on besides all this.
   int64_t random_scheme = 0;  // tensor::kRandomScheme
   std::string sample_order;   // fingerprint of the order of samples; a change is found even when no option differs
-  std::string layout;         // "tp1pp1dp1"
+  // What evaluations read: [{"set": name, "order": text as above}], in JSON.
+  std::string evaluation_data;
+  std::string layout;  // "tp1pp1dp1"
   int64_t num_threads = 0;
   std::string cpu_type;
   std::string libtorch_version;
@@ -116,6 +118,7 @@ struct TrainingState {
     visit("loss_scale_hysteresis_tracker", self.loss_scale_hysteresis_tracker);
     visit("random_scheme", self.random_scheme);
     visit("sample_order", self.sample_order);
+    visit("evaluation_data", self.evaluation_data);
     visit("layout", self.layout);
     visit("num_threads", self.num_threads);
     visit("cpu_type", self.cpu_type);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "ckpt/together.h"
 #include "config/resume.h"
@@ -134,6 +137,34 @@ store::ModelFacts model_facts(const config::RunConfig& config) {
           .vocab_size = config.vocabulary.size,
           .padded_vocab_size = config.vocabulary.padded_size,
           .num_parameters = config::model_spec(config).num_parameters()};
+}
+
+// store::TrainingState::evaluation_data of these loaders.
+std::string evaluation_data(const std::vector<const std::vector<Loader>*>& groups) {
+  nlohmann::json sets = nlohmann::json::array();
+  for (const std::vector<Loader>* loaders : groups)
+    for (const Loader& loader : *loaders)
+      sets.push_back(
+          {{"set", loader.source().name()}, {"order", data::to_text(loader.source().fingerprint(loader.order()))}});
+  return sets.dump();
+}
+
+// One line for each set for evaluation, of those that there were and are, that holds something else now.
+std::vector<std::string> evaluation_changes(const std::string& saved, const std::string& present) {
+  if (saved.empty()) return {};  // of a checkpoint that does not say
+  std::map<std::string, std::string> then;
+  for (const auto& set : parse_json<nlohmann::json>(saved, "the checkpoint's evaluation_data"))
+    then.emplace(set.at("set").get<std::string>(), set.at("order").get<std::string>());
+  std::vector<std::string> lines;
+  for (const auto& set : parse_json<nlohmann::json>(present, "evaluation_data")) {
+    const std::string name = set.at("set");
+    const auto before = then.find(name);
+    if (before == then.end()) continue;
+    for (const std::string& change : data::content_changes(data::parse_order(before->second),
+                                                           data::parse_order(set.at("order").get<std::string>())))
+      lines.push_back(concat("evaluations of ", name, " cannot be compared with those before this start: ", change));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -271,6 +302,7 @@ void Job::open_data() {
   data::OrderFingerprint order = data_.train->fingerprint(train_.front().order());
   order.lengths = config_.data.length_stages;
   sample_order_ = data::to_text(order);
+  evaluation_data_ = evaluation_data({&valid_, &test_});
   log_info(data_.train->description());
   log_info("> finished creating ", config_.family->display, " datasets ...");
 }
@@ -421,6 +453,7 @@ void Job::check_goes_on_from(const store::TrainingState& saved) {
   config::check_length_stages(config_, saved.consumed_train_samples, problems);
   problems.raise();
   for (const std::string& change : config::environment_changes(saved, present)) log_warning(change);
+  for (const std::string& change : evaluation_changes(saved.evaluation_data, evaluation_data_)) log_warning(change);
 }
 
 void Job::load_or_initialize() {
@@ -506,6 +539,7 @@ void Job::save() {
   manifest.model = model_facts(config_);
   manifest.state = training_state(state(), config_);
   manifest.state.sample_order = sample_order_;
+  manifest.state.evaluation_data = evaluation_data_;
   manifest.config = resolved_options_;
   writer_->save(manifest, tensors_to_save(state()));
   saving_ = true;
@@ -518,6 +552,7 @@ void Job::keep_in_memory() {
   const auto start = std::chrono::steady_clock::now();
   store::TrainingState numbers = training_state(state(), config_);
   numbers.sample_order = sample_order_;
+  numbers.evaluation_data = evaluation_data_;
   snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude));
   if (std::exchange(said_copy_, true)) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -109,6 +109,7 @@ class Job {
   models::DataSets data_;
   int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
   std::string sample_order_;                  // fingerprint of the training set's order
+  std::string evaluation_data_;               // as store::TrainingState has it
   std::vector<Loader> train_, valid_, test_;  // train_ holds one
   spec::ModelSpec model_;                     // the whole one
   std::unique_ptr<tensor::ParamSet> params_;

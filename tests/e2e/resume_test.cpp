@@ -121,6 +121,39 @@ TEST(ResumeOrder, FilesOfASmallSetThatWereReplacedAreRefused) {
       << refusal(run);
 }
 
+// Another validation set changes nothing of what is learnt: the run goes on and says that losses cannot be compared.
+TEST(ResumeOrder, AValidationSetThatWasReplacedIsReported) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "large", 300, 5);
+  write_token_files(folder / "valid", 40, 6);
+  const Words run =
+      without(saving_run("unused"), {"--data-path", "--split"}) + Words{"--train-weighted-split-paths",
+                                                                        "TRAIN: 1 0:1 " + (folder / "large"),
+                                                                        "--valid-weighted-split-paths",
+                                                                        "HELD: 1 0:1 " + (folder / "valid"),
+                                                                        "--save",
+                                                                        folder / "run",
+                                                                        "--load",
+                                                                        folder / "run"};
+  const auto warnings = [&](const Words& more) {
+    testing::internal::CaptureStderr();
+    train(run + more);
+    std::string said;
+    for (const std::string& line : split(testing::internal::GetCapturedStderr(), '\n'))
+      if (line.find("warning: evaluations of ") != std::string::npos) said += line + "\n";
+    return said;
+  };
+  EXPECT_EQ(warnings({"--exit-interval", "4"}), "");
+  EXPECT_EQ(warnings({"--train-samples", "88", "--exit-interval", "5"}), "") << "more of the same set";
+  write_token_files(folder / "valid", 40, 8);
+  const std::string said = warnings({"--exit-interval", "6"});
+  EXPECT_NE(said.find(concat("evaluations of HELD cannot be compared with those before this start: '", folder / "valid",
+                             "': it holds other tokens")),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(step_records(folder / "run").size(), 6u);
+}
+
 // The fingerprint of earlier releases, made here as they made it: eight places up to the checkpoint's, eight after it.
 TEST(ResumeOrder, AnOlderFingerprintStillLoadsAndStillRefuses) {
   const TemporaryFolder folder;

@@ -1,6 +1,7 @@
 #include "tests/e2e/run_files.h"
 
 #include <unistd.h>
+#include <algorithm>
 
 #include <fstream>
 #include <random>
@@ -80,6 +81,17 @@ void write_pair_files(const std::string& prefix, int num_pairs, unsigned seed) {
 Words operator+(Words left, const Words& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;
+}
+
+Words without(const Words& flags, const Words& options) {
+  Words kept;
+  for (size_t at = 0; at < flags.size(); ++at) {
+    if (std::find(options.begin(), options.end(), flags[at]) != options.end())
+      ++at;
+    else
+      kept.push_back(flags[at]);
+  }
+  return kept;
 }
 
 Words tiny_run(const std::string& prefix) {

@@ -46,6 +46,8 @@ Words tiny_ict_run(const std::string& prefix);
 Words tiny_t5_run(const std::string& prefix);
 inline constexpr int64_t kTinyT5Vocabulary = 422;
 Words operator+(Words left, const Words& right);
+// Without these options of one word each.
+Words without(const Words& flags, const Words& options);
 
 // The records of metrics.jsonl without what depends on the clock.
 std::vector<nlohmann::json> step_records(const std::string& run_folder);

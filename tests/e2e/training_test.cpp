@@ -34,16 +34,7 @@ TEST(Evaluation, NamedGroupsAreReportedByName) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 1);
   const std::string range = " " + folder / "data";
-  Words flags;
-  bool skip = false;
-  for (const std::string& word : tiny_run("unused")) {  // without --data-path and --split
-    if (word == "--data-path" || word == "--split")
-      skip = true;
-    else if (!skip)
-      flags.push_back(word);
-    else
-      skip = false;
-  }
+  const Words flags = without(tiny_run("unused"), {"--data-path", "--split"});
   train(flags + Words{"--train-weighted-split-paths", "train: 1 0:0.8" + range, "--valid-weighted-split-paths",
                       "near: 1 0.8:0.9" + range, "far: 1 0.9:1" + range, "--eval-interval", "5", "--save",
                       folder / "run", "--save-interval", "100"});
