@@ -4,8 +4,8 @@
 //
 //   options_bench LAYERS,HIDDEN,HEADS,VOCABULARY LENGTH STEPS <flags of training>     prints one JSON object
 //
-// With `--num-threads 1` among the flags all times are the thread's CPU time, which other programs lengthen little; else
-// the wall clock.
+// With `--num-threads 1` among the flags all times are the thread's CPU time, which other programs lengthen little;
+// else the wall clock.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <time.h>
@@ -103,8 +103,8 @@ void add_loss(const Shape& shape, double rows, std::vector<Cost>& costs) {
   tensor::GradQueue queue;
   const auto train = [&](double z_loss, double soft_cap) {
     return [&, z_loss, soft_cap] {
-      const kernels::TokenLosses loss = kernels::linear_cross_entropy(x, weight, targets, queue, {},
-                                                                      {.z_loss = z_loss, .soft_cap = soft_cap});
+      const kernels::TokenLosses loss =
+          kernels::linear_cross_entropy(x, weight, targets, queue, {}, {.z_loss = z_loss, .soft_cap = soft_cap});
       torch::autograd::grad({z_loss > 0 ? loss.sum + loss.z_sum : loss.sum}, {x});
     };
   };
@@ -166,8 +166,8 @@ std::string measure(Shape shape, const std::vector<std::string>& words, int num_
 
 int main(int argc, char** argv) {
   Shape shape;
-  if (argc < 5 || std::sscanf(argv[1], "%ld,%ld,%ld,%ld", &shape.layers, &shape.hidden, &shape.heads,
-                              &shape.vocabulary) != 4)
+  if (argc < 5 ||
+      std::sscanf(argv[1], "%ld,%ld,%ld,%ld", &shape.layers, &shape.hidden, &shape.heads, &shape.vocabulary) != 4)
     return std::fprintf(stderr, "usage: options_bench LAYERS,HIDDEN,HEADS,VOCABULARY LENGTH STEPS FLAGS...\n"), 2;
   shape.length = std::atoll(argv[2]);
   try {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "config/family.h"
 #include "spec/optimizer.h"
@@ -22,6 +23,7 @@ class Search {
 
   std::vector<std::string> run() {
     config_.family->find_unused(config_, unused_);
+    search_stages();
     search_training();
     search_recompute();
     search_schedule();
@@ -40,6 +42,7 @@ class Search {
     unused_.add_typed_if(is_unused, names, reason);
   }
 
+  void search_stages();
   void search_training();
   void search_recompute();
   void search_schedule();
@@ -54,6 +57,26 @@ class Search {
   UnusedOptions unused_;
 };
 
+// The first stage of a list, in the order of the run, begins after the run has ended.
+void Search::search_stages() {
+  const int64_t end = config_.training.num_samples;
+  const auto never = [&](int64_t first) {
+    return concat("its first stage begins at sample ", format_count(first), ", and the run ends at ",
+                  format_count(end));
+  };
+  if (end <= 0) return;
+  const std::vector<data::LengthStage>& lengths = config_.data.length_stages;
+  if (!lengths.empty() && lengths.front().first_sample >= end)
+    add_if(true, {"--seq-length-stages"}, never(lengths.front().first_sample));
+  if (config_.data.data_stages.empty()) return;
+  try {
+    const int64_t first = first_sample_of(config_, data::split_stage(config_.data.data_stages.front(), "").first);
+    add_if(first >= end, {"--data-stages"}, never(first));
+  } catch (const UserError&) {
+    return;  // what is wrong with it is told by plan_data()
+  }
+}
+
 void Search::search_training() {
   const TrainingConfig& training = config_.training;
   add_if(config_.data.seq_length_stages.empty(), {"--seq-length-stages-by"}, "there are no --seq-length-stages");
@@ -61,7 +84,8 @@ void Search::search_training() {
   add_if(training.train_tokens && tokens < static_cast<double>(*training.train_tokens), {"--train-tokens"},
          concat("the run ends after ", training.num_steps, " steps with ", format_shortest(tokens), " tokens"));
   add_if(training.num_steps > 0 && training.profile_step_start.value_or(0) >= training.num_steps,
-         {"--profile", "--profile-step-start", "--profile-step-end"}, concat("the run has ", training.num_steps, " steps"));
+         {"--profile", "--profile-step-start", "--profile-step-end"},
+         concat("the run has ", training.num_steps, " steps"));
   add_if(!training.adjust_word_embedding_init, {"--word-embedding-init-std"},
          "only --adjust-word-embedding-init reads it");
   add_if(training.init_method_xavier_uniform, {"--init-method-std"},

@@ -53,8 +53,8 @@ TEST_P(NewtonSchulz, EqualsDoubleWithinARoundingOfEachProduct) {
   const at::Tensor gram_error = gram_size * unit + magnitude.mm(magnitude.t()) * (n + 2) * fp32;
   const at::Tensor error = std::abs(b) * gram_error + 2 * c * gram_size.mm(gram_error) + polynomial.abs() * unit +
                            (c * gram_size.mm(gram_size) + std::abs(b) * gram_size) * (m + 2) * fp32;
-  const at::Tensor bound = error.mm(magnitude) + expected.abs() * unit +
-                           (a * magnitude + polynomial.abs().mm(magnitude)) * (m + 2) * fp32;
+  const at::Tensor bound =
+      error.mm(magnitude) + expected.abs() * unit + (a * magnitude + polynomial.abs().mm(magnitude)) * (m + 2) * fp32;
   reference::expect_within(newton_schulz(rounded, kStep), expected, 1.1 * bound + 1e-30, "X");
 }
 

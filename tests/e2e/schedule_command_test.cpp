@@ -18,8 +18,7 @@ class ScheduleCommand : public Command {
     return concat(
         "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
         "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters ",
-        steps,
-        " --lr 1e-2 --min-lr 1e-3 --split 90,10,0 --eval-iters 0 --log-interval 1 --num-threads 1 --data-path ",
+        steps, " --lr 1e-2 --min-lr 1e-3 --split 90,10,0 --eval-iters 0 --log-interval 1 --num-threads 1 --data-path ",
         root(), "/tests/data/owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ", vocabulary,
         "vocab.json --merge-file ", vocabulary, "merges.txt ");
   }
@@ -37,12 +36,13 @@ TEST_F(ScheduleCommand, CooldownsBranchOffATrunkByOneChangedOption) {
   const std::string trunk = "--lr-phases linear:20 constant:rest ";
   const std::string a = "--lr-phases linear:20 constant:130 minus-sqrt:50 ",
                     b = "--lr-phases linear:20 constant:130 linear:50::0 ";
-  const Outcome outcome = bash(concat(
-      "set -e; export OMP_WAIT_POLICY=passive; ", train(200), trunk, "--save trunk --save-interval 150 2>trunk.log; ",  //
-      train(200), a, "--save a --save-interval 200; ", train(200), b, "--save b --save-interval 200; ",                     //
-      train(200), a, "--load trunk --ckpt-step 150 --save branch-a --save-interval 200; ",                               //
-      train(200), b, "--load trunk --ckpt-step 150 --save branch-b --save-interval 200; ",
-      "espalier checkpoint diff a branch-a; espalier checkpoint diff b branch-b"));
+  const Outcome outcome =
+      bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", train(200), trunk,
+                  "--save trunk --save-interval 150 2>trunk.log; ",                                                  //
+                  train(200), a, "--save a --save-interval 200; ", train(200), b, "--save b --save-interval 200; ",  //
+                  train(200), a, "--load trunk --ckpt-step 150 --save branch-a --save-interval 200; ",               //
+                  train(200), b, "--load trunk --ckpt-step 150 --save branch-b --save-interval 200; ",
+                  "espalier checkpoint diff a branch-a; espalier checkpoint diff b branch-b"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), outcome.output.rfind("bitwise equal")) << outcome.output;
 
