@@ -1,11 +1,13 @@
 #include "checkpoint_average.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -56,8 +58,15 @@ int average_checkpoints_main(const std::vector<std::string>& arguments) {
   store::AverageRequest request{
       .step_folders = {}, .weights = read_weights(weights, folders.size(), problems), .run_folder = save};
   problems.raise();
-  for (const std::string& folder : folders)
+  for (const std::string& folder : folders) {
     request.step_folders.push_back(store::find_checkpoint(folder, std::nullopt, /*save=*/"")->folder);
+    const std::filesystem::path& found = request.step_folders.back();
+    if (std::count(request.step_folders.begin(), request.step_folders.end(), found) > 1)
+      throw UserError(concat("'", found.string(),
+                             "' is given twice; give each checkpoint once, and --weights where one "
+                             "counts for more"),
+                      ExitCode::kUsage);
+  }
   const std::filesystem::path written = store::write_average(request);
   log_info("saved the mean of ", folders.size(), " checkpoints to ", written.string());
   if (!json) return 0;

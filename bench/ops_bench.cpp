@@ -26,6 +26,7 @@
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/layer_norm.h"
+#include "kernels/newton_schulz.h"
 #include "kernels/optimizer_update.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
@@ -272,6 +273,20 @@ void optimizer_bench(const Bench& bench) {
       [&] { at::count_nonzero(grad).item<int64_t>(); });
 }
 
+// One of Muon's iterations with a matrix of bench.rows x bench.columns, and torch.optim.Muon's.
+void newton_schulz_bench(const Bench& bench) {
+  const at::Tensor x = (at::randn({bench.rows, bench.columns}) / 1e3).to(bench.type);
+  bench.compare(
+      "newton_schulz", bench.tensors(2),
+      [&] {
+        newton_schulz(x, {3.4445, -4.7750, 2.0315});
+      },
+      [&] {
+        const at::Tensor gram = at::mm(x, x.t());
+        at::addmm(x, at::addmm(gram, gram, gram, -4.7750, 2.0315), x, 3.4445);
+      });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -292,6 +307,7 @@ int main(int argc, char** argv) {
       column_sums_bench(bench);
       if (columns == 768) embedding_bench(bench);
       optimizer_bench(bench);
+      newton_schulz_bench({repeats, 768, columns, type});
     }
   }
   return 0;

@@ -30,7 +30,7 @@ from compare import compare, markdown
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
 PARTS = ["machine", "matmul", "training", "encode", "preprocess", "data", "convert", "serving", "parallel", "pipeline",
-         "replicas", "curate"]
+         "replicas", "options", "curate"]
 PROFILE = "profile"  # only where it is asked for
 PROFILED_STEPS = 3
 QUICK_SECONDS = 180   # after these --quick begins no further part
@@ -356,6 +356,20 @@ def replicas(arguments):
     return {"shape": arguments.shape, "rows": rows}
 
 
+def options(arguments):
+    """What optional parts of training cost, and what packed documents save in attention."""
+    write_tokens(f"{arguments.work}/tokens")
+    length = 256 if arguments.quick else POSITIONS
+    say(f"options: GPT-2 small, bf16, {MICRO_BATCH} x {length} tokens a step")
+    flags = training_flags(arguments, "bf16", length, MICRO_BATCH)
+    shape = ",".join(map(str, arguments.shape))
+    run = Run([BIN / "options_bench", shape, length, 1 if arguments.quick else 3, *flags, "--train-iters", 100,
+               "--num-threads", arguments.threads])
+    say("options: eight documents in a row, and one")
+    documents = Run([BIN / "attention_bench", "--sequence", 0, "--document", length, "--threads", arguments.threads])
+    return {"shape": arguments.shape, "tokens": MICRO_BATCH * length, "documents": documents.output} | json.loads(run.output)
+
+
 def curate(arguments):
     """A recipe beside datatrove's local executor, and MinHash signatures of 100 values on one core."""
     text, _ = text_and_vocabulary(arguments)
@@ -390,6 +404,14 @@ def print_replicas(part):
     for row in part["rows"]:
         print(f"  {row['precision']:<6}{row['tokens']:>14}{row['mib']:>14.0f}{row['step_seconds']:>9.2f}"
               f"{row['check_seconds']:>9.3f}{row['share_at_10']:>17.2%}")
+
+
+def print_options(part):
+    print(f"\noptional parts of a step of {part['tokens']} tokens in bf16, {part['parameters'] / 1e6:.0f} million parameters,"
+          f" {part['step_ms']:.0f} ms without them")
+    for row in part["rows"]:
+        print(f"  {row['what']:<38}{row['ms']:>10.2f} ms{row['share']:>9.2%}")
+    print(f"  attention, {part['documents'].strip().replace(chr(10), chr(10) + '  attention, ')}")
 
 
 def print_parallel(part):
@@ -503,7 +525,7 @@ def print_table(results):
                        ("data", print_token_files), ("convert", print_convert), ("matmul", print_matmul),
                        ("serving", print_serving),
                        ("parallel", print_parallel), ("pipeline", print_pipeline), ("replicas", print_replicas),
-                       ("curate", print_curate), (PROFILE, print_profile)]:
+                       ("options", print_options), ("curate", print_curate), (PROFILE, print_profile)]:
         if part in results:
             show(results[part])
     if "training" in results:
@@ -561,7 +583,7 @@ def main():
         say(f"the machine is busy (load {load:.1f}): the figures will be too low")
     measure = {"machine": machine, "encode": encode, "preprocess": preprocess, "data": token_files, "convert": convert,
                "matmul": matmul, "training": training, "serving": serving, "parallel": parallel,
-               "pipeline": pipeline, "replicas": replicas, "curate": curate}
+               "pipeline": pipeline, "replicas": replicas, "options": options, "curate": curate}
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as arguments.work:
         for part in PARTS:

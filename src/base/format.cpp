@@ -1,6 +1,7 @@
 #include "base/format.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdarg>
@@ -122,11 +123,19 @@ int edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
+namespace {
+bool is_same_but_for_capitals(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+}  // namespace
+
 std::vector<std::string> nearest_names(const std::string& word, const std::vector<std::string>& candidates,
                                        int max_distance, size_t limit) {
   std::vector<std::pair<int, std::string>> near;
   for (const std::string& candidate : candidates) {
-    const int distance = edit_distance(word, candidate);
+    // Capitals alone are one change, however many they are.
+    const int distance = is_same_but_for_capitals(word, candidate) ? 1 : edit_distance(word, candidate);
     // In a short word two changes leave nothing that is like it.
     const int most = std::min(max_distance, static_cast<int>(std::min(word.size(), candidate.size())) / 3);
     if (distance <= std::max(1, most)) near.emplace_back(distance, candidate);

@@ -350,6 +350,8 @@ TEST(Options, SuggestionsAreNear) {
   EXPECT_EQ(told({"--tp", "1"}), Words{"unknown option --tp"}) << "as far from --lr as can be";
   EXPECT_EQ(told({"--lod", "1"}), Words{"unknown option --lod; did you mean --load?"});
   EXPECT_EQ(told({"--data-pth", "1"}), Words{"unknown option --data-pth; did you mean --data-path?"});
+  EXPECT_EQ(told({"--lr-decay-style", "COSINE"}),
+            Words{"--lr-decay-style COSINE (command line) is not one of linear, cosine; did you mean cosine?"});
 }
 
 TEST(Options, NoLineOfHelpIsOver100Columns) {

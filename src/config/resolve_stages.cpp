@@ -31,6 +31,8 @@ void Resolver::resolve_length_stages() {
                       format_count(before), ". Write them in the order of the run");
       if (truncates)
         check_truncated_length(where, start, length);
+      else if (length > data.sequence_length)
+        problems_.add(where, " is longer than ", origin("--seq-length"), ", the length of samples");
       else if (data.sequence_length % length != 0)
         problems_.add(where, " does not divide ", origin("--seq-length"), ", of which a sample has several; use ",
                       divisors_near(length, data.sequence_length), ", or --seq-length-stages-by truncating");

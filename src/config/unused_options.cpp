@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "config/family.h"
 #include "spec/optimizer.h"
@@ -22,6 +23,7 @@ class Search {
 
   std::vector<std::string> run() {
     config_.family->find_unused(config_, unused_);
+    search_stages();
     search_training();
     search_recompute();
     search_schedule();
@@ -40,6 +42,7 @@ class Search {
     unused_.add_typed_if(is_unused, names, reason);
   }
 
+  void search_stages();
   void search_training();
   void search_recompute();
   void search_schedule();
@@ -53,6 +56,26 @@ class Search {
   const OptionTable& table_;
   UnusedOptions unused_;
 };
+
+// The first stage of a list, in the order of the run, begins after the run has ended.
+void Search::search_stages() {
+  const int64_t end = config_.training.num_samples;
+  const auto never = [&](int64_t first) {
+    return concat("its first stage begins at sample ", format_count(first), ", and the run ends at ",
+                  format_count(end));
+  };
+  if (end <= 0) return;
+  const std::vector<data::LengthStage>& lengths = config_.data.length_stages;
+  if (!lengths.empty() && lengths.front().first_sample >= end)
+    add_if(true, {"--seq-length-stages"}, never(lengths.front().first_sample));
+  if (config_.data.data_stages.empty()) return;
+  try {
+    const int64_t first = first_sample_of(config_, data::split_stage(config_.data.data_stages.front(), "").first);
+    add_if(first >= end, {"--data-stages"}, never(first));
+  } catch (const UserError&) {
+    return;  // what is wrong with it is told by plan_data()
+  }
+}
 
 void Search::search_training() {
   const TrainingConfig& training = config_.training;

@@ -126,9 +126,20 @@ void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, 
       });
 }
 
+void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride) {
+  alignas(64) float tile[kPanel * kPanel];
+  for_each_tile(
+      product, NextTile{}, [](int64_t, int64_t) { clear_tiles(); },
+      [&](int64_t column, int64_t columns) {
+        store_tiles(tile, kPanel);
+        const Addend here{plus.by_product, plus.by_addend, plus.values + column, plus.stride};
+        write_sum_bf16(tile, product.rows, columns, here, y + column, y_stride);
+      });
+}
+
 }  // namespace
 }  // namespace amx
 
-const Bf16Kernels kAmxKernels = {amx::store, amx::add, amx::store_bf16};
+const Bf16Kernels kAmxKernels = {amx::store, amx::add, amx::store_bf16, amx::store_sum_bf16};
 
 }  // namespace espalier::kernels

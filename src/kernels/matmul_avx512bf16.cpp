@@ -70,9 +70,17 @@ void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, 
   });
 }
 
+void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride) {
+  for_each_tile(product, [&](const float* tile, int64_t column, int64_t columns) {
+    const Addend here{plus.by_product, plus.by_addend, plus.values + column, plus.stride};
+    write_sum_bf16(tile, product.rows, columns, here, y + column, y_stride);
+  });
+}
+
 }  // namespace
 }  // namespace avx512bf16
 
-const Bf16Kernels kAvx512Bf16Kernels = {avx512bf16::store, avx512bf16::add, avx512bf16::store_bf16};
+const Bf16Kernels kAvx512Bf16Kernels = {avx512bf16::store, avx512bf16::add, avx512bf16::store_bf16,
+                                        avx512bf16::store_sum_bf16};
 
 }  // namespace espalier::kernels

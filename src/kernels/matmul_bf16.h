@@ -27,12 +27,21 @@ struct PanelProduct {
   int64_t rows, columns;
 };
 
+// What is added to a product: by_product * C + by_addend * values. [rows, columns], rows `stride` elements apart.
+struct Addend {
+  float by_product, by_addend;
+  const uint16_t* values;
+  int64_t stride;
+};
+
 struct Bf16Kernels {
   // c [rows, columns] fp32, rows c_stride apart: overwritten, or added to.
   void (*store)(const PanelProduct& product, float* c, int64_t c_stride);
   void (*add)(const PanelProduct& product, float* c, int64_t c_stride);
   // y = round(C + bias); bias may be nullptr.
   void (*store_bf16)(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride);
+  // y = round(the sum that Addend says), rounded once.
+  void (*store_sum_bf16)(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride);
 };
 
 // Each in its own unit, matmul_avx512bf16.cpp and matmul_amx.cpp.

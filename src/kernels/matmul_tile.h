@@ -56,5 +56,22 @@ inline void write_bf16(const float* tile, int64_t rows, int64_t columns, const u
   }
 }
 
+// y = round(by_product * tile + by_addend * values); `values` are those of the tile's first row and column.
+inline void write_sum_bf16(const float* tile, int64_t rows, int64_t columns, const Addend& plus, uint16_t* y,
+                           int64_t y_stride) {
+  const __mmask32 lanes =
+      static_cast<__mmask32>(first_lanes(columns)) | (static_cast<__mmask32>(first_lanes(columns - 16)) << 16);
+  const __m512 by_product = _mm512_set1_ps(plus.by_product), by_addend = _mm512_set1_ps(plus.by_addend);
+  for (int64_t row = 0; row < rows; ++row) {
+    const __m512i values = _mm512_maskz_loadu_epi16(lanes, plus.values + row * plus.stride);
+    const __m512 left = _mm512_mul_ps(by_addend, widen(_mm512_castsi512_si256(values)));
+    const __m512 right = _mm512_mul_ps(by_addend, widen(_mm512_extracti64x4_epi64(values, 1)));
+    const __m512 left_sum = _mm512_fmadd_ps(by_product, _mm512_load_ps(tile + row * kPanel), left);
+    const __m512 right_sum = _mm512_fmadd_ps(by_product, _mm512_load_ps(tile + row * kPanel + 16), right);
+    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(right_sum, left_sum));
+    _mm512_mask_storeu_epi16(y + row * y_stride, lanes, rounded);
+  }
+}
+
 }  // namespace
 }  // namespace espalier::kernels

@@ -138,6 +138,10 @@ class PhaseReader {
     const size_t unit_at = std::min(text.size(), text.find_first_of("st"));
     const std::string unit = text.substr(unit_at);
     const std::optional<double> count = number_of(text.substr(0, unit_at));
+    if (text.find(' ') != std::string::npos) {
+      refuse("has a blank; give each phase as a word of its own, without quotes around all of them");
+      return false;
+    }
     if (!count || *count <= 0 || (!unit.empty() && unit != "steps" && unit != "samples" && unit != "tokens")) {
       refuse(concat("has the length '", text,
                     "'; use a number above 0, alone or with steps, samples or tokens (100, 1e6samples), or rest"));

@@ -117,6 +117,30 @@ TEST(LrPhases, EveryStyleGivesTheRatesOfTheOriginals) {
   EXPECT_EQ(compared, 140'000);
 }
 
+// The originals' get_wd(), written out again; both have the same.
+TEST(LrPhases, WeightDecayGrowsAsThatOfTheOriginals) {
+  Draw draw(21);
+  for (int round = 0; round < 20; ++round)
+    for (const WeightDecayStyle style : {WeightDecayStyle::kLinear, WeightDecayStyle::kCosine}) {
+      ScheduleConfig c = random_config(draw, DecayStyle::kCosine);
+      const double start = 0.2 * draw.share(), end = start + 0.3 * draw.share();
+      c.weight_decay_incr_style = style, c.start_weight_decay = start, c.end_weight_decay = end;
+      c.weight_decay_samples = draw.between(100, 1'000'000);
+      LrSchedule schedule(c);
+      for (int place = 0; place < 1000; ++place) {
+        const int64_t samples = draw.between(0, c.weight_decay_samples + c.weight_decay_samples / 10);
+        schedule.restore({.num_samples = samples, .num_tokens = 0, .warmup_tokens = 0});
+        const double ratio = static_cast<double>(samples) / static_cast<double>(c.weight_decay_samples);
+        double expected = end;
+        if (ratio <= 1)
+          expected = start + (style == WeightDecayStyle::kLinear ? ratio : 0.5 * (std::cos(M_PI * (1 - ratio)) + 1)) *
+                                 (end - start);
+        ASSERT_NEAR(*schedule.weight_decay(), expected, 1e-12 * expected)
+            << "style " << static_cast<int>(style) << ", " << samples << " of " << c.weight_decay_samples;
+      }
+    }
+}
+
 // Written by tests/oracle/schedules_oracle.py with the originals' own classes.
 TEST(LrPhases, RatesOfTheOriginalsOwnClasses) {
   std::ifstream file("tests/data/schedules/originals.json");
@@ -200,6 +224,7 @@ TEST(LrPhases, WhatIsWrongIsNamed) {
       {{"linear:0"}, "has the length '0'"},
       {{"linear:-5"}, "has the length '-5'"},
       {{"linear:5weeks"}, "has the length '5weeks'"},
+      {{"linear:1 constant:rest"}, "has a blank; give each phase as a word of its own"},
       {{"linear:5:x"}, "has 'x' where a learning rate"},
       {{"linear:5:-1"}, "has '-1' where a learning rate"},
       {{"linear:rest", "constant:rest"}, "is a second 'rest'"},

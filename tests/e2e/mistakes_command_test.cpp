@@ -156,6 +156,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"echo '{\"text\": \"a\"}' >in; espalier detoxify score --input in --scorer nosuchprogram --output out; "
                 "code=$?; rm in; exit $code",
                 1, "'nosuchprogram' ended with exit code 127: the shell cannot run it"},
+        Mistake{"espalier $TRAIN --seq-length-stages '0: 64'", 2,
+                "'0: 64' is longer than --seq-length 32 (command line), the length of samples"},
+        Mistake{"espalier $TRAIN --lr-decay-style wsd", 2, "did you mean WSD?"},
+        Mistake{"espalier $TRAIN --lr-phases 'linear:1 constant:rest'", 2, "give each phase as a word of its own"},
+        Mistake{
+            "espalier $TRAIN --save run --save-interval 2; espalier checkpoint average run run/step_00000002 --save "
+            "mean; code=$?; rm -r run; exit $code",
+            2, "step_00000002' is given twice; give each checkpoint once, and --weights"},
         Mistake{"espalier checkpoint import-hf --input none --save out", 66, "--input 'none' does not exist"},
         Mistake{"echo x >in; espalier checkpoint import-hf --input in --save out; code=$?; rm in; exit $code", 2,
                 "is a file; give the folder, with config.json"}));

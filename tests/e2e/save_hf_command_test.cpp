@@ -40,6 +40,26 @@ TEST_F(SaveHfCommand, MakesWhatAnEarlierAttemptHasLeftToDo) {
   EXPECT_EQ(outcome.output, "step_00000002\nstep_00000004\nstep_00000006\nstep_00000006.superseded\nstep_00000007\n{");
 }
 
+// Killed with its exporter at twelve moments from the first export on: each folder that is there is whole.
+TEST_F(SaveHfCommand, AKillAtAnyMomentLeavesAWholeFolderOrNone) {
+  const Outcome outcome = bash(concat(
+      "set -e; export OMP_WAIT_POLICY=passive; ", train("--save plain 2>/dev/null; "),
+      "for step in 2 4 6 7; do espalier checkpoint export-hf --load plain --ckpt-step $step --output "
+      "own/step_0000000$step --no-check-logits 2>/dev/null; done\n"
+      "check() { for made in run/hf/step_0000000?; do if [ -e $made ]; then diff -r $made own/${made#run/hf/} && "
+      "echo whole; fi; done; }\n"
+      "for round in 0 1 2 3 4 5 6 7 8 9 10 11; do rm -rf run\n",
+      train("--save run --save-hf 2 2>/dev/null & "),
+      "run=$!; until compgen -G 'run/hf/*.log' >/dev/null || ! kill -0 $run 2>/dev/null; do sleep 0.005; done\n"
+      "sleep $(awk \"BEGIN { print 0.05 * $round }\"); kill -9 $run $(pgrep -P $run) 2>/dev/null || true\n"
+      "wait $run 2>/dev/null && echo ended || echo killed; check; done; ",
+      train("--save run --load run --save-hf 2 2>/dev/null; "), "check"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
+  EXPECT_EQ(outcome.output.find("iff"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("killed"), std::string::npos) << outcome.output;
+  EXPECT_TRUE(outcome.output.ends_with("whole\nwhole\nwhole\nwhole\n")) << outcome.output;
+}
+
 TEST_F(SaveHfCommand, AFolderThatCannotBeMadeIsSaidAndTrainingGoesOn) {
   const Outcome outcome =
       bash(concat("export OMP_WAIT_POLICY=passive; mkdir run; touch run/hf; ", train("--save run --save-hf 4; "),

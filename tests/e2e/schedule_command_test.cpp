@@ -13,12 +13,12 @@ namespace schedule_command_test {
 
 class ScheduleCommand : public Command {
  protected:
-  std::string train() const {
+  std::string train(int steps = 20) const {
     const std::string vocabulary = root() + "/tests/data/gpt2-tiny/";
     return concat(
         "espalier train gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
-        "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters 20 --lr 1e-2 "
-        "--min-lr 1e-3 --split 90,10,0 --eval-iters 0 --log-interval 1 --num-threads 1 --data-path ",
+        "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --train-iters ",
+        steps, " --lr 1e-2 --min-lr 1e-3 --split 90,10,0 --eval-iters 0 --log-interval 1 --num-threads 1 --data-path ",
         root(), "/tests/data/owt-20_text_document --tokenizer-type GPT2BPETokenizer --vocab-file ", vocabulary,
         "vocab.json --merge-file ", vocabulary, "merges.txt ");
   }
@@ -33,29 +33,30 @@ class ScheduleCommand : public Command {
 };
 
 TEST_F(ScheduleCommand, CooldownsBranchOffATrunkByOneChangedOption) {
-  const std::string trunk = "--lr-phases linear:4 constant:rest ";
-  const std::string a = "--lr-phases linear:4 constant:11 minus-sqrt:5 ",
-                    b = "--lr-phases linear:4 constant:11 linear:5::0 ";
-  const Outcome outcome = bash(concat(
-      "set -e; export OMP_WAIT_POLICY=passive; ", train(), trunk, "--save trunk --save-interval 15 2>trunk.log; ",  //
-      train(), a, "--save a --save-interval 20; ", train(), b, "--save b --save-interval 20; ",                     //
-      train(), a, "--load trunk --ckpt-step 15 --save branch-a --save-interval 20; ",                               //
-      train(), b, "--load trunk --ckpt-step 15 --save branch-b --save-interval 20; ",
-      "espalier checkpoint diff a branch-a; espalier checkpoint diff b branch-b"));
+  const std::string trunk = "--lr-phases linear:20 constant:rest ";
+  const std::string a = "--lr-phases linear:20 constant:130 minus-sqrt:50 ",
+                    b = "--lr-phases linear:20 constant:130 linear:50::0 ";
+  const Outcome outcome =
+      bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", train(200), trunk,
+                  "--save trunk --save-interval 150 2>trunk.log; ",                                                  //
+                  train(200), a, "--save a --save-interval 200; ", train(200), b, "--save b --save-interval 200; ",  //
+                  train(200), a, "--load trunk --ckpt-step 150 --save branch-a --save-interval 200; ",               //
+                  train(200), b, "--load trunk --ckpt-step 150 --save branch-b --save-interval 200; ",
+                  "espalier checkpoint diff a branch-a; espalier checkpoint diff b branch-b"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), outcome.output.rfind("bitwise equal")) << outcome.output;
 
   const std::vector<nlohmann::json> records = steps("a");
-  ASSERT_EQ(records.size(), 20U);
-  for (int step = 0; step < 20; ++step) {  // the rate of a step is that of the position before it
-    const double expected = step <= 4    ? 1e-2 * step / 4
-                            : step <= 15 ? 1e-2
-                                         : 1e-3 + (1 - std::sqrt((step - 15) / 5.0)) * 9e-3;
+  ASSERT_EQ(records.size(), 200U);
+  for (int step = 0; step < 200; ++step) {  // the rate of a step is that of the position before it
+    const double expected = step <= 20    ? 1e-2 * step / 20
+                            : step <= 150 ? 1e-2
+                                          : 1e-3 + (1 - std::sqrt((step - 150) / 50.0)) * 9e-3;
     EXPECT_NEAR(records[static_cast<size_t>(step)]["learning_rate"].get<double>(), expected, 1e-15) << step;
   }
-  EXPECT_EQ(records[2]["lr_phase"], "1 linear");
-  EXPECT_EQ(records[10]["lr_phase"], "2 constant");
-  EXPECT_EQ(records[19]["lr_phase"], "3 minus-sqrt");
+  EXPECT_EQ(records[12]["lr_phase"], "1 linear");
+  EXPECT_EQ(records[100]["lr_phase"], "2 constant");
+  EXPECT_EQ(records[199]["lr_phase"], "3 minus-sqrt");
 }
 
 TEST_F(ScheduleCommand, AScheduleWithAnotherPastIsNotTaken) {

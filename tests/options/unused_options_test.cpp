@@ -39,6 +39,23 @@ TEST(UnusedOptions, OfRecomputeAreNamed) {
   });
 }
 
+// Ten steps of six samples.
+TEST(UnusedOptions, StagesThatBeginAfterTheRunAreNamed) {
+  const std::string reason = ", and the run ends at 60";
+  expect_unused({
+      {"--data-stages 9:data/x", {}},
+      {"--data-stages 10:data/x",
+       {"--data-stages 10:data/x (command line) has no effect: its first stage begins at sample 60" + reason}},
+      {"--data-stages 11:data/x 12:data/y",
+       {"--data-stages 11:data/x 12:data/y (command line) has no effect: its first stage begins at sample 66" +
+        reason}},
+      {"--data-stages 9:data/x 12:data/y", {}},
+      {"--seq-length-stages 10:1",
+       {"--seq-length-stages 10:1 (command line) has no effect: its first stage begins at sample 60" + reason}},
+      {"--seq-length-stages 0:1 10:1", {}},
+  });
+}
+
 TEST(UnusedOptions, OfTheLossScaleAreNamed) {
   const std::string reason = " (command line) has no effect: only --fp16 scales the loss";
   expect_unused({

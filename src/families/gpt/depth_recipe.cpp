@@ -172,9 +172,14 @@ class Maker {
   }
 
   void add_learning_rate() {
-    const double rate = 0.3118 * std::pow(recipe_.flops, -0.1250);
+    // Below the runs that the rule was fitted to it goes on rising, to rates at which small models learn little.
+    const double rate = 0.3118 * std::pow(std::max(recipe_.flops, kDeepSeekLeast), -0.1250);
     add("learning_rate", "lr", two_digits(rate),
-        concat("0.3118 C^-0.1250 of C = ", format_printf("%.2g", recipe_.flops), " FLOPs (Bi et al. 2024)"));
+        recipe_.flops < kDeepSeekLeast
+            ? "0.3118 C^-0.1250 of C = 1e17 FLOPs (Bi et al. 2024): the rule was fitted from there on, and higher "
+              "rates "
+              "make small models worse"
+            : concat("0.3118 C^-0.1250 of C = ", format_printf("%.2g", recipe_.flops), " FLOPs (Bi et al. 2024)"));
     add("learning_rate", "min_lr", two_digits(rate / 10), "a tenth, as BLOOM and Llama");
     add("learning_rate", "lr_decay_style", "\"cosine\"", "over all of the run");
     add("learning_rate", "lr_warmup_fraction", "0.05", "short runs need a larger share than BLOOM's 0.1 %");

@@ -63,6 +63,15 @@ TEST(DepthRecipe, FollowsThePublishedRules) {
   EXPECT_EQ(std::stoll(values.at("global_batch_size")) % std::stoll(values.at("micro_batch_size")), 0);
 }
 
+// 0.3118 * (1e17)^-0.125 = 0.3118 / 10^2.125.
+TEST(DepthRecipe, RatesOfSmallRunsAreThatOfTheSmallestRunThatTheRuleWasFittedTo) {
+  for (const int64_t depth : {1, 2, 4}) {
+    const DepthRecipe recipe = make_depth_recipe({.depth = depth, .vocabulary = 8192, .tokens = 1'000'000});
+    EXPECT_EQ(values_of(recipe).at("lr"), "2.3e-3") << depth;
+    EXPECT_EQ(values_of(recipe).at("min_lr"), "2.3e-4") << depth;
+  }
+}
+
 TEST(DepthRecipe, LittleTextIsReadFourTimesAndGivesTwoHundredSteps) {
   const DepthRecipe recipe =
       make_depth_recipe({.depth = 4, .vocabulary = 8192, .corpora = {{"a", 600'000}, {"b", 200'000}}});
