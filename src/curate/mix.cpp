@@ -147,7 +147,8 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
   for (int64_t shard = 0; shard < result.num_shards; ++shard) {
     std::string lines;
     for (const ShardStore& store : stores) lines += store.read_fates(shard);
-    for (const Document& document : stores.back().read_documents(shard)) {
+    ShardDocuments documents = stores.back().documents(shard);
+    for (Document document; documents.next(document);) {
       const auto [output, line] = groups.write(document);
       lines += place_line(document.number, output, line);
     }
