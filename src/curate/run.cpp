@@ -59,6 +59,9 @@ class Run {
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
     for (size_t step = 0; step < steps_.size(); ++step)
       if (steps_[step] != nullptr) doubt(static_cast<int>(step), steps_[step]->doubt());
+    for (size_t step = 0; step < steps_.size(); ++step)
+      if (const StepTally& tally = result_.steps[step]; tally.num_in > 0 && tally.num_out == 0)
+        doubt(static_cast<int>(step), "nothing is left of " + format_counted(tally.num_in, "document"));
     if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
